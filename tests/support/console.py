@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 
 from assay_stream.console.authentication import Authenticator
-from assay_stream.console.deciding import ACTIONS, Action, Posting, Publish
+from assay_stream.console.deciding import ACTIONS, Action, Publish
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
 from assay_stream.console.service import ConsoleService
@@ -112,12 +112,12 @@ async def a_console(
 ) -> AsyncIterator[TestClient[Any, Any]]:
     """A console over a store, and a browser of a kind. It decides where it can publish."""
     reader = StoreReader(folder, limits)
-    posting = None if publish is None else Posting(reader, publish, clock=lambda: NOW_US, actions=actions)
     service = ConsoleService(
         reader,
         listener or Listener(),
         authenticator=authenticator,
-        posting=posting,
+        publish=publish,
+        actions=actions,
         clock=lambda: NOW_US,
         limits=limits,
     )

@@ -6,8 +6,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,13 +21,21 @@ from assay_stream.alerts.index import AlertRow, AlertSelection, ReviewState, Sev
 from assay_stream.alerts.page import as_json, as_markdown, as_text, explanation_of, page_of, severity_style
 from assay_stream.cli.deciding import Deciding, DecidingOnServer
 from assay_stream.cli.files import input_lines
-from assay_stream.cli.options import AlertFile, Bootstrap, Format, grouped, time_option
+from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, grouped, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
 from assay_stream.cli.shared import Refusals, ends_now, follow, on_kafka, say, show_refused
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.forward.receivers import Receiver, Subscription, is_address, parse_target, secret_from, tls_context
+from assay_stream.forward.receivers import (
+    Receiver,
+    Subscription,
+    SyslogTarget,
+    is_address,
+    parse_target,
+    secret_from,
+    tls_context,
+)
 from assay_stream.kafka.lookup import read_records
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
 from assay_stream.model.fields import compile_glob
@@ -120,54 +128,109 @@ def export(
     refused = Refusals()
     alerts: Iterable[dict[str, Any]]
     if looking.file is None and looking.store is not None:
-        alerts = (alert for alert in stored_alerts(looking) if selection.wants(view_of(alert)))
+        alerts = (alert for alert in _latest(looking) if selection.wants(view_of(alert)))
     else:
-        alerts = chosen_alerts(looking.file, selection, refused, bootstrap=looking.bootstrap_servers)
+        alerts = _recorded(looking.file, selection, refused, bootstrap=looking.bootstrap_servers)
     for line in as_lines(alerts, target):
         sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
     sys.stdout.buffer.flush()
     show_refused(refused)
 
 
-def forward(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverOptions:
+    """Where alerts go: one receiver, or a file of them."""
+
     to: Annotated[
         str | None, typer.Option("--to", help="webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")
-    ] = None,
+    ] = None
     config: Annotated[
         Path | None,
         typer.Option(
             help="Several receivers (TOML): webhook, syslog, Splunk HEC, Slack, Teams, PagerDuty: docs/forwarding.md."
         ),
-    ] = None,
+    ] = None
     target: Annotated[
         AlertFormat | None,
         typer.Option("--format", help="What to send. Default: ocsf to a webhook, cef to a syslog receiver."),
-    ] = None,
+    ] = None
     group: Annotated[
         str | None,
         typer.Option(help="Consumer group, one per receiver. Default: <group prefix>-forward-webhook or -syslog."),
-    ] = None,
-    timeout_s: Annotated[float, typer.Option(min=0.1, max=300.0, help="How long one attempt may take.")] = 10.0,
+    ] = None
+    timeout_s: Annotated[float, typer.Option(min=0.1, max=300.0, help="How long one attempt may take.")] = 10.0
     header: Annotated[
         str | None,
         typer.Option(
             metavar="NAME=VARIABLE", help="Webhook: a further header, its value from an environment variable."
         ),
-    ] = None,
+    ] = None
     hmac_variable: Annotated[
         str | None, typer.Option(metavar="VARIABLE", help="Webhook: sign with the secret in this environment variable.")
-    ] = None,
-    ca_file: Annotated[
-        Path | None, typer.Option(help="Authorities that take the place of the usual ones (PEM).")
-    ] = None,
+    ] = None
+    ca_file: Annotated[Path | None, typer.Option(help="Authorities that take the place of the usual ones (PEM).")] = (
+        None
+    )
     enterprise: Annotated[
         int, typer.Option(min=0, help="Syslog: private enterprise number of the structured data.")
-    ] = EXAMPLE_ENTERPRISE,
-    web_port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
-    ] = None,
-    bootstrap_servers: Bootstrap = None,
-) -> None:
+    ] = EXAMPLE_ENTERPRISE
+
+    def subscriptions(self, settings: Settings) -> list[Subscription]:
+        from assay_stream.forward.configured import read_receivers
+
+        if self.config is None:
+            return [self._subscription(settings)]
+        of_one = (self.to, self.target, self.group, self.header, self.hmac_variable, self.ca_file)
+        if any(given is not None for given in of_one):
+            raise ConfigurationError("bad_option", "with --config, what concerns a receiver stands in the file")
+        try:
+            raw = self.config.read_bytes()
+        except OSError as error:
+            raise ConfigurationError("bad_receivers", f"cannot read {self.config}: {error.strerror}") from None
+        return read_receivers(raw, str(self.config), group_prefix=settings.group_prefix)
+
+    def _subscription(self, settings: Settings) -> Subscription:
+        if self.to is None:
+            raise ConfigurationError("bad_option", "name a receiver with --to, or a file of receivers with --config")
+        kind, _, place = self.to.partition(":")
+        receiver: Receiver
+        if kind == "webhook" and is_address(place):
+            target = self.target or AlertFormat.OCSF
+            receiver = self._webhook(place, target)
+        elif kind == "syslog" and (found := parse_target(place)) is not None:
+            target = self.target or AlertFormat.CEF
+            receiver = self._syslog(found)
+        else:
+            raise ConfigurationError(
+                "bad_receiver", "--to is webhook:http(s)://HOST/PATH or syslog:HOST:PORT[,udp|tcp|tls] ([::1] for IPv6)"
+            )
+        group = f"{settings.group_prefix}-forward-{kind}" if self.group is None else self.group
+        return Subscription(name="forward", receiver=receiver, group=group, write=partial(render, target=target))
+
+    def _webhook(self, url: str, target: AlertFormat) -> Receiver:
+        from assay_stream.forward.webhook import Webhook
+
+        header = None
+        if self.header is not None:
+            name, _, variable = self.header.partition("=")
+            if not name or not variable:
+                raise ConfigurationError("bad_option", "--header is NAME=VARIABLE, the name of an environment variable")
+            header = name, secret_from(variable, os.environ)
+        secret = None if self.hmac_variable is None else secret_from(self.hmac_variable, os.environ).encode()
+        tls, kind = tls_context(self.ca_file), CONTENT_TYPES[target]
+        return Webhook(url, content_type=kind, timeout_s=self.timeout_s, tls=tls, header=header, secret=secret)
+
+    def _syslog(self, target: SyslogTarget) -> Receiver:
+        from assay_stream.forward.syslog import Syslog
+
+        if self.header is not None or self.hmac_variable is not None:
+            raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
+        tls, host = tls_context(self.ca_file), socket.gethostname()
+        return Syslog(target, host=host, timeout_s=self.timeout_s, tls=tls, enterprise=self.enterprise)
+
+
+@grouped
+def forward(receivers: ReceiverOptions, web_port: WebPort = None, bootstrap_servers: Bootstrap = None) -> None:
     """Follow the alerts and deliver each at least once, until told to stop.
 
     A receiver that does not answer is waited for, and holds up no other. What it refuses for good goes to the dead
@@ -175,90 +238,26 @@ def forward(
 
     Example: assay-stream alerts forward --config receivers.toml
     """
-    from assay_stream.forward.configured import read_receivers
-
     with needing_extra("worker"):
         from assay_stream.forward.forwarder import run_forwarders
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    if config is not None:
-        if any(given is not None for given in (to, target, group, header, hmac_variable, ca_file)):
-            raise ConfigurationError("bad_option", "with --config, what concerns a receiver stands in the file")
-        subscriptions = read_receivers(_bytes_of(config), str(config), group_prefix=settings.group_prefix)
-    elif to is not None:
-        named = (header, hmac_variable, ca_file)
-        subscriptions = [_subscription(to, target, group, named, settings, timeout_s=timeout_s, enterprise=enterprise)]
-    else:
-        raise ConfigurationError("bad_option", "name a receiver with --to, or a file of receivers with --config")
-    run_forwarders(settings, subscriptions, web_port=web_port)
+    run_forwarders(settings, receivers.subscriptions(settings), web_port=web_port)
 
 
-def _bytes_of(config: Path) -> bytes:
-    try:
-        return config.read_bytes()
-    except OSError as error:
-        raise ConfigurationError("bad_receivers", f"cannot read {config}: {error.strerror}") from None
-
-
-def _subscription(
-    to: str,
-    target: AlertFormat | None,
-    group: str | None,
-    named: tuple[str | None, str | None, Path | None],
-    settings: Settings,
-    *,
-    timeout_s: float,
-    enterprise: int,
-) -> Subscription:
-    """Build the subscription for the receiver on the command line.
-
-    Args:
-        named: header, variable of the HMAC secret, and CA file.
-    """
-    from assay_stream.forward.syslog import Syslog
-    from assay_stream.forward.webhook import Webhook
-
-    header, hmac_variable, ca_file = named
-    kind, _, place = to.partition(":")
-    receiver: Receiver
-    if kind == "webhook" and is_address(place):
-        target = target or AlertFormat.OCSF
-        receiver = Webhook(
-            place,
-            content_type=CONTENT_TYPES[target],
-            timeout_s=timeout_s,
-            tls=tls_context(ca_file),
-            header=None if header is None else _header(header),
-            secret=None if hmac_variable is None else secret_from(hmac_variable, os.environ).encode(),
-        )
-    elif kind == "syslog" and (found := parse_target(place)) is not None:
-        target = target or AlertFormat.CEF
-        if header is not None or hmac_variable is not None:
-            raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
-        receiver = Syslog(
-            found, host=socket.gethostname(), timeout_s=timeout_s, tls=tls_context(ca_file), enterprise=enterprise
-        )
-    else:
-        raise ConfigurationError(
-            "bad_receiver", "--to is webhook:http(s)://HOST/PATH or syslog:HOST:PORT[,udp|tcp|tls] ([::1] for IPv6)"
-        )
-    return Subscription(
-        name="forward",
-        receiver=receiver,
-        group=f"{settings.group_prefix}-forward-{kind}" if group is None else group,
-        write=partial(render, target=target),
-    )
-
-
-def chosen_alerts(
+def _recorded(
     file: Path | None, selection: AlertSelection, refused: list[str], *, bootstrap: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the selected alerts from a file or from Kafka.
+    """Yield the selected alert records of a file or of the topic."""
 
-    Raises:
-        InputError: ``unreadable_file``.
-        ConfigurationError: ``topic_missing``.
-    """
-    for where, value in _stored(file, bootstrap):
+    async def published(settings: Settings) -> list[tuple[str, bytes | None]]:
+        return [(str(record.origin), record.value) async for record in read_records(settings, Role.ALERTS)]
+
+    found: Iterable[tuple[str, bytes | None]]
+    if file is None:
+        found = on_kafka(command_settings(bootstrap_servers=bootstrap), published)
+    else:
+        found = ((f"line {number}", line) for number, line in input_lines(file))
+    for where, value in found:
         try:
             alert = read_alert(value)
         except InputError as error:
@@ -268,35 +267,11 @@ def chosen_alerts(
             yield alert
 
 
-def stored_alerts(looking: AlertOptions) -> Iterator[dict[str, Any]]:
-    """Yield the latest record of every alert in a store, most severe first.
-
-    Raises:
-        InputError: ``store_unreadable``.
-        ConfigurationError: ``store_missing``, ``store_version``.
-    """
+def _latest(looking: AlertOptions) -> Iterator[dict[str, Any]]:
+    """Yield the latest record of every alert in a store, most severe first."""
     with open_store(looking) as opened:
         for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
             yield opened.store.alert(row.uid).records[-1]
-
-
-def _stored(file: Path | None, bootstrap: str | None) -> Iterator[tuple[str, bytes | None]]:
-    if file is not None:
-        for number, line in input_lines(None if str(file) == "-" else file):
-            yield f"line {number}", line
-        return
-    yield from on_kafka(command_settings(bootstrap_servers=bootstrap), _from_kafka)
-
-
-async def _from_kafka(settings: Settings) -> list[tuple[str, bytes | None]]:
-    return [(str(record.origin), record.value) async for record in read_records(settings, Role.ALERTS)]
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, equals, variable = text.partition("=")
-    if not equals or not name or not variable:
-        raise ConfigurationError("bad_option", "--header is NAME=VARIABLE, the name of an environment variable")
-    return name, secret_from(variable, os.environ)
 
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
@@ -376,7 +351,6 @@ def list_alerts(
 
 
 def _summary(states: Mapping[ReviewState, int], shown: int, wanted: ReviewState | None) -> str:
-    """Summarise what is shown and what is not, on one line."""
     asked = [state for state in ReviewState if wanted in (None, state)]
     told = ", ".join(f"{states[state]:,} {state}" for state in asked)
     if shown < sum(states[state] for state in asked):
@@ -445,7 +419,6 @@ def _cells(group: list[AlertRow], short: str) -> list[LineSpan]:
 
 
 def _named(names: set[str]) -> str:
-    """Return the first few names, and the number of the others."""
     ordered = sorted(filter(None, names))
     more = f" and {len(ordered) - _NAMED_MAX:,} more" if len(ordered) > _NAMED_MAX else ""
     return ", ".join(ordered[:_NAMED_MAX]) + more or "-"
@@ -459,36 +432,29 @@ def _minute(time_ms: int) -> str:
     return f"{time_ms_text(time_ms)[:_MINUTE_CHARS]}Z"
 
 
-@grouped
-def acknowledge(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
-    """Acknowledge an alert: it stays quiet until its severity rises, it closes, or it comes back."""
-    _do("acknowledge", uid, by, file)
+ACTS: Mapping[AlertAct, str] = {
+    "acknowledge": "Acknowledge an alert: it stays quiet until its severity rises, it closes, or it comes back.",
+    "assign": "Assign an alert to somebody.",
+    "comment": "Comment on an alert, open or closed: the reason is the comment.",
+    "close": "Close an alert. It stays closed until its cause has ended and comes back, or becomes more severe.",
+    "reopen": "Reopen a closed alert.",
+}
+"""What people do with an alert, and the help of its command."""
 
 
 @grouped
 def assign(
     uid: Uid, by: Deciding, to: Annotated[str, typer.Option("--to", help="Assignee.")], file: AlertFile = None
 ) -> None:
-    """Assign an alert to somebody."""
     _do("assign", uid, by, file, assignee=to)
 
 
-@grouped
-def comment(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
-    """Comment on an alert, open or closed: the reason is the comment."""
-    _do("comment", uid, by, file)
+def _act(act: AlertAct) -> Callable[..., None]:
+    @grouped
+    def decide(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
+        _do(act, uid, by, file)
 
-
-@grouped
-def close(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
-    """Close an alert. It stays closed until its cause has ended and comes back, or becomes more severe."""
-    _do("close", uid, by, file)
-
-
-@grouped
-def reopen(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
-    """Reopen a closed alert."""
-    _do("reopen", uid, by, file)
+    return decide
 
 
 def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | None = None) -> None:
@@ -502,9 +468,9 @@ def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | 
 
 alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)
 alerts_app.command("list")(list_alerts)
-for command in (
-    *(show, explain),
-    *(acknowledge, assign, comment, close),
-    *(reopen, suppress, unsuppress, export, forward),
-):
+alerts_app.command()(show)
+alerts_app.command()(explain)
+for name, text in ACTS.items():
+    alerts_app.command(name, help=text)(assign if name == "assign" else _act(name))
+for command in (suppress, unsuppress, export, forward):
     alerts_app.command()(command)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -80,7 +81,6 @@ class Sentences(TyperGroup):
     """A group of commands whose descriptions are wrapped, not cut."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands in declaration order."""
         self._section(ctx, formatter, "Commands", self.list_commands(ctx))
 
     def _section(self, ctx: Any, formatter: Any, title: str, names: list[str]) -> None:
@@ -91,28 +91,10 @@ class Sentences(TyperGroup):
                 formatter.write_dl(rows)
 
 
-class _Commands(Mapping[str, Any]):
-    """The commands by name, each created on first access."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        place = _PLACES[name]
-        if name not in self._made:
-            self._made[name] = _command_at(place, name)
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
-
-    def __len__(self) -> int:
-        return len(_PLACES)
-
-
-def _command_at(place: str, name: str) -> Any:
-    """Make the command from a function, a Typer group or a ``CommandInfo``."""
-    module, _, attribute = place.partition(":")
+@cache
+def _command(name: str) -> Any:
+    """Import a command: a function, a Typer group or a ``CommandInfo``."""
+    module, _, attribute = _PLACES[name].partition(":")
     with needing_extra("cli"):
         found = getattr(import_module(f"assay_stream.cli.{module}"), attribute)
     app = typer.Typer(rich_markup_mode=None)
@@ -130,15 +112,15 @@ class Tasks(Sentences):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands: Any = _Commands()
+        # Names only, for suggestions: ``get_command`` imports what is asked for.
+        self.commands: Any = dict.fromkeys(_PLACES)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's parameter
-        """Return all command names without importing any of them."""
         return list(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the base class's parameter
         """Return a command, ``None`` if there is none of this name; import errors propagate."""
-        return self.commands[cmd_name] if cmd_name in _PLACES else None
+        return _command(cmd_name) if cmd_name in _PLACES else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for task, places in TASKS.items():

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import structlog
 import typer
 
-from assay_stream.cli.options import AsJson, Bootstrap
+from assay_stream.cli.options import AsJson, Bootstrap, TlsCert, TlsKey
 from assay_stream.cli.output import RowFormat, print_rows
 from assay_stream.cli.shared import InertFormatter, say
 from assay_stream.cli.store import StoreFolder, store_folder
@@ -51,11 +51,7 @@ def pause_s(failures: int, limits: ConsoleLimits = CONSOLE_LIMITS) -> float:
 
 
 class StoreFillingThread:
-    """Fill a store from the topics while the context is active; on exit, finish the current batch.
-
-    Args:
-        tell: receives one line per failure, for standard error or the log.
-    """
+    """Fill a store from the topics while the context is active; on exit, finish the current batch."""
 
     def __init__(self, settings: Settings, folder: Path, tell: Callable[[str], object]) -> None:
         self._settings, self._folder, self._tell = settings, folder, tell
@@ -193,10 +189,8 @@ def console(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name that browsers may use in Host. Repeatable.")
     ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="Certificate to serve HTTPS with (PEM, its key in the same file or --tls-key).")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Private key of that certificate.")] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     behind_login: Annotated[
         bool,
         typer.Option("--behind-login", help="Serve beyond this machine: something in front asks who it is, over TLS."),
@@ -228,7 +222,8 @@ def console(
     host, port = address_of(listen)
     tls = None if tls_cert is None else serving_tls(tls_cert, tls_key)
     known = None if identity is None else read_identity(identity)
-    hosts = frozenset(name.lower() for name in [*(allow_host or ()), *_own_host(known)])
+    own_host = urlsplit((known and known.address) or "").hostname
+    hosts = frozenset(name.lower() for name in [*(allow_host or ()), own_host] if name)
     listener = Listener(host=host, port=port, tls=tls, hosts=hosts)
     _check(listener, known, behind_login=behind_login, decide=decide)
     settings = command_settings(bootstrap_servers=bootstrap_servers) if decide or fill else None
@@ -241,7 +236,8 @@ def console(
     else:
         configure_logs(hosted)
     deciding = settings if decide else None
-    with StoreFillingThread(settings, folder, _tell(hosted)) if fill and settings else nullcontext() as filling:
+    tell = say if hosted is None else _log.error
+    with StoreFillingThread(settings, folder, tell) if fill and settings else nullcontext() as filling:
         asyncio.run(_run(folder, listener, known, deciding, hosted, web_port, filling))
 
 
@@ -254,79 +250,61 @@ async def _run(
     web_port: int | None,
     filling: StoreFillingThread | None,
 ) -> None:
-    """Serve until stopped.
-
-    Args:
-        settings: Kafka settings, for deciding.
-        hosted: settings of logging and of the health port, if this process has one.
-    """
     with needing_extra(_EXTRA):
-        from assay_stream.console.authentication import now_us, open_authenticator
-        from assay_stream.console.deciding import KafkaPublish, Posting
+        from assay_stream.console.authentication import open_authenticator
+        from assay_stream.console.deciding import KafkaPublish
         from assay_stream.console.reader import StoreReader
         from assay_stream.console.service import ConsoleService, ConsoleWatch, process_metrics
         from assay_stream.observe.http.tap import Listener, serve
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    authenticator = None
-    if identity is not None:
-        authenticator = open_authenticator(identity, decides=settings is not None, is_tls=bool(listener.tls))
-    publish = None if settings is None else KafkaPublish(settings)
-    metrics = process_metrics(load_settings().producer() if hosted is None else hosted.producer())
     reader = StoreReader(folder)
-    posting = None if publish is None else Posting(reader, metrics.counting(publish), clock=now_us)
-    mode = "read-only" if settings is None else "operators decide"
+    metrics = process_metrics((hosted or load_settings()).producer())
+    async with AsyncExitStack() as stack:
+        stack.callback(reader.close)
+        authenticator = publish = None
+        if identity is not None:
+            authenticator = open_authenticator(identity, decides=settings is not None, is_tls=bool(listener.tls))
+            stack.push_async_callback(authenticator.aclose)
+        if settings is not None:
+            kafka = KafkaPublish(settings)
+            stack.push_async_callback(kafka.aclose)
+            publish = metrics.counting(kafka)
+        service = ConsoleService(
+            reader,
+            listener,
+            authenticator=authenticator,
+            publish=publish,
+            filling=lambda: None if filling is None else filling.problem,
+            note=metrics.answered,
+        )
 
-    def filling_problem() -> str | None:
-        return None if filling is None else filling.problem
+        def started(port: int) -> None:
+            host = f"[{listener.host}]" if ":" in listener.host else listener.host
+            address = f"{'http' if listener.tls is None else 'https'}://{host}:{port}/"
+            mode = "read-only" if settings is None else "operators decide"
+            if hosted is None:
+                say(f"{address} (store {folder}, {mode})")
+            else:
+                _log.info("console_started", address=address, store=str(folder), mode=mode)
 
-    service = ConsoleService(
-        reader, listener, authenticator=authenticator, posting=posting, filling=filling_problem, note=metrics.answered
-    )
-
-    def started(port: int) -> None:
-        text = f"{_address(listener, port)} (store {folder}, {mode})"
-        if hosted is None:
-            say(text)
-        else:
-            _log.info("console_started", address=_address(listener, port), store=str(folder), mode=mode)
-
-    async def watched() -> None:
-        if hosted is None or web_port is None:
-            return
-        is_filled = None if filling is None else lambda: filling_problem() is None
-        watch = ConsoleWatch(reader, metrics, streams=lambda: service.streams, is_filled=is_filled)
-        pages = Listener(host=hosted.web_host, port=web_port)
-        await serve(watch.application(), pages, HTTP_LIMITS, _log_port, stop)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(watched())
-            await serve(service.application(), listener, HTTP_LIMITS, started, stop)
-    except* AssayStreamError as errors:
-        raise errors.exceptions[0] from None
-    finally:
-        reader.close()
-        if authenticator is not None:
-            await authenticator.aclose()
-        if publish is not None:
-            await publish.aclose()
+        try:
+            async with asyncio.TaskGroup() as group:
+                if hosted is not None and web_port is not None:
+                    is_filled = None if filling is None else lambda: filling.problem is None
+                    watch = ConsoleWatch(reader, metrics, streams=lambda: service.streams, is_filled=is_filled)
+                    pages = Listener(host=hosted.web_host, port=web_port)
+                    group.create_task(serve(watch.application(), pages, HTTP_LIMITS, _log_port, stop))
+                await serve(service.application(), listener, HTTP_LIMITS, started, stop)
+        except* AssayStreamError as errors:
+            raise errors.exceptions[0] from None
     if hosted is not None:
         _log.info("console_ended")
 
 
-def _tell(hosted: Settings | None) -> Callable[[str], object]:
-    return say if hosted is None else _log.error
-
-
 def _log_port(port: int) -> None:
     _log.info("serving_metrics", port=port)
-
-
-def _own_host(identity: Identity | None) -> list[str]:
-    host = None if identity is None or identity.address is None else urlsplit(identity.address).hostname
-    return [] if host is None else [host]
 
 
 def _check(listener: Listener, identity: Identity | None, *, behind_login: bool, decide: bool) -> None:
@@ -350,8 +328,3 @@ def _check(listener: Listener, identity: Identity | None, *, behind_login: bool,
         )
     if not listener.hosts:
         raise ConfigurationError("bad_option", "give the name that browsers use with --allow-host")
-
-
-def _address(listener: Listener, port: int) -> str:
-    host = f"[{listener.host}]" if ":" in listener.host else listener.host
-    return f"{'http' if listener.tls is None else 'https'}://{host}:{port}/"

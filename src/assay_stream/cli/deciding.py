@@ -2,7 +2,7 @@
 
 import getpass
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from assay_stream.cli.options import Bootstrap
 from assay_stream.cli.output import RowFormat, print_rows
 from assay_stream.cli.publishing import deliver
 from assay_stream.cli.shared import say
-from assay_stream.cli.store_sources import StoreOptions, known_bindings
+from assay_stream.cli.store_sources import HistoryOptions, StoreOptions, known_bindings, named
 from assay_stream.errors import InputError
 from assay_stream.model.control import KEY_ACCEPT_TYPE, PIN_REMOVE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
 from assay_stream.model.finding_topic import ANY_SERVER
@@ -37,12 +37,7 @@ class Deciding:
     bootstrap_servers: Bootstrap = None
 
     def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
-        """Publish decisions, given as event type and data, all effective immediately.
-
-        Raises:
-            InputError: for an invalid decision (nothing is published then), or as ``author_or_login``.
-            OperatingError: ``not_delivered`` or ``broker_unreachable``.
-        """
+        """Publish decisions, given as event type and data, all effective immediately."""
         who, now = author_or_login(self.author), datetime.now(UTC)
         given = {"author": who, "reason": self.reason}
         observations = [
@@ -63,10 +58,6 @@ class DecidingOnServer(Deciding):
     def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
         """Publish decisions after checking that their servers and tools exist. Decisions written to a file (``output``)
         are not checked.
-
-        Raises:
-            InputError: ``server_not_known``, ``tool_not_observed``; as ``Deciding.decide``.
-            OperatingError: as ``Deciding.decide``.
         """
         named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
         if named and self.output is None and not self.new:
@@ -86,11 +77,6 @@ class DecidingOnServer(Deciding):
 
 
 def author_or_login(author: str | None) -> str:
-    """Return the author, by default the login name.
-
-    Raises:
-        InputError: ``author_unknown`` if there is no login name.
-    """
     if author is not None:
         return author
     try:
@@ -99,8 +85,18 @@ def author_or_login(author: str | None) -> str:
         raise InputError("author_unknown", "nobody is logged in here: say who decides with --author") from None
 
 
-def print_state(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...], *, as_json: bool) -> None:
-    listed = list(rows)
+def print_state(
+    looking: HistoryOptions,
+    rows_of: Callable[..., Iterable[Mapping[str, Any]]],
+    columns: tuple[str, ...],
+    *,
+    server_id: str | None,
+    as_json: bool,
+    **which: Any,
+) -> None:
+    """Print what the registry published about a server, or about all of them."""
+    bindings = known_bindings(looking, *named(server_id))
+    listed = list(rows_of(bindings, server_id=server_id, **which))
     print_rows(listed, columns, RowFormat.JSON if as_json else RowFormat.TABLE, whole=True)
     if not listed and not as_json:
         say("nothing to show")

@@ -72,11 +72,7 @@ def decisions(server_id: str) -> list[tuple[str, ...]]:
 
 
 class DemoStory:
-    """Collect records as the stages write them, and print each chapter from those received since the last one.
-
-    Args:
-        server_id: the server that is upgraded and turns malicious.
-    """
+    """Collect records as the stages write them, and print each chapter from those received since the last one."""
 
     def __init__(self, painter: Painter, server_id: str) -> None:
         self._painter = painter
@@ -238,12 +234,7 @@ def demo(
 
 
 def tell(folder: Path) -> bool:
-    """Replay the recorded chapters into a new folder, and print the story; return True if it is complete.
-
-    Raises:
-        ConfigurationError: ``output_exists``.
-        InputError: ``unwritable_folder``.
-    """
+    """Replay the recorded chapters into a new folder, and print the story; return True if it is complete."""
     if folder.exists() or folder.is_symlink():
         raise ConfigurationError("output_exists", f"{folder} exists: name a new folder with --output")
     chapters = [_lines_of(number) for number in range(1, len(CHAPTERS) + 1)]

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.cli.inventory import Wide, as_object, nothing_found, print_table, short_digest, short_time
+from assay_stream.cli.inventory import Wide, as_object, nothing_found, print_listed, short_digest, short_time
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, grouped, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
 from assay_stream.cli.shared import follow, say
@@ -20,7 +21,7 @@ from assay_stream.limits.storage import STORE_CANDIDATES_MAX
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, load
-from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Paging
+from assay_stream.readmodel.rows import DigestPlace, EvidenceFilter, EvidenceRecord, EvidenceRow, Paging
 from assay_stream.report.pins import time_text
 from assay_stream.text.escaping import counted, shown
 
@@ -29,7 +30,6 @@ evidence_app = typer.Typer(help="Find calls by server, tool, agent, time or any 
 _ORIGIN = re.compile(r"(.+)/([0-9]{1,9})/([0-9]{1,18})")
 _CUT = re.compile(r"(sha256:)?[0-9a-f]{1,63}…?")
 _CANDIDATES_MAX = 10
-_HEAD = ("time", "server", "tool", "observer", "agent", "decision", "bound", "definition")
 _EVERYWHERE = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALERTS), Role.EVIDENCE)
 
 
@@ -38,31 +38,19 @@ class Which:
     """Which calls."""
 
     server_id: AnyServerId = None
-    tool: AnyTool = None
+    tool_name: AnyTool = None
     observer_id: Annotated[str | None, typer.Option("--observer", help="Only what this observer saw.")] = None
-    agent: Annotated[str | None, typer.Option(help="Only calls by this agent.")] = None
-    since: Annotated[int | None, time_option("Only calls from then on.")] = None
-    until: Annotated[int | None, time_option("Only calls before then.")] = None
+    agent_id: Annotated[str | None, typer.Option("--agent", help="Only calls by this agent.")] = None
+    since_us: Annotated[int | None, time_option("Only calls from then on.", "--since")] = None
+    until_us: Annotated[int | None, time_option("Only calls before then.", "--until")] = None
     decision: Annotated[str | None, typer.Option(help="Only calls with this decision: allow, deny, ...")] = None
     scope: Annotated[Scope | None, typer.Option(help="Only calls bound by this rule.")] = None
-    unbound: Annotated[bool, typer.Option("--unbound", help="Only calls without a definition.")] = False
+    is_unbound: Annotated[bool, typer.Option("--unbound", help="Only calls without a definition.")] = False
     unbound_reason: Annotated[Unbound | None, typer.Option(help="Only calls unbound for this reason.")] = None
 
     def filter(self, digest: str | None = None) -> EvidenceFilter:
-        check_span(self.since, self.until)
-        return EvidenceFilter(
-            server_id=self.server_id,
-            tool_name=self.tool,
-            observer_id=self.observer_id,
-            agent_id=self.agent,
-            since_us=self.since,
-            until_us=self.until,
-            decision=self.decision,
-            scope=None if self.scope is None else self.scope.value,
-            unbound_reason=None if self.unbound_reason is None else self.unbound_reason.value,
-            is_unbound=True if self.unbound else None,
-            digest=digest,
-        )
+        check_span(self.since_us, self.until_us)
+        return EvidenceFilter(**asdict(self) | {"is_unbound": self.is_unbound or None}, digest=digest)
 
 
 Limit = Annotated[int, typer.Option(min=1, help="Calls at most, the newest.")]
@@ -109,23 +97,11 @@ def search(
     with open_store(looking, *_EVERYWHERE) as opened:
         digest = whole_digest(opened.store, digest, as_json=as_json)
         places = opened.store.places(digest)
-        for place in places if as_json else ():
-            print_json(as_object(place))
+        listed = [place for place in places if as_json or place.place != "evidence"]
+        print_listed(
+            listed, _place_cells, as_json=as_json, flexible=("server", "tool"), optional=("reference",), wide=wide
+        )
         if places and not as_json:
-            cells = (
-                (
-                    place.place,
-                    f"{place.digest.role} {place.digest.scheme}",
-                    place.server_id or "-",
-                    place.tool_name or "-",
-                    f"{place.calls:,}" if place.calls else "-",
-                    place.reference or "-",
-                )
-                for place in places
-                if place.place != "evidence"
-            )
-            head = ("where", "what", "server", "tool", "calls", "reference")
-            print_table(head, cells, flexible=("server", "tool"), optional=("reference",), wide=wide)
             print_line("")
         if not _list(opened.store, which.filter(digest), limit, as_json=as_json, wide=wide):
             if not places:
@@ -171,45 +147,23 @@ def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = N
             if as_json:
                 print_json(as_object(row))
             else:
-                print_line("  ".join(map(shown, _cells(row, wide=False))))
+                print_line("  ".join(map(shown, _cells(row, wide=False).values())))
 
     follow(command_settings(bootstrap_servers=bootstrap_servers), Role.EVIDENCE, take)
 
 
 def whole_digest(store: Store, text: str, *, as_json: bool) -> str:
-    """Complete a digest prefix; other text is returned unchanged. If several digests match, print them.
-
-    Raises:
-        InputError: ``ambiguous_digest``.
-    """
+    """Complete a digest prefix; other text is returned unchanged. If several digests match, print them."""
     found = store.candidates(text)
     if len(found) < 2:
         return found[0].digest.value if found else text
-    if as_json:
-        for place in found:
-            print_json(as_object(place))
-    else:
-        head = ("digest", "what", "server", "tool")
-        cells = (
-            (
-                each.digest.value,
-                f"{each.digest.role} {each.digest.scheme}",
-                each.server_id or "-",
-                each.tool_name or "-",
-            )
-            for each in found
-        )
-        print_table(head, cells, flexible=("server", "tool"), optional=("server", "tool"), wide=True)
+    names = ("server", "tool")
+    print_listed(found, _digest_cells, as_json=as_json, flexible=names, optional=names, wide=True)
     more = " at least" if len(found) == STORE_CANDIDATES_MAX else ""
     raise InputError("ambiguous_digest", f"{more} {len(found)} digests begin with {text}: give more digits".strip())
 
 
 def _the_one(store: Store, what: str) -> EvidenceRecord | None:
-    """Find the evidence that ``what`` identifies.
-
-    Raises:
-        InputError: ``ambiguous_id``.
-    """
     if place := _ORIGIN.fullmatch(what):
         return store.evidence_at(Origin(place[1], int(place[2]), int(place[3])))
     rows = store.evidence(EvidenceFilter(digest=what), Paging(limit=_CANDIDATES_MAX)).rows
@@ -222,33 +176,46 @@ def _the_one(store: Store, what: str) -> EvidenceRecord | None:
 def _list(store: Store, wanted: EvidenceFilter, limit: int, *, as_json: bool, wide: bool) -> int:
     """Print evidence and return the number of rows. States if there is more."""
     rows = list(every_row(lambda paging: store.evidence(wanted, paging), limit + 1))
-    print_rows(rows[:limit], as_json=as_json, wide=wide)
+    print_listed(
+        rows[:limit],
+        partial(_cells, wide=wide),
+        as_json=as_json,
+        flexible=("tool", "server", "observer", "agent"),
+        optional=("agent", "observer", "bound"),
+        wide=wide,
+    )
     if len(rows) > limit:
         say(f"only the newest {counted(limit, 'call')} shown; for more, use --limit, --since or --until")
     return len(rows)
 
 
-def print_rows(rows: Sequence[EvidenceRow], *, as_json: bool, wide: bool) -> None:
-    if as_json:
-        for row in rows:
-            print_json(as_object(row))
-    elif rows:
-        cells = (_cells(row, wide=wide) for row in rows)
-        print_table(
-            _HEAD,
-            cells,
-            flexible=("tool", "server", "observer", "agent"),
-            optional=("agent", "observer", "bound"),
-            wide=wide,
-        )
+def _cells(row: EvidenceRow, *, wide: bool) -> dict[str, str]:
+    return {
+        "time": short_time(row.time_us),
+        "server": row.server_id,
+        "tool": row.tool_name,
+        "observer": row.observer_id,
+        "agent": row.agent_id or "-",
+        "decision": row.decision or "-",
+        "bound": row.scope if row.unbound_reason is None else row.unbound_reason,
+        "definition": short_digest(row.digests, "assay.v1", "full", wide=wide),
+    }
 
 
-def _cells(row: EvidenceRow, *, wide: bool) -> tuple[str, ...]:
-    return (
-        *(short_time(row.time_us), row.server_id, row.tool_name, row.observer_id, row.agent_id or "-"),
-        *(row.decision or "-", row.scope if row.unbound_reason is None else row.unbound_reason),
-        short_digest(row.digests, "assay.v1", "full", wide=wide),
-    )
+def _place_cells(place: DigestPlace) -> dict[str, str]:
+    return {
+        "where": place.place,
+        "what": f"{place.digest.role} {place.digest.scheme}",
+        "server": place.server_id or "-",
+        "tool": place.tool_name or "-",
+        "calls": f"{place.calls:,}" if place.calls else "-",
+        "reference": place.reference or "-",
+    }
+
+
+def _digest_cells(place: DigestPlace) -> dict[str, str]:
+    cells = _place_cells(place)
+    return {"digest": place.digest.value, **{name: cells[name] for name in ("what", "server", "tool")}}
 
 
 def _print_record(found: EvidenceRecord) -> None:

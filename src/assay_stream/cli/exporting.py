@@ -143,12 +143,7 @@ class Selecting:
 
     @contextmanager
     def collection(self, *kinds: Dataset) -> Iterator[Collection]:
-        """Collect the records of the given kinds.
-
-        Raises:
-            InputError: if an input cannot be read; ``bad_time``.
-            ConfigurationError: ``bad_offsets``.
-        """
+        """Collect the records of the given kinds."""
         check_span(self.since, self.until)
         selection = ExportSelection(
             since_us=self.since,

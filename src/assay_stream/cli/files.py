@@ -28,9 +28,6 @@ def files_option(*names: str, help: str, kind: str | None = None) -> Any:  # noq
     """Return an option that takes files of records, folders of them, or ``-``.
 
     If several files can be given, standard input is copied to a temporary file, since files may be read more than once.
-
-    Args:
-        kind: as in ``files_in``.
     """
 
     def resolve(value: Any) -> Any:
@@ -50,11 +47,7 @@ def _the_one(paths: list[Path]) -> Path:
 
 
 def copied_stdin(path: Path) -> Path:
-    """Return the path, or for ``-`` a copy of standard input in a temporary file that is deleted on exit.
-
-    Raises:
-        InputError: ``unreadable_file`` if it was read before: a second reader would find nothing.
-    """
+    """Return the path, or for ``-`` a copy of standard input in a temporary file that is deleted on exit."""
     if path != STANDARD_INPUT:
         return path
     if sys.stdin in _COPIED:
@@ -69,11 +62,6 @@ def copied_stdin(path: Path) -> Path:
 
 
 def read_input(path: Path | None, *, bytes_max: int = DEFAULT_LIMITS.record_bytes_max, cut: bool = False) -> bytes:
-    """Read a whole file, or standard input.
-
-    Raises:
-        InputError: ``unreadable_file``; ``too_large`` unless ``cut``, which truncates.
-    """
     with _opened(path) as file:
         raw = file.read(bytes_max + 1)
     if len(raw) > bytes_max and not cut:
@@ -95,40 +83,24 @@ def every_line(path: Path | None) -> Iterator[bytes]:
     """Yield the lines of a file, decompressed if necessary, or of standard input.
 
     A line over the record limit is truncated just past it, so that its reader refuses it.
-
-    Raises:
-        InputError: as ``compressed.opened``.
     """
     with _opened(path) if path is None or path == STANDARD_INPUT else opened(path) as file:
         yield from lines_of(file, name=str(path), bytes_max=EVENT_LINE_BYTES_MAX, too_long=lambda _: None)
 
 
 def pieces(path: Path | None) -> Iterator[bytes]:
-    """Yield a binary file in chunks.
-
-    Raises:
-        InputError: ``unreadable_file``.
-    """
     with _opened(path) as file:
         while piece := file.read(65_536):
             yield piece
 
 
 def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
-    """Yield the non-blank lines of a file with their 1-based numbers.
-
-    Raises:
-        InputError: as ``every_line``.
-    """
+    """Yield the non-blank lines of a file with their 1-based numbers."""
     return _numbered(every_line(path))
 
 
 def archive_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the non-blank lines of a file, which may be gzip or zstd, with their 1-based numbers.
-
-    Raises:
-        InputError: as ``open_archive``.
-    """
+    """Yield the non-blank lines of a file, which may be gzip or zstd, with their 1-based numbers."""
     return input_lines(path) if path == STANDARD_INPUT else _numbered(open_archive(path))
 
 
@@ -139,11 +111,7 @@ def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def tools_in(content: object) -> list[dict[str, Any]] | None:
-    """Return the tools of a tools/list result, of the response around one, or of a snapshot event; else ``None``.
-
-    Raises:
-        InputError: ``not_a_tool``.
-    """
+    """Return the tools of a tools/list result, of the response around one, or of a snapshot event; else ``None``."""
     for part in (content, content.get("result"), content.get("data")) if isinstance(content, dict) else ():
         tools = part.get("tools") if isinstance(part, dict) else None
         if isinstance(tools, list):
@@ -158,22 +126,12 @@ Force = Annotated[bool, typer.Option("--force", help="Replace existing results o
 
 
 def refuse_existing_file(path: Path, *, force: bool) -> None:
-    """Refuse to replace a non-empty file unless ``force``.
-
-    Raises:
-        ConfigurationError: ``output_exists``.
-    """
     if not force and path.is_file() and path.stat().st_size:
         raise ConfigurationError("output_exists", f"{path} exists: choose another name, or give --force to replace it")
 
 
 def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str] = (), hint: str = "") -> None:
-    """Refuse to write results into a folder that is not empty, unless ``force``.
-
-    Raises:
-        ConfigurationError: ``output_exists``.
-        InputError: ``unwritable_folder`` if it cannot be listed.
-    """
+    """Refuse to write results into a folder that is not empty, unless ``force``."""
     if force or not folder.is_dir():
         return
     with writing_to(folder):
@@ -187,12 +145,7 @@ def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str
 
 
 def write_key_files(private: tuple[Path, bytes], public: tuple[Path, bytes]) -> None:
-    """Write both files of a key pair, or neither.
-
-    Raises:
-        ConfigurationError: ``file_exists``.
-        InputError: ``unwritable_file``.
-    """
+    """Write both files of a key pair, or neither."""
     _write_new(*private, 0o600)
     try:
         _write_new(*public, 0o644)

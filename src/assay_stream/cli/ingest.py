@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.options import Bootstrap, TlsCert, TlsKey, WebPort
 from assay_stream.cli.shared import say
 from assay_stream.cli.tap_http import address_of, serving_tls
 from assay_stream.config import load_settings
@@ -29,10 +29,8 @@ def ingest(
     context: typer.Context,
     listen: Annotated[str, typer.Option(help="Serve on this host:port.")] = "127.0.0.1:8088",
     clients: ClientsFile = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="Certificate to serve HTTPS with (PEM, its key in the same file or --tls-key).")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Private key of that certificate.")] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     client_ca: Annotated[
         Path | None, typer.Option(help="Authorities of client certificates (PEM): clients may come with one (mTLS).")
     ] = None,
@@ -43,9 +41,7 @@ def ingest(
         list[str] | None, typer.Option(help="A name that clients may use in Host. Repeatable.")
     ] = None,
     openapi: Annotated[bool, typer.Option("--openapi", help="Print the OpenAPI document, and exit.")] = False,
-    web_port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
-    ] = None,
+    web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Take observations over HTTP (CloudEvents) from clients that don't speak Kafka.

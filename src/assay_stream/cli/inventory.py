@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
@@ -123,7 +123,7 @@ def short_digest(digests: Iterable[DigestValue], *schemes: str, wide: bool = Fal
 
 
 def as_object(row: Any) -> dict[str, Any]:
-    """Return a row for JSON output: times as RFC 3339, absent values left out."""
+    """Return a row of the store for JSON output: times as RFC 3339, absent values left out."""
     found = {}
     for name, value in asdict(row).items():
         if name.endswith("_us"):
@@ -133,23 +133,33 @@ def as_object(row: Any) -> dict[str, Any]:
     return found
 
 
-def print_table(
-    head: tuple[str, ...],
-    rows: Iterable[tuple[str, ...]],
+def print_listed(
+    rows: Sequence[_Row],
+    cells_of: Callable[[_Row], Mapping[str, str]],
     *,
-    flexible: tuple[str, ...],
-    optional: tuple[str, ...],
-    wide: bool,
+    as_json: bool,
+    flexible: Collection[str],
+    optional: Sequence[str] = (),
+    wide: bool = False,
 ) -> None:
-    """Print rows of cells; server-supplied text in them is escaped for terminals."""
+    """Print rows of the store as JSON lines, or as a table with server-supplied text escaped for terminals.
+
+    Args:
+        cells_of: a row as headings and cells.
+        flexible: headings of columns that may be truncated.
+        optional: headings of columns that may be left out, least important first.
+    """
+    if as_json:
+        for row in rows:
+            print_json(as_object(row))
+        return
+    cells = [cells_of(row) for row in rows]
+    head = list(cells[0]) if cells else []
     table = [[LineSpan(name, "dim") for name in head]]
-    table += [[LineSpan(shown(text) if wide else cell(text)) for text in row] for row in rows]
-    Painter(Colour.AUTO).table(
-        table,
-        flexible=[head.index(name) for name in flexible],
-        optional=[head.index(name) for name in optional],
-        wide=wide,
-    )
+    table += [[LineSpan(shown(text) if wide else cell(text)) for text in each.values()] for each in cells]
+    if cells:
+        columns = [[head.index(name) for name in names] for names in (flexible, optional)]
+        Painter(Colour.AUTO).table(table, flexible=columns[0], optional=columns[1], wide=wide)
 
 
 def nothing_found(what: str) -> None:
@@ -169,23 +179,11 @@ def _list(
     as_json: bool,
     wide: bool,
 ) -> None:
-    """Print all rows of one kind.
-
-    Args:
-        ask: the query; its time argument is the end of the last day.
-        cells_of: a row as headings and cells.
-        none: message if there are no rows.
-    """
+    """Print all rows of one kind."""
     with open_store(looking, *_ROLES) as opened:
         now_us = opened.now_us()
         rows = list(every_row(lambda paging: ask(opened.store, now_us, paging)))
-        if as_json:
-            for row in rows:
-                print_json(as_object(row))
-        elif rows:
-            cells = [cells_of(row) for row in rows]
-            table = (tuple(each.values()) for each in cells)
-            print_table(tuple(cells[0]), table, flexible=flexible, optional=optional, wide=wide)
+        print_listed(rows, cells_of, as_json=as_json, flexible=flexible, optional=optional, wide=wide)
         if not rows:
             nothing_found(none)
         opened.end()

@@ -112,11 +112,7 @@ def _found(declared: AgentSet, made: Replay, rules: AlertRules | None) -> Iterat
 
 
 def labels_in(file: Path | None) -> Labels:
-    """Read a labels file; empty without one.
-
-    Raises:
-        InputError: ``bad_labels``, or ``bad_pattern``.
-    """
+    """Read a labels file; empty without one."""
     if file is None:
         return NO_LABELS
     raw = read_input(file)

@@ -20,11 +20,7 @@ from assay_stream.observe import Vantage
 
 
 def time_option(help_: str, *names: str, ahead: bool = False) -> Any:
-    """Return an option that parses a time to microseconds since the epoch.
-
-    Args:
-        ahead: as in ``operator_time_us``.
-    """
+    """Return an option that parses a time to microseconds since the epoch."""
 
     def parse(text: str) -> int:
         return operator_time_us(text, now_us=time.time_ns() // 1_000, ahead=ahead)
@@ -33,11 +29,7 @@ def time_option(help_: str, *names: str, ahead: bool = False) -> Any:
 
 
 def check_span(since_us: int | None, until_us: int | None) -> None:
-    """Refuse a span that ends before it begins: its empty result would look as if nothing had happened.
-
-    Raises:
-        InputError: ``bad_time``.
-    """
+    """Refuse a span that ends before it begins: its empty result would look as if nothing had happened."""
     if since_us is not None and until_us is not None and since_us > until_us:
         raise InputError("bad_time", "--since is after --until: exchange them")
 
@@ -64,6 +56,13 @@ SnapshotPartitions = Annotated[int | None, typer.Option(min=1, help="Partitions 
 ProgressOption = Annotated[
     bool | None, typer.Option(help="Report progress on standard error. Default: only on a terminal.")
 ]
+WebPort = Annotated[
+    int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
+]
+TlsCert = Annotated[
+    Path | None, typer.Option(help="Certificate to serve HTTPS with (PEM, its key in the same file or --tls-key).")
+]
+TlsKey = Annotated[Path | None, typer.Option(help="Private key of that certificate.")]
 ObserverId = Annotated[
     str | None, typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name.")
 ]
@@ -135,11 +134,7 @@ def observer_or_host(observer_id: str | None) -> str:
 
 
 def stated_servers(pairs: Iterable[str]) -> dict[str, str]:
-    """Parse ``NAME=SERVER`` options: the operator's server names by their names elsewhere.
-
-    Raises:
-        ConfigurationError: ``bad_option``.
-    """
+    """Parse ``NAME=SERVER`` options: the operator's server names by their names elsewhere."""
     servers: dict[str, str] = {}
     for pair in pairs:
         name, equals, server_id = pair.partition("=")

@@ -223,7 +223,6 @@ class Painter:
                 self._print(part)
 
     def _blocks(self, rows: Sequence[Sequence[LineSpan]]) -> None:
-        """Print each row as wrapped lines of heading and value, without empty values."""
         width = max(cell_len(span.text) for span in rows[0])
         for number, row in enumerate(rows[1:]):
             if number:

@@ -70,8 +70,6 @@ class Chosen:
 
 
 _CLOSING = "the worker closes the alerts that this resolves"
-_LIST_COLUMNS = ("server_id", "tool_name", "scheme", "state", "comparison", "author", "since", "value")
-_HISTORY_COLUMNS = ("time", "change", "server_id", "tool_name", "scheme", "value", "author", "reason")
 
 
 @pins_app.command("list")
@@ -83,8 +81,8 @@ def list_pins(
 
     A pinned tool that no list in force has is shown as unobserved. A match means that two values are equal.
     """
-    bindings = known_bindings(looking, *named(server_id))
-    print_state(pin_rows(bindings, server_id=server_id, tool_name=tool), _LIST_COLUMNS, as_json=as_json)
+    columns = ("server_id", "tool_name", "scheme", "state", "comparison", "author", "since", "value")
+    print_state(looking, pin_rows, columns, server_id=server_id, as_json=as_json, tool_name=tool)
 
 
 @pins_app.command()
@@ -93,9 +91,8 @@ def history(
     looking: HistoryOptions, server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False
 ) -> None:
     """Show every decision on pins, policies and keys, oldest first, superseded ones included."""
-    bindings = known_bindings(looking, *named(server_id))
-    rows = history_rows(bindings, server_id=server_id, tool_name=tool)
-    print_state(rows, _HISTORY_COLUMNS, as_json=as_json)
+    columns = ("time", "change", "server_id", "tool_name", "scheme", "value", "author", "reason")
+    print_state(looking, history_rows, columns, server_id=server_id, as_json=as_json, tool_name=tool)
 
 
 @pins_app.command()

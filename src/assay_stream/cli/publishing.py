@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal, get_args
 
@@ -102,83 +102,67 @@ def publish(
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     if output is not None:
         refuse_existing_file(output, force=force)
-    files = [file for path in files or () for file in files_in(path, skipped=say)]
-    refused = Refusals()
-    lacking: Counter[str] = Counter()
-    observations: Observations
-    if source not in _LOGS:
-        observations = _read(files, source, server_id, vantage, refused)
-    else:
-        whose, form = logs.whose(server_id, vantage), _LOGS[source]
-        if logs.topic is None:
-            observations = _read_logs(files, form, logs, whose, refused, lacking)
-        else:
-            settings = command_settings(bootstrap_servers=bootstrap_servers)
-            observations = _read_topic(settings, logs.topic, form, logs, whose, refused, lacking)
+    given = [file for path in files or () for file in files_in(path, skipped=say)]
+    whose = logs.whose(server_id, vantage) if source in _LOGS else None
+    reader = _Reader(source=source, server_id=server_id or "-", vantage=vantage, logs=logs, whose=whose)
     with Aside() as aside:
         target = None if output is None else aside.path(output)
-        delivered = deliver(observations, target, bootstrap_servers)
+        delivered = deliver(reader.observations(given, bootstrap_servers), target, bootstrap_servers)
         if output is not None and not delivered and output.exists():
             aside.drop()
+    refused, lacking = reader.refused, reader.lacking
     typer.echo(f"published {delivered}, refused {len(refused) + refused.left_out}", err=True)
     if lacking:
-        typer.echo(
-            f"not in the log: {', '.join(f'{name} {count}' for name, count in sorted(lacking.items()))}", err=True
-        )
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(lacking.items()))
+        typer.echo(f"not in the log: {counts}", err=True)
     show_refused(refused)
 
 
-def _read(
-    files: list[Path], source: CaptureFormat, server_id: str | None, vantage: VantageOptions, refused: Refusals
-) -> Iterator[Observation]:
-    for path in files:
-        collect = _collector(refused, path)
-        lines = every_line(path)
-        if source == "observations" or server_id is None:
-            yield from from_observations(lines, on_error=collect)
-            continue
-        seen = vantage.of(server_id)
-        if source == "assay-log":
-            yield from from_assay_log(lines, server_id=server_id, observer_id=seen.observer_id, on_error=collect)
-        else:
-            yield from from_mcp_wire(
-                lines,
-                server_id=server_id,
-                observer_id=seen.observer_id,
-                server_scoped=seen.server_scoped,
-                auth_context=seen.auth_context,
-                on_error=collect,
-            )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reader:
+    """Read recorded traffic, and note the lines that were refused, and what logs of others leave out."""
 
+    source: CaptureFormat
+    server_id: str
+    vantage: VantageOptions
+    logs: LogOptions
+    whose: Whose | None
+    refused: Refusals = field(default_factory=Refusals)
+    lacking: Counter[str] = field(default_factory=Counter)
 
-def _read_logs(
-    files: list[Path], source: LogFormat, logs: LogOptions, whose: Whose, refused: Refusals, lacking: Counter[str]
-) -> Iterator[Observation]:
-    for path in files:
-        content = pieces(path) if source == "otlp-proto" else every_line(path)
-        collect = _collector(refused, path)
-        yield from from_log(source, content, whose, lacking, span_kind=logs.span_kind, on_error=collect)
-
-
-async def _read_topic(
-    settings: Settings,
-    topic: str,
-    source: LogFormat,
-    logs: LogOptions,
-    whose: Whose,
-    refused: Refusals,
-    lacking: Counter[str],
-) -> AsyncIterator[Observation]:
-    async with aclosing(read_foreign(settings, topic)) as values:
-        async for place, value in values:
-            collect = _collector(refused, place)
-            for each in from_log(source, [value], whose, lacking, span_kind=logs.span_kind, on_error=collect):
+    async def observations(self, files: Iterable[Path], bootstrap: str | None) -> AsyncIterator[Observation]:
+        for path in files:
+            for each in self._read(path, pieces(path) if self.source == "otlp-proto" else every_line(path)):
                 yield each
+        if self.logs.topic is not None:
+            settings = command_settings(bootstrap_servers=bootstrap)
+            async with aclosing(read_foreign(settings, self.logs.topic)) as values:
+                async for place, value in values:
+                    for each in self._read(place, [value]):
+                        yield each
 
+    def _read(self, place: Path | str, content: Iterable[bytes]) -> Iterator[Observation]:
+        name = "standard input" if place == STANDARD_INPUT else place
 
-def _collector(refused: Refusals, place: Path | str) -> Callable[[InputError], None]:
-    name = "standard input" if place == STANDARD_INPUT else place
-    return lambda error: refused.append(f"{name}: {error}")
+        def collect(error: InputError) -> None:
+            self.refused.append(f"{name}: {error}")
+
+        if self.whose is not None:
+            form, span_kind = _LOGS[self.source], self.logs.span_kind
+            return from_log(form, content, self.whose, self.lacking, span_kind=span_kind, on_error=collect)
+        if self.source == "observations":
+            return from_observations(content, on_error=collect)
+        seen = self.vantage.of(self.server_id)
+        if self.source == "assay-log":
+            return from_assay_log(content, server_id=seen.server_id, observer_id=seen.observer_id, on_error=collect)
+        return from_mcp_wire(
+            content,
+            server_id=seen.server_id,
+            observer_id=seen.observer_id,
+            server_scoped=seen.server_scoped,
+            auth_context=seen.auth_context,
+            on_error=collect,
+        )
 
 
 def deliver(
@@ -186,11 +170,6 @@ def deliver(
     output: Path | BinaryIO | None,
     bootstrap: str | None,
 ) -> int:
-    """Publish observations, or write them to a file, and return their number.
-
-    Raises:
-        OperatingError: ``not_delivered`` or ``broker_unreachable``.
-    """
     if output is not None:
         return asyncio.run(_drain(observations, FileSink(output)))
 

@@ -180,7 +180,6 @@ def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpo
 
 
 def _run(made: Replay, results: Results, meter: Meter) -> bool:
-    """Write all results; return False if interrupted."""
     write = results.write
     noted_s, count = time.monotonic(), 0
     with noting_interrupts() as interrupts:

@@ -12,7 +12,7 @@ from assay_stream.cli.deciding import DecidingOnServer, print_state
 from assay_stream.cli.options import AnyServerId, AsJson, ServerId, grouped, time_option
 from assay_stream.cli.output import RowFormat, print_rows
 from assay_stream.cli.shared import say
-from assay_stream.cli.store_sources import HistoryOptions, about, known_bindings, named, open_store
+from assay_stream.cli.store_sources import HistoryOptions, about, open_store
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control import KEY_ACCEPT_TYPE, KEY_REVOKE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
@@ -68,9 +68,8 @@ def remove(server_id: ServerId, by: DecidingOnServer, tool: PolicyTool = None) -
 @grouped
 def list_policies(looking: HistoryOptions, server_id: AnyServerId = None, as_json: AsJson = False) -> None:
     """Show the policies in force."""
-    bindings = known_bindings(looking, *named(server_id))
     columns = ("server_id", "tool_name", "enforcement", "unknown", "author", "since", "reason")
-    print_state(policy_rows(bindings, server_id=server_id), columns, as_json=as_json)
+    print_state(looking, policy_rows, columns, server_id=server_id, as_json=as_json)
 
 
 @keys_app.command()
@@ -80,7 +79,7 @@ def accept(
     domain: Annotated[str, typer.Option(help="The domain whose key it is.")],
     fingerprint: KeyFingerprint,
     by: DecidingOnServer,
-    tool: Annotated[str | None, typer.Option("--tool", help="For this tool only.")] = None,
+    tool: PolicyTool = None,
 ) -> None:
     """Accept a key for a domain: the only way by which another key replaces the first one used."""
     data = {"server_id": server_id, "domain": domain, "fingerprint": fingerprint, "tool_name": tool}
@@ -101,9 +100,8 @@ def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: DecidingOnServe
 @grouped
 def list_keys(looking: HistoryOptions, server_id: AnyServerId = None, as_json: AsJson = False) -> None:
     """Show the keys that were observed, the ones that tools are pinned to, and what operators decided on them."""
-    bindings = known_bindings(looking, *named(server_id))
     columns = ("server_id", "domain", "tool_name", "what", "fingerprint", "since", "author")
-    print_state(key_rows(bindings, server_id=server_id), columns, as_json=as_json)
+    print_state(looking, key_rows, columns, server_id=server_id, as_json=as_json)
 
 
 _DAY_US = 86_400 * 1_000_000

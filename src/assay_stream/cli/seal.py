@@ -12,7 +12,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.cli.files import Force, read_input, refuse_existing_file, write_key_files
-from assay_stream.cli.options import Bootstrap, Format, grouped
+from assay_stream.cli.options import Bootstrap, Format, WebPort, grouped
 from assay_stream.cli.output import RowFormat, json_line, print_json
 from assay_stream.cli.shared import brokers_of, on_kafka, say
 from assay_stream.config import Settings, command_settings, load_settings
@@ -185,7 +185,6 @@ class SealedLogs:
 def logs_of(
     role: Role, paths: list[Path] | None, bootstrap: str | None, starts: dict[int, int] | None = None
 ) -> Iterator[SealLogs]:
-    """Open the logs of one kind: archives if given, else Kafka."""
     if paths:
         yield FileLogs(paths, role, starts=starts)
         return
@@ -335,9 +334,7 @@ def seal(
             "in signed notes. Never change it: a log under another name is another log."
         ),
     ] = DEFAULT_LOG_NAME,
-    web_port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
-    ] = None,
+    web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Seal evidence, and check it later.
@@ -482,7 +479,6 @@ def vkey(
 
 @contextmanager
 def _chain(paths: list[Path] | None, bootstrap: str | None, partition: int, key: list[Path]) -> Iterator[Chain]:
-    """Open the checkpoints of one partition, verified with public keys."""
     keys = read_public_keys(key)
     with logs_of(Role.CHECKPOINTS, paths, bootstrap) as seals:
         name = _chain_name(seals, partition)

@@ -49,23 +49,13 @@ class InertFormatter(logging.Formatter):
 async def as_admin(
     settings: Settings, work: Callable[[AIOKafkaAdminClient, Settings], Coroutine[Any, Any, Result]]
 ) -> Result:
-    """Run a function with an admin client once the brokers answer; report while they do not.
-
-    Raises:
-        ConfigurationError: if the brokers refuse the connection.
-        OperatingError: ``broker_unreachable`` after the settings' limit.
-    """
     async with open_admin(settings, waiting=say) as admin:
         return await work(admin, settings)
 
 
 @contextmanager
 def brokers_of(settings: Settings) -> Iterator[asyncio.Runner]:
-    """Wait for the brokers, and yield an event loop runner for using them.
-
-    Raises:
-        AssayStreamError: as ``as_admin``.
-    """
+    """Wait for the brokers, and yield an event loop runner for using them."""
 
     async def nothing(*_: object) -> None:
         pass
@@ -76,22 +66,12 @@ def brokers_of(settings: Settings) -> Iterator[asyncio.Runner]:
 
 
 def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, Result]]) -> Result:
-    """Run a function that reads or writes topics once the brokers answer.
-
-    Raises:
-        AssayStreamError: as ``as_admin``.
-    """
+    """Run a function that reads or writes topics once the brokers answer."""
     with brokers_of(settings) as runner:
         return runner.run(work(settings))
 
 
 def ends_now(settings: Settings, role: Role) -> Mapping[int, int]:
-    """Return the end offsets of a topic's partitions.
-
-    Raises:
-        AssayStreamError: as ``as_admin``.
-    """
-
     async def read(settings: Settings) -> Mapping[int, int]:
         return (await note_ends(settings, (role,)))[role]
 
@@ -101,14 +81,7 @@ def ends_now(settings: Settings, role: Role) -> Mapping[int, int]:
 def follow(
     settings: Settings, role: Role, take: Callable[[Sequence[Record]], None], *, starts: Mapping[int, int] | None = None
 ) -> None:
-    """Pass new records of a topic to ``take`` until interrupted.
-
-    Args:
-        starts: start offsets; by default the current ends.
-
-    Raises:
-        AssayStreamError: as ``as_admin``.
-    """
+    """Pass new records of a topic to ``take`` until interrupted."""
     topic, first = topic_names(settings)[role], ends_now(settings, role) if starts is None else starts
 
     async def begin(_: Consumer) -> Mapping[TopicPartition, int]:

@@ -48,11 +48,6 @@ class RangeOptions:
     server_ids: ServerIds = None
 
     def selection(self) -> Selection:
-        """Build the selection from the options.
-
-        Raises:
-            ConfigurationError: ``bad_offsets``.
-        """
         return Selection(
             from_ms=None if self.from_time is None else self.from_time // 1_000,
             to_ms=None if self.to_time is None else self.to_time // 1_000,
@@ -63,11 +58,7 @@ class RangeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Files, or the topics of a deployment.
-
-    Args:
-        partitions: partition count of the snapshot topic, ``None`` if unknown.
-    """
+    """Files, or the topics of a deployment."""
 
     files: tuple[Path, ...]
     settings: Settings
@@ -76,11 +67,7 @@ class Source:
     partitions: int | None = None
 
     def what(self) -> dict[str, Any]:
-        """Return what determines the records: a resumed run must match it.
-
-        Raises:
-            InputError: ``unreadable_file``.
-        """
+        """Return what determines the records: a resumed run must match it."""
         selection = self.selection
         what: dict[str, Any] = {
             "from_time": selection.from_ms,
@@ -99,12 +86,7 @@ class Source:
         return what | {"inputs": inputs}
 
     def read(self, take: RecordSink, *, meter: Meter | None = None, too_long: TooLong | None = None) -> None:
-        """Pass every selected record to ``take``.
-
-        Raises:
-            InputError: if a file cannot be read.
-            OperatingError: if the brokers do not answer.
-        """
+        """Pass every selected record to ``take``."""
         count = 0
 
         def note(record: Record) -> None:
@@ -129,11 +111,7 @@ class Source:
     def spool(
         self, *, meter: Meter | None = None, too_long: TooLong | None = None, wanted: Wanted | None = None
     ) -> LogSpool:
-        """Return every selected record in order; the caller closes the spool.
-
-        Args:
-            wanted: filter; by default all.
-        """
+        """Return every selected record in order; the caller closes the spool."""
         spool = LogSpool()
 
         def add_wanted(record: Record) -> None:
@@ -165,16 +143,7 @@ class Source:
         )
 
     def derived(self, wanted: Wanted | None = None, *, limits: Limits | None = None) -> Iterator[Record]:
-        """Yield everything a replay writes, including facts, as it would appear in topics.
-
-        Args:
-            wanted: which records to replay; by default all.
-            limits: bounds on state, instead of the operator's.
-
-        Raises:
-            InputError: if a file cannot be read.
-            OperatingError: if the brokers do not answer.
-        """
+        """Yield everything a replay writes, including facts, as it would appear in topics."""
         offsets = Counter[tuple[Role, int]]()
         written: list[Output] = []
         with self.spool(wanted=wanted) as spool:
@@ -197,12 +166,6 @@ def make_source(
     snapshot_partitions: int | None = None,
     ends: Ends | None = None,
 ) -> Source:
-    """Choose the source to read.
-
-    Raises:
-        ConfigurationError: ``no_source``, ``topic_missing``.
-        OperatingError: ``broker_unreachable``.
-    """
     if from_kafka == bool(files):
         raise ConfigurationError("no_source", "give either files (--input) or --from-kafka")
     if from_kafka:
@@ -218,10 +181,5 @@ def make_source(
 
 
 def joined_source(settings: Settings) -> Source:
-    """Return the topics of a deployment, with calls only as far as evidence covers them.
-
-    Raises:
-        ConfigurationError: ``topic_missing``.
-        OperatingError: ``broker_unreachable``.
-    """
+    """Return the topics of a deployment, with calls only as far as evidence covers them."""
     return make_source(None, True, Selection(), settings, ends=asyncio.run(lookup.joined_ends(settings)))

@@ -11,7 +11,7 @@ import typer
 
 from assay_stream.alerts.formats.view import time_ms_text
 from assay_stream.cli.files import copied_stdin
-from assay_stream.cli.options import AsJson, Bootstrap
+from assay_stream.cli.options import AsJson, Bootstrap, WebPort
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import results_in
@@ -39,11 +39,6 @@ _ROLE_OF_FILE = {name: role for role, name in FILES.items() if role in ROLES}
 
 
 def store_folder(given: Path | None) -> Path:
-    """Return the folder of the store.
-
-    Raises:
-        ConfigurationError: ``no_store`` if none is named.
-    """
     folder = load_settings().store if given is None else given
     if folder is None:
         raise ConfigurationError("no_store", "name the store's folder: --store FOLDER, or ASSAY_STREAM_STORE")
@@ -55,9 +50,7 @@ def run(
     store: StoreFolder = None,
     rebuild: Rebuild = False,
     once: Annotated[bool, typer.Option("--once", help="Read what is there now, then exit.")] = False,
-    web_port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
-    ] = None,
+    web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Fill the store from the topics, and keep it up to date until SIGTERM or SIGINT.

@@ -3,8 +3,8 @@ filled as by ``store run``, so that every query runs on a store.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -51,17 +51,21 @@ _Row = TypeVar("_Row")
 
 @dataclass(slots=True)
 class OpenedStore:
-    """An opened store, and whether it is complete.
+    """An opened store, and what it lacks.
 
     Args:
-        is_live: whether its content is current.
+        topics: settings of the deployment from whose topics the store is filled as queries ask, if it is.
+        within_s: how long topics are read at most.
         refused: lines and records that could not be read.
     """
 
     store: Store
     is_live: bool
+    topics: Settings | None = None
+    within_s: float | None = None
     is_complete: bool = True
     refused: Refusals = field(default_factory=Refusals)
+    _begun_s: float = field(default_factory=time.monotonic)
 
     def now_us(self) -> int:
         """Return the end of the last day: now, or in recorded input the time of the latest call."""
@@ -74,15 +78,68 @@ class OpenedStore:
             raise typer.Exit(EXIT_INCOMPLETE)
 
     def read(self, *roles: Role, since_ms: int | None = None, wanted: Wanted | None = None) -> None:
-        """Read topics to their end or until the time limit, if the store is filled from topics.
+        """Read topics to their end or until the time limit, if the store is filled from topics."""
+        if self.topics is None:
+            return
+        with collecting_seldom():
+            read, known = on_kafka(self.topics, lambda settings: self._fill(settings, roles, since_ms, wanted))
+        if self.within_s is not None and self.is_complete:
+            say(f"read {counted(read, 'record')} from {counted(len(roles), 'topic')}")
+        elif self.within_s is not None:
+            say(
+                f"incomplete: read {read:,} of at most {counted(known, 'record')} in {self.within_s:g} s. Give more "
+                "time (--within), or keep a store (assay-stream store run) and name it with --store"
+            )
 
-        Args:
-            since_ms: skip everything before the first record with this timestamp or later.
-            wanted: filter; by default all.
-        """
+    async def _fill(
+        self, settings: Settings, roles: Sequence[Role], since_ms: int | None, wanted: Wanted | None
+    ) -> tuple[int, int]:
+        """Return how many records were read, and how many there can be."""
+        filler, ends, read, batch = Filler(self.store.connection), await note_ends(settings, roles), 0, list[Record]()
+        for role, of_role in ends.items():
+            for number, end in of_role.items():
+                filler.note(role, topic_names(settings)[role], number, end=end)
+        known = sum(end for of_role in ends.values() for end in of_role.values())
+        said_s, until_s = time.monotonic(), self._begun_s + (self.within_s or float("inf"))
+        for role in roles:
+            async for record in read_records(settings, role, since_ms=since_ms):
+                read += 1
+                if (wanted is None or wanted(record)) and self._is_sound(record):
+                    batch.append(record)
+                if len(batch) >= STORE_BATCH_RECORDS:
+                    filler.take(batch)
+                    batch.clear()
+                if read % 1_000 == 0 and time.monotonic() - said_s > _PROGRESS_EVERY_S:
+                    said_s = time.monotonic()
+                    say(f"read {read:,} of at most {counted(known, 'record')} so far")
+                if time.monotonic() > until_s:
+                    self.is_complete = False
+                    break
+        filler.take(batch)
+        return read, known
 
-    def pending_calls(self, sought: Sought) -> list[tuple[Origin, CallEvent]]:  # noqa: ARG002 -- only topics hold any
-        return []
+    def pending_calls(self, sought: Sought) -> list[tuple[Origin, CallEvent]]:
+        """Return calls without evidence yet, which only topics hold."""
+        found: list[tuple[Origin, CallEvent]] = []
+
+        async def read(settings: Settings) -> None:
+            async for record in read_records(settings, Role.CALLS):
+                event = sought.call_in(record, settings.call_profile) if len(found) < TRACED_MAX else None
+                if event is not None:
+                    found.append((record.origin, event))
+
+        if self.topics is not None:
+            on_kafka(self.topics, read)
+        return found
+
+    def _is_sound(self, record: Record) -> bool:
+        if record.role is Role.ALERTS:
+            try:
+                read_alert(record.value)
+            except InputError as error:
+                self.refused.append(f"{record.origin}: {error}")
+                return False
+        return True
 
 
 def about(*server_ids: str) -> Wanted:
@@ -104,83 +161,6 @@ def not_calls(*server_ids: str) -> Wanted:
     return lambda record: record.role is not Role.CALLS and wanted(record)
 
 
-class _Topics(OpenedStore):
-    """A temporary store, filled from the topics that a query needs.
-
-    Args:
-        within_s: time limit for reading, ``None`` for no limit.
-    """
-
-    __slots__ = ("_filler", "_settings", "_until", "_within_s")
-
-    def __init__(self, settings: Settings, within_s: float | None = None) -> None:
-        connection = schema.temporary()
-        OpenedStore.__init__(self, Store(connection), is_live=True)
-        self._filler, self._settings, self._within_s = Filler(connection), settings, within_s
-        self._until = time.monotonic() + (float("inf") if within_s is None else within_s)
-
-    def read(self, *roles: Role, since_ms: int | None = None, wanted: Wanted | None = None) -> None:
-        read = known = 0
-
-        async def fill(settings: Settings) -> None:
-            nonlocal read, known
-            ends = await note_ends(settings, roles)
-            for role, of_role in ends.items():
-                for number, end in of_role.items():
-                    self._filler.note(role, topic_names(settings)[role], number, end=end)
-            known = sum(end for of_role in ends.values() for end in of_role.values())
-            said_s, batch = time.monotonic(), list[Record]()
-            for role in roles:
-                async for record in read_records(settings, role, since_ms=since_ms):
-                    read += 1
-                    if (wanted is None or wanted(record)) and self._is_sound(record):
-                        batch.append(record)
-                    if len(batch) >= STORE_BATCH_RECORDS:
-                        self._filler.take(batch)
-                        batch.clear()
-                    if read % 1_000 == 0 and time.monotonic() - said_s > _PROGRESS_EVERY_S:
-                        said_s = time.monotonic()
-                        say(f"read {read:,} of at most {counted(known, 'record')} so far")
-                    if time.monotonic() > self._until:
-                        self.is_complete = False
-                        break
-            self._filler.take(batch)
-
-        with collecting_seldom():
-            on_kafka(self._settings, fill)
-        if self._within_s is None:
-            return
-        if self.is_complete:
-            say(f"read {counted(read, 'record')} from {counted(len(roles), 'topic')}")
-        else:
-            say(
-                f"incomplete: read {read:,} of at most {counted(known, 'record')} in {self._within_s:g} s. Give more "
-                "time (--within), or keep a store (assay-stream store run) and name it with --store"
-            )
-
-    def pending_calls(self, sought: Sought) -> list[tuple[Origin, CallEvent]]:
-        found: list[tuple[Origin, CallEvent]] = []
-
-        async def read(settings: Settings) -> None:
-            async for record in read_records(settings, Role.CALLS):
-                event = sought.call_in(record, settings.call_profile) if len(found) < TRACED_MAX else None
-                if event is not None:
-                    found.append((record.origin, event))
-
-        on_kafka(self._settings, read)
-        return found
-
-    def _is_sound(self, record: Record) -> bool:
-        if record.role is not Role.ALERTS:
-            return True
-        try:
-            read_alert(record.value)
-        except InputError as error:
-            self.refused.append(f"{record.origin}: {error}")
-            return False
-        return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
     """A store, or the topics."""
@@ -195,21 +175,8 @@ class StoreOptions:
     ] = None
     bootstrap_servers: Bootstrap = None
 
-    @property
-    def reading_limit_s(self) -> float | None:
-        """Time limit for reading topics, ``None`` for no limit."""
-        return None
-
     def settings(self) -> Settings:
         return command_settings(bootstrap_servers=self.bootstrap_servers)
-
-    def fill(self, opened: OpenedStore, replayed: Wanted | None) -> bool:  # noqa: ARG002 -- others have files
-        """Fill a store from the given files; return False if there are none.
-
-        Args:
-            replayed: as in ``open_store``.
-        """
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,11 +184,6 @@ class HistoryOptions(StoreOptions):
     """The same, or recorded observations."""
 
     inputs: Inputs = None
-
-    def fill(self, opened: OpenedStore, replayed: Wanted | None) -> bool:
-        if self.inputs:
-            _replay_into(opened, make_source(self.inputs, False, Selection(), self.settings()), replayed)
-        return bool(self.inputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,29 +195,12 @@ class EvidenceOptions(HistoryOptions):
         float, typer.Option("--within", min=1, metavar="SECONDS", help="How long to read topics at most.")
     ] = 60
 
-    @property
-    def reading_limit_s(self) -> float | None:
-        return self.within_s
-
-    def fill(self, opened: OpenedStore, replayed: Wanted | None) -> bool:
-        if self.inputs and self.evidence:
-            raise InputError("bad_option", "give --input (observations) or --evidence, not both")
-        for path in self.evidence or ():
-            fill(opened.store.connection, results_in(path, Role.EVIDENCE))
-        # Without the name: a dataclass with slots is made anew, and ``super()`` would look in the old one.
-        return bool(self.evidence) or HistoryOptions.fill(self, opened, replayed)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertOptions(StoreOptions):
     """A store, the topics, or a file of alerts."""
 
     file: AlertFile = None
-
-    def fill(self, opened: OpenedStore, replayed: Wanted | None) -> bool:  # noqa: ARG002 -- alerts are results
-        if self.file is not None:
-            fill(opened.store.connection, results_in(self.file, Role.ALERTS, opened.refused))
-        return self.file is not None
 
 
 @contextmanager
@@ -266,40 +211,38 @@ def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = No
         roles: topics that the query needs. If there are none, the caller reads them (``OpenedStore.read``).
         replayed: which records of files to replay, by default all; nothing is compacted then, so that history reaches
             back as far as the files.
-
-    Raises:
-        InputError: ``bad_option``, ``store_unreadable``; as ``make_source``.
-        ConfigurationError: ``store_missing``, ``store_version``, ``topic_missing``.
-        OperatingError: ``store_failing``, ``broker_unreachable``.
     """
-    with _temporary() as opened:
-        with collecting_seldom():
-            has_files = options.fill(opened, replayed)
-        if has_files:
+    inputs = options.inputs if isinstance(options, HistoryOptions) else None
+    evidence = options.evidence if isinstance(options, EvidenceOptions) else None
+    alerts = options.file if isinstance(options, AlertOptions) else None
+    if inputs and evidence:
+        raise InputError("bad_option", "give --input (observations) or --evidence, not both")
+    if inputs or evidence or alerts is not None:
+        with _temporary() as opened, collecting_seldom():
+            if inputs:
+                _replay_into(opened, make_source(inputs, False, Selection(), options.settings()), replayed)
+            for path in evidence or ():
+                fill(opened.store.connection, results_in(path, Role.EVIDENCE))
+            if alerts is not None:
+                fill(opened.store.connection, results_in(alerts, Role.ALERTS, opened.refused))
             yield opened
-            return
-    if options.store is not None:
-        store = Store(schema.reading(options.store))
-        try:
-            with schema.failures(options.store):
-                _say_what_is_lacking(store)
-                yield OpenedStore(store, is_live=True)
-        finally:
-            store.close()
-        return
-    topics = _Topics(options.settings(), options.reading_limit_s)
-    with _closing(topics):
-        if roles:
-            topics.read(*roles)
-        yield topics
+    elif options.store is not None:
+        with closing(Store(schema.reading(options.store))) as store, schema.failures(options.store):
+            _say_what_is_lacking(store)
+            yield OpenedStore(store, is_live=True)
+    else:
+        within_s = options.within_s if isinstance(options, EvidenceOptions) else None
+        with _temporary(topics=options.settings(), within_s=within_s) as opened:
+            if roles:
+                opened.read(*roles)
+            yield opened
 
 
 @contextmanager
 def replayed_store(source: Source, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
     """Fill a temporary store with everything derived from observations; ``replayed`` as in ``open_store``."""
-    with _temporary() as opened:
-        with collecting_seldom():
-            _replay_into(opened, source, replayed)
+    with _temporary() as opened, collecting_seldom():
+        _replay_into(opened, source, replayed)
         yield opened
 
 
@@ -309,16 +252,9 @@ def _replay_into(opened: OpenedStore, source: Source, replayed: Wanted | None) -
 
 
 @contextmanager
-def _closing(opened: OpenedStore) -> Iterator[OpenedStore]:
-    try:
-        with schema.failures("a temporary store"):
-            yield opened
-    finally:
-        opened.store.close()
-
-
-def _temporary() -> Any:
-    return _closing(OpenedStore(Store(schema.temporary()), is_live=False))
+def _temporary(*, topics: Settings | None = None, within_s: float | None = None) -> Iterator[OpenedStore]:
+    with closing(Store(schema.temporary())) as store, schema.failures("a temporary store"):
+        yield OpenedStore(store, is_live=topics is not None, topics=topics, within_s=within_s)
 
 
 def _say_what_is_lacking(store: Store) -> None:
@@ -343,17 +279,12 @@ def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> 
 
 
 def published_alert(uid: str, bootstrap: str | None) -> AlertView:
-    """Return the latest record in the topics of the alert with this uid prefix.
-
-    Raises:
-        InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``.
-    """
+    """Return the latest record in the topics of the alert with this uid prefix."""
     with open_store(StoreOptions(bootstrap_servers=bootstrap), Role.ALERTS) as opened:
         return view_of(opened.store.alert(uid).records[-1])
 
 
 def published_definitions(options: HistoryOptions, digests: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the definitions with these full digests, as far as available."""
     with open_store(options, replayed=not_calls()) as opened:
         opened.read(Role.DEFINITIONS, wanted=lambda record: (record.key or b"").decode() in digests)
         found = {each: opened.store.definition(each) for each in digests}
@@ -390,11 +321,6 @@ def results_in(path: Path, role: Role, refused: Refusals | None = None) -> Itera
 
 
 def _checked(record: Record) -> Record:
-    """Return the record in a line, with the key that it has in its topic.
-
-    Raises:
-        InputError: if it is not a valid record of its role.
-    """
     value = record.value or b""
     if record.role is Role.ALERTS:
         read_alert(value)
@@ -435,11 +361,7 @@ class StoryOptions(AlertOptions):
     since: Annotated[int | None, time_option("Only calls since this time. Default: the first finding.")] = None
 
     def story(self, uid: str, *, full: bool = False) -> tuple[AlertStory, Refusals]:
-        """Return all that is known about one alert, and what was refused.
-
-        Raises:
-            InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``open_store`` besides.
-        """
+        """Return all that is known about one alert, and what was refused."""
         with open_store(self, Role.ALERTS) as opened, _temporary() as given:
             history = opened.store.alert(uid)
             since_ms = first_ms(history) if self.since is None else self.since // 1_000

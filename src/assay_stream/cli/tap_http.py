@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay_stream.cli.options import VantageOptions
+from assay_stream.cli.options import TlsCert, TlsKey, VantageOptions
 from assay_stream.cli.shared import say
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
@@ -44,10 +44,8 @@ class HttpOptions:
     upstream_ca: Annotated[
         Path | None, typer.Option(help="CA certificates used to verify the servers. Default: the system's.")
     ] = None
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="Certificate to serve HTTPS with (PEM, its key in the same file or --tls-key).")
-    ] = None
-    tls_key: Annotated[Path | None, typer.Option(help="Private key of that certificate.")] = None
+    tls_cert: TlsCert = None
+    tls_key: TlsKey = None
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name that clients may use for the tap. Repeatable.")
     ] = None

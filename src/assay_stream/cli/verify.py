@@ -109,11 +109,6 @@ def compare(
 def hold_against_topics(
     source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat = RowFormat.TABLE
 ) -> None:
-    """Compare a replay of the topics with the evidence and alert topics, and print the differences.
-
-    Raises:
-        typer.Exit: with 1 if there are differences.
-    """
     settings = source.settings
     with (
         asyncio.Runner() as runner,
@@ -159,11 +154,6 @@ def hold_against(
     recorded: RecordedRun,
     target: RowFormat = RowFormat.TABLE,
 ) -> None:
-    """Compare a replay with what was recorded, and print the differences.
-
-    Raises:
-        typer.Exit: with 1 if there are differences.
-    """
     comparison = ReplayComparison(
         lambda: (record for log in spool.logs() for record in spool.read(log)),
         redaction=settings.redaction(),
@@ -186,7 +176,6 @@ def hold_against(
 
 
 def written_in(folder: Path) -> Iterator[Output]:
-    """Yield the evidence and alerts that a replay wrote to a folder."""
     for role, name in ((Role.ALERTS, "alerts.ndjson"), (Role.EVIDENCE, "evidence.ndjson")):
         for _, line in archive_lines(folder / name):
             yield Output(role=role, key=None, value=line)

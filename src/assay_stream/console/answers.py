@@ -25,13 +25,7 @@ _MICROS, _COUNT = re.compile(r"[0-9]{1,18}"), re.compile(r"[0-9]{1,6}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A decision that an operator has just made.
-
-    Args:
-        act: what was done.
-        count: number of alerts or tools.
-        is_read: whether the store has read it yet.
-    """
+    """A decision that an operator has just made."""
 
     act: str
     count: int
@@ -59,11 +53,7 @@ class Asked:
         return self.given.get(name, "").strip() or None
 
     def name(self, name: str) -> str:
-        """Return a required field unchanged: names may begin and end with blanks.
-
-        Raises:
-            InputError: ``bad_option``.
-        """
+        """Return a required field unchanged: names may begin and end with blanks."""
         found = self.given.get(name, "")
         if not found:
             raise InputError("bad_option", f"the address names no {name}: come here by a link")
@@ -78,11 +68,6 @@ class Asked:
         return Paging(limit=CONSOLE_LIMITS.rows, after=self.text("after"))
 
     def evidence(self) -> EvidenceFilter:
-        """Build the evidence filter.
-
-        Raises:
-            InputError: ``bad_time``.
-        """
         bound = self.text("bound")
         return EvidenceFilter(
             server_id=self.given.get("server") or None,
@@ -122,11 +107,7 @@ class Asked:
         return Done(act=act, count=int(count) if _COUNT.fullmatch(count) else 1, is_read=bool(latest.rows))
 
     def alerts(self, *, only_unreviewed: bool = False) -> AlertFilter:
-        """Build the alert filter; by default, open alerts.
-
-        Raises:
-            InputError: ``bad_time``, ``bad_option``.
-        """
+        """Build the alert filter; by default, open alerts."""
         since_us, severity, state = self._time("since"), self.text("severity"), self.text("state")
         try:
             return AlertFilter(
@@ -177,13 +158,9 @@ FEW = Paging(limit=CONSOLE_LIMITS.few_rows)
 """Rows of a table that is not what its page is about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """A page to be rendered.
-
-    Args:
-        status: HTTP status.
-    """
+    """A page to be rendered."""
 
     template: str
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -191,12 +168,10 @@ class Answer:
 
 
 def absent(what: str, advice: str) -> Answer:
-    """Return the page for something that is not in the store; ``advice`` suggests what to do."""
     return Answer(template="problem.html", data={"what": what, "advice": advice, "code": None}, status=404)
 
 
 def status_of(error: AssayStreamError) -> int:
-    """Return the HTTP status for an error."""
     found = _STATUS.get(error.code)
     if found is not None:
         return found
@@ -204,5 +179,4 @@ def status_of(error: AssayStreamError) -> int:
 
 
 def elsewhere(address: str) -> web.Response:
-    """Redirect to another page."""
     return web.Response(status=303, headers=HEADERS | {"Location": address})

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from aiohttp import web
@@ -39,46 +40,34 @@ _DEVICE = "assay-stream-device"
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
+@dataclass(frozen=True, slots=True)
 class ProxyHeaders:
-    """Authentication by headers of a reverse proxy.
+    """Authentication by headers of a reverse proxy."""
 
-    Args:
-        secret: shared secret that the proxy sends, if configured.
-        decides: whether this console records decisions.
-    """
-
-    def __init__(
-        self, identity: Identity, table: Proxied, *, secret: str | None, decides: bool, limits: ConsoleLimits
-    ) -> None:
-        self._identity = identity
-        self._table = table
-        self._secret = secret
-        self._decides = decides
-        self._limits = limits
+    identity: Identity
+    table: Proxied
+    secret: str | None
+    decides: bool
+    limits: ConsoleLimits
 
     def operator_of(self, request: web.Request) -> Operator:
-        """Return the operator named by the request's headers.
-
-        Raises:
-            InputError: ``identity_refused``, ``may_not_look``.
-        """
         if not self._is_from_proxy(request):
             raise InputError("identity_refused", "this did not come through the proxy that signs people in")
-        name = self._one(request, self._table.user_header)
-        if not is_name(name, self._limits):
+        name = self._one(request, self.table.user_header)
+        if not is_name(name, self.limits):
             raise InputError("identity_refused", "the proxy did not say who you are: sign in there")
-        return self._table.operator("proxy", name, self._groups(request), decides=self._decides)
+        return self.table.operator("proxy", name, self._groups(request), decides=self.decides)
 
     def _is_from_proxy(self, request: web.Request) -> bool:
-        if self._identity.proxies and not self._identity.is_proxy(request.remote):
+        if self.identity.proxies and not self.identity.is_proxy(request.remote):
             return False
-        if self._secret is None or self._table.secret_header is None:
-            return bool(self._identity.proxies)
-        sent = request.headers.getall(self._table.secret_header, [])
-        return len(sent) == 1 and hmac.compare_digest(sent[0].encode("utf-8", "surrogateescape"), self._secret.encode())
+        if self.secret is None or self.table.secret_header is None:
+            return bool(self.identity.proxies)
+        sent = request.headers.getall(self.table.secret_header, [])
+        return len(sent) == 1 and hmac.compare_digest(sent[0].encode("utf-8", "surrogateescape"), self.secret.encode())
 
     def _groups(self, request: web.Request) -> set[str]:
-        header, form = self._table.groups_header, self._table.groups_format
+        header, form = self.table.groups_header, self.table.groups_format
         if header is None or not any(request.headers.getall(header, [])):
             return set()
         if form == "headers":
@@ -102,13 +91,7 @@ class ProxyHeaders:
 
 
 class Authenticator:
-    """Authenticates requests and serves the sign-in pages.
-
-    Args:
-        backend: authentication backend; without one there are only the given sessions.
-        identity: authentication settings.
-        is_tls: whether the console itself terminates TLS.
-    """
+    """Authenticates requests and serves the sign-in pages."""
 
     def __init__(
         self,
@@ -163,11 +146,7 @@ class Authenticator:
         return routes
 
     def session_of(self, request: web.Request) -> Session | None:
-        """Return the session of a request; a proxy's headers may start one.
-
-        Raises:
-            InputError: ``identity_refused``, ``may_not_look``.
-        """
+        """Return the session of a request; a proxy's headers may start one."""
         session_id = request.cookies.get(self._name(_SESSION), "")
         is_used = request.headers.get("Sec-Fetch-Dest") != "empty"  # a page that updates itself keeps nothing alive
         session = self.sessions.find(session_id, is_used=is_used)

@@ -19,7 +19,6 @@ from assay_stream.alerts.formats.view import view_of
 from assay_stream.alerts.index import AlertRow
 from assay_stream.alerts.story import subject_of
 from assay_stream.config import Settings
-from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Operator
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
@@ -64,30 +63,17 @@ class Form:
         return self.fields.get(name, ())
 
     def text(self, name: str) -> str | None:
-        """Return a field, stripped; ``None`` if empty.
-
-        Raises:
-            InputError: ``bad_form`` if it is given twice.
-        """
+        """Return a field, stripped; ``None`` if empty."""
         return (self._value(name) or "").strip() or None
 
     def name(self, name: str) -> str:
-        """Return a required field unchanged: names may begin and end with blanks.
-
-        Raises:
-            InputError: ``bad_form``.
-        """
+        """Return a required field unchanged: names may begin and end with blanks."""
         value = self._value(name)
         if not value:
             raise InputError("bad_form", f"the form has no {name}: go back and fill it in")
         return value
 
     def reason(self) -> str:
-        """Return the operator's reason.
-
-        Raises:
-            InputError: ``bad_form``.
-        """
         reason = self.text("reason")
         if reason is None:
             raise InputError("bad_form", "give a reason: it is recorded with the decision")
@@ -102,23 +88,14 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """Result of an action.
-
-    Args:
-        decisions: to publish in order, all or, if one is invalid, none.
-        address: the page to show once Kafka has them.
-    """
+    """Result of an action."""
 
     decisions: Sequence[Decision]
     address: str
 
 
 def read_fields(body: bytes, limits: ConsoleLimits = CONSOLE_LIMITS) -> Fields:
-    """Parse a form body (``application/x-www-form-urlencoded``).
-
-    Raises:
-        InputError: ``bad_form``.
-    """
+    """Parse a form body (``application/x-www-form-urlencoded``)."""
     if len(body) > limits.form_bytes_max:
         raise InputError("bad_form", f"the form is longer than {limits.form_bytes_max} bytes: send less at once")
     fields: dict[str, list[str]] = {}
@@ -142,13 +119,7 @@ def read_fields(body: bytes, limits: ConsoleLimits = CONSOLE_LIMITS) -> Fields:
 
 
 class KafkaPublish:
-    """Publish decisions over a connection that is kept open until it fails.
-
-    Args:
-        connect: returns a started producer.
-        clock: current time.
-        new_id: generates event ids.
-    """
+    """Publish decisions over a connection that is kept open until it fails."""
 
     def __init__(
         self,
@@ -226,16 +197,10 @@ class Subject:
     uid: str = ""
 
     def as_text(self) -> str:
-        """Encode as a form field."""
         return orjson.dumps([self.server_id, self.tool_name, self.full_digest, self.uid]).decode()
 
 
 def read_subject(text: str) -> Subject:
-    """Parse the subject from a form field.
-
-    Raises:
-        InputError: ``bad_form``.
-    """
     try:
         parts = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -260,15 +225,7 @@ def subject_of_alert(row: AlertRow, record: dict[str, Any]) -> Subject:
 
 
 def decisions_on(store: Store, act: str, subject: Subject, *, assignee: str | None = None) -> Sequence[Decision]:
-    """Return the decisions that an act on one subject records.
-
-    Args:
-        act: one of ``ALERT_ACTS`` or ``DEFINITION_ACTS``.
-
-    Raises:
-        InputError: ``unknown_uid``; ``definition_changed`` if the alert is now about another definition than its page
-            showed; ``tool_not_observed``, ``no_definition_in_alert`` or ``scheme_not_available``.
-    """
+    """Return the decisions that an act on one subject records."""
     if subject.uid:
         history = store.alert(subject.uid)
         now = subject_of_alert(history.row, history.records[-1])
@@ -297,22 +254,13 @@ def decisions_on(store: Store, act: str, subject: Subject, *, assignee: str | No
 
 
 def act_of(text: str) -> str:
-    """Validate an act.
-
-    Raises:
-        InputError: ``bad_form`` for an unknown act.
-    """
     if text not in (*ALERT_ACTS, *DEFINITION_ACTS):
         raise InputError("bad_form", "the console can do no such thing: choose from the page")
     return text
 
 
 def decide(store: Store, form: Form) -> Decided:
-    """Decide on all subjects of a form, or on none if one cannot be decided.
-
-    Raises:
-        InputError: ``bad_form``, or as ``decisions_on``.
-    """
+    """Decide on all subjects of a form, or on none if one cannot be decided."""
     act, reason = act_of(form.name("act")), form.reason()
     assignee = form.text("assignee") if act == "assign" else None
     if act == "assign" and assignee is None:
@@ -331,7 +279,6 @@ def decide(store: Store, form: Form) -> Decided:
 
 
 def _next_page(form: Form, subjects: Sequence[Subject], act: str) -> str:
-    """Return the next page: that of a single subject, or the queue."""
     done = {"recorded": str(form.now_us), "act": act}
     first = subjects[0]
     if len(subjects) > 1:
@@ -359,51 +306,7 @@ _FORM = "application/x-www-form-urlencoded"
 _T = TypeVar("_T")
 
 
-class Posting:
-    """Carry out posted forms.
-
-    Args:
-        clock: current time, microseconds since the epoch.
-        actions: by path.
-    """
-
-    def __init__(
-        self,
-        reader: StoreReader,
-        publish: Publish,
-        *,
-        clock: Callable[[], int],
-        actions: Mapping[str, Action] = ACTIONS,
-    ) -> None:
-        self._reader = reader
-        self._publish = publish
-        self._clock = clock
-        self.actions = actions
-
-    async def decide(self, action: Action, fields: Fields, operator: Operator) -> str:
-        """Run an action on a form, publish its decisions, and return the address of the next page.
-
-        Runs to completion even if the browser disconnects.
-
-        Raises:
-            AssayStreamError: what the action raises, or the store, or as ``Publish``.
-        """
-        given = {name: values for name, values in fields.items() if name != CSRF_FIELD}
-        form = Form(fields=given, operator=operator, now_us=self._clock())
-        return await to_its_end(self._decide(action, form))
-
-    async def _decide(self, action: Action, form: Form) -> str:
-        decided = await self._reader.ask(lambda store: action(store, form))
-        await self._publish(decided.decisions, form.operator.name)
-        return decided.address
-
-
 async def posted_fields(request: web.Request, limits: ConsoleLimits) -> Fields:
-    """Read the fields of a posted form.
-
-    Raises:
-        InputError: ``bad_form``.
-    """
     if request.content_type != _FORM or "Content-Encoding" in request.headers:
         raise InputError("bad_form", f"a form is posted as {_FORM}, without an encoding")
     body = b""

@@ -126,14 +126,7 @@ def new_user(name: str, role: UserRole, password: str) -> User:
 
 
 class LocalUsers:
-    """The users of a file, reread when it changes. While it cannot be read, there are none.
-
-    Args:
-        decides: whether this console records decisions.
-
-    Raises:
-        ConfigurationError: ``bad_users``, if the first read fails.
-    """
+    """The users of a file, reread when it changes. While it cannot be read, there are none."""
 
     def __init__(
         self, path: Path, throttles: Throttles, *, decides: bool, limits: ConsoleLimits = CONSOLE_LIMITS
@@ -148,16 +141,7 @@ class LocalUsers:
         self._room = threading.BoundedSemaphore(limits.hashing_max)
 
     async def sign_in(self, name: str, password: str, source: str, device: str) -> SignedIn:
-        """Check a password. Unknown users take the same time and get the same error.
-
-        Args:
-            source: network of the attempt.
-            device: device token from an earlier sign-in, if any.
-
-        Raises:
-            InputError: ``sign_in_refused``, ``sign_in_limited``.
-            OperatingError: ``console_busy``.
-        """
+        """Check a password. Unknown users take the same time and get the same error."""
         refused = InputError("sign_in_refused", "wrong name or password")
         if len(password) > self._limits.password_chars_max:
             raise refused
@@ -279,15 +263,7 @@ class Members(_Table):
         return self
 
     def operator(self, way: str, name: str, groups: Collection[str], *, decides: bool) -> Operator:
-        """Return the operator for an authenticated name.
-
-        Args:
-            way: authentication method; prefix of the author in decisions.
-            decides: whether this console records decisions.
-
-        Raises:
-            InputError: ``may_not_look``.
-        """
+        """Return the operator for an authenticated name."""
         may_decide = name in self.operators or not self.operator_groups.isdisjoint(groups)
         if may_decide or not self.viewers.isdisjoint((name, EVERYBODY)) or not self.viewer_groups.isdisjoint(groups):
             return Operator(name=f"{way}:{name}", may_decide=may_decide and decides)
@@ -413,14 +389,7 @@ def _why(error: Any) -> str:
 
 
 def secret_of(file: Path | None, variable: str | None, *, name: str) -> str | None:
-    """Read a secret from a file or an environment variable, ``None`` if neither is named.
-
-    Args:
-        name: name of the setting, without ``_file`` and ``_env``.
-
-    Raises:
-        ConfigurationError: ``bad_identity``, ``bad_secret_file``.
-    """
+    """Read a secret from a file or an environment variable, ``None`` if neither is named."""
     if file is not None and variable is not None:
         raise ConfigurationError("bad_identity", f"give {name}_file or {name}_env, not both")
     if file is not None:
@@ -434,11 +403,7 @@ def secret_of(file: Path | None, variable: str | None, *, name: str) -> str | No
 
 
 def encrypted(address: str) -> str:
-    """Return ``address`` if it is https or loopback, so that it cannot be eavesdropped on.
-
-    Raises:
-        ValueError: for any other.
-    """
+    """Return ``address`` if it is https or loopback, so that it cannot be eavesdropped on."""
     try:
         parts = urlsplit(address)
         host, _ = parts.hostname, parts.port

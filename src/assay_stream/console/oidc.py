@@ -39,14 +39,7 @@ _ERROR = re.compile(r"[a-z_]{1,64}")
 
 
 class OidcProvider:
-    """A client of one provider.
-
-    Args:
-        redirect: redirect URI.
-        secret: client secret; ``None`` for a public client.
-        decides: whether this console records decisions.
-        clock: current time, microseconds since the epoch.
-    """
+    """A client of one provider."""
 
     def __init__(
         self,
@@ -80,14 +73,7 @@ class OidcProvider:
         self._failed_us = 0
 
     async def begin(self, address: str) -> tuple[str, str]:
-        """Return the authorization URL, and the state that the browser must keep until it returns.
-
-        Args:
-            address: the page to show after sign-in.
-
-        Raises:
-            OperatingError: ``provider_failing``.
-        """
+        """Return the authorization URL, and the state that the browser must keep until it returns."""
         metadata, _ = await self._provider(self._limits.provider_keep_s)
         state, nonce, verifier = (secrets.token_urlsafe() for _ in range(3))
         location = prepare_grant_uri(
@@ -105,18 +91,7 @@ class OidcProvider:
         return location, self._fernet.encrypt_at_time(pending.encode(), self._now_s()).decode()
 
     async def finish(self, query: Mapping[str, str], held: str, source: str, device: str) -> tuple[SignedIn, str]:
-        """Complete a sign-in; return the user and the page to show.
-
-        Args:
-            query: query of the redirect.
-            held: the state kept by the browser.
-            source: network of the browser.
-            device: device token from an earlier sign-in, if any.
-
-        Raises:
-            InputError: ``sign_in_refused``, ``sign_in_limited``, ``may_not_look``.
-            OperatingError: ``provider_failing``.
-        """
+        """Complete a sign-in; return the user and the page to show."""
         # 1. This browser began it, not long ago.
         try:
             pending = json.loads(self._fernet.decrypt_at_time(held, self._limits.pending_s, self._now_s()))

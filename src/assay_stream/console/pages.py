@@ -13,7 +13,6 @@ import orjson
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import AlertRow, AlertSelection, Life, ReviewState, SeverityLevel
 from assay_stream.alerts.page import CUT_SHORT_TEXT, event_text, life_events, observer_text, seen_text, suppression_text
-from assay_stream.alerts.story import AlertStory
 from assay_stream.canonical.decode import decode_json
 from assay_stream.console.answers import FEW, Answer, Asked, absent
 from assay_stream.console.deciding import ALERT_ACTS, DEFINITION_ACTS, Subject, act_of, decisions_on, subject_of_alert
@@ -31,17 +30,13 @@ from assay_stream.report.pins import Decision, time_text
 from assay_stream.text.word_diff import Piece
 from assay_stream.work import Work
 
+Shown = Mapping[str, Any] | Answer
+"""What the page's own template shows, or another answer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidesOfPlace:
-    """One place that differs.
-
-    Args:
-        path: path from the definition's root.
-        what: changed, added or removed.
-        before: the older text, ``()`` if there is none.
-        after: the newer text.
-    """
+    """One place that differs."""
 
     path: str
     what: str
@@ -62,44 +57,36 @@ def _side(place: PlaceDiff, without: str) -> tuple[Piece, ...]:
     return kept if any(piece.op != "note" for piece in kept) else ()
 
 
-def alert(store: Store, asked: Asked) -> Answer:
-    """Return the page of one alert.
-
-    Raises:
-        InputError: ``bad_uid``, ``unknown_uid``, ``ambiguous_uid``.
-    """
+def alert(store: Store, asked: Asked) -> Shown:
     history = store.alert(asked.name("uid"))
     told = story(store, history, full=asked.is_full)
     view, life = told.view, told.life
     wanted = _calls_filter(told.row.server_id, told.row.tool_name, view, life)
     after = view.fact("mcp_digest_after")
     alike = store.alerts(AlertFilter(state=None, digest=after), FEW).rows if after else ()
-    return Answer(
-        template="alert.html",
-        data={
-            "story": told,
-            "row": told.row,
-            "history": history,
-            "full": asked.is_full,
-            "cut_short": CUT_SHORT_TEXT,
-            "places": () if told.diff is None else side_by_side(told.diff),
-            "names_definition": bool(view.fact("mcp_digest_before") or after),
-            "after": after,
-            "seen": seen_text(told.row),
-            "last_observer": observer_text(view.fact("mcp_observer_id")) if view.fact("mcp_observer_id") else "",
-            "events": [
-                None if event is None else (event.time_ms * 1_000, event_text(event)) for event in life_events(life)
-            ],
-            "left_out": life.count - len(life.first) - len(life.latest),
-            "suppression": suppression_text(told),
-            "wanted": wanted,
-            "since": None if wanted is None or wanted.since_us is None else time_text(wanted.since_us),
-            "calls": None if wanted is None else store.evidence(wanted, FEW),
-            "alike": [row for row in alike if row.uid != told.row.uid],
-            "subject": subject_of_alert(history.row, history.records[-1]),
-            "done": asked.done(store),
-        },
-    )
+    return {
+        "story": told,
+        "row": told.row,
+        "history": history,
+        "full": asked.is_full,
+        "cut_short": CUT_SHORT_TEXT,
+        "places": () if told.diff is None else side_by_side(told.diff),
+        "names_definition": bool(view.fact("mcp_digest_before") or after),
+        "after": after,
+        "seen": seen_text(told.row),
+        "last_observer": observer_text(view.fact("mcp_observer_id")) if view.fact("mcp_observer_id") else "",
+        "events": [
+            None if event is None else (event.time_ms * 1_000, event_text(event)) for event in life_events(life)
+        ],
+        "left_out": life.count - len(life.first) - len(life.latest),
+        "suppression": suppression_text(told),
+        "wanted": wanted,
+        "since": None if wanted is None or wanted.since_us is None else time_text(wanted.since_us),
+        "calls": None if wanted is None else store.evidence(wanted, FEW),
+        "alike": [row for row in alike if row.uid != told.row.uid],
+        "subject": subject_of_alert(history.row, history.records[-1]),
+        "done": asked.done(store),
+    }
 
 
 def _calls_filter(server_id: str, tool_name: str, view: AlertView, life: Life) -> EvidenceFilter | None:
@@ -117,31 +104,8 @@ _TO_BE_LOOKED_AT = frozenset({PinStatus.MISMATCH, PinStatus.REJECTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
-    """An alert in the queue.
-
-    Args:
-        pick: value of its checkbox: the alert, and the definition shown.
-        places: what changed, side by side.
-        is_too_long: whether the diff is shown on its own page only.
-    """
-
-    row: AlertRow
-    story: AlertStory
-    pick: str
-    places: tuple[SidesOfPlace, ...]
-    is_too_long: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One subject to be confirmed.
-
-    Args:
-        decisions: what would be recorded; empty if it cannot be decided.
-        problem: why not.
-        is_chosen: whether its checkbox is initially ticked.
-    """
+    """One subject to be confirmed."""
 
     subject: Subject
     decisions: Sequence[Decision] = ()
@@ -149,25 +113,22 @@ class Choice:
     is_chosen: bool = True
 
 
-def reviews(store: Store, asked: Asked) -> Answer:
+def reviews(store: Store, asked: Asked) -> Shown:
     """Return the queue: unreviewed open alerts, each with its changes, and tools that differ."""
     wanted = asked.alerts(only_unreviewed=asked.text("all") is None)
     page = store.alerts(wanted, Paging(limit=CONSOLE_LIMITS.few_rows, after=asked.text("after")))
     is_first, work = asked.text("after") is None, Work(DEFAULT_LIMITS.work_units_max)
-    return Answer(
-        template="reviews.html",
-        data={
-            "reviews": [_review(store, row, work) for row in page.rows],
-            "following": page.following,
-            "asked": {name: text for name, text in asked.given.items() if name not in ("recorded", "act", "count")},
-            "acts": (*DEFINITION_ACTS, "acknowledge", "assign", "close"),
-            "differing": store.differing(FEW) if is_first else None,
-            "done": asked.done(store),
-        },
-    )
+    return {
+        "reviews": [_review(store, row, work) for row in page.rows],
+        "following": page.following,
+        "asked": {name: text for name, text in asked.given.items() if name not in ("recorded", "act", "count")},
+        "acts": (*DEFINITION_ACTS, "acknowledge", "assign", "close"),
+        "differing": store.differing(FEW) if is_first else None,
+        "done": asked.done(store),
+    }
 
 
-def _review(store: Store, row: AlertRow, work: Work) -> Review:
+def _review(store: Store, row: AlertRow, work: Work) -> Mapping[str, Any]:
     history = store.alert(row.uid)
     known = known_definitions(store, history)
     is_too_long = any(
@@ -175,22 +136,18 @@ def _review(store: Store, row: AlertRow, work: Work) -> Review:
     )
     told = story(store, history, replace(known, by_digest={}) if is_too_long else known, is_short=True, work=work)
     full = subject_of_alert(row, history.records[-1]).full_digest
-    return Review(
-        row=row,
-        story=told,
+    return {
+        "row": row,
+        "story": told,
         # The whole digest: a server can make two definitions whose digests only begin alike.
-        pick=f"{row.uid}.{full}",
-        places=() if told.diff is None else side_by_side(told.diff),
-        is_too_long=is_too_long,
-    )
+        "pick": f"{row.uid}.{full}",
+        "places": () if told.diff is None else side_by_side(told.diff),
+        "is_too_long": is_too_long,
+    }
 
 
-def confirm(store: Store, asked: Asked) -> Answer:
-    """Return what a decision on several alerts, or on the tools of a server, would record.
-
-    Raises:
-        InputError: ``bad_form``, ``may_not_decide``.
-    """
+def confirm(store: Store, asked: Asked) -> Shown:
+    """Return what a decision on several alerts, or on the tools of a server, would record."""
     if asked.session is None or not asked.session.operator.may_decide:
         raise InputError("may_not_decide", "read-only account: ask an administrator for the operator role")
     if not asked.is_own:
@@ -221,20 +178,17 @@ def confirm(store: Store, asked: Asked) -> Answer:
         if not 0 < len(picks) <= CONSOLE_LIMITS.subjects_max:
             raise InputError("bad_form", f"go back and choose 1 to {CONSOLE_LIMITS.subjects_max} alerts")
         choices = list(_picked(store, act, picks))
-    return Answer(
-        template="confirm.html",
-        data={
-            "act": act,
-            "is_alert_act": act in ALERT_ACTS,
-            "assignee": asked.text("assignee") or "",
-            "reason": asked.text("reason") or "",
-            "choices": [choice for choice in choices if not choice.problem],
-            "is_any_unticked": any(not (choice.is_chosen or choice.problem) for choice in choices),
-            "left_out": [choice for choice in choices if choice.problem],
-            "server_id": server_id,
-            "following": following,
-        },
-    )
+    return {
+        "act": act,
+        "is_alert_act": act in ALERT_ACTS,
+        "assignee": asked.text("assignee") or "",
+        "reason": asked.text("reason") or "",
+        "choices": [choice for choice in choices if not choice.problem],
+        "is_any_unticked": any(not (choice.is_chosen or choice.problem) for choice in choices),
+        "left_out": [choice for choice in choices if choice.problem],
+        "server_id": server_id,
+        "following": following,
+    }
 
 
 def _picked(store: Store, act: str, picks: Sequence[str]) -> Iterator[Choice]:
@@ -272,58 +226,51 @@ _LISTED_ELSEWHERE = (
 )
 
 
-def overview(store: Store, asked: Asked) -> Answer:
+def overview(store: Store, asked: Asked) -> Shown:
     status = store.status()
     now_us = _now_us(status, asked)
     counts = store.alert_counts()
     unknown = sum(
         n for (state, level), n in counts.items() if state is ReviewState.OPEN and level not in SEVERITY_TEXTS
     )
-    return Answer(
-        template="overview.html",
-        data={
-            "status": status,
-            "behind": _behind(status, asked),
-            "open": [
-                (level, name, counts.get((ReviewState.OPEN, level), 0))
-                for level, name in sorted(SEVERITY_TEXTS.items(), reverse=True)
-            ],
-            "unknown": unknown,
-            "alerts": store.alerts(AlertFilter(), FEW),
-            "servers": store.servers(now_us=now_us, paging=FEW),
-            "observers": store.observers(now_us=now_us, paging=FEW),
-        },
-    )
+    return {
+        "status": status,
+        "behind": _behind(status, asked),
+        "open": [
+            (level, name, counts.get((ReviewState.OPEN, level), 0))
+            for level, name in sorted(SEVERITY_TEXTS.items(), reverse=True)
+        ],
+        "unknown": unknown,
+        "alerts": store.alerts(AlertFilter(), FEW),
+        "servers": store.servers(now_us=now_us, paging=FEW),
+        "observers": store.observers(now_us=now_us, paging=FEW),
+    }
 
 
-def servers(store: Store, asked: Asked) -> Answer:
+def servers(store: Store, asked: Asked) -> Shown:
     now_us = _now_us(store.status(), asked)
-    return Answer(template="servers.html", data={"servers": store.servers(now_us=now_us, paging=asked.paging())})
+    return {"servers": store.servers(now_us=now_us, paging=asked.paging())}
 
 
-def observers(store: Store, asked: Asked) -> Answer:
+def observers(store: Store, asked: Asked) -> Shown:
     now_us = _now_us(store.status(), asked)
-    return Answer(template="observers.html", data={"observers": store.observers(now_us=now_us, paging=asked.paging())})
+    return {"observers": store.observers(now_us=now_us, paging=asked.paging())}
 
 
-def server(store: Store, asked: Asked) -> Answer:
+def server(store: Store, asked: Asked) -> Shown:
     server_id, now_us = asked.name("server"), _now_us(store.status(), asked)
     row = store.server(server_id, now_us=now_us)
     if row is None:
         return absent("No such server is in the store.", f"See the list of servers. {_LISTED_ELSEWHERE}")
-    return Answer(
-        template="server.html",
-        data={
-            "row": row,
-            "tools": store.tools(now_us=now_us, server_id=server_id, paging=asked.paging()),
-            "alerts": store.alerts(AlertFilter(selection=AlertSelection(server_id=server_id)), FEW),
-            "decisions": store.decisions(server_id=server_id, paging=FEW),
-        },
-    )
+    return {
+        "row": row,
+        "tools": store.tools(now_us=now_us, server_id=server_id, paging=asked.paging()),
+        "alerts": store.alerts(AlertFilter(selection=AlertSelection(server_id=server_id)), FEW),
+        "decisions": store.decisions(server_id=server_id, paging=FEW),
+    }
 
 
-def tool(store: Store, asked: Asked) -> Answer:
-    """Return one tool with its versions, two of them side by side."""
+def tool(store: Store, asked: Asked) -> Shown:
     server_id, tool_name, now_us = asked.name("server"), asked.name("tool"), _now_us(store.status(), asked)
     row = store.tool(server_id, tool_name, now_us=now_us)
     if row is None:
@@ -334,27 +281,24 @@ def tool(store: Store, asked: Asked) -> Answer:
     was, now = (None if body is None else body.definition for body in bodies)
     diff = None if was is None and now is None else definition_diff(was, now, full=asked.is_full)
     exact = AlertFilter(selection=AlertSelection(server_id=server_id), state=None, tool_name=tool_name, is_exact=True)
-    return Answer(
-        template="tool.html",
-        data={
-            "row": row,
-            "versions": versions,
-            "before": before,
-            "after": after,
-            "has_before": was is not None,
-            "has_after": now is not None,
-            "diff": diff,
-            "full": asked.is_full,
-            "places": () if diff is None else side_by_side(diff),
-            "alerts": store.alerts(exact, FEW).rows,
-            "decisions": store.decisions(server_id=server_id, tool_name=tool_name, paging=FEW),
-            "subjects": {
-                full: Subject(server_id=server_id, tool_name=tool_name, full_digest=full).as_text()
-                for full in (version.full_digest for version in versions)
-            },
-            "done": asked.done(store),
+    return {
+        "row": row,
+        "versions": versions,
+        "before": before,
+        "after": after,
+        "has_before": was is not None,
+        "has_after": now is not None,
+        "diff": diff,
+        "full": asked.is_full,
+        "places": () if diff is None else side_by_side(diff),
+        "alerts": store.alerts(exact, FEW).rows,
+        "decisions": store.decisions(server_id=server_id, tool_name=tool_name, paging=FEW),
+        "subjects": {
+            full: Subject(server_id=server_id, tool_name=tool_name, full_digest=full).as_text()
+            for full in (version.full_digest for version in versions)
         },
-    )
+        "done": asked.done(store),
+    }
 
 
 def _chosen(versions: tuple[VersionRow, ...], asked: Asked) -> tuple[str | None, str | None]:
@@ -365,60 +309,51 @@ def _chosen(versions: tuple[VersionRow, ...], asked: Asked) -> tuple[str | None,
     return (before if before in known else None), (after if after in known else None)
 
 
-def alerts(store: Store, asked: Asked) -> Answer:
-    return Answer(
-        template="alerts.html",
-        data={
-            "alerts": store.alerts(asked.alerts(), asked.paging()),
-            "asked": asked.given,
-            "severities": list(SeverityLevel),
-            "states": list(ReviewState),
-            "kinds": list(Kind),
-        },
-    )
+def alerts(store: Store, asked: Asked) -> Shown:
+    return {
+        "alerts": store.alerts(asked.alerts(), asked.paging()),
+        "asked": asked.given,
+        "severities": list(SeverityLevel),
+        "states": list(ReviewState),
+        "kinds": list(Kind),
+    }
 
 
-def evidence(store: Store, asked: Asked) -> Answer:
+def evidence(store: Store, asked: Asked) -> Shown:
     wanted = asked.evidence()
     candidates = () if wanted.digest is None else store.candidates(wanted.digest)
     if len(candidates) > 1:
         return _to_choose(wanted.digest or "", candidates)
     if candidates:
         wanted = replace(wanted, digest=candidates[0].digest.value)
-    return Answer(
-        template="evidence.html",
-        data={
-            "calls": store.evidence(wanted, asked.paging()),
-            "asked": asked.given,
-            "scopes": list(Scope),
-            "reasons": list(Unbound),
-            "status": store.status(),
-        },
-    )
+    return {
+        "calls": store.evidence(wanted, asked.paging()),
+        "asked": asked.given,
+        "scopes": list(Scope),
+        "reasons": list(Unbound),
+        "status": store.status(),
+    }
 
 
-def record(store: Store, asked: Asked) -> Answer:
+def record(store: Store, asked: Asked) -> Shown:
     """Return the full evidence of one call, with every digest and its scheme."""
     found = store.evidence_of(asked.name("ref"))
     if found is None:
         return absent("This evidence is not in the store.", _LISTED_ELSEWHERE)
     named = {digest.scheme: digest.value for digest in found.digests}
-    return Answer(
-        template="record.html",
-        data={
-            "found": found,
-            "row": found.row,
-            "trace": named.get("trace_id") or named.get("tool_call_id"),
-            "text": json.dumps(decode_json(found.value), indent=2),
-        },
-    )
+    return {
+        "found": found,
+        "row": found.row,
+        "trace": named.get("trace_id") or named.get("tool_call_id"),
+        "text": json.dumps(decode_json(found.value), indent=2),
+    }
 
 
-def trace(store: Store, asked: Asked) -> Answer:
+def trace(store: Store, asked: Asked) -> Shown:
     """Return the events of one trace or call in order, and what is known of the definitions it used."""
     wanted = asked.text("id")
     if wanted is None:
-        return Answer(template="trace.html", data={"id": "", "steps": None, "more": False})
+        return {"id": "", "steps": None, "more": False}
     page = store.evidence(EvidenceFilter(digest=wanted), Paging(limit=CONSOLE_LIMITS.trace_rows))
     if not page.rows:
         return absent(
@@ -430,10 +365,10 @@ def trace(store: Store, asked: Asked) -> Answer:
         full = next((digest.value for digest in row.digests if digest.role == "definition"), None)
         about = () if full is None else store.alerts(AlertFilter(state=None, digest=full), FEW).rows
         steps.append((row, full, about))
-    return Answer(template="trace.html", data={"id": wanted, "steps": steps, "more": page.following is not None})
+    return {"id": wanted, "steps": steps, "more": page.following is not None}
 
 
-def digest(store: Store, asked: Asked) -> Answer:
+def digest(store: Store, asked: Asked) -> Shown:
     """Return where a digest of any scheme occurs, and the calls that have it; for a prefix, the candidates."""
     wanted = asked.text("value")
     if wanted is None:
@@ -448,15 +383,12 @@ def digest(store: Store, asked: Asked) -> Answer:
         cut = "Give at least 6 digits. Ids, and digests of arguments, results and records, must be complete. "
         advice = cut if _CUT_DIGEST.fullmatch(wanted.lower()) else "Check that you copied all of it. "
         return absent("The store has no such digest.", f"{advice}{_LISTED_ELSEWHERE}")
-    return Answer(
-        template="digest.html",
-        data={
-            "value": wanted,
-            "candidates": (),
-            "places": [each for each in places if each.place != "evidence"],
-            "calls": calls,
-        },
-    )
+    return {
+        "value": wanted,
+        "candidates": (),
+        "places": [each for each in places if each.place != "evidence"],
+        "calls": calls,
+    }
 
 
 def _to_choose(value: str, candidates: tuple[DigestPlace, ...]) -> Answer:
@@ -466,12 +398,9 @@ def _to_choose(value: str, candidates: tuple[DigestPlace, ...]) -> Answer:
     )
 
 
-def health(store: Store, asked: Asked) -> Answer:
-    """Return how far each log was read, and what the store lacks."""
+def health(store: Store, asked: Asked) -> Shown:
     status = store.status()
-    return Answer(
-        template="health.html", data={"status": status, "behind": _behind(status, asked), "counted": _COUNTED}
-    )
+    return {"status": status, "behind": _behind(status, asked), "counted": _COUNTED}
 
 
 def _behind(status: StoreStatus, asked: Asked) -> int | None:
@@ -488,7 +417,7 @@ def _now_us(status: StoreStatus, asked: Asked) -> int:
     return asked.now_us if is_live or status.newest_us is None else status.newest_us
 
 
-PAGES: Mapping[str, Callable[[Store, Asked], Answer]] = {
+PAGES: Mapping[str, Callable[[Store, Asked], Shown]] = {
     "/": overview,
     "/alerts": alerts,
     "/alert": alert,
@@ -504,4 +433,4 @@ PAGES: Mapping[str, Callable[[Store, Asked], Answer]] = {
     "/digest": digest,
     "/health": health,
 }
-"""Every page by its path."""
+"""Every page by its path. Its template has the same name."""

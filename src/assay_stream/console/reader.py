@@ -20,11 +20,7 @@ _T = TypeVar("_T")
 
 
 class StoreReader:
-    """Read a folder's store, reopening it for each query, so that a new or rebuilt one is noticed.
-
-    Args:
-        limits: bounds on concurrent queries and their time.
-    """
+    """Read a folder's store, reopening it for each query, so that a new or rebuilt one is noticed."""
 
     def __init__(self, folder: Path, limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
         self._folder = folder

@@ -19,11 +19,7 @@ _SECOND_CHARS = len("2026-03-01T10:00:00")
 
 
 def marked(text: str, *, keep_lines: bool = False) -> Markup:
-    """Return any text as HTML: escaped, with marks for hidden characters and look-alikes.
-
-    Args:
-        keep_lines: whether to keep line breaks.
-    """
+    """Return any text as HTML: escaped, with marks for hidden characters and look-alikes."""
     html = (
         Markup('<span class="mark">%s</span>') % span.text if span.style == "mark" else escape(span.text)
         for span in spans_of(text, keep_lines=keep_lines)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -32,7 +33,7 @@ from assay_stream.console.deciding import (
     CSRF_FIELD,
     Action,
     Fields,
-    Posting,
+    Form,
     Publish,
     posted_fields,
     subjects_of,
@@ -53,11 +54,7 @@ from assay_stream.worker.host import Health, health_pages
 
 
 class Live:
-    """Follow the store.
-
-    Args:
-        look: returns a value that differs once the store has changed.
-    """
+    """Follow the store."""
 
     def __init__(self, look: Callable[[], Awaitable[object]], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
         self._look = look
@@ -137,7 +134,8 @@ class ConsoleService:
     Args:
         listener: address, and the host names served.
         authenticator: without it there is no sign-in, and nothing can be decided.
-        posting: carries out posted forms; without it the console is read-only.
+        publish: publishes what operators decide; without it the console is read-only.
+        actions: what posted forms do, by path.
         filling: notice about the process that fills the store, if any.
         note: called with method, path and status of each answered request.
         clock: current time, microseconds since the epoch.
@@ -149,7 +147,8 @@ class ConsoleService:
         listener: Listener,
         *,
         authenticator: Authenticator | None = None,
-        posting: Posting | None = None,
+        publish: Publish | None = None,
+        actions: Mapping[str, Action] = ACTIONS,
         filling: Callable[[], str | None] = lambda: None,
         note: Callable[[str, str, int], None] = lambda method, path, status: None,  # noqa: ARG005 -- nobody counts
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
@@ -158,7 +157,8 @@ class ConsoleService:
         self._reader = reader
         self._hosts = listener.hosts_served
         self._authenticator = authenticator
-        self._posting = posting
+        self._publish = publish
+        self._actions = actions
         self._filling = filling
         self._note = note
         self._clock = clock
@@ -174,14 +174,13 @@ class ConsoleService:
 
         app = web.Application(middlewares=[self._middleware])
         app.router.add_routes([web.get(path, self._file(path, kind)) for path, kind in STATIC.items()])
-        app.router.add_routes([web.get(path, self._page(page)) for path, page in PAGES.items()])
+        app.router.add_routes([web.get(path, self._page(path)) for path in PAGES])
         app.router.add_get("/events", self._events, allow_head=False)
         if self._authenticator is not None:
             app.router.add_routes(self._authenticator.routes(self._rendered))
-            if self._posting is not None:
-                app.router.add_routes(
-                    [web.post(path, self._form(each)) for path, each in self._posting.actions.items()]
-                )
+            if self._publish is not None:
+                for path, action in self._actions.items():
+                    app.router.add_post(path, self._form(action, self._publish, self._authenticator))
         app.on_shutdown.append(stop)
         return app
 
@@ -237,12 +236,19 @@ class ConsoleService:
 
         return handle
 
-    def _page(self, page: Callable[[Store, Asked], Answer]) -> Handler:
+    def _page(self, path: str) -> Handler:
+        page, template = PAGES[path], f"{path.strip('/') or 'overview'}.html"
+
         async def handle(request: web.Request) -> web.StreamResponse:
             session = request["session"]
             is_own = request.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin"
             asked = Asked(given=request.query, now_us=self._clock(), session=session, is_own=is_own)
-            return await to_its_end(self._ask(lambda store: self._rendered(request, page(store, asked)), session))
+
+            def made(store: Store) -> web.Response:
+                found = page(store, asked)
+                return self._rendered(request, found if isinstance(found, Answer) else Answer(template, found))
+
+            return await to_its_end(self._ask(made, session))
 
         return handle
 
@@ -254,11 +260,14 @@ class ConsoleService:
         filling = self._filling()
         return filling, (await self._reader.ask(_positions) if filling is None else None)
 
-    def _form(self, action: Action) -> Handler:
+    def _form(self, action: Action, publish: Publish, authenticator: Authenticator) -> Handler:
+        async def decided(form: Form) -> str:
+            found = await self._reader.ask(lambda store: action(store, form))
+            await publish(found.decisions, form.operator.name)
+            return found.address
+
         async def handle(request: web.Request) -> web.StreamResponse:
-            assert self._authenticator is not None  # noqa: S101 -- as for the routes
-            assert self._posting is not None  # noqa: S101
-            if not self._authenticator.is_own_form(request):
+            if not authenticator.is_own_form(request):
                 return self._problem(
                     request, 403, "Another site's page sent this form.", "Nothing was recorded. Open the console."
                 )
@@ -266,14 +275,15 @@ class ConsoleService:
             try:
                 fields = await posted_fields(request, self._limits)
                 operator = _who_decides(request["session"], fields)
-                address = await self._posting.decide(action, fields, operator)
+                given = {name: values for name, values in fields.items() if name != CSRF_FIELD}
+                form = Form(fields=given, operator=operator, now_us=self._clock())
+                return elsewhere(await to_its_end(decided(form)))
             except AssayStreamError as error:
                 return self._undone(request, error, fields)
             except Exception as error:  # noqa: BLE001 -- as for a page
                 _log.error("form %s failed: %s", request.path, type(error).__name__)
                 failure = OperatingError("console_failed", "the console failed; its log says where")
                 return self._undone(request, failure, fields)
-            return elsewhere(address)
 
         return handle
 
@@ -368,27 +378,19 @@ _ELSE = "other"
 
 class ConsoleMetrics:
     def __init__(self, registry: CollectorRegistry, producer: Producer | None = None) -> None:
+        def metric(kind: type[Any], name: str, text: str, *labels: str) -> Any:
+            return kind(f"assay_stream_{name}", text, labels, registry=registry)
+
         self.registry = registry
-        self.requests = Counter(
-            "assay_stream_console_requests", "Requests answered.", ["page", "status"], registry=registry
+        self.requests = metric(Counter, "console_requests", "Requests answered.", "page", "status")
+        self.sign_ins = metric(Counter, "console_sign_ins", "Attempts to sign in.", "outcome")
+        self.decisions = metric(Counter, "console_decisions", "Decisions sent to Kafka.", "outcome")
+        self.streams = metric(Gauge, "console_streams", "Pages kept up to date now.")
+        self.store_age = metric(
+            Gauge, "console_store_age_seconds", "Since it was last seen how far the store's topics go."
         )
-        self.sign_ins = Counter("assay_stream_console_sign_ins", "Attempts to sign in.", ["outcome"], registry=registry)
-        self.decisions = Counter(
-            "assay_stream_console_decisions", "Decisions sent to Kafka.", ["outcome"], registry=registry
-        )
-        self.streams = Gauge("assay_stream_console_streams", "Pages kept up to date now.", registry=registry)
-        self.store_age = Gauge(
-            "assay_stream_console_store_age_seconds",
-            "Since it was last seen how far the store's topics go.",
-            registry=registry,
-        )
-        self.stage_ready = Gauge(
-            "assay_stream_stage_ready", "1 while a stage does its work, as /readyz says.", ["stage"], registry=registry
-        )
-        build = Gauge(
-            "assay_stream_build_info", "1, with the version and the commit of this process.", ["version", "git"],
-            registry=registry,
-        )  # fmt: skip
+        self.stage_ready = metric(Gauge, "stage_ready", "1 while a stage does its work, as /readyz says.", "stage")
+        build = metric(Gauge, "build_info", "1, with the version and the commit of this process.", "version", "git")
         made = producer or Producer(version=__version__)
         build.labels(made.version, made.git).set(1)
         # There from the start, at 0: an increase from nothing to 1 is none for Prometheus.
@@ -403,8 +405,6 @@ class ConsoleMetrics:
             self.sign_ins.labels(SIGNED_IN if status == 303 else REFUSED).inc()
 
     def counting(self, publish: Publish) -> Publish:
-        """Wrap a publisher to count its results."""
-
         async def counted(decisions: Sequence[Decision], author: str) -> None:
             outcome = FAILED
             try:
@@ -416,6 +416,7 @@ class ConsoleMetrics:
         return counted
 
 
+@dataclass(slots=True)
 class ConsoleWatch:
     """Serve health and metrics.
 
@@ -425,58 +426,46 @@ class ConsoleWatch:
         clock: current time, microseconds since the epoch.
     """
 
-    def __init__(
-        self,
-        reader: StoreReader,
-        metrics: ConsoleMetrics,
-        *,
-        streams: Callable[[], int],
-        is_filled: Callable[[], bool] | None = None,
-        clock: Callable[[], int] = now_us,
-    ) -> None:
-        self._reader = reader
-        self._metrics = metrics
-        self._streams = streams
-        self._clock = clock
-        self._opens = False
-        self._looked_us: int | None = None
-        self._health = Health()
-        self._health.watch("console", lambda: self._opens)
-        self._is_filled = is_filled
+    reader: StoreReader
+    metrics: ConsoleMetrics
+    streams: Callable[[], int]
+    is_filled: Callable[[], bool] | None = None
+    clock: Callable[[], int] = now_us
+    _opens: bool = False
+    _looked_us: int | None = None
 
     def application(self) -> web.Application:
-        return health_pages(self._health, self._text, look=self._look)
+        health = Health()
+        health.watch("console", lambda: self._opens)
+        return health_pages(health, self._text, look=self._look)
 
     def _text(self) -> bytes:
-        metrics, age_s = self._metrics, self._age_s()
-        metrics.streams.set(self._streams())
+        metrics, age_s = self.metrics, self._age_s()
+        metrics.streams.set(self.streams())
         metrics.store_age.set(float("nan") if age_s is None else age_s)
         metrics.stage_ready.labels("console").set(self._opens)
-        if self._is_filled is not None:
-            metrics.stage_ready.labels("filling").set(self._is_filled())
+        if self.is_filled is not None:
+            metrics.stage_ready.labels("filling").set(self.is_filled())
         text: bytes = generate_latest(metrics.registry)
         return text
 
     def _age_s(self) -> float | None:
-        """Return the age of the last end-offset check in seconds, ``None`` if there was none."""
-        return None if self._looked_us is None else max(0, self._clock() - self._looked_us) / 1e6
+        return None if self._looked_us is None else max(0, self.clock() - self._looked_us) / 1e6
 
     async def _look(self) -> dict[str, Any]:
-        """Try the store, and return its age and, if it does not open, why."""
         code = None
         try:
-            self._looked_us = await self._reader.ask(lambda store: store.looked_us())
+            self._looked_us = await self.reader.ask(lambda store: store.looked_us())
             self._opens = True
         except AssayStreamError as error:
             self._opens = error.code in _BUSY
             if not self._opens:
                 self._looked_us, code = None, error.code
-        filled = {} if self._is_filled is None else {"filled": self._is_filled()}
+        filled = {} if self.is_filled is None else {"filled": self.is_filled()}
         return {**filled, "store_age_s": self._age_s(), "error": code}
 
 
 def process_metrics(producer: Producer) -> ConsoleMetrics:
-    """Return the metrics of this process, including resource use."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     return ConsoleMetrics(registry, producer)

@@ -26,7 +26,6 @@ class Operator:
 
 
 def is_name(text: str, limits: ConsoleLimits) -> bool:
-    """Return True for a valid operator name."""
     return 0 < len(text) <= limits.identity_chars_max and text == text.strip() and text.isprintable()
 
 
@@ -49,11 +48,7 @@ class Session:
 
 
 class Sessions:
-    """All sessions of this process, each bounded in age and idle time. Not thread-safe.
-
-    Args:
-        clock: current time, microseconds since the epoch.
-    """
+    """All sessions of this process, each bounded in age and idle time. Not thread-safe."""
 
     def __init__(self, clock: Callable[[], int], *, limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
         self._clock = clock
@@ -136,14 +131,7 @@ class Throttle:
 
     @contextmanager
     def attempt(self, most: Mapping[str, int]) -> Iterator[None]:
-        """Count an attempt unless it succeeds or could not be made (``OperatingError``).
-
-        Args:
-            most: maximum attempts per name and window.
-
-        Raises:
-            InputError: ``sign_in_limited``.
-        """
+        """Count an attempt unless it succeeds or could not be made (``OperatingError``)."""
         if not all(self._take(*each) for each in most.items()):
             minutes = self._window_s // 60
             raise InputError("sign_in_limited", f"too many attempts failed: try again in {minutes} minutes")
@@ -181,11 +169,7 @@ class Throttles:
 
 
 class Shares:
-    """Concurrent use by each operator. Event loop only.
-
-    Args:
-        most: maximum per operator; without authentication there is no such bound.
-    """
+    """Concurrent use by each operator. Event loop only."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -193,11 +177,7 @@ class Shares:
 
     @contextmanager
     def by(self, session: Session | None) -> Iterator[None]:
-        """Hold a place while the block runs.
-
-        Raises:
-            OperatingError: ``console_busy``.
-        """
+        """Hold a place while the block runs."""
         if session is None:
             yield
             return

@@ -111,7 +111,6 @@ def read_receivers(raw: bytes, where: str, *, group_prefix: str) -> list[Subscri
 
 
 def _plugin(entry: Entry) -> Plugin:
-    """Return the type of an entry, once its fields are checked."""
     kind, name = entry.get("type"), entry.get("name")
     plugin = PLUGINS.get(kind) if isinstance(kind, str) else None
     if plugin is None:

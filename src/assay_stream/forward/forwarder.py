@@ -54,17 +54,12 @@ _LABELS = {"dead": "dead_letter", "not_wanted": "not_wanted"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How long to wait between attempts.
-
-    Args:
-        longest_ms: the longest wait that we choose ourselves.
-    """
+    """How long to wait between attempts."""
 
     first_ms: int = 500
     longest_ms: int = 30_000
 
     def wait_ms(self, failures: int, *, retry_after_ms: int = 0) -> int:
-        """Return how long to wait after some failures in a row."""
         own = min(self.longest_ms, self.first_ms << min(failures - 1, _EXPONENT_MAX))
         return max(own, min(retry_after_ms, RETRY_AFTER_MAX_MS))
 
@@ -94,11 +89,7 @@ def _add(host: Host, name: str, forwarder: Forwarder) -> None:
 
 
 class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Delivers alerts to one receiver until told to stop.
-
-    Args:
-        subscription: the receiver, what it is sent, and the group that holds its position.
-    """
+    """Delivers alerts to one receiver until told to stop."""
 
     def __init__(
         self,
@@ -147,7 +138,6 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
         return max(0.0, time.monotonic() - self._moved_s)
 
     def lags(self) -> dict[tuple[str, int], int]:
-        """Return how many alerts of each partition wait to be delivered."""
         behind = {}
         for partition, following in self._next.items():
             if partition in self._consumer.assignment():
@@ -165,15 +155,9 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
         self._metrics.done(0, {_LABELS.get(what, f"attempt:{what}"): 1})
 
     def stop(self) -> None:
-        """Ask it to finish the attempt in hand and return."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Deliver until stopped.
-
-        Raises:
-            OperatingError: ``brokers_failing``.
-        """
         self._consumer.subscribe([self._topics[Role.ALERTS]], listener=self)
         try:
             await self._producer.start()

@@ -49,7 +49,6 @@ DELIVERED = AttemptResult(outcome=DeliveryOutcome.DELIVERED)
 
 
 def waiting(code: str, retry_after_ms: int = 0) -> AttemptResult:
-    """Return that the alert waits, and why."""
     return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=code, retry_after_ms=retry_after_ms)
 
 
@@ -90,11 +89,7 @@ class Subscription:
 
 
 class Entry(dict[str, Any]):
-    """One entry of the file, whose fields are known and of the right type.
-
-    Args:
-        place: where it stands, for messages.
-    """
+    """One entry of the file, whose fields are known and of the right type."""
 
     def __init__(self, fields: dict[str, Any], place: str) -> None:
         super().__init__(fields)
@@ -102,26 +97,21 @@ class Entry(dict[str, Any]):
 
     @property
     def label(self) -> str:
-        """What the receiver is called in logs where its address may be a secret."""
         return f"{self['type']}:{self['name']}"
 
     def refuse(self, why: str) -> ConfigurationError:
-        """Return the error about it: ``bad_receivers``."""
         return ConfigurationError("bad_receivers", f"{self.place}: {why}")
 
     def secret(self, field: str) -> str:
-        """Return what the file holds that a field names."""
         return secret_of_file(Path(self[field]), variable=field)
 
     def format(self, default: AlertFormat) -> AlertFormat:
-        """Return the format of alerts."""
         try:
             return AlertFormat(self.get("format", default))
         except ValueError:
             raise self.refuse(f"format must be one of {', '.join(AlertFormat)}") from None
 
     def connection(self) -> dict[str, Any]:
-        """Return ``timeout_s`` and ``tls`` of its connections."""
         tls = tls_context(Path(self["ca_file"]) if "ca_file" in self else None)
         return {"timeout_s": float(self.get("timeout_s", _TIMEOUT_S)), "tls": tls}
 

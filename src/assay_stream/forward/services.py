@@ -51,8 +51,6 @@ def by_pagerduty(answer: HttpAnswer) -> AttemptResult:
 
 
 def _hooked(judge: Callable[[HttpAnswer], AttemptResult], write: Callable[[dict[str, Any]], str]) -> Plugin:
-    """Return a service whose address is its secret."""
-
     def make(entry: Entry) -> tuple[Receiver, Writer]:
         url = entry.safe_url(entry.secret("url_file"))
         receiver = MessageService(entry.label, url, judge=judge, **entry.connection())

@@ -41,8 +41,20 @@ _FIELDS = _REQUIRED | {"token", "certificate", "expires"}
 _SHAPE = "observer_id, servers (a list), either token or certificate, and if you like expires"
 
 
-class Unauthorized(Exception):  # noqa: N818 - an answer, not an error of ours
-    """No known client matches the request. The text gives the reason, and quotes nothing."""
+class RequestRefused(Exception):  # noqa: N818 - an answer, not an error of ours
+    """A request that is not taken, with the status and the code of its answer. The text quotes nothing of it."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Unauthorized(RequestRefused):
+    """No known client matches the request."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(401, "unauthorized", message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +80,7 @@ class KnownClient:
 
 
 class KnownClients:
-    """All authorised clients.
-
-    Args:
-        entries: by the hash of a token, or by a name in a certificate.
-    """
+    """All authorised clients."""
 
     def __init__(self, entries: Mapping[str, KnownClient]) -> None:
         self._entries = entries
@@ -81,15 +89,6 @@ class KnownClients:
         return len(self._entries)
 
     def of(self, authorization: Sequence[str], names: Sequence[str], *, now_us: int) -> KnownClient:
-        """Return the authenticated client of a request.
-
-        Args:
-            authorization: values of its ``Authorization`` fields.
-            names: subject alternative names of the certificate that was checked, as ``DNS:...`` or ``URI:...``.
-
-        Raises:
-            Unauthorized: if no client matches, or two do.
-        """
         if len(authorization) > 1:
             raise Unauthorized("there are two Authorization fields: send one")
         found = [self._entries[name] for name in dict.fromkeys(names) if name in self._entries]

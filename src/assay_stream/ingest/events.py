@@ -20,7 +20,7 @@ import orjson
 
 from assay_stream.bindings.offers import check_offer
 from assay_stream.errors import InputError
-from assay_stream.ingest.clients import KnownClient
+from assay_stream.ingest.clients import KnownClient, RequestRefused
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
 from assay_stream.model.cloudevents import event_time_us, read_call, read_event
@@ -75,24 +75,9 @@ def _batches(events_max: int) -> msgspec.json.Decoder[msgspec.Struct]:
     return msgspec.json.Decoder(msgspec.defstruct("Batch", places, array_like=True))
 
 
-class BadRequest(Exception):  # noqa: N818 - an answer, not an error of ours
-    """A request that is no event at all, with the status and the code of its answer."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedEvent:
-    """One event of a request.
-
-    Args:
-        observation: what is to be published, if anything.
-        mark: what tells it from others.
-        error: why it is refused.
-    """
+    """One event of a request."""
 
     observation: Observation | None = None
     mark: Mark = b""
@@ -100,23 +85,18 @@ class JudgedEvent:
 
 
 def split(fields: Sequence[tuple[str, str]], body: bytes, *, limits: IngestLimits = INGEST_LIMITS) -> list[bytes]:
-    """Return the events of a request, each in structured mode, as the bytes that were sent.
-
-    Raises:
-        BadRequest: if the request does not follow the binding.
-        InputError: ``duplicate_key``, ``not_utf8`` or ``bad_format`` for an attribute of an event in binary mode.
-    """
+    """Return the events of a request, each in structured mode, as the bytes that were sent."""
     [content_type] = [value for name, value in fields if name.lower() == "content-type"] or [""]
     kind = media_type(content_type)
     if "charset=" in content_type.lower() and "utf-8" not in content_type.lower():
-        raise BadRequest(415, "unsupported_media_type", "events are UTF-8: send no other charset")
+        raise RequestRefused(415, "unsupported_media_type", "events are UTF-8: send no other charset")
     if kind == STRUCTURED:
         return [body.strip(b" \t\r\n")]
     if kind == BATCH:
         return _batch(body, limits)
     if kind == BINARY and any(name.lower() == "ce-specversion" for name, _ in fields):
         return [_structured(fields, content_type, body)]
-    raise BadRequest(
+    raise RequestRefused(
         415, "unsupported_media_type", f"send {STRUCTURED}, {BATCH}, or {BINARY} with ce-* fields (binary mode)"
     )
 
@@ -125,12 +105,12 @@ def _batch(body: bytes, limits: IngestLimits) -> list[bytes]:
     try:
         batch = _batches(limits.events_max).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise BadRequest(422, "not_json", "the batch must be a JSON array of events") from None
+        raise RequestRefused(422, "not_json", "the batch must be a JSON array of events") from None
     events = [bytes(event) for event in msgspec.structs.astuple(batch) if event is not None]
     if not events:
-        raise BadRequest(422, "not_an_event", "the batch is empty")
+        raise RequestRefused(422, "not_an_event", "the batch is empty")
     if len(events) > limits.events_max:
-        raise BadRequest(413, "too_many_events", f"a batch may have {limits.events_max} events: send smaller ones")
+        raise RequestRefused(413, "too_many_events", f"a batch may have {limits.events_max} events: send smaller ones")
     return events
 
 
@@ -152,11 +132,7 @@ def _structured(fields: Iterable[tuple[str, str]], content_type: str, body: byte
 
 
 class EventJudge:
-    """Holds events against the rules of the stages, and against what their client may publish.
-
-    Args:
-        call_profile: what every call must satisfy, as for the join.
-    """
+    """Holds events against the rules of the stages, and against what their client may publish."""
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> None:
         self._limits = limits
@@ -244,11 +220,6 @@ def _time_us(event: Any) -> int:
 
 
 def _check(client: KnownClient, source: str, server_id: str, observer_id: str) -> None:
-    """Refuse what is not the client's.
-
-    Raises:
-        InputError: ``not_yours``, at the field that claims it.
-    """
     for path, is_theirs in (
         ("$.data.observer_id", observer_id == client.observer_id),
         ("$.data.server_id", client.may_report_on(server_id)),

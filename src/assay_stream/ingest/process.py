@@ -34,11 +34,7 @@ _NEEDED = {Role.SNAPSHOTS, Role.CALLS, Role.INGESTED}
 
 
 class ClientFile:
-    """The file of clients, read again when it has changed. One that cannot be read changes nothing.
-
-    Raises:
-        ConfigurationError: ``bad_clients``, at the start.
-    """
+    """The file of clients, read again when it has changed. One that cannot be read changes nothing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

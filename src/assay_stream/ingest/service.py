@@ -20,8 +20,8 @@ import structlog
 from aiohttp import web
 
 from assay_stream.errors import InputError
-from assay_stream.ingest.clients import KnownClient, KnownClients, Unauthorized
-from assay_stream.ingest.events import NOT_YOURS, BadRequest, EventJudge, JudgedEvent, split
+from assay_stream.ingest.clients import KnownClient, KnownClients, RequestRefused
+from assay_stream.ingest.events import NOT_YOURS, EventJudge, JudgedEvent, split
 from assay_stream.ingest.writer import EventWriter, NotDelivered
 from assay_stream.limits.serving import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
 from assay_stream.model.ingest import Mark, OutcomeCode
@@ -98,19 +98,8 @@ def refusal(status: int, code: str, message: str, path: str = "") -> web.Respons
     return response
 
 
-def refusal_for(error: InputError) -> web.Response:
-    return refusal(_status_of(error), error.code, error.message, error.path)
-
-
 def _problem(code: str, message: str, path: str) -> dict[str, str]:
     return {"code": code, "message": message, **({"path": path} if path else {})}
-
-
-class RequestRefused(Exception):  # noqa: N818 - an answer
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(code)
-        self.answer = refusal(status, code, message)
-        self.code = code
 
 
 @dataclass(slots=True)
@@ -124,11 +113,6 @@ class HeldRoom:
         self._bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Make room.
-
-        Raises:
-            RequestRefused: 429 if there is none.
-        """
         if any(size_bytes > room.left_bytes for room in self._rooms):
             raise RequestRefused(429, "too_many_requests", "too much is waiting for Kafka: try again")
         for room in self._rooms:
@@ -164,13 +148,7 @@ Count = Callable[[Mapping[str, int]], None]
 
 
 class IngestService:
-    """Takes events.
-
-    Args:
-        clients: who may send, as of now.
-        is_restored: tells whether it is known what was accepted before.
-        count: counts what became of events.
-    """
+    """Takes events."""
 
     def __init__(
         self,
@@ -203,11 +181,6 @@ class IngestService:
         """Of the clients that have bodies judged, by observer and whether they are large."""
 
     async def run(self) -> None:
-        """Serve until stopped.
-
-        Raises:
-            ConfigurationError: ``cannot_listen``.
-        """
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.handle)
 
@@ -229,15 +202,12 @@ class IngestService:
         self._requests += 1
         try:
             return await self._handled(request)
-        except RequestRefused as refused:
-            self._count({f"request_refused:{refused.code}": 1})
-            return refused.answer
-        except BadRequest as error:
+        except RequestRefused as error:
             self._count({f"request_refused:{error.code}": 1})
             return refusal(error.status, error.code, str(error))
         except InputError as error:
             self._count({f"request_refused:{error.code}": 1})
-            return refusal_for(error)
+            return refusal(_status_of(error), error.code, error.message, error.path)
         except Exception as error:  # noqa: BLE001 - the client gets an answer whatever goes wrong here
             # Its text may quote what was sent.
             _log.error("request_failed", kind=type(error).__name__)
@@ -276,12 +246,8 @@ class IngestService:
     def _client(self, request: web.Request) -> KnownClient:
         certificate = request.get_extra_info("peercert") or {}
         names = [f"{kind}:{name}" for kind, name in certificate.get("subjectAltName", ())]
-        try:
-            return self._clients().of(
-                request.headers.getall("Authorization", []), names, now_us=time.time_ns() // 1_000
-            )
-        except Unauthorized as error:
-            raise RequestRefused(401, "unauthorized", str(error)) from None
+        given = request.headers.getall("Authorization", [])
+        return self._clients().of(given, names, now_us=time.time_ns() // 1_000)
 
     def _held(self, client: KnownClient) -> HeldRoom:
         own = self._rooms.setdefault(client.observer_id, Room(self._limits.client_bytes_max))
@@ -391,11 +357,7 @@ def _too_long(limits: IngestLimits) -> RequestRefused:
 
 
 def _check_headers(fields: Sequence[tuple[str, str]], length: int | None, limits: IngestLimits) -> None:
-    """Refuse a request by its headers, before any of its body is read.
-
-    Raises:
-        RequestRefused: 413, 415.
-    """
+    """Refuse a request by its headers, before any of its body is read."""
     if is_body_unclear(fields) or any(not value.isascii() for _, value in fields):
         raise RequestRefused(415, "unsupported_media_type", "state one content type and one encoding, in ASCII")
     for encoding in values_of(fields, "Content-Encoding"):

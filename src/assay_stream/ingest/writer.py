@@ -57,11 +57,7 @@ class AcceptedWindow:
         return sum(len(marks) for _, marks in self._generations)
 
     def add(self, marks: Iterable[Mark], at_ms: int) -> None:
-        """Remember accepted events.
-
-        Args:
-            at_ms: when they were accepted, milliseconds since the epoch.
-        """
+        """Remember accepted events."""
         generations = self._generations
         for mark in marks:
             if mark in self:
@@ -82,14 +78,7 @@ class AcceptedWindow:
 
 
 class EventWriter:
-    """Delivers events.
-
-    Args:
-        producer: makes a client of Kafka, not started.
-        topics: names by role.
-        now_ms: the time, milliseconds since the epoch.
-        call_spread: over how many partitions the calls of one server are spread.
-    """
+    """Delivers events."""
 
     def __init__(
         self,

@@ -8,7 +8,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from assay_stream.errors import InputError
-from assay_stream.ingest.service import HeldRoom, IngestOutcome, RequestRefused, Room, answer, refusal
+from assay_stream.ingest.clients import RequestRefused
+from assay_stream.ingest.service import HeldRoom, IngestOutcome, Room, answer, refusal
 from assay_stream.model.ingest import IngestAnswer, RequestRefusal
 
 ACCEPTED, DUPLICATE, AWAY = IngestOutcome("accepted"), IngestOutcome("duplicate"), IngestOutcome("unavailable")
@@ -68,5 +69,5 @@ def test_where_one_room_is_full_none_is_taken_of_the_others() -> None:
     everybody, own = Room(10), Room(5)
     with pytest.raises(RequestRefused) as refused:
         HeldRoom((everybody, own)).take(6)
-    assert refused.value.answer.status == 429
+    assert refused.value.status == 429
     assert (everybody.left_bytes, own.left_bytes) == (10, 5)

@@ -10,8 +10,8 @@ import pytest
 
 from assay_stream.engine import EngineState, process
 from assay_stream.errors import InputError
-from assay_stream.ingest.clients import hash_of, new_token, read_clients
-from assay_stream.ingest.events import BATCH, BINARY, STRUCTURED, BadRequest, EventJudge, JudgedEvent, split
+from assay_stream.ingest.clients import RequestRefused, hash_of, new_token, read_clients
+from assay_stream.ingest.events import BATCH, BINARY, STRUCTURED, EventJudge, JudgedEvent, split
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import INGEST_LIMITS
 from assay_stream.model.control import CONTROL_MODELS
@@ -174,7 +174,7 @@ def test_a_batch_is_cut_into_the_bytes_that_were_sent() -> None:
 @pytest.mark.parametrize("body", [b"", b"{}", b"[", b"[1,]", b"[]", b"[" * 100_000, b"[" + b"1," * 1_000 + b"1]"])
 def test_what_is_no_batch_is_refused(body: bytes) -> None:
     """As a whole: nobody could say which event is meant."""
-    with pytest.raises(BadRequest):
+    with pytest.raises(RequestRefused):
         split([("Content-Type", BATCH)], body, limits=INGEST_LIMITS)
 
 
@@ -224,7 +224,7 @@ def test_data_in_binary_mode_cannot_leave_its_place() -> None:
 )
 def test_other_content_types_are_refused(content_type: str) -> None:
     """JSON without attributes too."""
-    with pytest.raises(BadRequest) as caught:
+    with pytest.raises(RequestRefused) as caught:
         split([("Content-Type", content_type)], a_call(1).value)
     assert caught.value.status == 415
 
@@ -234,7 +234,7 @@ def test_a_batch_of_millions_is_refused_before_its_events_are_kept() -> None:
     body = b"[" + b"0," * 1_000_000 + b"0]"
     tracemalloc.start()
     try:
-        with pytest.raises(BadRequest, match="1000"):
+        with pytest.raises(RequestRefused, match="1000"):
             split([("Content-Type", BATCH)], body)
         assert tracemalloc.get_traced_memory()[1] < len(body)
     finally:
