@@ -104,7 +104,6 @@ class Page:
         "raw",
         "readings",
         "seen",
-        "silent_units",
         "units",
     )
 
@@ -128,8 +127,6 @@ class Page:
         """The ways of reading it, as bits, in which one of its words leads to a phrase."""
         self.meetings = 0
         """Number of searches. A text found only once is rarely found again, and not worth caching."""
-        self.silent_units: int | None = None
-        """Cost of finding that it has no matches, after its words were read, if it had none and named no tool."""
         self.outcomes: dict[Hashable, Any] = {}
         """Results of searching it; maintained by the search."""
         self._vocabulary: Vocabulary | None = None

@@ -108,17 +108,6 @@ class Reader:
         self._events: list[tuple[int, Match | Page]] = []
         self._paid = 0
 
-    def passes_over(self, visit: Visit) -> bool:
-        """Read a text known to have no matches in any definition whose list has no tool that it may name."""
-        page = visit.page
-        units = page.silent_units
-        if units is None or page.names or self._others.have_beginning(page.vocabulary.words):
-            return False
-        page.read(self._readings)
-        self._work.spend(units)
-        visit.is_silent = visit.is_steered = True
-        return True
-
     def search(self, visit: Visit, place: Place, *, is_note: bool) -> Iterator[Match]:
         """Yield the matches of a text, before the next one is searched.
 
@@ -211,11 +200,7 @@ class Reader:
             or visit.names_tool(self._others, self._work)
         ):
             return False
-        before = self._work.spent
-        if visit.steering(self._offered, self._work):
-            return False
-        page.silent_units = self._work.spent - before
-        return True
+        return not visit.steering(self._offered, self._work)
 
     def _matches(self, visit: Visit) -> Iterator[Match]:
         stated = set()
@@ -354,12 +339,7 @@ class Reader:
         """Return the phrases that may occur in a text, read one way, given these names in braces."""
         if not (page.asked >> way & 1 or {"tool", "address"} <= names):
             return ()
-        readings = page.readings or {}
-        possible = phrase_filter().possible(readings.values(), way, names, self._work)
-        if possible and len(page.forms) > 2 * phrase_filter().reach:
-            windows = self._readings.windows(page.forms, readings)
-            possible = phrase_filter().possible_near(possible, windows, way, self._work)
-        return possible
+        return phrase_filter().possible((page.readings or {}).values(), way, names, self._work)
 
     def _by_phrases(
         self, words: Words, names: Set[str], counted: _Counted, possible: Sequence[int] | None
@@ -435,7 +415,7 @@ def all_matches(
                 work.spend(_UNITS_PER_NAME + len(text.value))
                 yield from _weighed(_named(text, required), is_first_sight=required is None)
             visit, is_note = visits[text.value], _is_note(text)
-            if not is_note and (visit.is_silent or (visit.is_silent is None and reader.passes_over(visit))):
+            if visit.is_silent and not is_note:
                 continue
             found = reader.search(visit, text.place, is_note=is_note)
             yield from _weighed(found, is_first_sight=required is None)
