@@ -31,7 +31,6 @@ class Record:
     checked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def table(self) -> str:
-        """Each fault, how often it was injected, and how long recovery took."""
         lines = [f"seed {self.seed}", f"{'fault':{_WIDTH}}{'injected':>9}{'recovery: median':>18}{'longest':>9}"]
         for name, times in self.recovery_s.items():
             lines.append(f"{name:{_WIDTH}}{len(times):>9}{median(times):>16.1f} s{max(times):>7.1f} s")

@@ -51,8 +51,6 @@ _KEYWORDS = (
 
 
 class Objective(StrEnum):
-    """What is looked for."""
-
     UNITS = "units"
     MEMORY = "memory"
     TIME = "time"
@@ -75,7 +73,6 @@ class Cost:
     cpu_s: float
 
     def per_byte(self, objective: Objective) -> float:
-        """Return units, bytes, or microseconds per byte of input."""
         found = {Objective.UNITS: self.units, Objective.MEMORY: self.peak_bytes, Objective.TIME: self.cpu_s * 1e6}
         return found[objective] / self.input_bytes
 

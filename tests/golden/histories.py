@@ -89,15 +89,12 @@ class Draw:
         self._random = random.Random(seed)
 
     def below(self, count: int) -> int:
-        """A number from 0 on, smaller than the given one."""
         return int(self._random.random() * count)
 
     def one_of(self, choices: Sequence[_T]) -> _T:
-        """One of some values."""
         return choices[self.below(len(choices))]
 
     def chance(self, share: float) -> bool:
-        """True in this share of all cases."""
         return self._random.random() < share
 
 
@@ -109,7 +106,6 @@ def pool() -> Json:
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
-    """The partition that Kafka's default partitioner gives a key."""
     state = 0x9747B28C ^ len(key)
     whole = len(key) - len(key) % 4
     for start in range(0, whole, 4):
@@ -123,7 +119,6 @@ def murmur2_partition(key: bytes, partitions: int) -> int:
 
 
 def rfc3339(moment: datetime) -> str:
-    """A time as events have it."""
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -146,7 +141,6 @@ class Archive:
         headers: Sequence[tuple[str, str]] = (),
         set_aside: bool = False,
     ) -> None:
-        """Append one record."""
         if partition is None:
             partition = murmur2_partition(key or b"", self.partitions)
         line: Json = {
@@ -166,12 +160,10 @@ class Archive:
         self.lines.append(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode())
 
     def content(self) -> bytes:
-        """The archive's bytes."""
         return b"".join(line + b"\n" for line in self.lines)
 
 
 def an_event(kind: str, number: int, at: datetime, data: Json, **attributes: Any) -> Json:
-    """One CloudEvent."""
     return {
         "specversion": "1.0",
         "type": kind,
@@ -206,11 +198,9 @@ class History:
 
     @property
     def middle(self) -> datetime:
-        """A time that about half of the records are before."""
         return self._begun + (self._now - self._begun) / 2
 
     def content(self) -> bytes:
-        """The archive's bytes."""
         return self.archive.content()
 
     def _first_list(self) -> list[Json]:
@@ -480,7 +470,6 @@ class History:
         self.archive.add(role, value, key=key, at=self._now, partition=0, set_aside=draw.chance(0.2))
 
     def _break(self, server: str) -> None:
-        """Publish an event that is right but for one field."""
         draw = self._draw
         data: Json = {
             "server_id": server,

@@ -44,12 +44,10 @@ def outputs_of(seed: int) -> dict[str, bytes]:
 
 
 def digests_of(seed: int) -> dict[str, str]:
-    """The beginning of each output's SHA-256."""
     return {name: sha256(content).hexdigest()[:_DIGEST_CHARS] for name, content in sorted(outputs_of(seed).items())}
 
 
 def records_of(lines: bytes) -> Iterator[Record]:
-    """The records of record lines."""
     for content in map(orjson.loads, lines.splitlines()):
         yield Record(
             role=Role(content["role"]),
@@ -107,7 +105,6 @@ def _line(output: Output) -> bytes:
 
 
 def main() -> None:
-    """Write digests, or the outputs of some seeds."""
     if len(sys.argv) == 1:
         digests = {str(seed): digests_of(seed) for seed in HISTORIES}
         DIGESTS.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n")

@@ -27,12 +27,10 @@ POISONED = TOOL | {
 
 
 def at(second: int) -> str:
-    """An event time."""
     return (START + timedelta(seconds=second)).isoformat().replace("+00:00", "Z")
 
 
 def event(kind: str, event_id: str, second: int, data: dict[str, Any]) -> tuple[bytes, bytes]:
-    """What a proxy publishes about the server: key and value."""
     envelope = {
         "specversion": "1.0",
         "type": kind,
@@ -45,7 +43,6 @@ def event(kind: str, event_id: str, second: int, data: dict[str, Any]) -> tuple[
 
 
 def listing(tool: dict[str, Any], observer: str, second: int) -> tuple[bytes, bytes]:
-    """A list with one tool."""
     data = {
         "observer_id": observer,
         "snapshot_id": f"{observer}-{second}",
@@ -57,7 +54,6 @@ def listing(tool: dict[str, Any], observer: str, second: int) -> tuple[bytes, by
 
 
 def call(number: int, second: int) -> tuple[bytes, bytes]:
-    """A call of it."""
     data = {
         "observer_id": "proxy-1",
         "tool_name": "read_note",

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.kafka
 
 
 async def export(deployment: Deployment, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """The command, as a process."""
     command = [sys.executable, "-m", "assay_stream", "export", *arguments]
     return await asyncio.to_thread(
         subprocess.run, command, env=os.environ | deployment.env, capture_output=True, timeout=60, check=False

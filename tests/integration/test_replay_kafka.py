@@ -19,7 +19,6 @@ pytestmark = pytest.mark.kafka
 
 
 async def groups(deployment: Deployment) -> dict[str, object]:
-    """Every consumer group, and what it has committed."""
     admin = await start_admin(deployment.settings)
     try:
         names = [name for name, _ in await admin.list_consumer_groups()]
@@ -29,7 +28,6 @@ async def groups(deployment: Deployment) -> dict[str, object]:
 
 
 def by_partition(records: list[Record]) -> dict[int, list[bytes]]:
-    """Values, partition by partition."""
     found = defaultdict(list)
     for record in records:
         found[record.origin.partition].append(record.value or b"")
@@ -37,7 +35,6 @@ def by_partition(records: list[Record]) -> dict[int, list[bytes]]:
 
 
 def by_call_partition(path: Path) -> dict[int, list[bytes]]:
-    """Lines of evidence, by the partition of their call."""
     found = defaultdict(list)
     for line in path.read_bytes().splitlines():
         found[json.loads(line)["data"]["origin"]["partition"]].append(line)
@@ -80,7 +77,6 @@ async def test_a_replay_of_the_topics_gives_the_live_bytes_and_touches_no_group(
 
 
 async def test_a_range_without_calls_says_so(deployment: Deployment, tmp_path: Path) -> None:
-    """Exit code 5, and a sentence."""
     await publish(deployment, Fleet(servers=1, calls=3, changes=0))
     options = ("--from-kafka", "--from-time", "2099-01-01T00:00:00Z", "--output", str(tmp_path / "out"))
     done = await asyncio.to_thread(deployment.run, "replay", *options)

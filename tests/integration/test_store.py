@@ -42,7 +42,6 @@ def _start(deployment: Deployment, folder: Path, *arguments: str) -> subprocess.
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill a process, if it still runs, and close its pipe."""
     process.kill()
     process.wait()
     if process.stderr is not None:
@@ -50,14 +49,12 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 async def _run(deployment: Deployment, folder: Path, *arguments: str) -> tuple[int, str]:
-    """Fill a store with all that is there; return exit code and what was said."""
     process = _start(deployment, folder, "--once", *arguments)
     _, said = await asyncio.to_thread(process.communicate, timeout=90)
     return process.returncode, said
 
 
 def answers(store: Store) -> dict[str, Any]:
-    """What a store says, whatever the numbers in it."""
     evidence = store.evidence(EvidenceFilter(), ALL).rows
     return {
         "evidence": sorted((row.origin, row.time_us, row.server_id, row.tool_name, row.digests) for row in evidence),
@@ -156,7 +153,6 @@ async def test_aborted_records_are_not_read(deployment: Deployment, tmp_path: Pa
 
 
 async def test_a_second_writer_and_missing_topics_are_errors(deployment: Deployment, tmp_path: Path) -> None:
-    """Each says what to do."""
     code, said = await _run(Deployment(deployment.bootstrap, name="nothing"), tmp_path)
     assert code == 2
     assert "topic_missing" in said
@@ -278,7 +274,6 @@ main()
 
 
 def _some_evidence(number: int) -> list[tuple[bytes, bytes]]:
-    """Forty records with keys of their own, so that every partition gets some."""
     records = of_role(history(calls=40, seed=number + 1), Role.EVIDENCE)
     return [(b"key-%d-%d" % (number, index), record.value or b"") for index, record in enumerate(records)]
 

@@ -32,30 +32,25 @@ QUIET_S = 3.0
 
 
 async def exit_code(worker: Worker) -> int:
-    """The code with which a worker that cannot start ends."""
     return await asyncio.to_thread(worker.process.wait, START_LIMIT_S)
 
 
 async def send(deployment: Deployment, *published: Published) -> None:
-    """Publish records of a fleet, one after the other."""
     for role, key, value in published:
         await deployment.send(role, [(key, value)])
 
 
 def minutes(count: float) -> datetime:
-    """A moment of the fleet's day."""
     return START + timedelta(minutes=count)
 
 
 def by_call(evidence: list[Record]) -> dict[object, dict[str, object]]:
-    """The data of evidence records by the id of their call."""
     told = {payload(record)["tool_call_id"]: payload(record) for record in evidence}
     assert len(told) == len(evidence)
     return told
 
 
 def metric(worker: Worker, name: str, **labels: str) -> float:
-    """A metric of a worker, 0 where it has none."""
     wanted = ",".join(f'{label}="{value}"' for label, value in labels.items())
     found = re.search(rf"^{re.escape(f'{name}{{{wanted}}}')} (\S+)$", worker.get("/metrics")[1], re.MULTILINE)
     return float(found[1]) if found else 0.0
@@ -85,7 +80,6 @@ async def test_a_worker_becomes_ready_counts_and_stops(deployment: Deployment) -
 
 @pytest.fixture
 async def bare(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterator[Deployment]:
-    """A deployment without topics."""
     made = Deployment(broker.bootstrap, name=f"bare-{request.node.name}"[:60])
     try:
         yield made

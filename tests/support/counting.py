@@ -10,8 +10,6 @@ from types import FrameType
 
 
 class Counted:
-    """How many calls there were."""
-
     calls = 0
 
 
@@ -35,7 +33,6 @@ def counting_calls() -> Iterator[Counted]:
 
 
 def counted_calls(function: Callable[[], object]) -> int:
-    """Return how many calls a function makes until it returns."""
     with counting_calls() as counted:
         function()
     return counted.calls

@@ -34,10 +34,8 @@ async def tapped_client(
 
 
 def read_events(output: Path) -> list[dict[str, Any]]:
-    """The events of an observation file."""
     return [json.loads(line) for line in output.read_bytes().splitlines()]
 
 
 def data_of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """The data of the events of one kind: ``list`` or ``call``."""
     return [event["data"] for event in events if event["type"] == f"mcp.tools.{kind}.observed"]

@@ -53,7 +53,6 @@ def taken(kind: str, *names: str) -> dict[str, Taken]:
 
 
 def hostile_definitions(name: str, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two definitions as they are read from a record."""
     before, after = PAIRS[name](size)
     return orjson.loads(orjson.dumps(before)), orjson.loads(orjson.dumps(after))
 

@@ -18,7 +18,6 @@ from bench.alert_quality.public_score import Share, measure
 
 
 def tool(name: str, description: str = "Adds two numbers.") -> dict[str, Any]:
-    """A Tool object."""
     return {"name": name, "description": description, "inputSchema": {"type": "object"}}
 
 
@@ -75,7 +74,6 @@ RESTARTS = {
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> PublicCorpus:
-    """A corpus of two sources of attacks, one package and one restart."""
     for name, content in {"lab": ATTACKS, "blog": OTHER_ATTACKS, "x": RELEASES, "restarts/x": RESTARTS}.items():
         path = tmp_path / f"{name}.json"
         path.parent.mkdir(exist_ok=True)
@@ -84,7 +82,6 @@ def corpus(tmp_path: Path) -> PublicCorpus:
 
 
 def alarmed(before: Any, after: Any) -> Verdicts:
-    """Judge that reports changed tools whose description holds a word."""
     return {
         each["name"]: Verdict(level=Level.HIGH, codes=("word",))
         for each in after
@@ -116,7 +113,6 @@ def test_ours_judges_as_the_command_does(case: Case, tmp_path: Path) -> None:
 
 
 def command(before: Any, after: Any, folder: Path) -> Verdicts:
-    """What ``assay-stream drift`` says."""
     paths = []
     for name, tools in {"before": before, "after": after}.items():
         paths.append(folder / f"{name}.json")

@@ -25,7 +25,6 @@ PLAIN = ([{"name": "t", "description": "Adds two numbers."}], [{"name": "t", "de
 
 
 def test_a_list_that_is_the_same_draws_on_no_budget() -> None:
-    """Only what is new is analysed."""
     assert measure((PLAIN[0], PLAIN[0])).units == 0
     assert measure(PLAIN).units > 0
 

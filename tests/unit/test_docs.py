@@ -48,17 +48,14 @@ _ERROR_CLASSES = {
 
 
 def text_of(name: str) -> str:
-    """The text of one page."""
     return (DOCS / name).read_text(encoding="utf-8")
 
 
 def blocks(name: str) -> list[tuple[str, str]]:
-    """Language and content of each fenced block of a page, in order."""
     return _FENCE.findall(text_of(name))
 
 
 def rows(name: str, heading: str) -> list[list[str]]:
-    """The cells of the first table under a heading, without its head."""
     section = text_of(name).split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     table = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
@@ -70,7 +67,6 @@ def rows(name: str, heading: str) -> list[list[str]]:
 
 
 def run_block(language: str, code: str, folder: Path) -> str:
-    """Run a block with nothing of ours on the path, and return what it prints."""
     command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-I", "-c", code]
     env = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=env)
@@ -167,7 +163,6 @@ def test_no_claim_of_trust_is_made(page: Path) -> None:
 
 
 def error_codes() -> set[str]:
-    """Every error code in the sources; a part made at run time is left as ``*``."""
     codes = set(cloudevents._CODE_OF_PYDANTIC_TYPE.values()) | {"wrong_type"}
     for path in SOURCES.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -13,7 +13,6 @@ PAGE = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="ut
 
 
 def blocks(language: str) -> list[str]:
-    """The code blocks of a language."""
     return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
 
 

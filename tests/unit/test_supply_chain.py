@@ -24,7 +24,6 @@ FLAWED: dict[str, Any] = {
 
 
 def told(*dependencies: dict[str, Any]) -> str:
-    """What pip-audit prints."""
     return json.dumps({"dependencies": list(dependencies), "fixes": []})
 
 
@@ -38,7 +37,6 @@ def test_an_advisory_fails_and_is_named() -> None:
 
 
 def test_nothing_against_what_was_asked_passes() -> None:
-    """And says how much was asked."""
     found = verdict(told(SOUND), "")
     assert (found.code, found.lines) == (0, ["1 packages audited, 0 advisories"])
 

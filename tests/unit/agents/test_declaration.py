@@ -13,7 +13,6 @@ from tests.support.agents import DIGEST, a_set
 
 
 def an_agent(name: str = "mine") -> Agent:
-    """An agent that reads evidence and finds nothing."""
     agent = Agent(name, title="Something")
     agent.evidence(key=lambda event: event.server_id)(lambda _event, _memory: None)
     return agent

@@ -10,8 +10,6 @@ from tests.support.deployment import free_port
 
 
 class Clock:
-    """A clock that is set by hand."""
-
     now_s = 100.0
 
     def __call__(self) -> float:

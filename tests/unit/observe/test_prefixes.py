@@ -20,7 +20,6 @@ def test_a_rule_gives_the_server_and_its_own_name() -> None:
 
 
 def test_a_name_without_a_rule_stays_as_it_was_shown() -> None:
-    """Nothing is guessed from a name."""
     assert GATEWAY.own("gitlab_merge") == OwnName(tool_name="gitlab_merge", code="prefix_unknown")
     assert GATEWAY.own("github_").code == "prefix_unknown"
 

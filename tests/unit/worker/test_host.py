@@ -33,8 +33,6 @@ from tests.support.deployment import free_port
 
 
 class Part:
-    """A part that runs until it is stopped, or until it ends of itself."""
-
     def __init__(self, error: BaseException | None = None, *, ends: bool = False) -> None:
         self.ready = True
         self.still_s = 0.0
@@ -44,13 +42,11 @@ class Part:
             self.stopped.set()
 
     async def run(self) -> None:
-        """Run."""
         await self.stopped.wait()
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Stop."""
         self.stopped.set()
 
 
@@ -62,7 +58,6 @@ def listens(port: int | None) -> bool:
 
 @asynccontextmanager
 async def hosted(part: Part, *, web_port: int | None = None) -> AsyncIterator[Host]:
-    """A host that runs one part, without brokers, until the block ends."""
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", stall_limit_s=60)
     deadline = Deadline(60)
     host = Host(settings, deadline, web_port=web_port)
@@ -147,7 +142,6 @@ async def test_pages_that_fail_end_the_process(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_part_that_is_done_ends_the_process() -> None:
-    """As a sealer that seals once."""
     async with asyncio.timeout(20), hosted(Part(ends=True)) as host:
         pass
     assert host.failure is None
@@ -182,7 +176,6 @@ async def test_the_setting_reaches_the_join() -> None:
 
 
 async def test_alerts_give_way_to_the_other_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And they to nobody."""
     runners: list[Runner] = []
     monkeypatch.setattr("assay_stream.worker.worker.add_task", lambda _host, _name, runner: runners.append(runner))
     monkeypatch.setattr(Runner, "has_work", True)
@@ -236,7 +229,6 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
 
 
 async def an_admin(_settings: Settings, *, waiting: object) -> AsyncMock:
-    """A client that is not asked anything."""
     return AsyncMock()
 
 
@@ -271,7 +263,6 @@ def test_a_part_that_does_not_end_is_cut_short() -> None:
 
 
 def test_a_deadline_that_is_called_off_leaves_no_thread() -> None:
-    """Whether it was started or not."""
     before = threading.active_count()
     for starts in (False, True):
         deadline = Deadline(60)

@@ -6,7 +6,6 @@ from assay_stream.worker.host import Health, index_page
 
 
 def a_process(**still_s: float) -> Health:
-    """A process whose stages are ready, and have not moved for so long."""
     health = Health(stall_limit_s=60)
     for name, seconds in still_s.items():
         health.watch(name, lambda: True, still_s=lambda seconds=seconds: seconds)  # type: ignore[misc]
@@ -14,7 +13,6 @@ def a_process(**still_s: float) -> Health:
 
 
 def test_a_stage_that_moves_is_alive_and_ready() -> None:
-    """Up to the limit."""
     health = a_process(join=60.0)
     assert health.liveness() == (200, {"ok": True, "stuck": []})
     assert health.readiness() == (200, {"ready": True, "stages": {"join": True}})

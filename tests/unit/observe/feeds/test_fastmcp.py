@@ -10,6 +10,5 @@ from assay_stream.errors import ConfigurationError
 
 
 def test_the_extra_that_is_missing_is_named() -> None:
-    """With the command that installs it."""
     with pytest.raises(ConfigurationError, match=r"extra_missing: .*pip install '\.\[fastmcp\]'"):
         importlib.import_module("assay_stream.observe.feeds.fastmcp")
