@@ -19,11 +19,7 @@ _WIDTH = 52
 
 @dataclass
 class Record:
-    """What rounds have shown.
-
-    Args:
-        seed: of all choices.
-    """
+    """What rounds have shown."""
 
     seed: int
     recovery_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))

@@ -79,11 +79,7 @@ _DEFINITION_CLUSTER = {
 
 
 class Draw:
-    """Choices that follow from a seed alone.
-
-    Args:
-        seed: any whole number.
-    """
+    """Choices that follow from a seed alone."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -150,12 +146,7 @@ def an_event(kind: str, number: int, at: datetime, data: Json, **attributes: Any
 
 
 class History:
-    """What a fleet, its proxies and its operators publish.
-
-    Args:
-        seed: decides everything.
-        steps: how many records, about.
-    """
+    """What a fleet, its proxies and its operators publish."""
 
     def __init__(self, seed: int, steps: int = 120) -> None:
         self._draw = draw = Draw(seed)

@@ -33,7 +33,7 @@ from tests.support.toml import toml_of
 
 pytestmark = pytest.mark.kafka
 
-DOWN_S = 8.0
+DOWN_S = 3.0
 
 
 class Forwarders:
@@ -118,7 +118,7 @@ async def test_a_webhook_that_was_down_gets_every_alert(deployment: Deployment, 
     server = WebhookServer(free_port())
     await publish(deployment, before)
     forwarders.start(f"webhook:{server.url}", "--group", "soc-webhook")
-    await asyncio.sleep(3.0)
+    await until(lambda: "receiver_not_answering" in forwarders.log(), forwarders)
     with server:
         await until(lambda: len(set(server.keys)) == 40, forwarders)
     await publish(deployment, during)

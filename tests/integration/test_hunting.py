@@ -63,7 +63,7 @@ async def test_a_hunter_finds_what_used_a_definition(deployment: Deployment) -> 
         seen = [json.loads(await asyncio.wait_for(tail.stdout.readline(), 30)) for _ in range(2)]
         assert [row["tool_name"] for row in seen] == ["read_file", "read_file"]
         alert = json.loads(await asyncio.wait_for(alerts.stdout.readline(), 30))
-        assert alert["server_id"] == SERVER
+        assert (alert["server_id"], alert["kind"]) == (SERVER, "first_look")
     found, said = await rows(deployment, "evidence", "list", "--json")
     assert [row["time"] for row in found] == [row["time"] for row in reversed(seen)]
     assert "read 2 records" in said

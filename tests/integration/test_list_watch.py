@@ -61,7 +61,8 @@ def surface(snapshot: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.servers
 async def test_a_stdio_server_is_observed_as_the_tap_observes_it(tmp_path: Path) -> None:
     """Byte for byte the same definitions, in one snapshot."""
-    for name, command, mode in commands():
+
+    async def observe(name: str, command: list[str], mode: str) -> None:
         output = tmp_path / f"{name}.ndjson"
         async with tapped_client(command, output, mode=mode) as client:
             await list_everything(client)
@@ -69,6 +70,8 @@ async def test_a_stdio_server_is_observed_as_the_tap_observes_it(tmp_path: Path)
         [snapshot] = listing.data()
         assert surface(snapshot) == surface(data_of(read_events(output), "list")[-1]), name
         assert snapshot["observer_id"] == "lister"
+
+    await asyncio.gather(*(observe(*each) for each in commands()))
 
 
 @pytest.mark.servers

@@ -21,7 +21,7 @@ from tests.support.ingest import until
 
 pytestmark = pytest.mark.kafka
 
-DOWN_S = float(os.environ.get("ASSAY_SPOOL_DOWN_S", "12"))
+DOWN_S = float(os.environ.get("ASSAY_SPOOL_DOWN_S", "6"))
 
 
 class Publishing:

@@ -68,11 +68,7 @@ def answers(store: Store) -> dict[str, Any]:
 
 
 async def _recount(deployment: Deployment, *, added: int = 0) -> dict[str, Any]:
-    """What a store says that is filled from the topics at once.
-
-    Args:
-        added: partitions that the evidence topic has got since.
-    """
+    """What a store says that is filled from the topics at once."""
     evidence = await deployment.read(Role.EVIDENCE, settled=True, partitions_added=added)
     others = [role for role in ROLES if role is not Role.EVIDENCE]
     records = [*evidence, *[record for role in others for record in await deployment.read(role, settled=True)]]
@@ -91,13 +87,12 @@ async def test_a_killed_store_is_filled_on(deployment: Deployment, tmp_path: Pat
         for role in (Role.SNAPSHOTS, Role.CALLS):
             part = [(key, value) for its, key, value in history[begin : begin + 100] if its is role]
             await deployment.send(role, part)
-        await asyncio.sleep(1.0 + 0.3 * number)
+        await asyncio.sleep(0.5 + 0.25 * number)
         filling.kill()
         await asyncio.to_thread(filling.communicate)
         filling = _start(deployment, tmp_path)
     calls = sum(role is Role.CALLS for role, _, _ in history)
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == calls)
-    await asyncio.sleep(2)
     filling.terminate()
     _, said = await asyncio.to_thread(filling.communicate, timeout=60)
     assert filling.returncode == 0, said

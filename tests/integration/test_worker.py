@@ -118,20 +118,6 @@ async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
     assert worker.terminate() == 0
 
 
-async def test_a_binding_topic_that_forgets_is_refused(bare: Deployment) -> None:
-    """A binding topic that is not compacted would lose what is in force: exit 2."""
-    admin = await start_admin(bare.settings)
-    try:
-        await admin.create_topics(
-            [NewTopic(name, num_partitions=2, replication_factor=1) for name in bare.topics.values()]
-        )
-    finally:
-        await admin.close()
-    worker = bare.start_worker("--role", "join")
-    assert await exit_code(worker) == 2
-    assert "topic_not_compacted" in worker.tail()
-
-
 async def test_brokers_that_do_not_answer_are_given_up() -> None:
     """Where no broker answers the worker tries until its limit, exits 3, and names the address."""
     address = f"127.0.0.1:{free_port()}"
@@ -270,23 +256,6 @@ async def test_a_compressed_giant_stops_nothing(deployment: Deployment) -> None:
     assert dict(rejected.headers)["error.code"] == b"too_large"
     assert dict(rejected.headers)["error.value.encoding"] == b"gzip"
     assert gzip.decompress(rejected.value or b"") == giant
-
-
-async def test_a_record_larger_than_a_fetch_is_read(deployment: Deployment) -> None:
-    """Brokers send it whole, and what follows it in its partition comes next."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, max_request_size=8 * 1024 * 1024)
-    await producer.start()
-    try:
-        await producer.send_and_wait(deployment.topics[Role.SNAPSHOTS], key=b"server-0", value=b" " * 5_000_000)
-    finally:
-        await producer.stop()
-    await send(deployment, a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), None))
-    (evidence,) = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1, limit_s=20)
-    assert "unbound_reason" not in payload(evidence)
-    (rejected,) = await deployment.wait_for(Role.REJECTED, lambda records: len(records) == 1)
-    assert len(rejected.value or b"") == 5_000_000
 
 
 async def test_a_rejected_snapshot_unbinds_later_calls(deployment: Deployment) -> None:

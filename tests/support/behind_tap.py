@@ -18,11 +18,7 @@ _ANSWER_LIMIT_S = 60
 
 
 class TappedClient:
-    """Asks a server through its tap, one request at a time.
-
-    Args:
-        process: the tap.
-    """
+    """Asks a server through its tap, one request at a time."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

@@ -42,11 +42,7 @@ return axe.run(document, {resultTypes: ["violations"]}).then((found) => found.vi
 
 
 class Browser:
-    """One window.
-
-    Args:
-        address: of its session at the driver.
-    """
+    """One window."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -71,11 +67,7 @@ class Browser:
         self.command(f"element/{self._element(chosen)}/value", text=text)
 
     def picture(self, width: int, height: int, *, top: int = 0) -> bytes:
-        """Return a part of the page as PNG, as a window of that width shows it.
-
-        Args:
-            top: pixels of the page above the part.
-        """
+        """Return a part of the page as PNG, as a window of that width shows it."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
         self.command("goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=metrics)

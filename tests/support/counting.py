@@ -43,9 +43,6 @@ def passes(function: Callable[[str], object], text: str, *, rounds: int = 3) -> 
 
     Both are measured in processor time, in turns, and the least of each counts, so that other work on the machine
     changes little. Hold it against a bound that is a small multiple of what is normal.
-
-    Args:
-        rounds: 1 for a function that remembers texts.
     """
     costs_s, loops_s = [], []
     for _ in range(rounds):

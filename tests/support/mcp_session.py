@@ -19,11 +19,7 @@ TAP = Path(__file__).with_name("mcp_tap.py")
 async def tapped_client(
     command: list[str], output: Path, *, mode: str, hidden: str | None = None, **options: Any
 ) -> AsyncIterator[Client]:
-    """A connected client, with more options of the SDK's. The observations are in ``output`` after the block.
-
-    Args:
-        hidden: a tool that the tap refuses and hides.
-    """
+    """A connected client, with more options of the SDK's. The observations are in ``output`` after the block."""
     through_tap = StdioServerParameters(
         command=sys.executable,
         args=[str(TAP), "the-server", "the-observer", str(output), *command],

@@ -60,11 +60,7 @@ class Try:
 
 @dataclass
 class Tries:
-    """All tries in an era.
-
-    Args:
-        text: what the tool is given.
-    """
+    """All tries in an era."""
 
     era: str
     text: str = "was-carried-out"

@@ -153,12 +153,7 @@ class Neighbours:
 
 @asynccontextmanager
 async def watched(deployment: Deployment, worker: Worker) -> AsyncIterator[Watch]:
-    """Neighbours that live while something hostile goes on; afterwards the bounds are checked.
-
-    Args:
-        deployment: with one worker.
-        worker: that one.
-    """
+    """Neighbours that live while something hostile goes on; afterwards the bounds are checked."""
     neighbours = Neighbours(deployment)
     live = asyncio.create_task(neighbours.live())
     read = asyncio.create_task(neighbours.read())

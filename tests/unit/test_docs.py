@@ -19,6 +19,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from assay_stream.agents.shipped import toxic_flow_agent
 from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.model import cloudevents, evidence, kinds, wire
@@ -340,3 +341,27 @@ def test_what_is_said_of_a_standard_is_shown_by_a_test(shown_by: str) -> None:
     name, _, test = shown_by.partition("::")
     source = (ROOT / name).read_text(encoding="utf-8")
     assert re.search(rf"def {test}\(" if test else r"def test_", source)
+
+
+# --- agents.md ----------------------------------------------------------------------------------------------
+
+
+def of_agents() -> list[str]:
+    return [code for language, code in blocks("agents.md") if language == "python"]
+
+
+def test_the_tutorial_ends_with_tests_that_pass(tmp_path: Path) -> None:
+    """Its module and its tests, run as printed."""
+    (tmp_path / "my_detections.py").write_text(of_agents()[0], encoding="utf-8")
+    (tmp_path / "test_my_detections.py").write_text(of_agents()[1], encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_detections.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
+def test_labels_of_the_operator_are_given_as_documented() -> None:
+    """The last snippet declares an agent."""
+    names: dict[str, object] = {}
+    exec(of_agents()[2], names)  # noqa: S102 -- our own page
+    assert type(names["agent"]) is type(toxic_flow_agent)

@@ -81,13 +81,6 @@ async def test_client_and_server_get_each_others_bytes_unchanged(seed: int) -> N
     assert code == 0
 
 
-async def test_bytes_are_unchanged_byte_by_byte() -> None:
-    sent = binary_lines(9)[-4_000:] + b"\n" + CALL
-    _, received, sink = await through(ECHO, [sent[i : i + 1] for i in range(len(sent))])
-    assert received == sent
-    assert [each.kind for each in sink.observations if LOSS_TYPE.encode() not in each.value] == ["call"]
-
-
 async def test_a_line_of_many_megabytes_passes() -> None:
     """Longer than what is looked at: it may have been a call, and that is on record."""
     sent = b"y" * 40_000_000 + b"\n" + CALL
@@ -249,39 +242,6 @@ def a_rule(action: Action) -> Rule:
         return Ruling(action=action, reason_code="because")
 
     return rule
-
-
-@pytest.mark.parametrize("seed", range(2))
-async def test_an_enforcing_tap_passes_on_what_may_pass_unchanged(seed: int) -> None:
-    """Messages with odd spacing, CRLF, empty lines, a last line without its end."""
-    chance = random.Random(seed)
-    lines = [b"", b"\r", CALL.rstrip(), b' { "id" : 1.0 , "method":"ping" }\r', b'[{"id":2,"method":"p"}]', b'{"a":1}']
-    sent = b"\n".join(chance.choice(lines) for _ in range(500)) + b"\n" + CALL.rstrip()
-    cut = sorted(chance.randrange(len(sent)) for _ in range(100))
-    pieces = [sent[start:end] for start, end in zip([0, *cut], [*cut, len(sent)], strict=True)]
-    code, received, sink = await through(ECHO, pieces, a_rule(Action.ALLOW))
-    assert (code, received) == (0, sent)
-    assert {observation.kind for observation in sink.observations} == {"call"}
-
-
-async def test_an_enforcing_tap_answers_for_the_server_what_is_blocked() -> None:
-    """The server never sees it; it is published as denied."""
-    ping = b'{"id":2,"method":"ping"}\n'
-    code, received, sink = await through(ECHO, [ping + CALL + ping], a_rule(Action.BLOCK))
-    answers = [json.loads(line) for line in received.splitlines()]
-    assert code == 0
-    assert sorted(answer["id"] for answer in answers) == [1, 2, 2]
-    assert received.count(ping) == 2
-    [denied] = [json.loads(observation.value)["data"] for observation in sink.observations]
-    assert (denied["decision"], denied["reason_code"]) == ("deny", "because")
-
-
-async def test_an_enforcing_tap_publishes_open_calls_of_a_server_that_died() -> None:
-    command = [sys.executable, "-c", "import os; os.read(0, 1000); os._exit(9)"]
-    code, _, sink = await through(command, [CALL], a_rule(Action.ALLOW))
-    assert code == 9
-    [call] = [json.loads(observation.value)["data"] for observation in sink.observations]
-    assert call["error"] == {"code": "no_response"}
 
 
 async def test_an_enforcing_tap_in_front_of_a_client_that_went_away() -> None:

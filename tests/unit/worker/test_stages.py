@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import orjson
 import pytest
@@ -235,8 +234,3 @@ def test_a_record_is_what_kafka_gave() -> None:
         headers=(("h", b"1"),),
         timestamp_ms=0,
     )
-
-
-def test_a_producer_is_part_of_no_state() -> None:
-    """Two producers of the same version are equal, whatever was worked out from them."""
-    assert replace(PRODUCER) == PRODUCER

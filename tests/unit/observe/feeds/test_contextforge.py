@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -224,9 +222,3 @@ async def test_it_starts_and_ends_with_the_gateway(module: ModuleType) -> None:
     await plugin.shutdown()
     with pytest.raises(ConfigurationError, match="bad_identifier"):
         module.ContextForgeFeed(SimpleNamespace(config=None))
-
-
-def test_the_extra_that_is_missing_is_named() -> None:
-    sys.modules.pop(MODULE, None)
-    with pytest.raises(ConfigurationError, match=r"extra_missing: .*pip install '\.\[contextforge\]'"):
-        importlib.import_module(MODULE)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -140,3 +142,12 @@ def test_what_a_hook_does_besides_is_guarded_in_the_same_way() -> None:
 def test_a_name_that_no_record_may_carry_is_refused_at_once() -> None:
     with pytest.raises(ConfigurationError, match="bad_identifier"):
         Feed("s", " ", MemorySink())
+
+
+@pytest.mark.parametrize("gateway", ["contextforge", "fastmcp", "litellm"])
+def test_the_extra_that_is_missing_is_named(gateway: str) -> None:
+    """With the command that installs it; where the gateway is, tests/integration/test_gateways.py runs its feed."""
+    name = f"assay_stream.observe.feeds.{gateway}"
+    sys.modules.pop(name, None)
+    with pytest.raises(ConfigurationError, match=rf"extra_missing: .*pip install '\.\[{gateway}\]'"):
+        importlib.import_module(name)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from types import ModuleType
@@ -13,7 +11,6 @@ from typing import Any
 import mcp_types
 import pytest
 
-from assay_stream.errors import ConfigurationError
 from assay_stream.observe import MemorySink, Prefixes
 from tests.unit.observe.feeds.stand_ins import standing_in
 
@@ -100,9 +97,3 @@ async def test_what_is_no_tool_call_is_passed_over_and_what_is_malformed_is_coun
     await feed.async_log_success_event(CALL, None, None, None)
     assert data_of(sink) == []
     assert feed.feed.failures == {"ValidationError": 1, "AttributeError": 1}
-
-
-def test_the_extra_that_is_missing_is_named() -> None:
-    sys.modules.pop(MODULE, None)
-    with pytest.raises(ConfigurationError, match=r"extra_missing: .*pip install '\.\[litellm\]'"):
-        importlib.import_module(MODULE)
