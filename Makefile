@@ -145,7 +145,7 @@ confusables: $(VENV)/.ready ## Generate the table of look-alike characters from 
 sbom: $(VENV)-tools/.ready ## Write the pinned packages to dist/sbom.json (CycloneDX).
 	$(VENV)-tools/bin/python deploy/supply_chain.py sbom dist/sbom.json
 
-fuzz: $(VENV)/.ready ## Feed the stages with damaged records for ten minutes (FUZZ="--minutes 1 --seed 7", FUZZ=--cost for costly lists).
+fuzz: $(VENV)/.ready ## Feed the stages with damaged records for ten minutes (FUZZ="--minutes 1 --seed 7").
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports, seals (ratios within one run).

@@ -28,14 +28,12 @@ class Arena:
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run to the end in a loop of its own, beside that of the tests."""
     with ThreadPoolExecutor(1) as beside:
         beside.submit(lambda: asyncio.run(work())).result()
 
 
 @pytest.fixture(scope="package")
 def arena(broker: Broker) -> Iterator[Arena]:
-    """A worker that is ready."""
     deployment = Deployment(broker.bootstrap, name="adversary")
     _run(deployment.apply_topics)
     worker = deployment.start_worker()

@@ -27,7 +27,6 @@ TOOL: dict[str, Any] = {"name": "read_file_of_team", "description": "Reads a fil
 
 
 async def command(arena: Arena, *arguments: str) -> None:
-    """An operator's command."""
     done = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-m", "assay_stream", *arguments],
@@ -41,7 +40,6 @@ async def command(arena: Arena, *arguments: str) -> None:
 
 
 async def verdicts(arena: Arena, server: str) -> list[dict[str, Any]]:
-    """Every verdict that was given on the tool, in order."""
     records = await arena.deployment.read(Role.VERDICTS)
     return [
         json.loads(record.value or b"null")

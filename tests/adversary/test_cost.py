@@ -106,7 +106,6 @@ async def test_four_thousand_observers_of_one_server(arena: Arena) -> None:
 
 
 async def publish_observers(arena: Arena, server: str) -> None:
-    """Publish what so many proxies see, and calls by some of them."""
     producer = AIOKafkaProducer(bootstrap_servers=arena.deployment.bootstrap, linger_ms=5)
     await producer.start()
     topics = arena.deployment.topics
@@ -127,7 +126,6 @@ async def publish_observers(arena: Arena, server: str) -> None:
 
 
 def event(what: str, number: int, data: dict[str, Any]) -> bytes:
-    """An observation of now."""
     return orjson.dumps(
         {
             "specversion": "1.0",

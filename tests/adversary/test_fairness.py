@@ -35,7 +35,6 @@ HOSTILE = "hostile"
 
 @asynccontextmanager
 async def a_tap_before(deployment: Deployment) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A tap in front of the hostile server, with its session begun."""
     server = [sys.executable, "-m", "tests.support.flooding_server"]
     tap = await asyncio.create_subprocess_exec(
         *[sys.executable, "-m", "assay_stream", "tap", "--server-id", HOSTILE, "--", *server],
@@ -56,7 +55,6 @@ async def a_tap_before(deployment: Deployment) -> AsyncIterator[asyncio.subproce
 
 
 async def ask(tap: asyncio.subprocess.Process, number: int, method: str, params: object) -> None:
-    """Ask the server behind a tap, and take its answer."""
     assert tap.stdin is not None
     assert tap.stdout is not None
     request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
@@ -66,7 +64,6 @@ async def ask(tap: asyncio.subprocess.Process, number: int, method: str, params:
 
 
 async def flood(tap: asyncio.subprocess.Process, until_s: float) -> int:
-    """Ask for so many lists a second; returns how many were asked for."""
     count = 0
     started_s = time.monotonic()
     while time.monotonic() < until_s:
@@ -92,12 +89,10 @@ class Neighbours:
         self.waited_s: dict[int, list[float]] = {server: [] for server in servers}
 
     async def offer(self) -> None:
-        """Publish the list of each."""
         for server in self._servers:
             await self._publish(a_listing(server, 0, 0, server, datetime.now(UTC)))
 
     async def call(self, until_s: float) -> None:
-        """Call them until then, by turns; then wait for the evidence of every call."""
         producer = AIOKafkaProducer(bootstrap_servers=self._deployment.bootstrap)
         await producer.start()
         number = 0
@@ -114,7 +109,6 @@ class Neighbours:
             await producer.stop()
 
     async def read(self) -> None:
-        """Read evidence as it comes, until there is one for every call."""
         consumer = reading_consumer(self._deployment.settings)
         topic = self._deployment.topics[Role.EVIDENCE]
         partitions = [TopicPartition(topic, number) for number in range(self._deployment.settings.call_partitions)]
@@ -138,13 +132,11 @@ class Neighbours:
 
 
 def processor_s(process: int) -> float:
-    """Processor seconds that a process has used, in all of its threads."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def p99(values: list[float]) -> float:
-    """The value that one in a hundred exceeds."""
     return sorted(values)[math.ceil(len(values) * 0.99) - 1]
 
 

@@ -28,13 +28,11 @@ DEATHS_MAX = 8
 
 
 def faulty(deployment: Deployment) -> Deployment:
-    """A deployment whose workers meet faults where a record's key names one."""
     deployment.program = ("-m", "tests.support.faulty_worker")
     return deployment
 
 
 async def put(deployment: Deployment, role: Role, key: bytes, value: bytes, partition: int) -> None:
-    """Publish one record into a partition."""
     producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap)
     await producer.start()
     try:
@@ -44,7 +42,6 @@ async def put(deployment: Deployment, role: Role, key: bytes, value: bytes, part
 
 
 def neighbour(partition: int, partitions: int = 2) -> int:
-    """The number of a server whose records belong in a partition."""
     return next(n for n in range(100) if murmur2_partition(server_name(n).encode(), partitions) == partition)
 
 
@@ -68,12 +65,10 @@ async def is_served(deployment: Deployment, server: int, number: int) -> float:
 
 
 def assignments(worker: Worker) -> int:
-    """How often a worker was given partitions."""
     return worker.log.read_text(errors="replace").count('"partitions_assigned"')
 
 
 async def has_begun(worker: Worker) -> None:
-    """Wait until the worker is at work on the record that takes long."""
     async with asyncio.timeout(60):
         while TAKES_LONG not in worker.log.read_text(errors="replace"):
             await asyncio.sleep(0.05)
@@ -179,7 +174,6 @@ async def check_replays(deployment: Deployment, folder: Path) -> None:
 
 
 async def command(deployment: Deployment, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command of an analyst."""
     return await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-m", "assay_stream", *arguments],
@@ -212,7 +206,6 @@ async def test_a_call_that_hangs_is_set_aside(deployment: Deployment) -> None:
 
 
 def of(published: tuple[Role, bytes, bytes]) -> tuple[Role, list[tuple[bytes | None, bytes | None]]]:
-    """What ``send`` takes."""
     role, key, value = published
     return role, [(key, value)]
 

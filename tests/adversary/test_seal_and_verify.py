@@ -28,14 +28,11 @@ KEYS = ("--key", "seal.pub.pem")
 
 
 class Desk:
-    """Commands in a folder of their own."""
-
     def __init__(self, deployment: Deployment, folder: Path) -> None:
         self._env = os.environ | deployment.env | {"PYTHONPATH": str(Path("src").resolve())}
         self.folder = folder
 
     async def run(self, *arguments: str) -> tuple[int, str]:
-        """Exit code and output of a command."""
         done = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-m", "assay_stream", *arguments],
@@ -49,17 +46,14 @@ class Desk:
         return done.returncode, done.stdout + done.stderr
 
     async def does(self, *arguments: str) -> None:
-        """A command that must do what it is asked."""
         code, output = await self.run(*arguments)
         assert code == 0, output
 
     async def seal_holds(self, archive: str, *options: str) -> tuple[int, str]:
-        """What ``seal verify`` says of an archive."""
         files = ("--evidence", archive, "--checkpoints", archive)
         return await self.run("seal", "verify", *KEYS, *files, *options)
 
     def copied(self, archive: str, name: str) -> Path:
-        """A copy of an archive, to be tampered with."""
         copy = self.folder / name
         shutil.copytree(self.folder / archive, copy)
         return copy
@@ -90,13 +84,11 @@ async def desk(deployment: Deployment, tmp_path: Path) -> Desk:
 
 
 def without_some(path: Path, numbers: set[int]) -> None:
-    """Delete lines of a file."""
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(line for number, line in enumerate(lines) if number not in numbers))
 
 
 def evidence_of(archive: Path) -> list[Path]:
-    """The files of evidence of an archive, the longest first."""
     return sorted(archive.glob("evidence-*"), key=lambda path: -path.stat().st_size)
 
 

@@ -25,7 +25,6 @@ FAULTS_PER_ROUND = 6
 
 
 def main() -> int:
-    """Run all rounds; the exit code is 1 where a promise did not hold."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = int(os.environ.get("ASSAY_CHAOS_SEED") or random.SystemRandom().randrange(10**6))
     times = int(os.environ.get("ASSAY_CHAOS_ROUNDS") or 3)

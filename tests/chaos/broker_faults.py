@@ -35,19 +35,16 @@ async def _controller(world: World) -> int:
 
 
 async def kill_broker(world: World) -> None:
-    """``kill -9`` of a broker that does not lead the controllers."""
     leader = await _controller(world)
     others = [broker for node, broker in world.cluster.brokers.items() if node != leader]
     await _down_and_up(world, [world.choose.choice(others)])
 
 
 async def kill_controller(world: World) -> None:
-    """``kill -9`` of the active controller."""
     await _down_and_up(world, [world.cluster.brokers[await _controller(world)]])
 
 
 async def kill_cluster(world: World) -> None:
-    """``kill -9`` of all brokers, one shortly after the other."""
     brokers = list(world.cluster.brokers.values())
     world.choose.shuffle(brokers)
     await _down_and_up(world, brokers)
@@ -62,7 +59,6 @@ async def pause_broker(world: World) -> None:
 
 
 async def slow_broker(world: World) -> None:
-    """A broker stands still half of the time, never for as long as its session."""
     broker = world.choose.choice(list(world.cluster.brokers.values()))
     for _ in range(12):
         broker.pause()

@@ -21,8 +21,6 @@ _RESTART_MAY_HELP = 3
 
 @dataclass
 class Post:
-    """A worker's place: which stages it runs, and who runs them now."""
-
     name: str
     role: str | None
     env: Mapping[str, str]
@@ -52,7 +50,6 @@ class Crew:
         self._supervisor: asyncio.Task[None] | None = None
 
     def hire(self, name: str, role: str | None = None, **env: str) -> Post:
-        """Fill a new post. Without a role it runs every stage."""
         if next(self._numbers) % 2:
             env = {"PYTHONPATH": str(self._without_extension())} | env
         post = Post(name=name, role=role, env=env, worker=self._start(role, env))
@@ -60,39 +57,31 @@ class Crew:
         return post
 
     def dismiss(self, name: str, *, gently: bool) -> None:
-        """End a post for good."""
         post = self.posts.pop(name)
         post.worker.process.send_signal(signal.SIGTERM if gently else signal.SIGKILL)
 
     def kill(self, post: Post) -> None:
-        """``kill -9``; the supervisor fills the post again."""
         post.worker.kill()
 
     def terminate(self, post: Post) -> None:
-        """SIGTERM; the supervisor fills the post again."""
         post.worker.process.send_signal(signal.SIGTERM)
 
     def freeze(self, post: Post) -> None:
-        """SIGSTOP."""
         post.frozen = True
         post.worker.process.send_signal(signal.SIGSTOP)
 
     def thaw(self, post: Post) -> None:
-        """SIGCONT."""
         post.worker.process.send_signal(signal.SIGCONT)
         post.frozen = False
 
     def of_role(self, role: str | None) -> list[Post]:
-        """The posts of one role; of those that run every stage for ``None``."""
         return [post for post in self.posts.values() if post.role == role]
 
     async def all_ready(self) -> bool:
-        """Whether every post is filled and does its work."""
         answers = [asyncio.to_thread(post.worker.get, "/readyz") for post in self.posts.values()]
         return all(status == 200 for status, _ in await asyncio.gather(*answers))
 
     def tails(self) -> str:
-        """The ends of all logs."""
         return "\n".join(f"--- {post.name} ({post.worker.log})\n{post.worker.tail()}" for post in self.posts.values())
 
     async def __aenter__(self) -> Crew:

@@ -50,7 +50,6 @@ class Load:
         await self.stop()
 
     async def stop(self) -> None:
-        """Publish no more, and wait until all is acknowledged."""
         self._stopping = True
         if self._running is not None:
             await self._running

@@ -14,12 +14,7 @@ BINDINGS, CALLS = 2, 6
 
 @dataclass
 class Placing:
-    """Where calls go: most to a hot server, spread over its partitions, and some to a wrong partition.
-
-    Args:
-        servers: how many servers the fleet has.
-        seed: of every choice.
-    """
+    """Where calls go: most to a hot server, spread over its partitions, and some to a wrong partition."""
 
     servers: int
     seed: int

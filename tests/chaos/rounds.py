@@ -19,11 +19,7 @@ _WIDTH = 52
 
 @dataclass
 class Record:
-    """What rounds have shown.
-
-    Args:
-        seed: of all choices.
-    """
+    """What rounds have shown."""
 
     seed: int
     recovery_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -31,7 +27,6 @@ class Record:
     checked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def table(self) -> str:
-        """Each fault, how often it was injected, and how long recovery took."""
         lines = [f"seed {self.seed}", f"{'fault':{_WIDTH}}{'injected':>9}{'recovery: median':>18}{'longest':>9}"]
         for name, times in self.recovery_s.items():
             lines.append(f"{name:{_WIDTH}}{len(times):>9}{median(times):>16.1f} s{max(times):>7.1f} s")

@@ -49,7 +49,6 @@ async def test_a_broker_that_wakes_does_not_hide_what_its_successor_took(ground:
 
 
 async def publish(ground: Ground, victim: int, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """Publish to the successors, and return the next offset of each."""
     others = [broker.bootstrap for node, broker in ground.cluster.brokers.items() if node != victim]
     producer = AIOKafkaProducer(bootstrap_servers=",".join(others), acks="all")
     await producer.start()
@@ -61,7 +60,6 @@ async def publish(ground: Ground, victim: int, places: list[TopicPartition]) -> 
 
 
 async def looks(reader: Consumer, by: type[AIOKafkaConsumer]) -> list[dict[TopicPartition, int]]:
-    """Ask where the logs end, again and again, as one class asks."""
     told = []
     for _ in range(LOOKS):
         told.append(await by.end_offsets(reader, PLACES))

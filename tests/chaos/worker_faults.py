@@ -16,13 +16,11 @@ def _one(world: World, role: str | None) -> Post:
 
 
 async def kill(world: World, *, role: str | None) -> None:
-    """``kill -9``."""
     await world.pause(0, 1)
     world.crew.kill(_one(world, role))
 
 
 async def kill_all(world: World) -> None:
-    """``kill -9`` of every worker at once."""
     await world.pause(0, 1)
     for post in list(world.crew.posts.values()):
         world.crew.kill(post)
@@ -39,7 +37,6 @@ async def kill_while_starting(world: World, *, role: str | None) -> None:
 
 
 async def terminate(world: World, *, role: str | None) -> None:
-    """SIGTERM."""
     await world.pause(0, 1)
     world.crew.terminate(_one(world, role))
 

@@ -51,20 +51,16 @@ class NotPossibleHereError(Exception):
 
 @dataclass
 class Ground:
-    """A cluster and the relays in front of its brokers."""
-
     cluster: Cluster
     relays: list[Relay]
 
     @property
     def relayed(self) -> str:
-        """What a client connects to that shall stay behind the relays."""
         return ",".join(f"127.0.0.1:{relay.port}" for relay in self.relays)
 
 
 @contextmanager
 def standing_ground() -> Iterator[Ground]:
-    """Start a cluster with its relays. Call it in the main thread."""
     with ExitStack() as stack:
         relays = [Relay(port) for port in free_ports(NODES)]
         cluster = Cluster(relays=[relay.port for relay in relays])
@@ -97,11 +93,9 @@ class World:
 
     @property
     def cluster(self) -> Cluster:
-        """The brokers."""
         return self.ground.cluster
 
     async def pause(self, least_s: float, most_s: float) -> None:
-        """Let a random time pass."""
         await asyncio.sleep(self.choose.uniform(least_s, most_s))
 
 

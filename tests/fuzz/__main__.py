@@ -1,11 +1,9 @@
 """Feeds the decoder and the stages with damaged records until time is up; a seed repeats what was found.
 
-python -m tests.fuzz [--minutes 10] [--seed N] [--cost]
+python -m tests.fuzz [--minutes 10] [--seed N]
 
 The laws are those of ``tests/property``, and one more over records that were sound before somebody damaged them.
 Each round takes a new seed, printed with what it found; the exit code is 1 if a law was broken.
-
-With ``--cost`` it looks for the lists that cost most per byte instead (``tests.fuzz.cost``).
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
@@ -26,7 +23,6 @@ from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
-from tests.fuzz import cost
 from tests.property import test_cloudevents_laws as events
 from tests.property import test_decode_laws as decoding
 from tests.support.fleet import START, a_call_by, a_listing
@@ -128,22 +124,12 @@ def _rounds(until_s: float, first_seed: int, examples: int) -> int:
     raise AssertionError("seeds do not end")
 
 
-def _search_costly(seconds: float, first_seed: int) -> int:
-    print(f"seed {first_seed}", flush=True)
-    for line in cost.report(Path(".run") / "fuzz", seconds, first_seed):
-        print(line, flush=True)
-    return 0
-
-
 def main() -> int:
     """Run the command line; the exit code is 1 where a law was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz the decoder and the stages.")
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default: 10)")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32), help="first seed (default: random)")
-    parser.add_argument("--cost", action="store_true", help="search for costly lists; writes them to .run/fuzz")
     options = parser.parse_args()
-    if options.cost:
-        return _search_costly(options.minutes * 60, options.seed)
     print(f"first seed {options.seed}, {options.minutes} minutes", flush=True)
     try:
         tried = fuzz(options.minutes * 60, options.seed)

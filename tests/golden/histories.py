@@ -1,11 +1,10 @@
-"""Random histories of a fleet as archive lines: the same seed gives the same bytes with any version.
+"""Random histories of a fleet: the same seed gives the same records with any version.
 
-Uses the standard library alone, and of ``random`` only ``Random.random``, whose sequence Python keeps.
+Uses of ``random`` only ``Random.random``, whose sequence Python keeps.
 """
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import random
@@ -17,11 +16,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role, murmur2_partition
+
 Json = dict[str, Any]
 _T = TypeVar("_T")
 
 POOL = Path(__file__).parents[1] / "data" / "golden" / "pool.json.gz"
-TOPICS = {"snapshots": "mcp.tools.list", "control": "assay.control", "calls": "mcp.tools.call"}
 START = datetime(2026, 3, 1, 10, tzinfo=UTC)
 SERVERS = ("files", "mail", "web", "time", "Files", "billing.example", "сервер", "a" * 120)
 OBSERVERS = ("proxy-1", "proxy-2", "proxy-3")
@@ -79,25 +79,18 @@ _DEFINITION_CLUSTER = {
 
 
 class Draw:
-    """Choices that follow from a seed alone.
-
-    Args:
-        seed: any whole number.
-    """
+    """Choices that follow from a seed alone."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
     def below(self, count: int) -> int:
-        """A number from 0 on, smaller than the given one."""
         return int(self._random.random() * count)
 
     def one_of(self, choices: Sequence[_T]) -> _T:
-        """One of some values."""
         return choices[self.below(len(choices))]
 
     def chance(self, share: float) -> bool:
-        """True in this share of all cases."""
         return self._random.random() < share
 
 
@@ -106,20 +99,6 @@ def pool() -> Json:
     """Definitions with digests and signatures under every scheme; documents, texts, prompts, templates."""
     content: Json = json.loads(gzip.decompress(POOL.read_bytes()))
     return content
-
-
-def murmur2_partition(key: bytes, partitions: int) -> int:
-    """The partition that Kafka's default partitioner gives a key."""
-    state = 0x9747B28C ^ len(key)
-    whole = len(key) - len(key) % 4
-    for start in range(0, whole, 4):
-        word = int.from_bytes(key[start : start + 4], "little") * 0x5BD1E995 & 0xFFFFFFFF
-        word = (word ^ (word >> 24)) * 0x5BD1E995 & 0xFFFFFFFF
-        state = (state * 0x5BD1E995 & 0xFFFFFFFF) ^ word
-    if whole < len(key):
-        state = (state ^ int.from_bytes(key[whole:], "little")) * 0x5BD1E995 & 0xFFFFFFFF
-    state = (state ^ (state >> 13)) * 0x5BD1E995 & 0xFFFFFFFF
-    return ((state ^ (state >> 15)) & 0x7FFFFFFF) % partitions
 
 
 def rfc3339(moment: datetime) -> str:
@@ -132,12 +111,12 @@ class Archive:
     """Records in the order of publishing, each with its place in its log."""
 
     partitions: int = 1
-    lines: list[bytes] = field(default_factory=list)
-    _offsets: Counter[tuple[str, int]] = field(default_factory=Counter)
+    records: list[Record] = field(default_factory=list)
+    _offsets: Counter[tuple[Role, int]] = field(default_factory=Counter)
 
     def add(
         self,
-        role: str,
+        role: Role,
         value: bytes | None,
         *,
         key: bytes | None,
@@ -146,32 +125,16 @@ class Archive:
         headers: Sequence[tuple[str, str]] = (),
         set_aside: bool = False,
     ) -> None:
-        """Append one record."""
         if partition is None:
             partition = murmur2_partition(key or b"", self.partitions)
-        line: Json = {
-            "origin": {"topic": TOPICS[role], "partition": partition, "offset": self._offsets[role, partition]},
-            "role": role,
-            "timestamp_ms": int(at.timestamp() * 1_000),
-        }
+        origin = Origin(TOPIC_NAMES[role], partition, self._offsets[role, partition])
         self._offsets[role, partition] += 1
-        for name, raw in (("key", key), ("value", value)):
-            try:
-                line[name] = None if raw is None else raw.decode()
-            except UnicodeDecodeError:
-                line[f"{name}_base64"] = base64.b64encode(raw or b"").decode()
-        line["headers"] = [list(pair) for pair in headers]
-        if set_aside:
-            line["set_aside"] = True
-        self.lines.append(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode())
-
-    def content(self) -> bytes:
-        """The archive's bytes."""
-        return b"".join(line + b"\n" for line in self.lines)
+        encoded = tuple((name, text.encode()) for name, text in headers)
+        timestamp_ms = int(at.timestamp() * 1_000)
+        self.records.append(Record(role, origin, key, value, encoded, timestamp_ms, set_aside=set_aside))
 
 
 def an_event(kind: str, number: int, at: datetime, data: Json, **attributes: Any) -> Json:
-    """One CloudEvent."""
     return {
         "specversion": "1.0",
         "type": kind,
@@ -183,35 +146,20 @@ def an_event(kind: str, number: int, at: datetime, data: Json, **attributes: Any
 
 
 class History:
-    """What a fleet, its proxies and its operators publish.
-
-    Args:
-        seed: decides everything.
-        steps: how many records, about.
-    """
+    """What a fleet, its proxies and its operators publish."""
 
     def __init__(self, seed: int, steps: int = 120) -> None:
         self._draw = draw = Draw(seed)
         self.archive = Archive(partitions=1 + draw.below(3))
         self._now = START + timedelta(days=draw.below(300), microseconds=draw.below(1_000_000))
-        self._begun = self._now
         self._number = 0
-        self.servers = self._servers = [SERVERS[(draw.below(8) + number) % 8] for number in range(1 + draw.below(5))]
+        self._servers = [SERVERS[(draw.below(8) + number) % 8] for number in range(1 + draw.below(5))]
         self._offered: dict[str, list[Json]] = {name: self._first_list() for name in self._servers}
         self._snapshots: list[tuple[str, str]] = []
         self._partial = draw.one_of([0.0, 0.1, 0.9])
         self._signing = draw.one_of([0.0, 0.8])
         for _ in range(steps):
             self._step()
-
-    @property
-    def middle(self) -> datetime:
-        """A time that about half of the records are before."""
-        return self._begun + (self._now - self._begun) / 2
-
-    def content(self) -> bytes:
-        """The archive's bytes."""
-        return self.archive.content()
 
     def _first_list(self) -> list[Json]:
         first = [entry for entry in pool()["tools"] if entry["variant"] == 0]
@@ -277,7 +225,7 @@ class History:
         at = self._now - timedelta(seconds=draw.one_of((0, 0, 0, 0, 0, 5, 700, 5_000)))
         self._snapshots.append((server, data["snapshot_id"]))
         misrouted = draw.below(self.archive.partitions) if draw.chance(0.05) else None
-        self._publish("snapshots", "mcp.tools.list.observed", server, data, at=at, partition=misrouted)
+        self._publish(Role.SNAPSHOTS, "mcp.tools.list.observed", server, data, at=at, partition=misrouted)
 
     def _signature(self, entry: Json) -> Any:
         draw = self._draw
@@ -340,9 +288,9 @@ class History:
             value = json.dumps(event.pop("data")).encode()
             headers = [(f"ce_{attribute}", text) for attribute, text in event.items()]
             headers.append(("content-type", "application/json"))
-            self.archive.add("calls", value, key=server.encode(), at=self._now, partition=partition, headers=headers)
+            self.archive.add(Role.CALLS, value, key=server.encode(), at=self._now, partition=partition, headers=headers)
             return
-        self._publish("calls", "mcp.tools.call.observed", server, data, at=at, partition=partition, **attributes)
+        self._publish(Role.CALLS, "mcp.tools.call.observed", server, data, at=at, partition=partition, **attributes)
 
     def _describe(self, data: Json, offered: list[Json]) -> None:  # noqa: C901 -- a branch for each field
         draw, number = self._draw, self._number
@@ -441,7 +389,7 @@ class History:
             data |= {"status": "observed", "document": {"schema_version": "1.1"}}
         else:
             data |= {"status": "observed", "document": pool()["documents"][what]}
-        self._publish("control", "assay.control.discovery.observed", server, data, at=self._now)
+        self._publish(Role.CONTROL, "assay.control.discovery.observed", server, data, at=self._now)
 
     def _suppress(self, server: str) -> None:
         draw = self._draw
@@ -462,25 +410,24 @@ class History:
 
     def _control(self, kind: str, server: str, data: Json) -> None:
         decided = {"server_id": server, "author": "ann", "reason": f"ticket {self._number}"} | data
-        self._publish("control", f"assay.control.{kind}", server, decided, at=self._now)
+        self._publish(Role.CONTROL, f"assay.control.{kind}", server, decided, at=self._now)
 
     def _announce(self, server: str) -> None:
         draw = self._draw
         data: Json = {"server_id": server, "observer_id": draw.one_of(OBSERVERS)}
         if draw.chance(0.5):
             data["session_id"] = f"session-{draw.below(3)}"
-        self._publish("snapshots", "mcp.tools.list_changed.observed", server, data, at=self._now)
+        self._publish(Role.SNAPSHOTS, "mcp.tools.list_changed.observed", server, data, at=self._now)
 
     def _garble(self, server: str) -> None:
         """Publish what nobody can read, or what a worker was told to leave alone."""
         draw = self._draw
-        role = draw.one_of(["snapshots", "control", "calls"])
+        role = draw.one_of([Role.SNAPSHOTS, Role.CONTROL, Role.CALLS])
         value = draw.one_of(_GARBAGE)
         key = draw.one_of([server.encode(), None, b"\xff", b""])
         self.archive.add(role, value, key=key, at=self._now, partition=0, set_aside=draw.chance(0.2))
 
     def _break(self, server: str) -> None:
-        """Publish an event that is right but for one field."""
         draw = self._draw
         data: Json = {
             "server_id": server,
@@ -500,11 +447,11 @@ class History:
         }
         role, kind = draw.one_of(
             [
-                ("snapshots", "mcp.tools.list.observed"),
-                ("calls", "mcp.tools.call.observed"),
-                ("control", "assay.control.policy.set"),
-                ("calls", "mcp.tools.list.observed"),
-                ("control", "assay.control.unheard_of"),
+                (Role.SNAPSHOTS, "mcp.tools.list.observed"),
+                (Role.CALLS, "mcp.tools.call.observed"),
+                (Role.CONTROL, "assay.control.policy.set"),
+                (Role.CALLS, "mcp.tools.list.observed"),
+                (Role.CONTROL, "assay.control.unheard_of"),
             ]
         )
         name = draw.one_of(sorted(data))
@@ -518,7 +465,7 @@ class History:
 
     def _publish(
         self,
-        role: str,
+        role: Role,
         kind: str,
         server: str,
         data: Json,

@@ -6,13 +6,11 @@ python -m tests.golden.outputs FOLDER FIRST END    # write the outputs themselve
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -34,32 +32,17 @@ _PRODUCER = Producer(version="golden")
 def outputs_of(seed: int) -> dict[str, bytes]:
     """The outputs of one history by name: of a replay, and of stages that get each record as it was published."""
     history = History(seed, _STEPS)
-    records, partitions = list(records_of(history.content())), history.archive.partitions
+    records, partitions = history.archive.records, history.archive.partitions
     lines: dict[str, list[bytes]] = {}
     for output in replay(records, producer=_PRODUCER, snapshot_partitions=partitions):
         lines.setdefault(f"replay/{output.role.value}", []).append(_line(output))
     for output in _staged(records, partitions):
         lines.setdefault(f"stages/{output.role.value}", []).append(_line(output))
-    return {"archive": history.content()} | {name: b"".join(written) for name, written in lines.items()}
+    return {name: b"".join(written) for name, written in lines.items()}
 
 
 def digests_of(seed: int) -> dict[str, str]:
-    """The beginning of each output's SHA-256."""
     return {name: sha256(content).hexdigest()[:_DIGEST_CHARS] for name, content in sorted(outputs_of(seed).items())}
-
-
-def records_of(lines: bytes) -> Iterator[Record]:
-    """The records of record lines."""
-    for content in map(orjson.loads, lines.splitlines()):
-        yield Record(
-            role=Role(content["role"]),
-            origin=Origin(**content["origin"]),
-            key=_bytes(content, "key"),
-            value=_bytes(content, "value"),
-            headers=tuple((name, value.encode()) for name, value in content["headers"]),
-            timestamp_ms=content["timestamp_ms"],
-            set_aside=content.get("set_aside", False),
-        )
 
 
 def _staged(records: list[Record], partitions: int) -> Iterator[Output]:
@@ -76,12 +59,6 @@ def _staged(records: list[Record], partitions: int) -> Iterator[Output]:
                 engine.process(join, _read_back(output, count, partition=output.partition or 0))
             elif output.role is Role.FINDINGS:
                 yield from engine.process(alerts, _read_back(output, count, partition=0))
-
-
-def _bytes(content: dict[str, Any], name: str) -> bytes | None:
-    if f"{name}_base64" in content:
-        return base64.b64decode(content[f"{name}_base64"])
-    return None if content[name] is None else content[name].encode()
 
 
 def _read_back(output: Output, offset: int, *, partition: int) -> Record:
@@ -107,7 +84,6 @@ def _line(output: Output) -> bytes:
 
 
 def main() -> None:
-    """Write digests, or the outputs of some seeds."""
     if len(sys.argv) == 1:
         digests = {str(seed): digests_of(seed) for seed in HISTORIES}
         DIGESTS.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n")

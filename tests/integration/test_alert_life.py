@@ -21,13 +21,11 @@ QUICK = {"ASSAY_STREAM_ALERT_TICK_S": "1", "ASSAY_STREAM_ALERT_SETTLE_S": "1"}
 
 
 async def lists(deployment: Deployment, version: int, number: int, when: datetime) -> None:
-    """A server lists one of its versions."""
     role, key, value = a_listing(0, 0, version, number, when)
     await deployment.send(role, [(key, value)])
 
 
 async def decides(deployment: Deployment, act: str, **data: Any) -> None:
-    """An operator sets a suppression rule, or takes it back."""
     event = {
         "specversion": "1.0",
         "type": f"assay.control.suppression.{act}",
@@ -40,13 +38,11 @@ async def decides(deployment: Deployment, act: str, **data: Any) -> None:
 
 
 def told(records: list[Record]) -> list[tuple[str, str]]:
-    """Activity and status of each alert."""
     bodies = [json.loads(record.value or b"") for record in records]
     return [(body["activity_name"], body["status"]) for body in bodies]
 
 
 async def alerts(deployment: Deployment, count: int) -> list[Record]:
-    """The first alerts on changes."""
     enough = await deployment.wait_for(
         Role.ALERTS, lambda records: len(alerts_on_changes(records)) >= count, limit_s=30
     )

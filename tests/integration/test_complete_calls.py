@@ -31,15 +31,12 @@ pytestmark = pytest.mark.servers
 
 
 class Taps:
-    """A client of the server behind one of the taps, and what the tap observed."""
-
     def __init__(self, way: str, folder: Path) -> None:
         self._way = way
         self._output = folder / "observations.ndjson"
 
     @asynccontextmanager
     async def client(self, mode: str, **options: Any) -> AsyncIterator[Client]:
-        """A connected client."""
         if self._way == "stdio":
             async with tapped_client(SERVER, self._output, mode=mode, **options) as client:
                 yield client
@@ -54,7 +51,6 @@ class Taps:
             self._output.write_bytes(b"".join(each.value + b"\n" for each in tap.sink.observations))
 
     def calls(self) -> list[dict[str, Any]]:
-        """The data of its call records, none of which tells what was said."""
         calls = data_of(read_events(self._output), "call")
         assert "planted" not in json.dumps(calls)
         return calls
@@ -62,17 +58,14 @@ class Taps:
 
 @pytest.fixture(params=["stdio", "http"])
 def taps(request: pytest.FixtureRequest, tmp_path: Path) -> Taps:
-    """Both taps in turn."""
     return Taps(request.param, tmp_path)
 
 
 async def answers(context: Any, params: Any) -> ElicitResult:
-    """A user who answers."""
     return ElicitResult(action="accept", content={"name": "planted-answer"})
 
 
 async def declines(context: Any, params: Any) -> ElicitResult:
-    """A user who does not."""
     return ElicitResult(action="decline")
 
 
@@ -119,23 +112,17 @@ async def test_a_client_that_gives_up_cancels_its_call(taps: Taps, mode: str) ->
 
 
 class TaskHandle(Result):
-    """The answer to a call that becomes a task."""
-
     result_type: Literal["task"] = "task"
     task_id: str
 
 
 class TaskState(Result):
-    """The state of a task."""
-
     result_type: Literal["complete"] = "complete"
     status: str | None = None
     result: dict[str, Any] | None = None
 
 
 class TaskRequest(Request[dict[str, Any], str]):
-    """A request about a task."""
-
     name_param = "taskId"
 
 
@@ -148,7 +135,6 @@ class TasksClient(ClientExtension):
         self._cancels = cancels
 
     def claims(self) -> list[ResultClaim[Any]]:
-        """The handle of a task."""
         return [ResultClaim(result_type="task", model=TaskHandle, resolve=self._finish)]
 
     async def _finish(self, handle: TaskHandle, context: ClaimContext) -> CallToolResult:
@@ -190,7 +176,6 @@ class RawClient(BaseModel):
     number: int = 0
 
     async def says(self, message: dict[str, Any]) -> None:
-        """Write a message."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
         await self.process.stdin.drain()

@@ -25,20 +25,17 @@ WIDE, NARROW = 1_280, 500  # Chromium's windows are not narrower
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One that runs scripts."""
     with a_browser(tmp_path_factory.mktemp("profile")) as browser:
         yield browser
 
 
 @pytest.fixture(scope="module")
 def attacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of a server that attacks its reader."""
     return a_store(tmp_path_factory.mktemp("attacks"), hostile())
 
 
 @contextmanager
 def operated(browser: Browser, store: Path, folder: Path) -> Iterator[str]:
-    """The address of a console in which somebody signed in who may decide."""
     with console(store, *deciding(folder)) as address:
         sign_in(browser, address)
         yield address
@@ -70,7 +67,6 @@ def decisions_of(browser: Browser, address: str) -> list[str]:
 
 
 def kinds_of_page(folder: Path) -> list[str]:
-    """One address of each page, and those of missing things."""
     found = {address.partition("?")[0]: address for address in reversed(every_address(folder))}
     return [*found.values(), "/nowhere", "/digest?value=unknown"]
 

@@ -24,7 +24,6 @@ pytestmark = pytest.mark.kafka
 
 
 def get(address: str) -> str:
-    """What is at an address, with any status; empty where nobody answers yet."""
     try:
         with urllib.request.urlopen(address, timeout=20) as answer:  # noqa: S310 -- ours
             return str(answer.read().decode())
@@ -35,7 +34,6 @@ def get(address: str) -> str:
 
 
 async def until(condition: Callable[[], object], log: Path) -> None:
-    """Wait for something to come true."""
     for _ in range(600):
         if await asyncio.to_thread(condition):
             return

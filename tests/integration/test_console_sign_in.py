@@ -31,20 +31,17 @@ SECRET = "planted-client-secret"
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of an ordinary fleet."""
     return a_store(tmp_path_factory.mktemp("fleet"), history())
 
 
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Browser]:
-    """One without anybody's cookies."""
     with a_browser(tmp_path / "profile") as browser:
         yield browser
 
 
 @contextmanager
 def console(store: Path, identity: Path, *arguments: str, port: int = 0) -> Iterator[str]:
-    """The address of a console in which people sign in."""
     command = [sys.executable, "-m", "assay_stream", "console", "--listen", f"127.0.0.1:{port}"]
     command += ["--store", str(store), "--identity", str(identity), *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -70,7 +67,6 @@ def provider(redirect: str) -> Iterator[str]:
 
 
 def with_password(folder: Path) -> Path:
-    """An identity file with Alice, who may decide, and Victor."""
     identity = folder / "console.toml"
     for name, role in (("alice", "operator"), ("victor", "viewer")):
         arguments = ("--role", role, "--identity", str(identity))
@@ -79,7 +75,6 @@ def with_password(folder: Path) -> Path:
 
 
 def type_in(browser: Browser, *fields: tuple[str, str]) -> None:
-    """Fill in a form as a keyboard does, and press Enter in the last field."""
     for name, text in fields:
         browser.run(f"document.getElementsByName('{name}')[0].select()")
         browser.keys(*text)
@@ -87,7 +82,6 @@ def type_in(browser: Browser, *fields: tuple[str, str]) -> None:
 
 
 def click(browser: Browser, selector: str) -> None:
-    """Click on the first of these."""
     browser.run(f"document.querySelector('{selector}').click()")
 
 
@@ -157,7 +151,6 @@ def test_a_page_of_another_site_can_do_nothing(fleet: Path, tmp_path: Path, brow
 
 @contextmanager
 def another_site(console: str) -> Iterator[str]:
-    """A site that attacks a console."""
     pages = {
         "/form": f'<form method="post" action="{console}/sign-out"><input name="csrf" value="guessed"></form>'
         "<script>document.forms[0].submit()</script>",
@@ -240,7 +233,6 @@ return fetch("/sign-in", {method: "POST", body}).then((answer) => answer.status)
 
 
 def first_alert(folder: Path) -> str:
-    """The uid of an alert that is open."""
     store = Store(schema.reading(folder))
     try:
         return store.alerts(AlertFilter()).rows[0].uid

@@ -28,7 +28,6 @@ ENFORCED_WITHIN_S = 1.0
 
 @pytest.fixture
 async def operated(deployment: Deployment, tmp_path: Path) -> AsyncIterator[tuple[Browser, str]]:
-    """A browser in which an operator signed in, and the console's address."""
     worker = deployment.start_worker()
     await worker.wait_ready()
     options = ("--fill", *deciding(tmp_path))
@@ -41,7 +40,6 @@ async def operated(deployment: Deployment, tmp_path: Path) -> AsyncIterator[tupl
 
 
 async def shows(browser: Browser, text: str, *, within_s: float = 30.0) -> None:
-    """Wait until the page shows a text, without loading it again."""
     script = "return document.getElementById('live')?.innerText.includes(arguments[0]) ?? false"
     await asyncio.to_thread(browser.wait, script, text, within_s=within_s)
 
@@ -50,18 +48,15 @@ REVIEW = "[...document.querySelectorAll('.review')].find((one) => one.innerText.
 
 
 async def queues(browser: Browser, tool: str) -> None:
-    """Wait until the open queue has an alert about a tool."""
     await asyncio.to_thread(browser.wait, f"return {REVIEW} !== undefined", tool, within_s=30.0)
 
 
 async def opened(browser: Browser, address: str) -> None:
-    """Go to a page; ``stays`` tells later whether it was loaded again."""
     await asyncio.to_thread(browser.open, address)
     await asyncio.to_thread(browser.run, "window.same = true")
 
 
 async def stays(browser: Browser) -> bool:
-    """Whether it is still the page that was opened."""
     return await asyncio.to_thread(browser.run, "return window.same === true")
 
 
@@ -85,7 +80,6 @@ async def pinned(deployment: Deployment, browser: Browser, address: str) -> None
 
 
 async def first_ruled(client: Client, wanted: Callable[[dict[str, Any] | None], bool]) -> float:
-    """Call until what comes of it is as wanted; the time of day then."""
     async with asyncio.timeout(30):
         while not wanted(await call(client)):
             await asyncio.sleep(0.005)
@@ -93,7 +87,6 @@ async def first_ruled(client: Client, wanted: Callable[[dict[str, Any] | None], 
 
 
 async def control_records(deployment: Deployment) -> list[Record]:
-    """What operators decided, in the order of its log."""
     return await deployment.read(Role.CONTROL)
 
 
@@ -107,7 +100,6 @@ async def took_s(deployment: Deployment, ruled_s: float) -> float:
 async def watched(
     client: Client, wanted: Callable[[dict[str, Any] | None], bool]
 ) -> AsyncIterator[asyncio.Task[float]]:
-    """Call in the background until what comes of it is as wanted."""
     task = asyncio.create_task(first_ruled(client, wanted))
     try:
         yield task
@@ -118,7 +110,6 @@ async def watched(
 
 
 async def reviewed(deployment: Deployment, browser: Browser, address: str) -> None:
-    """Block what nobody approved, and approve all that the first release offers."""
     reason = ("--reason", "as reviewed")
     await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
     async with enforced(deployment, time_server(BEFORE)) as client:

@@ -29,7 +29,6 @@ LIMIT_S = 300
 
 @contextmanager
 def demo(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """The demo in a folder of its own, and what it prints."""
     said = folder / "said"
     with said.open("w") as output:
         process = subprocess.Popen(
@@ -49,19 +48,16 @@ def demo(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], P
 
 
 def page(address: str) -> str:
-    """A page of the console."""
     with urllib.request.urlopen(address, timeout=20) as answer:  # noqa: S310 -- ours
         return str(answer.read().decode())
 
 
 def children(pid: int) -> list[tuple[int, str]]:
-    """The processes that a process started, with their command lines."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [(int(each), Path(f"/proc/{each}/cmdline").read_bytes().decode().replace("\0", " ")) for each in found]
 
 
 def trouble(folder: Path) -> list[str]:
-    """What the processes logged above INFO, and what is no line of a log."""
     lines = [line for log in (folder / ".run/demo").glob("*.log") for line in log.read_text().splitlines()]
     return [line for line in lines if not _is_usual(line)]
 

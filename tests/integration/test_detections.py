@@ -77,7 +77,6 @@ def unobserved() -> Iterator[Published]:
 
 
 def listing(server: int, at_s: float, *, harmful: str | None = None) -> Published:
-    """A list of a server's tools, one of which may say what it should not."""
     described = {name: HARMFUL if name == harmful else f"Does {name}." for name in TOOLS}
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
     data = {
@@ -93,7 +92,6 @@ def listing(server: int, at_s: float, *, harmful: str | None = None) -> Publishe
 
 
 def event(kind: str, number: str, at_s: float, data: dict[str, Any]) -> bytes:
-    """A CloudEvent, a number of seconds after the start."""
     time = (START + timedelta(seconds=at_s)).isoformat(timespec="microseconds").replace("+00:00", "Z")
     source = "urn:assay-stream:observer:fleet"
     return orjson.dumps(
@@ -102,7 +100,6 @@ def event(kind: str, number: str, at_s: float, data: dict[str, Any]) -> bytes:
 
 
 async def publish(deployment: Deployment, published: Iterator[Published]) -> None:
-    """Publish a history, lists first."""
     by_role: dict[Role, list[tuple[bytes | None, bytes | None]]] = {Role.SNAPSHOTS: [], Role.CALLS: []}
     for role, key, value in published:
         by_role[role].append((key, value))
@@ -111,7 +108,6 @@ async def publish(deployment: Deployment, published: Iterator[Published]) -> Non
 
 
 async def replayed(deployment: Deployment) -> list[Finding]:
-    """The findings of the agents in a replay of the same input."""
     inputs: list[Record] = []
     for role in (Role.CONTROL, Role.SNAPSHOTS, Role.CALLS):
         inputs.extend(await deployment.read(role))
@@ -121,26 +117,22 @@ async def replayed(deployment: Deployment) -> list[Finding]:
 
 
 async def detected(deployment: Deployment) -> list[Finding]:
-    """The findings of agents in the finding topic."""
     values = [record.value or b"" for record in await deployment.read(Role.FINDINGS)]
     return [decode_finding(value) for value in values if b'"kind":"detection"' in value]
 
 
 async def wait_for_calls(deployment: Deployment, count: int, *, limit_s: float = 90) -> None:
-    """Wait until agents have handled so many calls."""
     async with asyncio.timeout(limit_s):
         while numbers(await detected(deployment)).total() < count:
             await asyncio.sleep(0.05)
 
 
 def detected_by(finding: Finding) -> tuple[str, tuple[str, ...]]:
-    """The agent that found it, and the key."""
     assert finding.detection is not None
     return finding.detection.agent, finding.detection.key
 
 
 def numbers(found: list[Finding]) -> Counter[tuple[tuple[str, ...], str | None]]:
-    """The numbers that the calls of each actor were given."""
     return Counter((detected_by(each)[1], each.tool_name) for each in found if detected_by(each)[0] == "numbering")
 
 

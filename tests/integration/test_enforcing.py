@@ -37,7 +37,6 @@ ENFORCED_WITHIN_S = 1.0
 
 
 async def until_ruled(client: Client, wanted: Callable[[dict[str, Any] | None], bool]) -> float:
-    """Call until what comes of it is as wanted; the clock's time then."""
     deadline = time.monotonic() + 20
     while not wanted(await call(client)):
         assert time.monotonic() < deadline
@@ -222,7 +221,6 @@ async def test_before_the_first_verdicts_were_read_the_operators_choice_holds(
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so."""
     async with asyncio.timeout(30):
         while not is_so():
             await asyncio.sleep(0.05)

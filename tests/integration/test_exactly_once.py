@@ -26,7 +26,6 @@ KILLS = 5
 
 
 async def publish(deployment: Deployment, fleet: Fleet) -> int:
-    """Publish a fleet's whole history; returns the number of calls."""
     by_role: dict[Role, list[tuple[bytes | None, bytes | None]]] = {Role.SNAPSHOTS: [], Role.CALLS: []}
     for role, key, value in fleet.history():
         by_role[role].append((key, value))
@@ -36,7 +35,6 @@ async def publish(deployment: Deployment, fleet: Fleet) -> int:
 
 
 async def undisturbed(deployment: Deployment) -> dict[Role, list[bytes]]:
-    """What one pass of the engine over the very same logs gives."""
     return (await undisturbed_until(deployment))[0]
 
 
@@ -56,7 +54,6 @@ async def undisturbed_until(deployment: Deployment) -> tuple[dict[Role, list[byt
 
 
 def values(records: Sequence[Record]) -> list[bytes]:
-    """The records' bytes."""
     return [record.value or b"" for record in records]
 
 
@@ -89,7 +86,6 @@ async def advance_time(deployment: Deployment, findings: int) -> None:
 
 
 async def findings_of(deployment: Deployment) -> list[Record]:
-    """What the finding topic holds beside ticks."""
     written = await deployment.read(Role.FINDINGS, settled=True)
     return [record for record in written if b'"kind":"tick"' not in (record.value or b"")]
 

@@ -33,7 +33,6 @@ OTHER = a_tool("other_write", "Writes.")
 
 @asynccontextmanager
 async def serving(deployment: Deployment, *options: str) -> AsyncIterator[Gateway]:
-    """A gateway that asks ``assay-stream extmcp``."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "assay_stream", "extmcp", "--listen", "127.0.0.1:0", "--observer-id", "gateway-1"),
         *options,
@@ -53,7 +52,6 @@ async def serving(deployment: Deployment, *options: str) -> AsyncIterator[Gatewa
 
 
 def shown(name: str, tool: dict[str, object]) -> dict[str, object]:
-    """A tool as the merged list of the gateway has it."""
     return {**tool, "name": name}
 
 

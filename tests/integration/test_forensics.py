@@ -26,13 +26,11 @@ def run(deployment: Deployment, *arguments: str) -> tuple[int, list[dict[str, An
 
 
 async def send(deployment: Deployment, *published: Published) -> None:
-    """Publish records of a fleet, one after the other."""
     for role, key, value in published:
         await deployment.send(role, [(key, value)])
 
 
 def a_pin() -> Published:
-    """A pin that no definition has."""
     event = {
         "specversion": "1.0",
         "type": "assay.control.pin.set",
@@ -109,7 +107,6 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
 
 
 async def delete_snapshots(deployment: Deployment) -> None:
-    """What retention does after a year."""
     admin = AIOKafkaAdminClient(bootstrap_servers=deployment.bootstrap)
     await admin.start()
     try:

@@ -49,12 +49,10 @@ PLANTED = "planted-sk-live-4eC39HqLyjWDarjtT1zdp7dc"
 
 
 def time_server(version: str = "2026.10.19") -> list[str]:
-    """The command of a released server."""
     return [*python_server("mcp-server-time", version), "--local-timezone", "UTC"]
 
 
 def tapped(deployment: Deployment, command: list[str]) -> list[str]:
-    """A server behind a stdio tap of its own, as the gateway starts it."""
     stated = ["--server-id", "time", "--observer-id", "behind", "--bootstrap-servers", deployment.bootstrap]
     env = [f"{name}={value}" for name, value in deployment.env.items()]
     return ["env", *env, sys.executable, "-m", "assay_stream", "tap", *stated, "--", *command]
@@ -91,15 +89,12 @@ async def through(arguments: list[str], folder: Path, mode: str) -> AsyncIterato
 
 
 async def call_all(client: Client, name: str, count: int = CALLS) -> None:
-    """Call a tool: every third call fails, and every argument holds the secret."""
     for number in range(count):
         timezone = "UTC" if number % 3 else f"{PLANTED}-{number}"
         await client.call_tool(name, {"timezone": timezone})
 
 
 async def evidence_of(deployment: Deployment, observers: set[str], count: int) -> dict[str, list[dict[str, Any]]]:
-    """The evidence of observers, once each has as many records."""
-
     def by_observer(records: list[Any]) -> dict[str, list[dict[str, Any]]]:
         found: dict[str, list[dict[str, Any]]] = {observer: [] for observer in observers}
         for data in map(payload, records):
@@ -127,8 +122,6 @@ async def assert_no_secret(deployment: Deployment, folder: Path, *others: str) -
 
 
 class TestFastMCP:
-    """The middleware over ``create_proxy``."""
-
     @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
     async def test_every_call_is_evidence_with_the_definition_that_the_client_was_shown(
         self, deployment: Deployment, tmp_path: Path, mode: str
@@ -262,12 +255,10 @@ def documented(section: str, language: str, deployment: Deployment) -> str:
 
 
 def topics_of(deployment: Deployment) -> dict[str, str]:
-    """The topics of a deployment by role, as configuration states them."""
     return {role.value: topic for role, topic in deployment.topics.items()}
 
 
 def needed(gateway: str) -> Path:
-    """The Python of a gateway that is too large for every run of the tests."""
     python = built(gateway)
     if python is None:
         pytest.skip(f"{gateway} is not installed: make gateways, or python -m deploy.local.gateways {gateway}")
@@ -275,11 +266,8 @@ def needed(gateway: str) -> Path:
 
 
 class TestLiteLLM:
-    """The callback, in ``litellm --config``."""
-
     @asynccontextmanager
     async def gateway(self, deployment: Deployment, folder: Path, servers: dict[str, Any]) -> AsyncIterator[Client]:
-        """A client of LiteLLM's proxy, which runs the documented lines."""
         python, port = needed("litellm"), free_port()
         (folder / "assay_feed.py").write_text(documented("LiteLLM", "python", deployment))
         settings = {"callbacks": ["assay_feed.handler"]}
@@ -344,8 +332,6 @@ class TestLiteLLM:
 
 
 class TestContextForge:
-    """The plugin, in ``mcpgateway``."""
-
     SECRETS = ("planted-jwt-3f9a8c1e5b7d2460a8c1e5b7d2469f3a", "Planted-Pw-9!x")
 
     @asynccontextmanager
@@ -384,7 +370,6 @@ class TestContextForge:
                     yield client
 
     async def token(self, python: Path, env: dict[str, str]) -> str:
-        """What ContextForge's client authenticates with."""
         stated = ["--username", "admin@example.com", "--exp", "600", "--secret", self.SECRETS[0], "--admin"]
         making = await asyncio.create_subprocess_exec(
             python, "-m", "mcpgateway.utils.create_jwt_token", *stated, stdout=subprocess.PIPE, env=os.environ | env
@@ -433,26 +418,22 @@ async def server_behind_tap(deployment: Deployment) -> AsyncIterator[str]:
 
 
 def changed_tools(findings: list[Record], *observers: str) -> dict[str, set[str]]:
-    """Where the definitions differ that observers were shown, by tool."""
     found = [json.loads(each.value or b"{}") for each in findings]
     changes = [each for each in found if each.get("kind") == "tool_changed" and each["observer_id"] in observers]
     return {each["tool_name"]: {path for _, path, _ in each["changes"]} for each in changes}
 
 
 def kinds_of(findings: list[Record]) -> set[str]:
-    """What is found."""
     return {json.loads(each.value or b"{}").get("kind") for each in findings}
 
 
 async def refusal_of(client: Client) -> Any:
-    """The error with which a call is refused."""
     with pytest.raises(MCPError) as caught:
         await client.call_tool(TOOL, {"timezone": PLANTED})
     return caught.value.error
 
 
 async def until_passed(client: Client) -> None:
-    """Call until the verdicts have been read and the call passes."""
     async with asyncio.timeout(30):
         while True:
             try:

@@ -25,7 +25,6 @@ LIMIT_S = 120.0
 
 
 async def until_ready(process: Worker, wanted: bool) -> dict[str, bool]:
-    """Wait until a process says that it is ready, or is not; returns its stages."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         status, body = await asyncio.to_thread(process.get, "/readyz")
@@ -38,13 +37,11 @@ async def until_ready(process: Worker, wanted: bool) -> dict[str, bool]:
 
 
 def value(process: Worker, sample: str) -> float | None:
-    """A sample of a process's metrics, as it stands in the text."""
     found = re.search(rf"^{re.escape(sample)} (\S+)$", process.get("/metrics")[1], re.MULTILINE)
     return float(found[1]) if found else None
 
 
 def a_sealer(deployment: Deployment, folder: Path) -> Worker:
-    """A sealer with pages."""
     environment = os.environ | deployment.env
     command = [sys.executable, "-m", "assay_stream", "seal"]
     key, port, log = folder / "seal.pem", free_port(), folder / "seal.log"
@@ -83,7 +80,6 @@ async def test_the_pages_tell_the_truth_while_a_broker_dies_and_returns(tmp_path
 
 
 async def publish(deployment: Deployment) -> None:
-    """A list, a call after it, and a changed list."""
     for role, key, record in (
         a_listing(0, 0, 0, 1, START),
         a_call_by(0, 0, 0, START + timedelta(minutes=1), "snapshot-1"),
@@ -95,7 +91,6 @@ async def publish(deployment: Deployment) -> None:
 
 
 def assert_counted(worker: Worker, sealer: Worker, deployment: Deployment) -> None:
-    """Every promise has its figure."""
     topic = deployment.topics[Role.CALLS]
     lags = [
         value(worker, f'assay_stream_lag_records{{partition="{number}",stage="join",topic="{topic}"}}')

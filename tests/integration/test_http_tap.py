@@ -33,7 +33,6 @@ pytestmark = pytest.mark.servers
 
 
 def a_client(tap: Tap, mode: str, **headers: str) -> Client:
-    """The SDK's client of a tap."""
     http_client = httpx2.AsyncClient(headers=headers, timeout=30)
     return Client(streamable_http_client(tap.url, http_client=http_client), mode=mode)
 
@@ -135,7 +134,6 @@ async def test_lists_are_kept_apart_by_authorisation(mode: str) -> None:
 
 
 async def test_a_refusal_of_the_server_reaches_the_client_and_the_evidence() -> None:
-    """401 with its challenge, unchanged."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {}}}
     async with http_server("token") as url, http_tap(url) as tap, httpx2.AsyncClient() as client:
         response = await client.post(tap.url, json=call)
@@ -202,7 +200,6 @@ async def test_no_token_argument_or_result_is_published_or_logged(tmp_path: Path
 
 
 async def broken_request(port: int, fields: str) -> None:
-    """Send what is no HTTP, with a token in it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"POST /mcp HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n".encode())
     await reader.read(1)

@@ -27,14 +27,12 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 def ingest(deployment: Deployment, tmp_path: Path) -> Iterator[Ingest]:
-    """A client ``gw-1`` for the server ``time``, and no process yet."""
     with ingest_of(deployment, tmp_path) as made:
         made.add_client()
         yield made
 
 
 def as_published(record: Record) -> tuple[object, ...]:
-    """What a publisher decides of a record."""
     return (record.origin.partition, record.key, record.value, record.headers, record.timestamp_ms)
 
 
@@ -140,7 +138,6 @@ async def test_a_token_counts_from_its_entry_to_its_end(ingest: Ingest) -> None:
 
 
 def in_any(records: list[Record], secret: bytes) -> bool:
-    """Whether bytes stand anywhere in some records."""
     return any(
         secret in part
         for record in records
@@ -180,7 +177,6 @@ async def test_an_outage_of_the_brokers_accepts_nothing_that_is_lost(tmp_path: P
         stop = asyncio.Event()
 
         async def client(number: int) -> None:
-            """Sends a batch until it is accepted, and then the next."""
             for first in range(number * 100_000, number * 100_000 + 100_000, 10):
                 events = [a_call(each) for each in range(first, first + 10)]
                 while True:

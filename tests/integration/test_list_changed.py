@@ -26,7 +26,6 @@ SERVER = Path(__file__).parents[1] / "support" / "changing_server.py"
 
 @asynccontextmanager
 async def tapped(deployment: Deployment, *options: str) -> AsyncIterator[Client]:
-    """A client of the changing server behind ``assay-stream tap``."""
     arguments = ["-m", "assay_stream", "tap", "--server-id", "changing", "--observer-id", "proxy-1", *options]
     through_tap = StdioServerParameters(
         command=sys.executable,
@@ -44,7 +43,6 @@ async def evidence(deployment: Deployment, count: int) -> list[dict[str, Any]]:
 
 
 def time_of(record: Record) -> str:
-    """Event time of a record."""
     return str(json.loads(record.value or b"")["time"])
 
 
@@ -88,7 +86,6 @@ async def test_junk_under_a_servers_key_takes_no_digest_from_observers_that_name
     vantage = Vantage(server_id="changing", observer_id="proxy-1")
 
     async def called(number: int) -> dict[str, Any]:
-        """Evidence of a call by a publisher that names no list."""
         event = call_event(
             vantage,
             event_id=f"call-{number}",

@@ -33,7 +33,6 @@ EVERYTHING = ("@modelcontextprotocol/server-everything", "2026.8.31")
 
 
 def commands() -> Iterator[tuple[str, list[str], str]]:
-    """Servers on stdio: a name, the command, and the era that a client finds."""
     yield "old", [*python_server("mcp-server-time", "0.6.2"), "--local-timezone", "UTC"], "legacy"
     yield "new", [*python_server("mcp-server-time", "2026.10.19"), "--local-timezone", "UTC"], "auto"
     yield "node", node_server(*EVERYTHING), "legacy"
@@ -41,7 +40,6 @@ def commands() -> Iterator[tuple[str, list[str], str]]:
 
 
 async def list_everything(client: Client) -> None:
-    """List as a client does that shows everything."""
     capabilities = client.server_capabilities
     for is_offered, lists in (
         (capabilities.prompts, client.list_prompts),
@@ -57,14 +55,14 @@ async def list_everything(client: Client) -> None:
 
 
 def surface(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """What a snapshot says of the server."""
     return {name: snapshot.get(name) for name in SURFACE}
 
 
 @pytest.mark.servers
 async def test_a_stdio_server_is_observed_as_the_tap_observes_it(tmp_path: Path) -> None:
     """Byte for byte the same definitions, in one snapshot."""
-    for name, command, mode in commands():
+
+    async def observe(name: str, command: list[str], mode: str) -> None:
         output = tmp_path / f"{name}.ndjson"
         async with tapped_client(command, output, mode=mode) as client:
             await list_everything(client)
@@ -72,6 +70,8 @@ async def test_a_stdio_server_is_observed_as_the_tap_observes_it(tmp_path: Path)
         [snapshot] = listing.data()
         assert surface(snapshot) == surface(data_of(read_events(output), "list")[-1]), name
         assert snapshot["observer_id"] == "lister"
+
+    await asyncio.gather(*(observe(*each) for each in commands()))
 
 
 @pytest.mark.servers
@@ -147,18 +147,15 @@ async def test_drift_is_noticed_before_an_agent_meets_it(deployment: Deployment,
 
 
 def end(process: asyncio.subprocess.Process) -> None:
-    """Leave no process behind."""
     if process.returncode is None:
         process.kill()
 
 
 def changes(alerts: list[Record]) -> list[dict[str, Any]]:
-    """The alerts about changed tools."""
     read = [json.loads(alert.value or b"") for alert in alerts]
     return [alert for alert in read if alert["unmapped"]["mcp_finding_kind"] == "tool_changed"]
 
 
 def page(port: int, path: str) -> str:
-    """A page of the process."""
     with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
         return str(answer.read().decode())

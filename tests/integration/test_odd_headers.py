@@ -20,12 +20,9 @@ NAME = b"\xffname"
 
 
 class OddName(str):
-    """A name whose bytes are no UTF-8."""
-
     __slots__ = ()
 
     def encode(self, *_: Any) -> bytes:
-        """As the client asks for them."""
         return NAME
 
 

@@ -21,7 +21,6 @@ PARTITIONS = 6
 
 
 async def put_calls(deployment: Deployment, first: int, count: int) -> None:
-    """Publish calls of one server."""
     calls = [a_call_by(0, 0, first + number, START + timedelta(seconds=1), None) for number in range(count)]
     await deployment.send(Role.CALLS, [(key, value) for _, key, value in calls])
 
@@ -43,7 +42,6 @@ async def test_a_group_that_was_set_back_joins_no_call_twice(deployment: Deploym
 
 
 async def set_back(deployment: Deployment) -> None:
-    """Set the join's group to the beginning, as an operator does by mistake."""
     topic = deployment.topics[Role.CALLS]
     group = f"{deployment.settings.group_prefix}-join"
     consumer = AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap, group_id=group, enable_auto_commit=False)
@@ -82,7 +80,6 @@ async def test_a_call_topic_that_grows_alone_stops_no_worker(deployment: Deploym
 
 
 async def add_partitions(deployment: Deployment, role: Role) -> None:
-    """Grow one topic, as an operator does."""
     admin = await start_admin(deployment.settings)
     try:
         await admin.create_partitions({deployment.topics[role]: NewPartitions(PARTITIONS)})

@@ -20,13 +20,11 @@ NOT_IN_BASE = ("aiohttp", "cryptography", "faust", "jsonschema", "msgspec", "ric
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program in a folder from which the sources cannot be imported."""
     return subprocess.run([*command], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that the sdist builds, so that both are proven complete."""
     folder = tmp_path_factory.mktemp("wheel")
     # A complete environment has the locked backend.
     isolation = ["--no-isolation"] if importlib.util.find_spec("hatchling") else []
@@ -53,13 +51,11 @@ def install(wheel: Path, extra: str) -> Path:
 
 @pytest.fixture(scope="module")
 def base(wheel: Path) -> Path:
-    """Without extras, as a proxy embeds it."""
     return install(wheel, "")
 
 
 @pytest.fixture(scope="module")
 def cli(wheel: Path) -> Path:
-    """With the command line."""
     return install(wheel, "[cli]")
 
 
@@ -101,7 +97,6 @@ def test_the_command_names_the_extra_it_needs(base: Path) -> None:
 
 
 def test_a_reader_of_recorded_traffic_names_the_extra_it_needs(base: Path) -> None:
-    """In Python, too."""
     done = run(base / "python", "-c", "from assay_stream.observe import from_mcp_wire", cwd=base)
     assert "extra_missing" in done.stderr
     assert "assay-stream[cli]" in done.stderr

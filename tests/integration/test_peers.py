@@ -30,18 +30,15 @@ pytestmark = pytest.mark.servers
 
 
 def mcp_proxy(*arguments: str) -> list[str]:
-    """The command of mcp-proxy, which needs the SDK before version 2."""
     return [*python_server("mcp-proxy", MCP_PROXY, besides=("mcp>=1,<2",)), *arguments]
 
 
 def mcp_remote(url: str) -> list[str]:
-    """The command of mcp-remote in front of a server."""
     return [*node_server("mcp-remote", MCP_REMOTE), url, "--allow-http", "--transport", "http-only"]
 
 
 @asynccontextmanager
 async def over_stdio(command: list[str]) -> AsyncIterator[Client]:
-    """A client of a program."""
     parameters = StdioServerParameters(command=command[0], args=command[1:])
     async with Client(stdio_client(parameters), mode="legacy") as client:
         yield client

@@ -63,7 +63,6 @@ async def sound_rate(deployment: Deployment, worker: Worker, flood: list[bytes],
 
 
 async def fill(deployment: Deployment, flood: list[bytes], first: int) -> None:
-    """Put sound calls into the sound partitions and a flood into the other."""
     producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, linger_ms=5)
     await producer.start()
     topic = deployment.topics[Role.CALLS]
@@ -77,7 +76,6 @@ async def fill(deployment: Deployment, flood: list[bytes], first: int) -> None:
 
 
 def call(home: int, number: int) -> bytes:
-    """A sound call that is bound at once."""
     return a_call_by(SERVER_OF[home], 0, number, START + timedelta(minutes=1), f"snapshot-{home}")[2]
 
 

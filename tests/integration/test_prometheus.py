@@ -41,7 +41,6 @@ LIMIT_S = 60.0
 
 
 def rule_names() -> list[str]:
-    """The names of the rules, in order."""
     [group] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     return [rule["alert"] for rule in group["rules"]]
 
@@ -61,17 +60,13 @@ def queries() -> dict[str, str]:
 
 
 class Prometheus:
-    """A Prometheus on loopback."""
-
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}"
 
     def get(self, path: str, **parameters: str) -> Any:
-        """Answer of its API."""
         return httpx2.get(f"{self._url}{path}", params=parameters, timeout=5).raise_for_status().json()["data"]
 
     def returns_data(self, query: str) -> bool:
-        """Whether a query gives a number."""
         found = self.get("/api/v1/query", query=query)["result"]
         return any(sample["value"][1] != "NaN" for sample in found)
 
@@ -107,7 +102,6 @@ async def scraping(ports: tuple[int, ...], folder: Path) -> AsyncIterator[Promet
 
 
 async def until(is_so: Any, process: subprocess.Popen[bytes]) -> None:
-    """Wait until something is so."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, "the process ended"
@@ -122,7 +116,6 @@ async def until(is_so: Any, process: subprocess.Popen[bytes]) -> None:
 
 @asynccontextmanager
 async def ending(process: subprocess.Popen[bytes]) -> AsyncIterator[None]:
-    """Stop a process behind a block."""
     try:
         yield
     finally:

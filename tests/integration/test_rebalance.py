@@ -44,13 +44,11 @@ async def epochs(deployment: Deployment) -> dict[str, int]:
 
 
 def owned(worker: Worker, stage: str) -> set[int]:
-    """The partitions that a worker took over last."""
     lines = [json.loads(line) for line in worker.log.read_text().splitlines() if '"partitions_assigned"' in line]
     return set(next(line["partitions"] for line in reversed(lines) if line["stage"] == stage))
 
 
 async def put_calls(deployment: Deployment, stopping: asyncio.Event) -> int:
-    """Publish calls under ever other keys until told to stop; returns how many."""
     count = 0
     while not stopping.is_set():
         calls = [a_call_by(0, 0, count + number, START + timedelta(seconds=1), None) for number in range(6)]

@@ -33,7 +33,6 @@ Origin = tuple[str, int, int]
 
 
 def a_control(kind: str, number: int, at: datetime, server: int, **data: str) -> Published:
-    """A decision of an operator about a server of the fleet."""
     event = {
         "specversion": "1.0",
         "type": f"assay.control.{kind}",
@@ -46,12 +45,10 @@ def a_control(kind: str, number: int, at: datetime, server: int, **data: str) ->
 
 
 def a_pin(number: int, at: datetime, server: int, tool: str) -> Published:
-    """A pin that no definition has."""
     return a_control("pin.set", number, at, server, tool_name=tool, scheme="assay.v1", value=f"{number:064x}")
 
 
 def decisions(phase: int, at: datetime) -> list[Published]:
-    """What operators decide at the beginning of a phase."""
     return [
         a_pin(10 + phase, at, phase, "tool_0"),
         a_control("policy.set", 20 + phase, at, phase, enforcement="block", unknown="warn"),
@@ -76,7 +73,6 @@ def phases() -> list[list[Published]]:
 
 
 def time_of(value: bytes) -> datetime:
-    """The event time of what was published."""
     return datetime.fromisoformat(json.loads(value)["time"])
 
 
@@ -115,7 +111,6 @@ async def a_disturbed_run(deployment: Deployment) -> None:
 
 
 async def caught_up(deployment: Deployment, stage: str, *roles: Role, limit_s: float = 180) -> None:
-    """Wait until a stage has done everything that stands in its topics now."""
     ends: dict[tuple[str, int], int] = defaultdict(int)
     for role in roles:
         for record in await deployment.read(role):
@@ -156,7 +151,6 @@ async def compared(deployment: Deployment, folder: Path) -> tuple[int, list[list
 async def settled(
     deployment: Deployment, folder: Path, causes: frozenset[str] = frozenset(), limit_s: float = 120
 ) -> tuple[int, list[list[str]], dict[str, Any]]:
-    """The same, until nothing is told of evidence but some causes."""
     deadline = time.monotonic() + limit_s
     while True:
         code, rows, summary = await compared(deployment, folder)
@@ -174,7 +168,6 @@ async def differing_calls(deployment: Deployment) -> set[str]:
 
 
 def named(rows: list[list[str]], *causes: str) -> set[str]:
-    """The calls that are named with one of some causes."""
     return {row[2] for row in rows if row[0] == "evidence" and row[1] in causes}
 
 
@@ -247,7 +240,6 @@ async def check_altered_copies(deployment: Deployment, folder: Path) -> None:
 
 
 def denied(record: Record) -> Record:
-    """The record, with another decision."""
     content = json.loads(record.value or b"")
     content["data"]["decision"] = "deny"
     return record._replace(value=canonicalize(content))

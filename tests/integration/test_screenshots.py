@@ -41,7 +41,6 @@ def test_the_docs_have_pictures_of_the_demo(tmp_path: Path) -> None:
 
 
 def taken(browser: Browser, address: str) -> dict[str, bytes]:
-    """Each picture by its file name."""
     browser.prefers(color_scheme="light")
     browser.open(f"{address}/")
     pictures = {"console-overview.png": browser.picture(WIDTH, 640)}

@@ -24,18 +24,14 @@ pytestmark = pytest.mark.kafka
 
 
 class Seals:
-    """Seal commands against one deployment, in a folder of their own."""
-
     def __init__(self, deployment: Deployment, folder: Path) -> None:
         self.deployment = deployment
         self.folder = folder
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line."""
         return [sys.executable, "-m", "assay_stream", "seal", *arguments]
 
     async def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """Run to the end, which has this exit code."""
         done = await asyncio.to_thread(
             subprocess.run,
             self.command(*arguments),
@@ -50,32 +46,27 @@ class Seals:
         return done
 
     async def verify(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        """What ``seal verify`` says as JSON."""
         done = await self.run("verify", "--format", "json", *arguments, code=code)
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
     def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a sealer that follows, and logs to a file of this name."""
         with (self.folder / name).open("wb") as log:
             return subprocess.Popen(
                 self.command(*arguments), cwd=self.folder, env=os.environ | self.deployment.env, stderr=log
             )
 
     def log(self, name: str) -> str:
-        """What such a sealer has logged."""
         return (self.folder / name).read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def seals(deployment: Deployment, tmp_path: Path) -> Seals:
-    """With the source tree on the path of the commands, wherever they run."""
     deployment.env["PYTHONPATH"] = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
     return Seals(deployment, tmp_path)
 
 
 async def write_evidence(deployment: Deployment, first: int, count: int) -> None:
-    """Records of several servers."""
     await deployment.send_with_headers(
         Role.EVIDENCE,
         [
@@ -86,17 +77,14 @@ async def write_evidence(deployment: Deployment, first: int, count: int) -> None
 
 
 def sums(answer: dict[str, Any], *names: str) -> list[int]:
-    """Sums over all logs."""
     return [sum(log[name] for log in answer["logs"]) for name in names]
 
 
 async def checkpoints(deployment: Deployment) -> list[Record]:
-    """The checkpoint records."""
     return await deployment.read(Role.CHECKPOINTS)
 
 
 async def until_sealed(deployment: Deployment, count: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until there are so many checkpoints."""
     deadline = time.monotonic() + 60
     while len(await checkpoints(deployment)) < count:
         assert process.poll() is None
@@ -152,7 +140,6 @@ async def test_the_life_of_a_seal(deployment: Deployment, seals: Seals) -> None:
 
 
 async def prove(seals: Seals, keys: tuple[str, ...], origin: dict[str, Any], line: bytes) -> None:
-    """Make both kinds of proof from the archive, and check them."""
     (seals.folder / "record.ndjson").write_bytes(line)
     place = (*keys, "--checkpoints", "kept", "--partition", str(origin["partition"]))
     await seals.run("prove", *place, "--offset", str(origin["offset"]), "--output", "in.json")
@@ -252,7 +239,6 @@ async def test_checkpoints_that_are_cut_off_are_missed(deployment: Deployment, s
 
 
 async def test_a_sealer_without_its_topic_says_which(deployment: Deployment, seals: Seals) -> None:
-    """And how to create it."""
     deployment.env["ASSAY_STREAM_TOPIC_PREFIX"] = "nowhere."
     await seals.run("keygen", "--out", "seal.pem")
     for arguments in (("--key", "seal.pem", "--once"), ("verify", "--key", "seal.pub.pem")):

@@ -49,7 +49,6 @@ print("{{" + "planted-half-a-line", flush=True)
 
 @pytest.fixture
 def deployment(secured: SecuredBroker) -> Iterator[SecuredDeployment]:
-    """On the secured broker, with every setting that is a secret set."""
     made = SecuredDeployment(
         secured.bootstrap,
         "secrets",
@@ -100,7 +99,6 @@ def bad_records() -> list[tuple[Role, bytes, bytes]]:
 
 
 def run(deployment: SecuredDeployment, user: str, *arguments: str, stdin: bytes = b"") -> bytes:
-    """A command as a process of its own, and what it says on standard error."""
     done = subprocess.run(
         [sys.executable, "-m", "assay_stream", *arguments],
         env=os.environ | deployment.env | deployment.env_of(user),

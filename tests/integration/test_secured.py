@@ -56,7 +56,6 @@ for line in sys.stdin:
 
 
 def said(number: int, method: str, **params: object) -> bytes:
-    """What a client of that server says."""
     return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
 
 
@@ -74,7 +73,6 @@ def deployment(secured: SecuredBroker) -> Iterator[SecuredDeployment]:
 
 @pytest.fixture(scope="module")
 def worker(deployment: SecuredDeployment) -> Worker:
-    """A worker with all three stages."""
     started = deployment.start_worker(**deployment.env_of(ALL_STAGES))
     asyncio.run(started.wait_ready())
     return started
@@ -83,7 +81,6 @@ def worker(deployment: SecuredDeployment) -> Worker:
 def cli(
     deployment: SecuredDeployment, user: str, *arguments: str, stdin: bytes = b"", **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """A command of the product that comes as this user."""
     return run_command_text(*arguments, stdin=stdin, **(deployment.env | deployment.env_of(user) | more))
 
 
@@ -99,7 +96,6 @@ def cli_with(deployment: SecuredDeployment, user: str, env: dict[str, str], *arg
 
 
 def read(deployment: SecuredDeployment, role: Role, count: int) -> list[Record]:
-    """What a topic holds once it holds as much."""
     return asyncio.run(deployment.wait_for(role, lambda records: len(records) >= count))
 
 
@@ -152,7 +148,6 @@ def test_agents_run_with_the_grants_of_their_role(deployment: SecuredDeployment,
 
 
 def a_denied_call(number: int) -> bytes:
-    """A call that a proxy denied."""
     _, _, value = a_call_by(0, 0, 900 + 9 * number, START + timedelta(minutes=30, seconds=number), None)
     call = json.loads(value)
     call["data"]["decision"] = "deny"
@@ -334,12 +329,10 @@ def test_a_tap_that_is_refused_says_why_and_lets_the_server_work(deployment: Sec
 
 
 def names_of(deployment: SecuredDeployment) -> dict[Role, str]:
-    """Every topic, those of some agents among them."""
     return topic_names(deployment.settings, agents="mine")
 
 
 async def may_write(deployment: SecuredDeployment, user: str) -> set[Role]:
-    """The topics whose broker takes a record of this user."""
     producer = AIOKafkaProducer(**connection_options(deployment.as_user(user).settings), request_timeout_ms=10_000)
     taken = set()
     try:
@@ -354,7 +347,6 @@ async def may_write(deployment: SecuredDeployment, user: str) -> set[Role]:
 
 
 async def may_read(deployment: SecuredDeployment, user: str, role: Role) -> bool:
-    """Whether the broker gives this user records."""
     partition = TopicPartition(names_of(deployment)[role], 0)
     consumer = AIOKafkaConsumer(**connection_options(deployment.as_user(user).settings), auto_offset_reset="earliest")
     consumer.assign([partition])
@@ -371,7 +363,6 @@ async def may_read(deployment: SecuredDeployment, user: str, role: Role) -> bool
 
 @pytest.fixture(scope="module")
 def matrix(secured: SecuredBroker) -> SecuredDeployment:
-    """A second deployment on the same broker, for records that are none."""
     made = SecuredDeployment(secured.bootstrap, "matrix", broker=secured)
 
     async def set_up() -> None:

@@ -22,7 +22,6 @@ HOMOGLYPH = "re\u0430d_file"
 
 
 def listing(server_id: str, second: int, *names: str) -> tuple[bytes, bytes]:
-    """A list that a proxy publishes, a number of seconds after a minute ago."""
     time = datetime.now(UTC) - timedelta(seconds=60 - second)
     event = {
         "specversion": "1.0",
@@ -43,13 +42,11 @@ def listing(server_id: str, second: int, *names: str) -> tuple[bytes, bytes]:
 
 
 def shadowed(records: list[Record]) -> list[dict[str, Any]]:
-    """The alerts about shadowed tools."""
     bodies = [json.loads(record.value or b"") for record in records]
     return [body for body in bodies if body["finding_info"]["types"] == ["tool_shadowed"]]
 
 
 async def told(deployment: Deployment, count: int) -> list[dict[str, Any]]:
-    """The first alerts about shadowed tools."""
     enough = await deployment.wait_for(Role.ALERTS, lambda records: len(shadowed(records)) >= count)
     return shadowed(enough)
 

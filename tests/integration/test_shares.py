@@ -27,7 +27,6 @@ COUNTS = {"ASSAY_STREAM_INPUT_PARTITIONS": str(FEW), "ASSAY_STREAM_CALL_PARTITIO
 
 @pytest.fixture
 async def wide(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterator[Deployment]:
-    """A deployment with several partitions of calls for each of the bindings."""
     made = Deployment(broker.bootstrap, name=request.node.name[:40].replace("[", "-").rstrip("]"), env=COUNTS)
     await made.apply_topics()
     try:
@@ -49,7 +48,6 @@ async def publish_misplaced(deployment: Deployment, fleet: Fleet) -> int:
 
 
 def loaded(worker: Worker) -> float:
-    """How many servers a join worker holds."""
     return metric(worker, "assay_stream_state_entries", stage="join")
 
 
@@ -92,7 +90,6 @@ async def test_two_workers_a_kill_and_misplaced_calls_give_the_evidence_of_a_rep
 
 
 def server_partition(record: Record) -> int:
-    """The partition of the bindings of the server that a call names."""
     return murmur2_partition(json.loads(record.value or b"")["data"]["server_id"].encode(), FEW)
 
 

@@ -21,12 +21,10 @@ from tests.support.ingest import until
 
 pytestmark = pytest.mark.kafka
 
-DOWN_S = float(os.environ.get("ASSAY_SPOOL_DOWN_S", "12"))
+DOWN_S = float(os.environ.get("ASSAY_SPOOL_DOWN_S", "6"))
 
 
 class Publishing:
-    """A process that publishes, and what it said so far."""
-
     def __init__(self, deployment: Deployment, folder: Path, first: int) -> None:
         self.output = folder / f"out-{first}"
         log = folder / f"log-{first}"  # apart: aiokafka's lines would get into the middle of ours
@@ -35,15 +33,12 @@ class Publishing:
             self.process = subprocess.Popen(command, env=os.environ | deployment.env, stdout=out, stderr=err)
 
     def lines(self) -> list[dict[str, Any]]:
-        """What it said."""
         return [json.loads(line) for line in self.output.read_text().splitlines() if line.startswith("{")]
 
     def taken(self, before_s: float = float("inf")) -> list[int]:
-        """The calls that it took."""
         return [line["taken"] for line in self.lines() if "taken" in line and line["at_s"] < before_s]
 
     def end(self, number: signal.Signals) -> None:
-        """End it, and wait."""
         self.process.send_signal(number)
         self.process.wait(30)
 

@@ -42,7 +42,6 @@ def _start(deployment: Deployment, folder: Path, *arguments: str) -> subprocess.
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill a process, if it still runs, and close its pipe."""
     process.kill()
     process.wait()
     if process.stderr is not None:
@@ -50,14 +49,12 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 async def _run(deployment: Deployment, folder: Path, *arguments: str) -> tuple[int, str]:
-    """Fill a store with all that is there; return exit code and what was said."""
     process = _start(deployment, folder, "--once", *arguments)
     _, said = await asyncio.to_thread(process.communicate, timeout=90)
     return process.returncode, said
 
 
 def answers(store: Store) -> dict[str, Any]:
-    """What a store says, whatever the numbers in it."""
     evidence = store.evidence(EvidenceFilter(), ALL).rows
     return {
         "evidence": sorted((row.origin, row.time_us, row.server_id, row.tool_name, row.digests) for row in evidence),
@@ -71,11 +68,7 @@ def answers(store: Store) -> dict[str, Any]:
 
 
 async def _recount(deployment: Deployment, *, added: int = 0) -> dict[str, Any]:
-    """What a store says that is filled from the topics at once.
-
-    Args:
-        added: partitions that the evidence topic has got since.
-    """
+    """What a store says that is filled from the topics at once."""
     evidence = await deployment.read(Role.EVIDENCE, settled=True, partitions_added=added)
     others = [role for role in ROLES if role is not Role.EVIDENCE]
     records = [*evidence, *[record for role in others for record in await deployment.read(role, settled=True)]]
@@ -94,13 +87,12 @@ async def test_a_killed_store_is_filled_on(deployment: Deployment, tmp_path: Pat
         for role in (Role.SNAPSHOTS, Role.CALLS):
             part = [(key, value) for its, key, value in history[begin : begin + 100] if its is role]
             await deployment.send(role, part)
-        await asyncio.sleep(1.0 + 0.3 * number)
+        await asyncio.sleep(0.5 + 0.25 * number)
         filling.kill()
         await asyncio.to_thread(filling.communicate)
         filling = _start(deployment, tmp_path)
     calls = sum(role is Role.CALLS for role, _, _ in history)
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == calls)
-    await asyncio.sleep(2)
     filling.terminate()
     _, said = await asyncio.to_thread(filling.communicate, timeout=60)
     assert filling.returncode == 0, said
@@ -156,7 +148,6 @@ async def test_aborted_records_are_not_read(deployment: Deployment, tmp_path: Pa
 
 
 async def test_a_second_writer_and_missing_topics_are_errors(deployment: Deployment, tmp_path: Path) -> None:
-    """Each says what to do."""
     code, said = await _run(Deployment(deployment.bootstrap, name="nothing"), tmp_path)
     assert code == 2
     assert "topic_missing" in said
@@ -278,7 +269,6 @@ main()
 
 
 def _some_evidence(number: int) -> list[tuple[bytes, bytes]]:
-    """Forty records with keys of their own, so that every partition gets some."""
     records = of_role(history(calls=40, seed=number + 1), Role.EVIDENCE)
     return [(b"key-%d-%d" % (number, index), record.value or b"") for index, record in enumerate(records)]
 

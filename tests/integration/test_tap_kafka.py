@@ -33,7 +33,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """aiokafka logs every attempt to reach a broker that is away."""
     logger = logging.getLogger("aiokafka")
     logger.setLevel(logging.CRITICAL)
     yield
@@ -41,7 +40,6 @@ def quiet() -> Iterator[None]:
 
 
 def a_publisher(deployment: Deployment, **limits: float) -> ObservationPublisher:
-    """A publisher to the deployment's topics."""
     return ObservationPublisher(
         connection_options(deployment.settings),
         topics=deployment.topics,

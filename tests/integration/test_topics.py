@@ -18,18 +18,15 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 def bare(broker: Broker, request: pytest.FixtureRequest) -> Deployment:
-    """A deployment without topics."""
     return Deployment(broker.bootstrap, name=f"topics-{request.node.name}"[:60])
 
 
 def states(deployment: Deployment, **env: str) -> dict[str, str]:
-    """Name and state of every topic."""
     shown = deployment.run("topics", "show", "--json", **env).stdout.splitlines()
     return {row["name"]: row["state"] for row in map(json.loads, shown)}
 
 
 async def create(deployment: Deployment, name: str, partitions: int, **config: str) -> None:
-    """Create one topic by hand."""
     admin = await start_admin(deployment.settings)
     try:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, topic_configs=config)

@@ -46,7 +46,6 @@ def told(record: Record) -> tuple[Any, ...]:
 
 
 async def replayed(deployment: Deployment) -> list[bytes]:
-    """The alerts on changes that a replay of the same logs writes."""
     inputs = [record for role in (Role.CONTROL, Role.SNAPSHOTS) for record in await deployment.read(role)]
     count = deployment.settings.input_partitions
     made = replay(inputs, producer=Producer(version=__version__), snapshot_partitions=count)

@@ -32,30 +32,25 @@ QUIET_S = 3.0
 
 
 async def exit_code(worker: Worker) -> int:
-    """The code with which a worker that cannot start ends."""
     return await asyncio.to_thread(worker.process.wait, START_LIMIT_S)
 
 
 async def send(deployment: Deployment, *published: Published) -> None:
-    """Publish records of a fleet, one after the other."""
     for role, key, value in published:
         await deployment.send(role, [(key, value)])
 
 
 def minutes(count: float) -> datetime:
-    """A moment of the fleet's day."""
     return START + timedelta(minutes=count)
 
 
 def by_call(evidence: list[Record]) -> dict[object, dict[str, object]]:
-    """The data of evidence records by the id of their call."""
     told = {payload(record)["tool_call_id"]: payload(record) for record in evidence}
     assert len(told) == len(evidence)
     return told
 
 
 def metric(worker: Worker, name: str, **labels: str) -> float:
-    """A metric of a worker, 0 where it has none."""
     wanted = ",".join(f'{label}="{value}"' for label, value in labels.items())
     found = re.search(rf"^{re.escape(f'{name}{{{wanted}}}')} (\S+)$", worker.get("/metrics")[1], re.MULTILINE)
     return float(found[1]) if found else 0.0
@@ -85,7 +80,6 @@ async def test_a_worker_becomes_ready_counts_and_stops(deployment: Deployment) -
 
 @pytest.fixture
 async def bare(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterator[Deployment]:
-    """A deployment without topics."""
     made = Deployment(broker.bootstrap, name=f"bare-{request.node.name}"[:60])
     try:
         yield made
@@ -122,20 +116,6 @@ async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
     assert f"{bare.topics[Role.CONTROL]} has 3" in worker.tail()
     assert worker.get("/readyz")[0] == 503
     assert worker.terminate() == 0
-
-
-async def test_a_binding_topic_that_forgets_is_refused(bare: Deployment) -> None:
-    """A binding topic that is not compacted would lose what is in force: exit 2."""
-    admin = await start_admin(bare.settings)
-    try:
-        await admin.create_topics(
-            [NewTopic(name, num_partitions=2, replication_factor=1) for name in bare.topics.values()]
-        )
-    finally:
-        await admin.close()
-    worker = bare.start_worker("--role", "join")
-    assert await exit_code(worker) == 2
-    assert "topic_not_compacted" in worker.tail()
 
 
 async def test_brokers_that_do_not_answer_are_given_up() -> None:
@@ -276,23 +256,6 @@ async def test_a_compressed_giant_stops_nothing(deployment: Deployment) -> None:
     assert dict(rejected.headers)["error.code"] == b"too_large"
     assert dict(rejected.headers)["error.value.encoding"] == b"gzip"
     assert gzip.decompress(rejected.value or b"") == giant
-
-
-async def test_a_record_larger_than_a_fetch_is_read(deployment: Deployment) -> None:
-    """Brokers send it whole, and what follows it in its partition comes next."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, max_request_size=8 * 1024 * 1024)
-    await producer.start()
-    try:
-        await producer.send_and_wait(deployment.topics[Role.SNAPSHOTS], key=b"server-0", value=b" " * 5_000_000)
-    finally:
-        await producer.stop()
-    await send(deployment, a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), None))
-    (evidence,) = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1, limit_s=20)
-    assert "unbound_reason" not in payload(evidence)
-    (rejected,) = await deployment.wait_for(Role.REJECTED, lambda records: len(records) == 1)
-    assert len(rejected.value or b"") == 5_000_000
 
 
 async def test_a_rejected_snapshot_unbinds_later_calls(deployment: Deployment) -> None:

@@ -21,7 +21,6 @@ def start_us(second: float = 0) -> int:
 
 
 def evidence(offset: int, second: float, *, partition: int = 0, **data: Any) -> Output:
-    """Evidence of a call, with what agents look at."""
     fields = {
         "server_id": "mail",
         "observer_id": "alice",
@@ -37,16 +36,13 @@ def evidence(offset: int, second: float, *, partition: int = 0, **data: Any) -> 
 
 
 def a_set(*agents: Agent) -> AgentSet:
-    """Agents that run together."""
     return agent_set(agents, digest=DIGEST)
 
 
 def found(agents: AgentSet | Agent, outputs: Iterable[Output], **options: Any) -> list[Finding]:
-    """What agents find in the outputs of the stages."""
     runner = Runner(agents if isinstance(agents, AgentSet) else a_set(agents), **options)
     return findings_in(runner.take(outputs))
 
 
 def findings_in(outputs: Sequence[Output]) -> list[Finding]:
-    """The findings among outputs."""
     return [decode_finding(output.value) for output in outputs if output.role is Role.FINDINGS]

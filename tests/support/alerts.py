@@ -20,7 +20,6 @@ TIME_US = 1_772_323_200_123_456
 
 
 def finding_of(tool_name: str | None = "tool", *, offset: int = 0, **fields: Any) -> Finding:
-    """A finding, by default of a changed tool."""
     given: dict[str, Any] = {
         "kind": Kind.TOOL_CHANGED,
         "server_id": "server",
@@ -36,7 +35,6 @@ def finding_of(tool_name: str | None = "tool", *, offset: int = 0, **fields: Any
 
 
 def alert_records(*findings: Finding) -> list[Output]:
-    """The alerts that these findings raise, in order."""
     states: dict[str, AlertState] = {}
     written = []
     for finding in findings:
@@ -46,7 +44,6 @@ def alert_records(*findings: Finding) -> list[Output]:
 
 
 def alert_of(tool_name: str | None = "tool", **fields: Any) -> dict[str, Any]:
-    """One alert, decoded."""
     (record,) = alert_records(finding_of(tool_name, **fields))
     decoded: dict[str, Any] = orjson.loads(record.value or b"")
     return decoded

@@ -18,18 +18,13 @@ _ANSWER_LIMIT_S = 60
 
 
 class TappedClient:
-    """Asks a server through its tap, one request at a time.
-
-    Args:
-        process: the tap.
-    """
+    """Asks a server through its tap, one request at a time."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._number = 0
 
     async def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the result of a request."""
         self._number += 1
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -43,11 +38,9 @@ class TappedClient:
         return result
 
     async def list_tools(self) -> dict[str, Any]:
-        """Ask for the list of tools."""
         return await self.ask("tools/list")
 
     async def call(self, tool: str) -> None:
-        """Call a tool."""
         await self.ask("tools/call", {"name": tool, "arguments": {}})
 
 

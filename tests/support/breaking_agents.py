@@ -14,17 +14,14 @@ junk = Agent("junk", title="It returns junk")
 
 @raising.evidence(key=lambda event: event.server_id)
 def raise_on(event: Event[Evidence], memory: Memory) -> None:
-    """Raise with what is in the record."""
     raise ValueError(event.value)
 
 
 @blocking.evidence(key=lambda event: event.server_id)
 def block_on(_: Event[Evidence], __: Memory) -> None:
-    """Wait for what never comes."""
     time.sleep(3_600)
 
 
 @junk.evidence(key=lambda event: event.server_id)
 def junk_on(event: Event[Evidence], _: Memory) -> Any:
-    """Return the record itself."""
     return [event.value]

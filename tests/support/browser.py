@@ -42,21 +42,15 @@ return axe.run(document, {resultTypes: ["violations"]}).then((found) => found.vi
 
 
 class Browser:
-    """One window.
-
-    Args:
-        address: of its session at the driver.
-    """
+    """One window."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     def open(self, address: str) -> None:
-        """Go to an address, and wait until the page is loaded."""
         self.command("url", url=address)
 
     def width(self, pixels: int, height: int = 900) -> None:
-        """Make the window so wide."""
         self.command("window/rect", width=pixels, height=height)
 
     def prefers(self, **features: str) -> None:
@@ -70,15 +64,10 @@ class Browser:
         self.command(f"element/{self._element(chosen)}/click")
 
     def write(self, chosen: str, text: str) -> None:
-        """Type a text into a field."""
         self.command(f"element/{self._element(chosen)}/value", text=text)
 
     def picture(self, width: int, height: int, *, top: int = 0) -> bytes:
-        """Return a part of the page as PNG, as a window of that width shows it.
-
-        Args:
-            top: pixels of the page above the part.
-        """
+        """Return a part of the page as PNG, as a window of that width shows it."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
         self.command("goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=metrics)
@@ -99,11 +88,9 @@ class Browser:
         return found
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """Return what a script returns, also where that is a promise."""
         return self.command("execute/sync", script=script, args=list(arguments))
 
     def keys(self, *keys: str) -> None:
-        """Press keys, one after the other."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         self.command("actions", actions=[{"type": "key", "id": "keys", "actions": actions}])
 
@@ -113,7 +100,6 @@ class Browser:
         return found
 
     def wait(self, script: str, *arguments: Any, within_s: float = 20.0) -> None:
-        """Wait until a script returns true."""
         until_s = time.monotonic() + within_s
         while not self.run(script, *arguments):
             assert time.monotonic() < until_s, script

@@ -49,7 +49,6 @@ SERVER = "server\u202e<b>\u200b"
 
 
 def records_of(published: Iterable[tuple[Role, bytes]], *, server: str = SERVER) -> list[Record]:
-    """What the stages write of observations."""
     offsets: dict[Role, int] = {}
     given = []
     for role, value in published:
@@ -94,7 +93,6 @@ def hostile() -> list[Record]:
 
 
 def a_store(folder: Path, records: Iterable[Record]) -> Path:
-    """A folder with a store of these records."""
     with schema.writing(folder) as connection:
         fill(connection, records)
     return folder
@@ -169,5 +167,4 @@ def every_address(folder: Path) -> list[str]:
 
 
 def text_of(page: str) -> str:
-    """The text that a reader sees on a page, blanks joined."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())

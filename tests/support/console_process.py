@@ -19,7 +19,6 @@ AUTHOR = f"local:{OPERATOR}"
 
 @contextmanager
 def console(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[str]:
-    """The address of a console over a store."""
     command = [sys.executable, "-m", "assay_stream", "console", "--listen", "127.0.0.1:0", "--store", str(folder)]
     with subprocess.Popen(
         [*command, *options], stderr=subprocess.PIPE, text=True, env=os.environ | dict(env or {})
@@ -44,7 +43,6 @@ def deciding(folder: Path) -> tuple[str, ...]:
 
 
 def sign_in(browser: Browser, address: str) -> None:
-    """Sign the operator in."""
     browser.open(f"{address}/sign-in")
     browser.write("#user", OPERATOR)
     browser.write("#password", PASSWORD)

@@ -18,12 +18,10 @@ KEYS = {"ours": KEY, "other": OTHER_KEY}
 
 
 def fingerprint_of(key: ec.EllipticCurvePrivateKey = KEY) -> str:
-    """The name of a key."""
     return PublicKey.of(key.public_key()).fingerprint
 
 
 def a_document(key: ec.EllipticCurvePrivateKey = KEY, *, revoked: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A discovery document of a key."""
     return {
         "schema_version": "1.1",
         "developer_name": "Dev",

@@ -10,8 +10,6 @@ from types import FrameType
 
 
 class Counted:
-    """How many calls there were."""
-
     calls = 0
 
 
@@ -35,7 +33,6 @@ def counting_calls() -> Iterator[Counted]:
 
 
 def counted_calls(function: Callable[[], object]) -> int:
-    """Return how many calls a function makes until it returns."""
     with counting_calls() as counted:
         function()
     return counted.calls
@@ -46,9 +43,6 @@ def passes(function: Callable[[str], object], text: str, *, rounds: int = 3) -> 
 
     Both are measured in processor time, in turns, and the least of each counts, so that other work on the machine
     changes little. Hold it against a bound that is a small multiple of what is normal.
-
-    Args:
-        rounds: 1 for a function that remembers texts.
     """
     costs_s, loops_s = [], []
     for _ in range(rounds):

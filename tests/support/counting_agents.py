@@ -12,6 +12,5 @@ numbering = Agent("numbering", title="A call has a number", forget_after_s=10**8
 
 @numbering.evidence(key=actor_of)
 def on_call(_: Event[Evidence], memory: Memory) -> Iterator[Detection]:
-    """Find every call."""
     memory.state["count"] = memory.state.get("count", 0) + 1
     yield Detection(tool_name=f"call {memory.state['count']}")

@@ -39,8 +39,6 @@ def free_port() -> int:
 
 @dataclass
 class Worker:
-    """A worker process."""
-
     process: subprocess.Popen[bytes]
     web_port: int
     log: Path
@@ -56,7 +54,6 @@ class Worker:
             return 0, ""
 
     async def wait_ready(self) -> None:
-        """Wait until every stage does its work."""
         deadline = time.monotonic() + _READY_LIMIT_S
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -67,22 +64,18 @@ class Worker:
         raise AssertionError(f"the worker is not ready after {_READY_LIMIT_S} s:\n{self.tail()}")
 
     def kill(self) -> None:
-        """``kill -9``."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
 
     def terminate(self) -> int:
-        """SIGTERM; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30)
 
     def reason(self) -> str:
-        """Why it ended of itself, as it says on its last line."""
         lines = self.log.read_text(errors="replace").splitlines()
         return next((line for line in reversed(lines) if line.startswith("assay-stream: ")), "it does not say")
 
     def tail(self) -> str:
-        """The end of its log."""
         return self.log.read_text(errors="replace")[-4_000:]
 
 
@@ -94,8 +87,6 @@ def _settings_of(env: tuple[tuple[str, str], ...]) -> Settings:
 
 @dataclass
 class Deployment:
-    """Topics with a prefix of their own on a shared broker."""
-
     bootstrap: str
     name: str
     env: dict[str, str] = field(default_factory=dict)
@@ -117,12 +108,10 @@ class Deployment:
 
     @property
     def settings(self) -> Settings:
-        """The settings that the deployment's processes have."""
         return _settings_of(tuple(self.env.items()))
 
     @property
     def topics(self) -> dict[Role, str]:
-        """Full topic names."""
         return topic_names(self.settings)
 
     def folder(self) -> Path:
@@ -132,7 +121,6 @@ class Deployment:
         return folder
 
     async def apply_topics(self, *, agents: str = "") -> None:
-        """Create the topics; with a name of agents, theirs, too."""
         admin = await start_admin(self.settings)
         try:
             await apply_topics(admin, self.settings, agents=agents)
@@ -140,7 +128,6 @@ class Deployment:
             await admin.close()
 
     def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Run a command, as an operator does, to its end."""
         return subprocess.run(
             [sys.executable, "-m", "assay_stream", *arguments],
             env=os.environ | self.env | env,
@@ -151,13 +138,11 @@ class Deployment:
         )
 
     async def output_of(self, *arguments: str) -> str:
-        """Run a command that succeeds: its standard output."""
         done = await asyncio.to_thread(self.run, *arguments, COLUMNS="100")
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def start_worker(self, *arguments: str, **env: str) -> Worker:
-        """Start a worker process."""
         port = free_port()
         log = self.folder() / f"worker-{len(self.workers)}.log"
         with log.open("wb") as stderr:
@@ -172,7 +157,6 @@ class Deployment:
         return worker
 
     def stop_workers(self) -> None:
-        """Leave no process behind."""
         for worker in self.workers:
             if worker.process.poll() is None:
                 worker.kill()
@@ -230,7 +214,6 @@ class Deployment:
         return [record for partition in partitions for record in found[partition]]
 
     async def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions end, open transactions included."""
         consumer = reading_consumer(self.settings, isolation_level="read_uncommitted")
         await consumer.start()
         try:
@@ -240,7 +223,6 @@ class Deployment:
             await consumer.stop()
 
     async def tick(self, time_us: int) -> None:
-        """Let time come this far for the alerts of every partition."""
         partitions = self.settings.input_partitions
         producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
         await producer.start()
@@ -269,7 +251,6 @@ class Deployment:
     async def wait_for(
         self, role: Role, enough: Callable[[list[Record]], bool], *, limit_s: float = 60.0
     ) -> list[Record]:
-        """Read a role's topic until it holds enough."""
         deadline = time.monotonic() + limit_s
         while True:
             records = await self.read(role)
@@ -286,7 +267,6 @@ class Deployment:
 
 
 def payload(record: Record) -> dict[str, object]:
-    """The ``data`` of an evidence record."""
     data = json.loads(record.value or b"{}")["data"]
     assert isinstance(data, dict)
     return data

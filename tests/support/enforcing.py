@@ -23,13 +23,11 @@ TOOL = "get_current_time"
 
 
 def time_server(version: str) -> list[str]:
-    """The command of a released server."""
     return [*python_server("mcp-server-time", version), "--local-timezone", "UTC"]
 
 
 @asynccontextmanager
 async def enforced(deployment: Deployment, command: list[str], *options: str) -> AsyncIterator[Client]:
-    """A client of a server behind ``assay-stream tap --enforce``."""
     arguments = ["-m", "assay_stream", "tap", "--server-id", "time", "--observer-id", "proxy-1", "--enforce"]
     through_tap = StdioServerParameters(
         command=sys.executable, args=[*arguments, *options, "--", *command], env={**os.environ, **deployment.env}
@@ -39,7 +37,6 @@ async def enforced(deployment: Deployment, command: list[str], *options: str) ->
 
 
 async def run(deployment: Deployment, *arguments: str) -> tuple[int, str, str]:
-    """An operator's command: exit code, output and complaints."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -54,7 +51,6 @@ async def run(deployment: Deployment, *arguments: str) -> tuple[int, str, str]:
 
 
 async def ordered(deployment: Deployment, *arguments: str) -> str:
-    """A command that must succeed: its output."""
     code, output, complaints = await run(deployment, *arguments)
     assert code == 0, complaints
     return output
@@ -76,17 +72,14 @@ async def call(client: Client, name: str = TOOL) -> dict[str, Any] | None:
 
 
 def is_refused(error: dict[str, Any] | None) -> bool:
-    """The call was refused."""
     return error is not None
 
 
 def passed(error: dict[str, Any] | None) -> bool:
-    """The call passed."""
     return error is None
 
 
 async def wait_for_row(deployment: Deployment, *arguments: str, **wanted: str) -> list[dict[str, Any]]:
-    """The rows of a listing command once one of them is as wanted."""
     deadline = time.monotonic() + 30
     while True:
         rows = [json.loads(line) for line in (await ordered(deployment, *arguments, "--json")).splitlines()]

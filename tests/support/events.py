@@ -40,7 +40,6 @@ def an_event(role: Role, number: int, second: float, data: Mapping[str, Any], **
 
 
 def snapshot_data(*tools: Any, **fields: Any) -> dict[str, Any]:
-    """The data of a snapshot."""
     return {
         "server_id": SERVER,
         "observer_id": "proxy-1",
@@ -53,7 +52,6 @@ def snapshot_data(*tools: Any, **fields: Any) -> dict[str, Any]:
 
 
 def call_data(**fields: Any) -> dict[str, Any]:
-    """The data of a call."""
     return {
         "server_id": SERVER,
         "observer_id": "proxy-1",
@@ -146,19 +144,16 @@ class Story:
         return self
 
     def lists(self, *tools: Any, **fields: Any) -> Story:
-        """The server lists tools."""
         number = len(self.records)
         data = snapshot_data(*tools, **{"snapshot_id": f"snapshot-{number}", **fields})
         return self.raw(Role.SNAPSHOTS, an_event(Role.SNAPSHOTS, number, number, data))
 
     def calls(self, tool_name: str = "read_file", **fields: Any) -> Story:
-        """An agent calls a tool."""
         number = len(self.records)
         data = call_data(tool_name=tool_name, **{"tool_call_id": f"call-{number}", **fields})
         return self.raw(Role.CALLS, an_event(Role.CALLS, number, number, data))
 
     def tell(self, *, inventory: bool = False) -> Outcome:
-        """What the engine writes for all of this."""
         return Outcome(replay(self.records, producer=Producer(version="0.1.0")), inventory=inventory)
 
 
@@ -169,28 +164,23 @@ class Outcome:
         self.outputs = list(outputs) if inventory else without_inventory(outputs)
 
     def of(self, role: Role) -> list[Output]:
-        """The outputs of one role."""
         return [output for output in self.outputs if output.role is role]
 
     @property
     def evidence(self) -> list[dict[str, Any]]:
-        """The payloads of the evidence, in order."""
         return [json.loads(output.value or b"")["data"] for output in self.of(Role.EVIDENCE)]
 
     @property
     def findings(self) -> list[tuple[str, str | None]]:
-        """Kind and tool of every finding."""
         written = [output for output in self.of(Role.FINDINGS) if output.label.startswith("finding:")]
         found = [json.loads(output.value or b"") for output in written]
         return [(finding["kind"], finding.get("tool_name")) for finding in found]
 
     @property
     def refusals(self) -> list[str]:
-        """The error codes of the rejected records."""
         return [dict(output.headers)["error.code"].decode() for output in self.of(Role.REJECTED)]
 
     def all_bytes(self, *roles: Role) -> bytes:
-        """Everything written to some roles, keys and headers included."""
         parts: list[bytes] = []
         for output in self.outputs:
             if output.role in roles:

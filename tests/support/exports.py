@@ -28,7 +28,6 @@ def sealed(event: dict[str, Any]) -> bytes:
 
 
 def evidence(number: int = 0, *, time: str = NOON, data: dict[str, Any] | None = None, **changes: Any) -> bytes:
-    """One evidence record."""
     event = {
         "specversion": "1.0",
         "type": "assay.tool.decision",
@@ -59,27 +58,23 @@ def evidence(number: int = 0, *, time: str = NOON, data: dict[str, Any] | None =
 
 
 def definition(name: str = "read_file", **fields: Any) -> bytes:
-    """One definition record."""
     return canonicalize(
         {"full_digest": "sha256:" + f"{len(name):064x}", "definition": {"name": name, "inputSchema": {}} | fields}
     )
 
 
 def a_file(path: Path, *lines: bytes) -> Path:
-    """These lines as a file."""
     path.write_bytes(b"".join(line + b"\n" for line in lines))
     return path
 
 
 def record_line(value: bytes, role: Role = Role.EVIDENCE, offset: int = 0) -> bytes:
-    """A record line of an archive."""
     origin = Origin("assay.tool.decision", 0, offset).as_json()
     line = {"origin": origin, "role": role, "timestamp_ms": 0, "key": None, "headers": [], "value": value.decode()}
     return orjson.dumps(line)
 
 
 def replayed(calls: int = 40) -> list[Output]:
-    """What the engine writes for a fleet."""
     records = [
         Record(role=role, origin=Origin(role.value, 0, number), key=key, value=value)
         for number, (role, key, value) in enumerate(Fleet(calls=calls).history())
@@ -88,7 +83,6 @@ def replayed(calls: int = 40) -> list[Output]:
 
 
 def values(outputs: list[Output], role: Role) -> list[bytes]:
-    """The values of one role."""
     return [output.value for output in outputs if output.role is role and output.value is not None]
 
 
@@ -99,7 +93,6 @@ def members(path: Path) -> dict[str, bytes]:
 
 
 def rebuilt(path: Path, content: Iterator[tuple[str, bytes]] | dict[str, bytes], **info: Any) -> Path:
-    """A bundle of these members, by Python's own writer."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, raw in content.items() if isinstance(content, dict) else content:
@@ -113,7 +106,6 @@ def rebuilt(path: Path, content: Iterator[tuple[str, bytes]] | dict[str, bytes],
 
 
 def changed(path: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
-    """A bundle with its members changed."""
     content = members(path)
     change(content)
     return rebuilt(path.with_name("changed.tar.gz"), content)

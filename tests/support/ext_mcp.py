@@ -12,7 +12,6 @@ VARINT, BYTES = 0, 2
 
 
 def field(number: int, value: bytes | str | int) -> bytes:
-    """A field of a message, as protocol buffers write it."""
     if isinstance(value, int):
         return varint(number << 3 | VARINT) + varint(value)
     content = value.encode() if isinstance(value, str) else value
@@ -20,7 +19,6 @@ def field(number: int, value: bytes | str | int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """A number in groups of seven bits, the lowest first."""
     groups = [value & 127]
     while value := value >> 7:
         groups.append(value & 127)
@@ -28,7 +26,6 @@ def varint(value: int) -> bytes:
 
 
 def fields(message: bytes) -> dict[int, Any]:
-    """The last value of each field of a message."""
     found: dict[int, Any] = {}
     while message:
         tag, message = _varint(message)
@@ -49,12 +46,10 @@ def _varint(message: bytes) -> tuple[int, bytes]:
 
 
 def struct(**texts: str) -> bytes:
-    """A ``google.protobuf.Struct`` of texts."""
     return b"".join(field(1, field(1, name) + field(2, field(3, text))) for name, text in texts.items())
 
 
 def texts_of(message: bytes) -> dict[str, str]:
-    """The one text of a ``Struct``."""
     entry = fields(fields(message)[1])
     return {entry[1].decode(): fields(entry[2])[3].decode()}
 
@@ -68,19 +63,16 @@ class Gateway:
         self.metadata = metadata
 
     def ask(self, call: str, message: bytes) -> dict[int, Any]:
-        """Send a message, and return the fields of the answer."""
         answer: bytes = self.channel.unary_unary(_CALLS + call)(message, timeout=60)
         return fields(answer)
 
     def request(self, service: str, params: object, *, method: str = "tools/call", **headers: str) -> dict[int, Any]:
-        """``CheckRequest``, with the parameters of a JSON-RPC request."""
         raw = params if isinstance(params, bytes) else json.dumps(params).encode()
         message = field(1, service) + field(2, method) + field(3, struct(**self.metadata)) + field(4, raw)
         message += b"".join(field(5, field(1, name) + field(2, value)) for name, value in headers.items())
         return self.ask("CheckRequest", message)
 
     def response(self, result: object, *services: str, method: str = "tools/call", **metadata: str) -> dict[int, Any]:
-        """``CheckResponse``, with the result of a JSON-RPC response."""
         raw = result if isinstance(result, bytes) else json.dumps(result).encode()
         message = b"".join(field(1, service) for service in services) + field(2, method)
         return self.ask("CheckResponse", message + field(3, struct(**self.metadata, **metadata)) + field(4, raw))
@@ -95,5 +87,4 @@ class Gateway:
         return None
 
     def lists(self, *services: str, tools: list[Any]) -> None:
-        """A client lists the tools of servers."""
         assert self.response({"tools": tools}, *services, method="tools/list") == {1: b""}

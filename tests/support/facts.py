@@ -37,7 +37,6 @@ def a_fingerprint(name: str) -> Fingerprint:
 
 
 def a_catalogue(digest: str, tools: dict[str, str]) -> Catalogue:
-    """A catalogue: tool name to the name of its definition."""
     return Catalogue(
         server_id=SERVER,
         digest=digest,
@@ -59,7 +58,6 @@ def seen(
     prompts: str | None = None,
     attributed: bool = False,
 ) -> Seen:
-    """An observation."""
     return Seen(
         server_id=SERVER,
         observer_id=observer_id,
@@ -75,7 +73,6 @@ def seen(
 
 
 def rejection(time_us: int, *, offset: int, observer_id: str | None = None) -> Rejection:
-    """A refused record of the snapshots topic."""
     return Rejection(
         server_id=SERVER,
         origin=Origin(topic="mcp.tools.list", partition=0, offset=offset),
@@ -86,7 +83,6 @@ def rejection(time_us: int, *, offset: int, observer_id: str | None = None) -> R
 
 
 def announcement(observer_id: str, time_us: int, *, offset: int, partition: int = 0) -> Announcement:
-    """A change that the server announced."""
     return Announcement(
         server_id=SERVER,
         observer_id=observer_id,
@@ -126,7 +122,6 @@ def a_policy(
     offset: int,
     tool_name: str | None = None,
 ) -> Policy:
-    """A digest policy, or with ``None`` one taken back."""
     return Policy(
         server_id=SERVER,
         tool_name=tool_name,
@@ -142,7 +137,6 @@ def a_policy(
 def a_key_decision(
     act: KeyAct, fingerprint: str, *, time_us: int, offset: int, tool_name: str | None = None
 ) -> KeyDecision:
-    """An operator's decision on a key of example.com."""
     return KeyDecision(
         server_id=SERVER,
         origin=Origin(topic="assay.control", partition=0, offset=offset),
@@ -165,7 +159,6 @@ def a_discovery(
     domain: str = "example.com",
     revoked: tuple[str, ...] = (),
 ) -> Discovery:
-    """What was found at a domain: a key with this fingerprint."""
     return Discovery(
         server_id=SERVER,
         origin=Origin(topic="assay.control", partition=0, offset=offset),

@@ -38,7 +38,6 @@ proxy.add_middleware(FastMCPFeed(feed))
 
 
 def end(*_: object) -> None:
-    """Deliver what is queued, and say what was counted."""
     feed.close()
     publisher.close()
     stats = publisher.stats

@@ -29,12 +29,10 @@ _KEPT: list[bytes] = []
 
 
 def die() -> None:
-    """As the kernel ends a process without memory."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def hang() -> None:
-    """For ever, in pure Python."""
     while True:
         sum(range(1_000))
 
@@ -56,7 +54,6 @@ def take_long() -> None:
 
 
 def exhaust() -> None:
-    """Fill what memory there is with small objects, and keep them."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + _ROOM_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

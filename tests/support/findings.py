@@ -22,12 +22,10 @@ RULES = AlertRules(version="1", pacing=PACING)
 
 
 def at(second: float) -> int:
-    """A time, seconds after the start."""
     return START_US + int(second * SECOND_US)
 
 
 def place(offset: int, *, partition: int = 0, topic: str = "mcp.tools.list") -> Origin:
-    """Where an input record stands."""
     return Origin(topic=topic, partition=partition, offset=offset)
 
 
@@ -51,7 +49,6 @@ def a_finding(offset: int = 0, second: float | None = None, **changes: Any) -> F
 
 
 def an_end(offset: int, second: float | None = None, **changes: Any) -> Resolution:
-    """What puts an end to that."""
     return replace(
         Resolution(
             server_id="server",
@@ -66,7 +63,6 @@ def an_end(offset: int, second: float | None = None, **changes: Any) -> Resoluti
 
 
 def a_rule(**changes: Any) -> SuppressionRule:
-    """A rule that covers the whole server."""
     return replace(
         SuppressionRule(
             id="rule-1",
@@ -83,13 +79,11 @@ def a_rule(**changes: Any) -> SuppressionRule:
 
 
 def body(alert: Output) -> dict[str, Any]:
-    """The OCSF record of an alert."""
     parsed: dict[str, Any] = json.loads(alert.value or b"")
     return parsed
 
 
 def told(alerts: list[Output]) -> list[tuple[str, str, int]]:
-    """Activity, status and count of each alert."""
     return [(body(alert)["activity_name"], body(alert)["status"], body(alert)["count"]) for alert in alerts]
 
 

@@ -67,7 +67,6 @@ class Fleet:
 
 
 def server_name(number: int) -> str:
-    """The operator's name of a server."""
     return f"server-{number}"
 
 

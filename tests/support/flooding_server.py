@@ -34,7 +34,6 @@ def _answer(method: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
     for line in sys.stdin:
         request = json.loads(line)
         if "id" in request:

@@ -23,12 +23,10 @@ SERVER = THE_VANTAGE.server_id
 
 
 def a_tool(name: str = "read", description: str = "Reads.", **fields: Any) -> dict[str, Any]:
-    """A tool."""
     return {"name": name, "description": description, "inputSchema": {"type": "object"}, **fields}
 
 
 def value_of(tool: dict[str, Any], scheme: str = "assay.p60") -> str:
-    """The value of a tool under a scheme, for this server."""
     return fingerprint(tool, server_id=SERVER).schemes[scheme]
 
 
@@ -73,8 +71,6 @@ def pinned(tool: dict[str, Any], **options: Any) -> VerdictTable:
 
 
 class Connection:
-    """A client and a server with a gate between them."""
-
     def __init__(self, table: VerdictTable | None = None, *, hide: bool = False) -> None:
         self.table = table or VerdictTable()
         ids = itertools.count(1)
@@ -83,12 +79,10 @@ class Connection:
         self.asked: list[tuple[str, Fingerprint | None]] = []
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None) -> Ruling:
-        """What the table says; the question is kept."""
         self.asked.append((tool_name, definition))
         return self.table.rule(server_id, tool_name, definition)
 
     def client(self, message: object) -> Commands:
-        """The client says something: an object, or bytes as they are."""
         return self.gate.receive(
             ClientSaid(message if isinstance(message, bytes) else json.dumps(message).encode()), START
         )
@@ -105,31 +99,25 @@ class Connection:
         return self.gate.receive(ServerSaid(line), START)
 
     def asks_list(self, number: object = 1, **params: Any) -> None:
-        """The client asks for a list."""
         assert self.client({"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": params}).forward
 
     def lists(self, *tools: Any, number: object = 1, cursor: str | None = None, more: str | None = None) -> None:
-        """The client asks for a list and gets it."""
         self.asks_list(number, **({} if cursor is None else {"cursor": cursor}))
         self.answers(*tools, number=number, more=more)
 
     def answers(self, *tools: Any, number: object = 1, more: str | None = None) -> None:
-        """The server answers with a list."""
         result = {"tools": list(tools)} | ({} if more is None else {"nextCursor": more})
         self.server({"jsonrpc": "2.0", "id": number, "result": result})
 
     def calls(self, name: object = "read", number: object = 7) -> Commands:
-        """The client calls a tool."""
         return self.client(a_call(name, number))
 
 
 def a_call(name: object = "read", number: object = 7) -> dict[str, Any]:
-    """A call."""
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name, "arguments": {}}}
 
 
 def answer(passage: Commands) -> Any:
-    """What the client got instead: one line."""
     assert passage.forward is None
     assert passage.reply.endswith(b"\n")
     assert passage.reply.count(b"\n") == 1
@@ -144,7 +132,6 @@ def denied(passage: Commands) -> list[tuple[str, str]]:
 
 
 def blocking(name: str) -> Rule:
-    """A rule that refuses one tool, whatever its definition."""
     return lambda _, tool_name, __: BLOCK if tool_name == name else ALLOW
 
 

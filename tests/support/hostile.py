@@ -30,7 +30,6 @@ def chain_beside_enum(size: int) -> Pair:
 
 
 def chain_beside_object(size: int) -> Pair:
-    """The same beside an object of many members."""
     hops, wide = 30, {f"k{number}": number for number in range(size // 30)}
 
     def side(mark: str) -> Definition:
@@ -89,7 +88,6 @@ def references_to_long_names(size: int) -> Pair:
 
 
 def long_references(size: int) -> Pair:
-    """References of many escapes that lead nowhere."""
     side = [
         {"properties": {f"p{n}": {"$ref": f"#/{mark}" + "%41" * (size // 300)} for n in range(100)}} for mark in "ab"
     ]
@@ -110,8 +108,6 @@ def _ring(size: int, keyword: str) -> Definition:
 
 
 def true_and_one(size: int) -> Pair:
-    """``true`` against 1 at every level, equal for Python."""
-
     def side(value: Any) -> Any:
         schema: Any = {"const": value}
         for _ in range(110):
@@ -158,18 +154,15 @@ def long_paths_to_bare_elements(size: int) -> Pair:
 
 
 def long_name(size: int) -> Pair:
-    """One long name with many changes below it."""
     side = [{"properties": {"n" * (size // 2): {"prefixItems": [{"const": mark}] * (size // 40)}}} for mark in "ab"]
     return _schemas(*side)
 
 
 def lists_of_schemas(size: int) -> Pair:
-    """A list of schemas by position; every one differs."""
     return _schemas(*({"prefixItems": [{"const": mark}] * (size // 14)} for mark in (0, 1)))
 
 
 def expanding_text(size: int) -> Pair:
-    """A text of characters that become eighteen each."""
     return _texts("\ufdfa" * (size // 3), "\ufdfa" * (size // 3) + "x")
 
 
@@ -179,12 +172,10 @@ def marks(size: int) -> Pair:
 
 
 def short_words(size: int) -> Pair:
-    """As many words as a text can have."""
     return _texts("a " * (size // 2), "b " * (size // 2))
 
 
 def distinct_words(size: int) -> Pair:
-    """As many different words as a text can have."""
     words = [_word(number) for number in range(size // 5)]
     return _texts(" ".join(words), " ".join(reversed(words)))
 
@@ -198,67 +189,55 @@ def _word(number: int) -> str:
 
 
 def punctuation(size: int) -> Pair:
-    """Words of punctuation of another script."""
     return _texts("\u3001\u3002 " * (size // 7), "\u3002\u3001 " * (size // 7) + "x")
 
 
 def one_long_word(size: int) -> Pair:
-    """One word that differs by a letter at its end."""
     return _texts("a" * size, "a" * (size - 1) + "b")
 
 
 def empty_strings(size: int) -> Pair:
-    """Lists of nothing but empty texts."""
     empty = [""] * (size // 6)
     return _schemas({"required": empty, "enum": empty}, {"required": ["", *empty], "enum": [*empty, "x"]})
 
 
 def fractions(size: int) -> Pair:
-    """Many fractions, which cost most to write."""
     return _schemas(*({"enum": [number + mark for number in range(size // 9)]} for mark in (0.25, 0.5)))
 
 
 def escapes(size: int) -> Pair:
-    """Many characters that are written as six, beside a fraction."""
     return _schemas(*({"enum": ["\x01" * 30] * (size // 200) + [mark]} for mark in (0.25, 0.5)))
 
 
 def alternatives(size: int) -> Pair:
-    """Many alternatives, all of them other ones."""
     return _schemas(*({"anyOf": [{"const": number + mark} for number in range(size // 20)]} for mark in (0.25, 0.5)))
 
 
 def parameters(size: int) -> Pair:
-    """As many parameters as there is room for; every one changed."""
     return _schemas(
         *({"properties": {f"p{n}": {"type": kind} for n in range(size // 28)}} for kind in ("null", "array"))
     )
 
 
 def other_parameters(size: int) -> Pair:
-    """As many parameters; every one of another name."""
     return _schemas(*({"properties": {f"{mark}{n}": 0.5 for n in range(size // 12)}} for mark in "ab"))
 
 
 def hints(size: int) -> Pair:
-    """As many annotations as there is room for."""
     return tuple({"name": "t", "annotations": {f"h{n}": mark for n in range(size // 12)}} for mark in (0, 1))  # type: ignore[return-value]
 
 
 def metadata(size: int) -> Pair:
-    """As much metadata as there is room for."""
     return tuple({"name": "t", "_meta": {f"h{n}": [mark] for n in range(size // 14)}} for mark in (0.5, 1.5))  # type: ignore[return-value]
 
 
 def arguments(size: int) -> Pair:
-    """As many arguments of a prompt as there is room for."""
     return tuple(  # type: ignore[return-value]
         {"name": "t", "arguments": [{"name": f"a{n}", "x": mark} for n in range(size // 28)]} for mark in (0, 1)
     )
 
 
 def containers(size: int) -> Pair:
-    """As many containers as there is room for."""
     return _schemas(*({"x": [[] for _ in range(size // 3)] + [mark]} for mark in (0, 1)))
 
 
@@ -275,7 +254,6 @@ def nested_alternatives(size: int) -> Pair:
 
 
 def colliding_numbers(size: int) -> Pair:
-    """Lists of numbers whose hashes are equal in Python."""
     powers = [2.0 ** (61 * power) for power in range(16)]
     lists = [[a, b, c, d] for a in powers for b in powers for c in powers for d in powers]
     return _schemas(*({"enum": [*lists[: size // 60], mark]} for mark in (0, 1)))

@@ -79,9 +79,5 @@ CLASSES: dict[str, tuple[str, Callable[[], Iterator[Shown]]]] = {
 
 
 def shown_by_tap(name: str) -> list[Tools]:
-    """Return the lists of a class as one observer is shown them.
-
-    Args:
-        name: one of ``CLASSES``.
-    """
+    """Return the lists of a class as one observer is shown them."""
     return [tools for _, tools in CLASSES[name][1]()]

@@ -26,13 +26,10 @@ _START_LIMIT_S = 30.0
 
 @dataclass
 class Tap:
-    """A running tap: where it is, and where its observations are."""
-
     url: str
     sink: MemorySink
 
     def data(self, kind: str) -> list[dict[str, Any]]:
-        """The data of the events of one kind: ``list`` or ``call``."""
         events = [json.loads(each.value) for each in self.sink.observations]
         return [event["data"] for event in events if event["type"] == f"mcp.tools.{kind}.observed"]
 
@@ -99,7 +96,6 @@ async def listening(
 
 @asynccontextmanager
 async def http_server(*flags: str, port: int | None = None) -> AsyncIterator[str]:
-    """The SDK's server with some flags: the URL of its endpoint."""
     port = port or free_port()
     async with listening([sys.executable, "-m", "tests.support.http_mcp_server", str(port), *flags], port):
         yield f"http://127.0.0.1:{port}/mcp"

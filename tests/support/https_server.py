@@ -119,8 +119,6 @@ class HttpsServer(Serving):
 
 
 def serve(body: bytes, status: int = 200, **headers: str) -> Answer:
-    """An answer with this body."""
-
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.send_response(status)
         for name, value in headers.items():

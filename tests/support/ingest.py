@@ -27,7 +27,6 @@ TOOL = {"name": "echo", "description": "Echo a text", "inputSchema": {"type": "o
 
 
 def a_call(number: int, *, observer: str = "gw-1", server: str = "time", **fields: Any) -> Observation:
-    """A call as the publisher makes it."""
     return call_event(
         Vantage(server_id=server, observer_id=observer),
         event_id=f"call-{number}",
@@ -41,7 +40,6 @@ def a_call(number: int, *, observer: str = "gw-1", server: str = "time", **field
 
 
 def a_list(number: int, *tools: Any, observer: str = "gw-1", server: str = "time") -> Observation:
-    """A snapshot as the publisher makes it."""
     return snapshot_event(
         Vantage(server_id=server, observer_id=observer),
         event_id=f"list-{number}",
@@ -53,21 +51,17 @@ def a_list(number: int, *tools: Any, observer: str = "gw-1", server: str = "time
 
 
 def batch(*observations: Observation) -> bytes:
-    """The body of a batch."""
     return b"[" + b",".join(each.value for each in observations) + b"]"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a client got."""
-
     status: int
     content: Any
     headers: dict[str, str]
 
     @property
     def outcomes(self) -> list[str]:
-        """What became of each event, with the code of a refusal."""
         return [
             each["outcome"] + (f":{each['error']['code']}" if "error" in each else "")
             for each in self.content["outcomes"]
@@ -75,21 +69,17 @@ class Reply:
 
     @property
     def code(self) -> str:
-        """Why the request was refused as a whole."""
         return str(self.content["error"]["code"])
 
 
 @dataclass
 class Ingest:
-    """Processes of one deployment, and the file of their clients."""
-
     deployment: Deployment
     folder: Path
     tokens: dict[str, str] = field(default_factory=dict)
     processes: list[Worker] = field(default_factory=list)
 
     def add_client(self, observer: str = "gw-1", servers: Sequence[str] = ("time",), **fields: str) -> str:
-        """Let a client in; its token."""
         token = new_token()
         entry = {"observer_id": observer, "servers": list(servers), "token": hash_of(token), **fields}
         path = self.folder / "clients.toml"
@@ -99,7 +89,6 @@ class Ingest:
         return token
 
     async def start(self, *arguments: str, **env: str) -> Address:
-        """Start a process, and wait until it takes events."""
         web_port, port = free_port(), free_port()
         log = self.folder / f"ingest-{len(self.processes)}.log"
         listen = ["--listen", f"127.0.0.1:{port}", "--clients", str(self.folder / "clients.toml")]
@@ -118,21 +107,17 @@ class Ingest:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a process takes events."""
-
     ingest: Ingest
     process: Worker
     port: int
 
     @property
     def url(self) -> str:
-        """Where events are sent."""
         return f"http://127.0.0.1:{self.port}/v1/events"
 
     async def send(
         self, body: bytes, kind: str = STRUCTURED, *, observer: str = "gw-1", token: str | None = None, **fields: str
     ) -> Reply:
-        """Send a request."""
         headers = {name.replace("_", "-"): value for name, value in fields.items()}
         headers |= {"Authorization": f"Bearer {token or self.ingest.tokens[observer]}", "Content-Type": kind}
         return await asyncio.to_thread(_send, self.port, body, headers)
@@ -150,7 +135,6 @@ def _send(port: int, body: bytes, headers: dict[str, str]) -> Reply:
 
 @contextmanager
 def ingest_of(deployment: Deployment, folder: Path) -> Iterator[Ingest]:
-    """Processes that are gone when the test is."""
     made = Ingest(deployment, folder)
     try:
         yield made
@@ -162,7 +146,6 @@ def ingest_of(deployment: Deployment, folder: Path) -> Iterator[Ingest]:
 
 
 async def until(is_so: Any, *, limit_s: float = 30.0) -> None:
-    """Wait until something is so."""
     deadline = time.monotonic() + limit_s
     while not is_so():
         if time.monotonic() > deadline:

@@ -11,7 +11,6 @@ _IN_ALERTS = tuple(f'"mcp_finding_kind":"{kind}"'.encode() for kind in INVENTORY
 
 
 def alerts_on_changes(records: Iterable[Record]) -> list[Record]:
-    """The alerts that do not only say who is new."""
     return [record for record in records if not any(kind in (record.value or b"") for kind in _IN_ALERTS)]
 
 

@@ -22,8 +22,6 @@ SURFACE = ("tools", "prompts", "resource_templates", "instructions", "completene
 
 @dataclass
 class Listing:
-    """A watch and its sink."""
-
     watch: ListWatch
     sink: MemorySink
 
@@ -34,12 +32,10 @@ class Listing:
 
     @property
     def watched(self) -> Watched:
-        """The only server."""
         [watched] = self.watch.watched
         return watched
 
     async def wait_for(self, count: int, kind: str = "list") -> list[dict[str, Any]]:
-        """Wait until so much was observed."""
         async with asyncio.timeout(30):
             while len(found := self.data(kind)) < count:
                 await asyncio.sleep(0.02)
@@ -56,7 +52,6 @@ def servers(*entries: dict[str, Any]) -> list[ListedServer]:
 
 @asynccontextmanager
 async def watching(listed: Sequence[ListedServer], limits: ListingLimits = LISTING_LIMITS) -> AsyncIterator[Listing]:
-    """A watch that has not begun."""
     sink, client = MemorySink(), Client(HTTP_LIMITS, ssl.create_default_context())
     try:
         yield Listing(ListWatch(listed, publish=sink.publish, client=client, limits=limits), sink)
@@ -65,7 +60,6 @@ async def watching(listed: Sequence[ListedServer], limits: ListingLimits = LISTI
 
 
 async def listed_once(*entries: dict[str, Any], limits: ListingLimits = LISTING_LIMITS) -> Listing:
-    """Servers listed once."""
     async with watching(servers(*entries), limits) as listing:
         await listing.watch.once()
     return listing
@@ -73,7 +67,6 @@ async def listed_once(*entries: dict[str, Any], limits: ListingLimits = LISTING_
 
 @asynccontextmanager
 async def following(*entries: dict[str, Any], limits: ListingLimits = LISTING_LIMITS) -> AsyncIterator[Listing]:
-    """Servers listed again and again within the block."""
     async with watching(servers(*entries), limits) as listing:
         running = asyncio.create_task(listing.watch.run())
         try:

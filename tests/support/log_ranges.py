@@ -31,8 +31,6 @@ def topics_of(story: Story, settings: Settings) -> list[Record]:
 
 
 class LogsInMemory:
-    """The records of some topics, each in one partition or more."""
-
     def __init__(self, records: Iterable[Record], firsts: dict[tuple[str, int], int] | None = None) -> None:
         self._records = list(records)
         self._firsts = firsts or {}
@@ -44,7 +42,6 @@ class LogsInMemory:
             self.bounds[place] = (first, max(end, record.origin.offset + 1))
 
     def __call__(self, settings: Settings, roles: Sequence[Role], **_: Any) -> LogsInMemory:
-        """Stand in for the class."""
         assert settings
         self.opened.append(roles)
         return self
@@ -58,16 +55,13 @@ class LogsInMemory:
         return None
 
     def partitions(self, role: Role) -> list[int]:
-        """Which there are."""
         found = {record.origin.partition for record in self._records if record.role is role}
         return sorted(found | {number for topic, number in self.bounds if topic == TOPIC_NAMES[role]})
 
     def starts(self) -> dict[tuple[str, int], int]:
-        """The first offset that is left of each."""
         return {place: first for place, (first, _) in self.bounds.items()}
 
     async def offset_at(self, role: Role, number: int, time_ms: int) -> int:
-        """The first of a time."""
         offsets = [
             record.origin.offset
             for record in self._records
@@ -78,7 +72,6 @@ class LogsInMemory:
     async def read(
         self, role: Role, number: int, *, first: int = 0, end: int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """One partition, two records at a time."""
         found = [
             record
             for record in self._records
@@ -91,7 +84,6 @@ class LogsInMemory:
             yield found[at : at + 2]
 
     async def records(self, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
-        """All partitions, record by record."""
         for number in self.partitions(role):
             first = 0 if since_ms is None else await self.offset_at(role, number, since_ms)
             async for batch in self.read(role, number, first=first):
@@ -100,6 +92,5 @@ class LogsInMemory:
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, module: Any, logs: LogsInMemory) -> LogsInMemory:
-    """Have a module read these."""
     monkeypatch.setattr(module, "LogRanges", logs)
     return logs

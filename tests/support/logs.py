@@ -23,13 +23,11 @@ TOOL = {"name": "read", "description": "Reads.", "inputSchema": {"type": "object
 
 
 def whose(server_id: str | None = "the-server", **options: Any) -> Whose:
-    """A log of one server, or of servers that it names."""
     vantage = Vantage(server_id=server_id or "-", observer_id="o", server_scoped=True)
     return Whose(vantage=vantage, has_default=server_id is not None, **options)
 
 
 def read(source: LogFormat, *lines: Any, log: Whose | None = None, **options: Any) -> tuple[list[dict[str, Any]], Any]:
-    """The data of what a log yields, and what it lacks."""
     counts: Counter[str] = Counter()
     raw = (line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
     found = from_log(source, raw, log or whose(), counts, **options)
@@ -37,7 +35,6 @@ def read(source: LogFormat, *lines: Any, log: Whose | None = None, **options: An
 
 
 def toolhive(kind: str = "mcp_tool_call", **fields: Any) -> dict[str, Any]:
-    """A line of ToolHive's audit log."""
     extra = {"duration_ms": 12, "transport": "http", **fields.pop("extra", {})}
     line = {
         "time": "2026-11-22T10:00:00.012Z",
@@ -57,19 +54,16 @@ def toolhive(kind: str = "mcp_tool_call", **fields: Any) -> dict[str, Any]:
 
 
 def answered(result: object, arguments: object = None) -> dict[str, Any]:
-    """What ToolHive adds if it is to log requests and responses."""
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "read", "arguments": arguments}}
     return {"request": request, "response": {"jsonrpc": "2.0", "id": 1, "result": result}}
 
 
 def spans() -> dict[str, Any]:
-    """What the MCP SDK reported."""
     content: dict[str, Any] = json.loads(SPANS.read_bytes())
     return content
 
 
 def one_span(**changes: Any) -> dict[str, Any]:
-    """One span of a call, changed."""
     content = spans()
     scope = content["resourceSpans"][0]["scopeSpans"][0]
     [span] = [span for span in scope["spans"] if span["name"] == "tools/call add"]
@@ -78,6 +72,5 @@ def one_span(**changes: Any) -> dict[str, Any]:
 
 
 def texts(**attributes: str) -> list[dict[str, Any]]:
-    """Attributes of a call."""
     given = {"mcp.method.name": "tools/call", "gen_ai.tool.name": "add", **attributes}
     return [{"key": name.replace("__", "."), "value": {"stringValue": text}} for name, text in given.items()]

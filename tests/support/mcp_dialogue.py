@@ -23,31 +23,24 @@ class Dialogue:
         self.now = START
 
     def client(self, message: object) -> list[dict[str, Any]]:
-        """The client says something: an object, or bytes as they are."""
         return self._say("client->server", message)
 
     def server(self, message: object) -> list[dict[str, Any]]:
-        """The server says something."""
         return self._say("server->client", message)
 
     def request(self, method: str, number: object, **params: Any) -> list[dict[str, Any]]:
-        """The client asks something."""
         return self.client({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 
     def result(self, number: object, result: Any) -> list[dict[str, Any]]:
-        """The server answers."""
         return self.server({"jsonrpc": "2.0", "id": number, "result": result})
 
     def call(self, number: object, name: str = "echo", **params: Any) -> list[dict[str, Any]]:
-        """The client calls a tool."""
         return self.request("tools/call", number, name=name, **params)
 
     def close(self) -> list[dict[str, Any]]:
-        """The connection ends."""
         return [json.loads(observation.value) for observation in self.observer.close(self.tick())]
 
     def raw(self, direction: Direction, line: bytes) -> list[Observation]:
-        """Someone says some bytes; the observations as they are."""
         return self.observer.feed(direction, line, self.tick())
 
     def _say(self, direction: Direction, message: object) -> list[dict[str, Any]]:
@@ -55,16 +48,13 @@ class Dialogue:
         return [json.loads(observation.value) for observation in self.raw(direction, line)]
 
     def tick(self) -> datetime:
-        """The time now; the next is a millisecond later."""
         now, self.now = self.now, self.now + timedelta(milliseconds=1)
         return now
 
 
 def tool(name: str) -> dict[str, Any]:
-    """A tool."""
     return {"name": name, "inputSchema": {"type": "object"}}
 
 
 def names(event: dict[str, Any]) -> list[str]:
-    """The names of a snapshot's tools."""
     return [entry["name"] for entry in event["data"]["tools"]]

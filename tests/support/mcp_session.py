@@ -19,11 +19,7 @@ TAP = Path(__file__).with_name("mcp_tap.py")
 async def tapped_client(
     command: list[str], output: Path, *, mode: str, hidden: str | None = None, **options: Any
 ) -> AsyncIterator[Client]:
-    """A connected client, with more options of the SDK's. The observations are in ``output`` after the block.
-
-    Args:
-        hidden: a tool that the tap refuses and hides.
-    """
+    """A connected client, with more options of the SDK's. The observations are in ``output`` after the block."""
     through_tap = StdioServerParameters(
         command=sys.executable,
         args=[str(TAP), "the-server", "the-observer", str(output), *command],
@@ -34,10 +30,8 @@ async def tapped_client(
 
 
 def read_events(output: Path) -> list[dict[str, Any]]:
-    """The events of an observation file."""
     return [json.loads(line) for line in output.read_bytes().splitlines()]
 
 
 def data_of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """The data of the events of one kind: ``list`` or ``call``."""
     return [event["data"] for event in events if event["type"] == f"mcp.tools.{kind}.observed"]

@@ -14,7 +14,6 @@ from assay_stream.observe import FileSink, Vantage, run_tap
 
 
 async def main(server_id: str, observer_id: str, output: str, *command: str) -> int:
-    """Run the tap and return the server's exit code."""
     sink = FileSink(Path(output))
     vantage = Vantage(server_id=server_id, observer_id=observer_id)
     hidden = os.environ.get("HIDDEN_TOOL")

@@ -37,8 +37,6 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 class _Transaction:
-    """What one producer has begun."""
-
     def __init__(self) -> None:
         self.written: set[TopicPartition] = set()
         self.offsets: dict[str, dict[TopicPartition, tuple[int, str]]] = defaultdict(dict)
@@ -79,7 +77,6 @@ class MemoryCluster:
         return MemoryConsumer(self, group, sees_open=isolation_level == "read_uncommitted")
 
     def producer(self, transactional_id: str) -> Any:
-        """Return a transactional producer, not started."""
         return MemoryProducer(self, transactional_id)
 
     def append(
@@ -99,7 +96,6 @@ class MemoryCluster:
         return dict(self._groups[group_id].offsets) if group_id in self._groups else {}
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        """Delete the records before an offset, as retention does."""
         self._beginnings[TopicPartition(topic, partition)] = offset
 
     @property
@@ -107,7 +103,6 @@ class MemoryCluster:
         return bool(self._open)
 
     def forget_offsets(self, group_id: str) -> None:
-        """Lose what a group has committed, as after its retention."""
         self._groups[group_id].offsets.clear()
 
     def members(self, group_id: str) -> list[MemoryConsumer]:
@@ -165,8 +160,6 @@ class MemoryCluster:
 
 
 class _Builder:
-    """Records to be sent together."""
-
     def __init__(self) -> None:
         self.records: list[tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]] = []
 
@@ -176,8 +169,6 @@ class _Builder:
 
 
 class MemoryProducer:
-    """A transactional producer; see ``MemoryCluster``."""
-
     def __init__(self, cluster: MemoryCluster, transactional_id: str) -> None:
         self._cluster = cluster
         self._id = transactional_id
@@ -240,8 +231,6 @@ class MemoryProducer:
 
 
 class _Group:
-    """Members of a consumer group, and its committed offsets."""
-
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
         self.members: list[MemoryConsumer] = []
@@ -250,12 +239,10 @@ class _Group:
         self.generation = 0
 
     async def join(self, consumer: MemoryConsumer) -> None:
-        """Add a member, and share the partitions out again."""
         self.members.append(consumer)
         await self.balance()
 
     async def leave(self, consumer: MemoryConsumer) -> None:
-        """Remove a member, and share its partitions out."""
         self.members = [member for member in self.members if member is not consumer]
         await self.balance()
 
@@ -269,8 +256,6 @@ class _Group:
 
 
 class MemoryConsumer:
-    """A consumer of committed records; see ``MemoryCluster``."""
-
     def __init__(self, cluster: MemoryCluster, group: _Group | None, *, sees_open: bool = False) -> None:
         self._sees_open = sees_open
         self._cluster = cluster
@@ -287,7 +272,6 @@ class MemoryConsumer:
         return GroupMember(names.get(id(self._group), ""), self._generation, f"member-{id(self)}")
 
     def subscribe(self, topics: Sequence[str], listener: ConsumerRebalanceListener | None = None) -> None:
-        """Take a share of the partitions of topics, once started."""
         self._topics, self._listener = topics, listener
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -316,13 +300,11 @@ class MemoryConsumer:
         await self.start()
 
     async def revoke(self) -> None:
-        """Have the listener give up what is assigned."""
         if self._listener is not None:
             await self._listener.on_partitions_revoked(self._assigned)
         self.assign(())
 
     async def assign_share(self, index: int, members: int) -> None:
-        """Take this member's share of the partitions, by range."""
         mine: set[TopicPartition] = set()
         for topic in self._topics:
             numbers = sorted(tp.partition for tp in self._cluster._logs if tp.topic == topic)
@@ -394,7 +376,6 @@ class MemoryConsumer:
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first records of these times or later."""
         return {
             tp: next(
                 (
@@ -408,7 +389,6 @@ class MemoryConsumer:
         }
 
     def last_stable_offset(self, tp: TopicPartition) -> int:
-        """Return where a log ends."""
         return self._cluster._last_stable(tp)
 
     async def committed_with_metadata(
@@ -423,7 +403,6 @@ class MemoryConsumer:
 
 
 async def until(condition: Callable[[], bool], *, limit_s: float = 20.0) -> None:
-    """Wait for what a stage on the cluster will bring about."""
     async with asyncio.timeout(limit_s):
         while not condition():
             await asyncio.sleep(0.002)

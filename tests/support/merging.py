@@ -11,6 +11,5 @@ from assay_stream.replay.run import spooled
 
 
 def merge_by_event_time(records: Iterable[Record]) -> list[Record]:
-    """Records in the order in which a replay applies them."""
     with spooled(records) as spool:
         return [placed.record for placed in Merge(spool, limits=DEFAULT_LIMITS, call_profile="assay").read({})]

@@ -38,8 +38,6 @@ Session = Callable[[], Awaitable[tuple[str, ...]]]
 
 @dataclass
 class Outcome:
-    """What came of one try at one server in one era."""
-
     is_carried_out: bool = False
     enforced: str = ""
     is_passed: bool = False
@@ -51,14 +49,11 @@ class Outcome:
 
 @dataclass
 class Run:
-    """All tries at one server in one era."""
-
     server: str
     era: str
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def named(self, wanted: Callable[[Outcome], bool]) -> list[str]:
-        """The tries that came out in some way."""
         return [name for name, each in self.outcomes.items() if wanted(each)]
 
 
@@ -119,7 +114,6 @@ def _is_carried_out(said: bytes) -> bool:
 
 
 def _answered(said: bytes) -> str:
-    """The code of a tap's refusal, or the status, by whomever."""
     if found := _CODE.search(said):
         return f"`{found[1].decode()}`"
     return said.split()[1].decode() if said.startswith(b"HTTP/") else "closed"
@@ -135,7 +129,6 @@ def _recorded(tap: Tap, count: int) -> list[str]:
 
 @asynccontextmanager
 async def python_server(era: str, *flags: str) -> AsyncIterator[tuple[str, str, str, Session]]:
-    """The server of the Python SDK, without sessions."""
     async with http_server("stateless", *flags) as url:
         yield "Python", url, era, _no_session
 
@@ -163,7 +156,6 @@ async def typescript_1() -> AsyncIterator[tuple[str, str, str, Session]]:
 
 @asynccontextmanager
 async def typescript_2(era: str) -> AsyncIterator[tuple[str, str, str, Session]]:
-    """A server of the TypeScript SDK 2, without sessions."""
     port = free_port()
     script = Path(__file__).parent / "node_mcp_server.mjs"
     package = node_package("@modelcontextprotocol/node", "2.1.2", beside=["@modelcontextprotocol/server@2.4.0"])
@@ -181,7 +173,6 @@ SERVERS: dict[str, Callable[[], AbstractAsyncContextManager[tuple[str, str, str,
 
 
 async def run_at(server: str) -> Run:
-    """All tries at one of ``SERVERS``."""
     async with SERVERS[server]() as served:
         return await run_tries(*served)
 
@@ -214,7 +205,6 @@ def _cells(runs: Sequence[Run], name: str) -> tuple[str, ...]:
 
 
 def shown(name: str) -> str:
-    """The name of a try as the table has it."""
     return f"`{name.replace('`', '')}`".replace("|", "\\|")
 
 

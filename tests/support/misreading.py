@@ -46,7 +46,6 @@ class Try:
     group: str = ""
 
     def request(self, era: str, *more: str, path: str = "/mcp", host: str = "127.0.0.1") -> bytes:
-        """The bytes of the request."""
         kept = [*(f"Content-Type: {kind}" for kind in self.kinds), *self.fields, *more]
         if era == MODERN:
             kept += [*([f"MCP-Protocol-Version: {self.version}"] if self.version else []), *self.named]
@@ -61,11 +60,7 @@ class Try:
 
 @dataclass
 class Tries:
-    """All tries in an era.
-
-    Args:
-        text: what the tool is given.
-    """
+    """All tries in an era."""
 
     era: str
     text: str = "was-carried-out"
@@ -81,7 +76,6 @@ class Tries:
         return {"_meta": _META} if self.era == MODERN else {}
 
     def polyglot(self) -> bytes:
-        """A ping in UTF-8, and a call in UTF-7."""
         hidden = '"},"method":"tools/call","params":' + json.dumps(self.call["params"])[:-1] + ',"x":"'
         shifted = base64.b64encode(hidden.encode("utf-16-be")).decode().rstrip("=")
         ping = self.ping | {"params": self.ping["params"] | {"x": f"+{shifted}-"}}

@@ -66,7 +66,6 @@ class Watch:
         return "; ".join([*told, f"healthz {slowest_s:.2f} s at most", f"+{self.memory_mb:.0f} MB"])
 
     def check(self) -> None:
-        """Hold all of it against the bounds."""
         print(self)
         assert not self.unbound, self
         assert {status for status, _ in self.health} == {200}, self
@@ -76,7 +75,6 @@ class Watch:
 
 
 def p99(values: list[float]) -> float:
-    """Return the value that one in a hundred exceeds."""
     return sorted(values)[math.ceil(len(values) * 0.99) - 1]
 
 
@@ -96,7 +94,6 @@ class Neighbours:
         self.watch = Watch(waited_s={server_name(number): [] for number in self._servers})
 
     async def live(self) -> None:
-        """List and call, by turns, until it is over."""
         producer = AIOKafkaProducer(bootstrap_servers=self._deployment.bootstrap)
         await producer.start()
         topics = self._deployment.topics
@@ -144,7 +141,6 @@ class Neighbours:
             self.watch.unbound.append(call)
 
     async def ask_for_health(self, worker: Worker) -> None:
-        """Ask for ``/healthz`` until it is over."""
         while not self._is_over:
             asked_s = time.monotonic()
             status, _ = await asyncio.to_thread(worker.get, "/healthz")
@@ -152,18 +148,12 @@ class Neighbours:
             await asyncio.sleep(0.2)
 
     def end(self) -> None:
-        """Let no more calls be made."""
         self._is_over = True
 
 
 @asynccontextmanager
 async def watched(deployment: Deployment, worker: Worker) -> AsyncIterator[Watch]:
-    """Neighbours that live while something hostile goes on; afterwards the bounds are checked.
-
-    Args:
-        deployment: with one worker.
-        worker: that one.
-    """
+    """Neighbours that live while something hostile goes on; afterwards the bounds are checked."""
     neighbours = Neighbours(deployment)
     live = asyncio.create_task(neighbours.live())
     read = asyncio.create_task(neighbours.read())

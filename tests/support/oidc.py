@@ -24,7 +24,6 @@ SECRET = "planted-client-secret"
 
 
 def a_key(kid: str = "first") -> RSAKey:
-    """A key pair."""
     return RSAKey.generate_key(2_048, {"kid": kid, "use": "sig"})
 
 
@@ -109,7 +108,6 @@ class Provider:
 
 @asynccontextmanager
 async def a_provider() -> AsyncIterator[Provider]:
-    """A provider that listens."""
     provider = Provider()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", provider.handle)

@@ -13,7 +13,6 @@ US = 1_000_000
 
 
 def v1(name: str) -> str:
-    """The value of a definition under ``assay.v1``."""
     return "sha256:" + sha256(name.encode()).hexdigest()
 
 

@@ -13,15 +13,21 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import orjson
 
 from assay_stream.detect import detect_indicators
 from assay_stream.drift import compare_definitions
 from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Role
+from assay_stream.registry.processor import Registry, process
 from assay_stream.work import UNLIMITED, Work
-from tests.fuzz.cost import Pair, grown, measure
+from tests.support.events import a_snapshot, record_of
 from tests.support.hostile import PAIRS
+
+Tools = list[dict[str, Any]]
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,7 +48,7 @@ def taken(kind: str, *names: str) -> dict[str, Taken]:
     """What pieces of work take, by name.
 
     Args:
-        kind: ``comparison`` of a hostile pair of definitions, ``lists`` that the search for costly ones found,
+        kind: ``comparison`` of a hostile pair of definitions, ``lists`` that once cost much,
             or ``texts`` that are searched.
         names: of such pairs, files of such lists, or names of such texts.
     """
@@ -53,16 +59,37 @@ def taken(kind: str, *names: str) -> dict[str, Taken]:
 
 
 def hostile_definitions(name: str, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two definitions as they are read from a record."""
     before, after = PAIRS[name](size)
     return orjson.loads(orjson.dumps(before)), orjson.loads(orjson.dumps(after))
 
 
-def costly_lists(path: Path) -> Pair:
-    """What the search found, grown to half a megabyte or to as many tools as a list may have."""
-    before, after = grown(json.loads(path.read_text()), 500_000)
-    tools_max = DEFAULT_LIMITS.tools_max - 1
-    return before[:tools_max], after[:tools_max]
+def units_of(before: Tools, after: Tools) -> int:
+    """Return the work units that a new registry draws to read the second of two lists."""
+    registry = Registry(producer=Producer(version="1"), partitions=1)
+    values = [a_snapshot(*tools, number=n, second=n, observer_id="o") for n, tools in enumerate((before, after))]
+    first, second = (record_of(Role.SNAPSHOTS, value, offset=offset) for offset, value in enumerate(values))
+    process(registry, first)
+    budgets: list[Work] = []
+    begin = Work.__init__
+
+    def counted(work: Work, units_max: int) -> None:
+        begin(work, units_max)
+        budgets.append(work)
+
+    with patch.object(Work, "__init__", counted):
+        process(registry, second)
+    # Parts are spent in the record's own budget, which so is the largest.
+    return max((budget.spent for budget in budgets), default=0)
+
+
+def costly_lists(path: Path) -> list[Tools]:
+    """A costly pair of lists, repeated up to half a megabyte or to as many tools as a list may have."""
+    pair: list[Tools] = json.loads(path.read_text())
+    times = max(1, 500_000 // len(orjson.dumps(pair[1])))
+    grown = [
+        [tool | {"name": f"{str(tool.get('name'))[:64]}.{n}"} for n in range(times) for tool in tools] for tools in pair
+    ]
+    return [tools[: DEFAULT_LIMITS.tools_max - 1] for tools in grown]
 
 
 SHORT_TEXTS: dict[str, list[str]] = {
@@ -93,8 +120,8 @@ def _comparison(name: str) -> Callable[[], int]:
 
 
 def _lists(name: str) -> Callable[[], int]:
-    pair = costly_lists(Path(name))
-    return lambda: measure(pair).units
+    before, after = costly_lists(Path(name))
+    return lambda: units_of(before, after)
 
 
 def _texts(name: str) -> Callable[[], int]:

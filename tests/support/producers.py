@@ -20,13 +20,10 @@ class Sent:
     started: int = 0
 
     def of(self, role: Role) -> list[bytes]:
-        """What one topic holds."""
         return self.values.get(TOPIC_NAMES[role], [])
 
 
 class FakeProducer:
-    """Acknowledges once ``answers`` is set."""
-
     def __init__(self, sent: Sent) -> None:
         self.sent = sent
 
@@ -37,7 +34,6 @@ class FakeProducer:
         pass
 
     async def partitions_for(self, _: str, /) -> set[int]:
-        """One partition each."""
         return {0}
 
     async def send(self, topic: str, *, value: bytes, **_: Any) -> Awaitable[Any]:

@@ -11,7 +11,6 @@ from assay_stream.worker.join import Joining, join_calls
 
 
 def broken(state: Joining, records: Sequence[Record]) -> list[Output]:
-    """Join calls, and raise with what is in one."""
     join_calls(state, records)
     raise ValueError(records[0].value)
 

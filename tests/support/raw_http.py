@@ -60,7 +60,6 @@ class Endless:
 
 
 async def body_of(head: bytes, reader: asyncio.StreamReader) -> bytes:
-    """The body of a request or response, by its head."""
     fields = {
         name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in head.splitlines()[1:])
     }
@@ -76,7 +75,6 @@ async def body_of(head: bytes, reader: asyncio.StreamReader) -> bytes:
 
 
 async def connect(url: str) -> Streams:
-    """A connection to a server."""
     host, _, port = url.split("/")[2].rpartition(":")
     return await asyncio.open_connection(host, int(port), limit=2**20)
 
@@ -94,12 +92,10 @@ async def exchange(url: str, request: bytes) -> tuple[int, bytes, bytes]:
 
 
 def a_post(body: bytes, *fields: str, path: str = "/mcp", host: str = "127.0.0.1") -> bytes:
-    """A request with a JSON body."""
     head = [f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", *fields]
     return "\r\n".join([*head, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 
 def a_response(body: bytes, *fields: str, status: str = "200 OK", kind: str = "application/json") -> bytes:
-    """A response with its length."""
     head = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", *fields, f"Content-Length: {len(body)}", "", ""]
     return "\r\n".join(head).encode() + body

@@ -22,7 +22,6 @@ DERIVED = ("dropped", "horizon_us", "last_evidence")
 
 
 def published(fleet: Fleet, controls: Iterable[bytes] = ()) -> list[Record]:
-    """What proxies and operators published, one partition a topic."""
     given = [*fleet.history(), *((Role.CONTROL, b"server-0", value) for value in controls)]
     numbers: Counter[Role] = Counter()
     records = []
@@ -34,7 +33,6 @@ def published(fleet: Fleet, controls: Iterable[bytes] = ()) -> list[Record]:
 
 
 def as_records(outputs: Iterable[Output]) -> list[Record]:
-    """Outputs as their topics hold them."""
     numbers: Counter[tuple[Role, int]] = Counter()
     records = []
     for output in outputs:
@@ -64,18 +62,15 @@ def history(calls: int = 60, changes: int = 4, seed: int = 1) -> tuple[Record, .
 
 
 def of_role(records: Iterable[Record], role: Role) -> list[Record]:
-    """The records of one role."""
     return [record for record in records if record.role is role]
 
 
 def data_of(record: Record) -> dict[str, Any]:
-    """The payload of a record of evidence."""
     data: dict[str, Any] = orjson.loads(record.value or b"")["data"]
     return data
 
 
 def tables(connection: sqlite3.Connection, *without: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Every table of a store, row by row, but for some."""
     names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
     return {
         name: sorted(connection.execute(f"SELECT * FROM {name}").fetchall(), key=repr)  # noqa: S608

@@ -21,7 +21,6 @@ class Serving:
     """Serves HTTP in a thread from ``serving`` until its ``with`` block ends."""
 
     def serving(self, server: ThreadingHTTPServer) -> Self:
-        """Start a server."""
         self._server = server
         self._thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         self._thread.start()
@@ -47,7 +46,6 @@ class WebhookServer(Serving):
 
     @property
     def keys(self) -> list[str]:
-        """Idempotency keys of what was taken, in order."""
         return [key for key, _, _ in self.taken]
 
     def __enter__(self) -> Self:

@@ -30,7 +30,6 @@ class Relay:
         self._thread = threading.Thread(target=self._run, name=f"relay-{port}", daemon=True)
 
     def cut(self) -> None:
-        """Let nothing through any more."""
         self._loop.call_soon_threadsafe(self._whole.clear)
 
     def mend(self) -> None:

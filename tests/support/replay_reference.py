@@ -162,7 +162,6 @@ def _applied(entries: list[_Dated], applied_ms: dict[tuple[str, str], int]) -> I
 
 
 def _joined(entries: list[_Dated], applied_ms: dict[tuple[str, str], int]) -> Iterator[_Key]:
-    """Yield when each call of a partition is joined."""
     latest_ms = 0
     at_ms = []
     for entry in entries:

@@ -20,17 +20,14 @@ TOOL: dict[str, Any] = {"name": "t", "description": "Does.", "inputSchema": {"ty
 
 
 def public(key: ec.EllipticCurvePrivateKey = KEY) -> PublicKey:
-    """The public half of a key."""
     return PublicKey.of(key.public_key())
 
 
 def public_pem(key: Any) -> str:
-    """The PEM of any public key, whatever its kind."""
     return str(key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode())
 
 
 def private_pem(key: Any = KEY) -> bytes:
-    """The PEM of any private key."""
     return bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
@@ -43,5 +40,4 @@ def a_document(**fields: Any) -> dict[str, Any]:
 
 
 def well_known(**fields: Any) -> WellKnown:
-    """What such a document says."""
     return parse_well_known(a_document(**fields))

@@ -15,17 +15,14 @@ SCHEMA = {"type": "object"}
 
 
 def tool(name: str, **fields: Any) -> dict[str, Any]:
-    """A tool."""
     return {"name": name, "description": f"Does {name}.", "inputSchema": SCHEMA, **fields}
 
 
 def say(**message: Any) -> None:
-    """Send a message."""
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
 def pages(behaviour: str, params: dict[str, Any]) -> dict[str, Any]:
-    """A page of tools."""
     number = int(params.get("cursor", "0"))
     result: dict[str, Any] = {"tools": [tool(f"tool_{number}")]}
     if behaviour == "endless":
@@ -36,7 +33,6 @@ def pages(behaviour: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_tools(behaviour: str, number: object, params: dict[str, Any], edition: int) -> None:
-    """Answer ``tools/list``."""
     match behaviour:
         case "huge":
             sys.stdout.write('{"jsonrpc":"2.0","id":' + str(number) + ',"result":{"tools":[{"name":"')
@@ -64,7 +60,6 @@ def list_tools(behaviour: str, number: object, params: dict[str, Any], edition: 
 
 
 def main() -> None:
-    """Answer until the input ends."""
     behaviour, *rest = sys.argv[1:]
     edition = 0
     for line in sys.stdin:

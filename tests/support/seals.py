@@ -23,7 +23,6 @@ KEYS = tlog.keys_of([KEY.public_key()])
 
 
 def a_record(offset: int) -> Record:
-    """A short evidence record."""
     return Record(
         role=Role.EVIDENCE,
         origin=Origin(TOPIC, 0, offset),
@@ -35,7 +34,6 @@ def a_record(offset: int) -> Record:
 
 
 def some_records(*offsets: int) -> list[Record]:
-    """Records at some offsets."""
     return [a_record(offset) for offset in offsets]
 
 
@@ -64,21 +62,18 @@ def checkpoints_of(
 
 
 def checked(values: list[bytes], records: list[Record], *, keys: tlog.Keys = KEYS, log_start: int = 0) -> Report:
-    """What a check finds."""
     report = Report(topic=TOPIC, partition=0)
     check(report, list(enumerate(values)), records, keys, log_start=log_start)
     return report
 
 
 def lines_of(records: list[Record]) -> bytes:
-    """Records as an archive holds them."""
     return b"".join(record_line(record) + b"\n" for record in records)
 
 
 def checkpoint_records(
     values: list[bytes], *, topic: str = "assay.evidence.checkpoint", partition: int = 0
 ) -> list[Record]:
-    """Checkpoints as their topic holds them."""
     return [
         Record(role=Role.CHECKPOINTS, origin=Origin(topic, partition, offset), key=None, value=value)
         for offset, value in enumerate(values)
@@ -86,7 +81,6 @@ def checkpoint_records(
 
 
 def write_keys(folder: Path, name: str = "seal", key: Ed25519PrivateKey = KEY) -> None:
-    """The files of a key pair."""
     (folder / f"{name}.pem").write_bytes(tlog.private_pem(key))
     (folder / f"{name}.pem").chmod(0o600)
     (folder / f"{name}.pub.pem").write_bytes(tlog.public_pem(key.public_key()))
@@ -106,14 +100,12 @@ class Fleet:
         self.chains: list[list[Sealed]] = [[] for _ in range(partitions)]
 
     def grow(self, partition: int, count: int) -> None:
-        """Add records to a partition."""
         log = self.records[partition]
         for offset in range(len(log), len(log) + count):
             value = b"%d/%d%s" % (partition, offset, self.salt)
             log.append(Record(Role.EVIDENCE, Origin(TOPIC, partition, offset), b"s", value, (), offset))
 
     def seal(self, partition: int) -> None:
-        """Seal what is not sealed of a partition."""
         chain = self.chains[partition]
         before = chain[-1].checkpoint if chain else None
         first = 0 if before is None else before.last_offset + 1
@@ -143,7 +135,6 @@ class Fleet:
         del self.records[partition][chain[-1].checkpoint.last_offset + 1 if chain else 0 :]
 
     def logs(self) -> tuple[dict[LogName, list[Record]], dict[LogName, list[Record]]]:
-        """Evidence and checkpoints of each partition that has any."""
         evidence = {LogName(TOPIC, number): log for number, log in enumerate(self.records) if log}
         chains = {
             LogName("assay.evidence.checkpoint", number): checkpoint_records(
@@ -165,19 +156,14 @@ class Fleet:
 
 
 class MemoryLogs:
-    """Logs in memory."""
-
     def __init__(self, logs: dict[LogName, list[Record]]) -> None:
         self.logs = logs
 
     def names(self) -> list[LogName]:
-        """Which logs there are."""
         return sorted(self.logs)
 
     def records(self, name: LogName) -> Iterator[Record]:
-        """The records of one."""
         return iter(self.logs.get(name, []))
 
     def start(self, name: LogName) -> int:
-        """None was cut."""
         return 0 if name else 1

@@ -36,8 +36,6 @@ def password_of(user: str) -> str:
 
 
 class _CreateAcls(CreateAclsRequest):  # type: ignore[misc]  # aiokafka is not typed
-    """Several at once: aiokafka's own takes one."""
-
     def __init__(self, rows: Sequence[tuple[object, ...]]) -> None:
         self._rows = rows
 
@@ -52,7 +50,6 @@ class SecuredDeployment(Deployment):
     broker: SecuredBroker | None = None
 
     def env_of(self, user: str, **more: str) -> dict[str, str]:
-        """The environment of a process that comes as this user."""
         assert self.broker is not None
         return {
             "ASSAY_STREAM_BOOTSTRAP_SERVERS": self.broker.secured,
@@ -65,7 +62,6 @@ class SecuredDeployment(Deployment):
         }
 
     def as_user(self, user: str, **more: str) -> Deployment:
-        """The same deployment as this user sees it."""
         return Deployment(self.bootstrap, self.name, env=self.env | self.env_of(user, **more))
 
     async def grant(self) -> None:
@@ -77,7 +73,6 @@ class SecuredDeployment(Deployment):
 
 
 async def grant(settings: Settings, principal: str, grants: Iterable[Grant]) -> None:
-    """Grant it over the protocol, as ``kafka-acls.sh`` does."""
     admin = await start_admin(settings)
     try:
         rows = [

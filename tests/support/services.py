@@ -42,7 +42,6 @@ class Service(Serving):
         self.requests = 0
 
     def judge(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
-        """Answer a post as the service does."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -120,8 +119,6 @@ class Splunk(Service):
 
 
 class Slack(Service):
-    """An incoming webhook: ``ok``, or an error as text."""
-
     path = "/services/T000/B000/hidden-slack"
     user_gone = False
 
@@ -173,8 +170,6 @@ class Teams(Service):
 
 
 class PagerDuty(Service):
-    """Events API v2, which keeps incidents by ``dedup_key``."""
-
     routing_key = "hidden0pagerduty0000000000000000"
 
     def __init__(self, port: int, *answers: Answer) -> None:

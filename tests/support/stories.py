@@ -27,7 +27,6 @@ HOSTILE = (
 
 
 def digest_of(definition: dict[str, Any]) -> str:
-    """Its full digest."""
     return str(jcs_digest(definition))
 
 
@@ -51,7 +50,6 @@ def changed_alert(**fields: Any) -> dict[str, Any]:
 
 
 def changed_finding(**fields: Any) -> Finding:
-    """The finding of that alert."""
     return finding_of("read_note", **(_CHANGED | fields))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 
 def toml_of(document: dict[str, Any]) -> str:
-    """A document, one line for each of its members."""
     return "".join(f"{_text(name)} = {_value(value)}\n" for name, value in document.items())
 
 

@@ -39,8 +39,6 @@ def _read_at_start(env: dict[str, str]) -> dict[str, str]:
 
 
 class _Template:
-    """The process that has imported everything, and forks."""
-
     def __init__(self) -> None:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.env = _read_at_start(dict(os.environ))
@@ -53,7 +51,6 @@ class _Template:
         its.close()
 
     def fork(self, request: dict[str, Any], streams: list[int]) -> int:
-        """Have it fork a child that becomes ours; returns its pid."""
         # An orphan falls to the next ancestor that asks for orphans, for as long as it does.
         self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
@@ -107,7 +104,6 @@ def install() -> None:
 
 
 def _serve(link: socket.socket) -> dict[str, Any]:
-    """Fork for each request; returns the request, in the child."""
     while True:
         data, descriptors, _, _ = socket.recv_fds(link, _REQUEST_BYTES_MAX, 3)
         if not data:
@@ -132,7 +128,6 @@ def _serve(link: socket.socket) -> dict[str, Any]:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """What an interpreter that has just been started would be."""
     if request["new_session"]:
         os.setsid()
     os.chdir(request["cwd"])

@@ -31,7 +31,6 @@ NOISE_RATIO = 20
 
 
 def found_by_signs(case: Case) -> bool:
-    """Whether signs alone reach high in a case."""
     for before, after in zip(case.arrivals, case.arrivals[1:], strict=False):
         older = {tool["name"]: tool for tool in before.tools}
         names = [tool["name"] for tool in after.tools]

@@ -13,7 +13,6 @@ from assay_stream.errors import ConfigurationError
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No variable of the surroundings counts."""
     for name in Settings.model_fields:
         monkeypatch.delenv(f"ASSAY_STREAM_{name.upper()}", raising=False)
 
@@ -161,7 +160,6 @@ def test_a_file_that_holds_no_secret_is_named(
 @pytest.mark.parametrize("name", ["WORK_UNITS_MAX", "ALLOWANCE_UNITS_PER_S", "ALLOWANCE_BURST_UNITS"])
 @pytest.mark.parametrize("value", ["0", "-1"])
 def test_a_budget_of_nothing_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    """It would leave out every analysis."""
     monkeypatch.setenv(f"ASSAY_STREAM_{name}", value)
     with pytest.raises(ConfigurationError, match=f"ASSAY_STREAM_{name}") as caught:
         load_settings()
@@ -169,7 +167,6 @@ def test_a_budget_of_nothing_is_refused_by_name(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_budgets_reach_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not set is as it was."""
     monkeypatch.setenv("ASSAY_STREAM_WORK_UNITS_MAX", "7")
     limits = load_settings().limits()
     assert (limits.work_units_max, limits.allowance_units_per_s) == (7, 1_000_000)

@@ -34,7 +34,6 @@ QUERIES = {rule["alert"]: rule["expr"] for rule in RULES} | {
 
 
 def metric_names() -> dict[str, set[str]]:
-    """Every name that a process serves, and its labels."""
     registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics(CollectorRegistry()).registry
     names: dict[str, set[str]] = {"up": {"job"}}  # Prometheus' own
     for metric in (metric for registry in registries for metric in registry._collector_to_names):

@@ -19,6 +19,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from assay_stream.agents.shipped import toxic_flow_agent
 from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.model import cloudevents, evidence, kinds, wire
@@ -48,17 +49,14 @@ _ERROR_CLASSES = {
 
 
 def text_of(name: str) -> str:
-    """The text of one page."""
     return (DOCS / name).read_text(encoding="utf-8")
 
 
 def blocks(name: str) -> list[tuple[str, str]]:
-    """Language and content of each fenced block of a page, in order."""
     return _FENCE.findall(text_of(name))
 
 
 def rows(name: str, heading: str) -> list[list[str]]:
-    """The cells of the first table under a heading, without its head."""
     section = text_of(name).split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     table = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
@@ -70,7 +68,6 @@ def rows(name: str, heading: str) -> list[list[str]]:
 
 
 def run_block(language: str, code: str, folder: Path) -> str:
-    """Run a block with nothing of ours on the path, and return what it prints."""
     command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-I", "-c", code]
     env = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=env)
@@ -161,7 +158,6 @@ def test_no_claim_of_trust_is_made(page: Path) -> None:
 
 
 def error_codes() -> set[str]:
-    """Every error code in the sources; a part made at run time is left as ``*``."""
     codes = set(cloudevents._CODE_OF_PYDANTIC_TYPE.values()) | {"wrong_type"}
     for path in SOURCES.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -339,3 +335,27 @@ def test_what_is_said_of_a_standard_is_shown_by_a_test(shown_by: str) -> None:
     name, _, test = shown_by.partition("::")
     source = (ROOT / name).read_text(encoding="utf-8")
     assert re.search(rf"def {test}\(" if test else r"def test_", source)
+
+
+# --- agents.md ----------------------------------------------------------------------------------------------
+
+
+def of_agents() -> list[str]:
+    return [code for language, code in blocks("agents.md") if language == "python"]
+
+
+def test_the_tutorial_ends_with_tests_that_pass(tmp_path: Path) -> None:
+    """Its module and its tests, run as printed."""
+    (tmp_path / "my_detections.py").write_text(of_agents()[0], encoding="utf-8")
+    (tmp_path / "test_my_detections.py").write_text(of_agents()[1], encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_detections.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
+def test_labels_of_the_operator_are_given_as_documented() -> None:
+    """The last snippet declares an agent."""
+    names: dict[str, object] = {}
+    exec(of_agents()[2], names)  # noqa: S102 -- our own page
+    assert type(names["agent"]) is type(toxic_flow_agent)

@@ -19,18 +19,15 @@ from tests.support.fleet import START, Published, a_call_by, a_listing
 
 
 def a_state() -> EngineState:
-    """An engine with nothing in it."""
     return EngineState(producer=Producer(version="1"))
 
 
 def at(offset: int, published: Published) -> Record:
-    """A published record in its log."""
     role, key, value = published
     return Record(role=role, origin=Origin(topic=role.value, partition=0, offset=offset), key=key, value=value)
 
 
 def fed_back(output: Output, offset: int = 0) -> Record:
-    """An output, read again by the next stage."""
     place = Origin(topic=output.role.value, partition=0, offset=offset)
     return Record(role=output.role, origin=place, key=output.key, value=output.value)
 
@@ -103,7 +100,6 @@ def test_a_call_that_names_a_known_snapshot_is_ready_early() -> None:
 
 
 def is_ready(state: EngineState, record: Record) -> bool:
-    """Whether a call is final."""
     event = state.join.read(record)
     assert not isinstance(event, InputError)
     return state.join.names_known_snapshot(event)

@@ -17,14 +17,12 @@ README = (ROOT / "README.md").read_text()
 
 
 def block_after(heading: str) -> str:
-    """The indented lines of a section, as one script."""
     section = README.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
     return "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> dict[str, str]:
-    """An environment in which `assay-stream` is the code under test."""
     command = tmp_path / "bin" / "assay-stream"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m assay_stream "$@"\n')

@@ -1,4 +1,4 @@
-"""What an audit means: an advisory fails, silence does not, and silence is never taken for good news."""
+"""The audit of dependencies, and their locks."""
 
 from __future__ import annotations
 
@@ -16,44 +16,27 @@ LOCKS = [LOCK, *sorted((ROOT / "deploy" / "requirements").glob("*.lock")), *sort
 
 SOUND: dict[str, Any] = {"name": "sound", "version": "1.0", "vulns": []}
 UNKNOWN: dict[str, Any] = {"name": "unknown", "skip_reason": "Dependency not found"}
-FLAWED: dict[str, Any] = {
-    "name": "flawed",
-    "version": "2.0",
-    "vulns": [{"id": "GHSA-1", "fix_versions": ["2.1"]}, {"id": "GHSA-2", "fix_versions": []}],
-}
+FLAWED: dict[str, Any] = {"name": "flawed", "version": "2.0", "vulns": [{"id": "GHSA-1", "fix_versions": ["2.1"]}]}
 
 
-def told(*dependencies: dict[str, Any]) -> str:
-    """What pip-audit prints."""
-    return json.dumps({"dependencies": list(dependencies), "fixes": []})
-
-
-def test_an_advisory_fails_and_is_named() -> None:
-    """With the package, its version, and where it is mended."""
-    found = verdict(told(SOUND, FLAWED, UNKNOWN), "")
-    assert found.code == 1
-    assert "flawed 2.0: GHSA-1, mended in 2.1" in found.lines
-    assert "flawed 2.0: GHSA-2, mended in no version" in found.lines
-    assert any("NOT AUDITED" in line and "unknown" in line for line in found.lines)
-
-
-def test_nothing_against_what_was_asked_passes() -> None:
-    """And says how much was asked."""
-    found = verdict(told(SOUND), "")
-    assert (found.code, found.lines) == (0, ["1 packages audited, 0 advisories"])
-
-
-def test_a_service_that_knows_nothing_is_not_good_news() -> None:
-    """pip-audit itself says then that there are no known vulnerabilities."""
-    found = verdict(told(UNKNOWN, UNKNOWN), "No known vulnerabilities found")
-    assert found.code == NOT_AUDITED
-    assert found.lines[0].startswith("NOT AUDITED")
+@pytest.mark.parametrize(
+    ("audited", "code", "line"),
+    [
+        ([SOUND, FLAWED, UNKNOWN], 1, "flawed 2.0: GHSA-1, mended in 2.1"),
+        ([SOUND], 0, "1 packages audited, 0 advisories"),
+        ([UNKNOWN, UNKNOWN], NOT_AUDITED, "NOT AUDITED"),
+    ],
+)
+def test_an_advisory_fails_and_no_answer_is_not_good_news(audited: list[Any], code: int, line: str) -> None:
+    """pip-audit itself reports no known vulnerabilities where its service knows nothing."""
+    found = verdict(json.dumps({"dependencies": audited, "fixes": []}), "No known vulnerabilities found")
+    assert found.code == code
+    assert any(each.startswith(line) for each in found.lines), found.lines
 
 
 def test_an_audit_that_failed_by_itself_does() -> None:
     """A malformed lock must not pass for an outage."""
     assert verdict("", "ERROR:pip_audit._cli:requirement file is invalid").code == 2
-    assert verdict("[]", "").code == 2
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: str(path.relative_to(ROOT)))

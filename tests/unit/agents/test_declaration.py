@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from assay_stream.agents import Agent, agent_set
+from assay_stream.agents import Agent, Event, Fields, Origin, agent_set
 from assay_stream.errors import ConfigurationError
 from assay_stream.model.record import Role
 from tests.support.agents import DIGEST, a_set
 
 
 def an_agent(name: str = "mine") -> Agent:
-    """An agent that reads evidence and finds nothing."""
     agent = Agent(name, title="Something")
     agent.evidence(key=lambda event: event.server_id)(lambda _event, _memory: None)
     return agent
@@ -56,3 +55,9 @@ def test_a_set_names_the_topics_that_it_reads() -> None:
     agent.findings(key=lambda event: event.server_id)(lambda _event, _memory: None)
     agent.definitions(lambda _definition: None)
     assert a_set(agent).roles == (Role.DEFINITIONS, Role.EVIDENCE, Role.FINDINGS)
+
+
+@pytest.mark.parametrize(("data", "key"), [({"tool": "t", "trace_id": "1"}, ("1", "t")), ({"tool": "t"}, None)])
+def test_a_key_is_the_values_of_fields_or_none_where_one_is_missing(data: dict[str, str], key: Any) -> None:
+    """An agent by trace does not read calls without one."""
+    assert Fields("trace_id", "tool")(Event({"data": data}, 0, Origin("t", 0, 0), "s")) == key

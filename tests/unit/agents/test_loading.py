@@ -19,7 +19,6 @@ agent.evidence(key=actor_of)(lambda event, memory: None)
 
 
 def load(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch, name: str = "users_module") -> str:
-    """The digest of a module with this source."""
     monkeypatch.syspath_prepend(str(folder))
     (folder / f"{name}.py").write_text(source, encoding="utf-8")
     sys.modules.pop(name, None)

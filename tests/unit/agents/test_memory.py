@@ -13,7 +13,6 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 
 
 def at(state: dict[str, Any], second: float, offset: int = 0) -> Memory:
-    """The memory as the handler of a record sees it."""
     return Memory(state, time_us=int(second * 1_000_000), origin=Origin("t", 0, offset), definition=lambda _: None)
 
 
@@ -26,7 +25,6 @@ def test_a_window_ends_with_the_record_at_hand_and_is_open_at_its_beginning(seco
 
 
 def test_items_come_in_order_of_time_and_origin() -> None:
-    """Whatever order they were added in."""
     state: dict[str, Any] = {}
     for second, offset in ((3, 0), (1, 2), (1, 1)):
         at(state, second, offset).window("w", seconds=10).add(f"{second}/{offset}")
@@ -69,7 +67,6 @@ def test_a_clock_that_runs_ahead_leaves_the_others_their_window() -> None:
 
 
 def test_a_window_is_bounded() -> None:
-    """The latest items stay."""
     state: dict[str, Any] = {}
     for number in range(DEFAULT_LIMITS.agent_window_items_max + 5):
         at(state, number / 1_000, number).window("w", seconds=10).add(number)
@@ -80,7 +77,6 @@ def test_a_window_is_bounded() -> None:
 
 
 def test_a_window_that_was_only_looked_at_leaves_no_state() -> None:
-    """Nothing needs to be written."""
     state: dict[str, Any] = {}
     assert len(at(state, 0).window("w", seconds=10)) == 0
     window = at(state, 0).window("w", seconds=10)

@@ -18,7 +18,6 @@ from tests.support.findings import a_finding
 
 
 def reader(key: Any, label: Any = None) -> Rekeying:
-    """An agent that reads everything under a key."""
     agent = Agent("reader", title="Reads")
     for declare in (agent.evidence, agent.findings, agent.alerts):
         declare(key=key)(lambda _event, _memory: None)
@@ -28,7 +27,6 @@ def reader(key: Any, label: Any = None) -> Rekeying:
 
 
 def read(output: Output) -> Record:
-    """A record as it is read from its topic."""
     return Record(output.role, Origin(output.role.value, 1, 7), output.key, output.value)
 
 
@@ -55,7 +53,6 @@ def test_findings_of_agents_are_not_read(kind: Kind) -> None:
 
 @pytest.mark.parametrize("key", [7, (), ("a", 7), ("a", ["b"]), ["a"], ("a",) * 9])
 def test_junk_for_a_key_is_refused_with_the_name_of_the_agent(key: Any) -> None:
-    """Nothing of the batch is written."""
     with pytest.raises(ConfigurationError, match="'reader'") as refused:
         reader(lambda _event: key).process(read(evidence(0, 0)))
     assert refused.value.code == "agent_bad_key"
@@ -69,7 +66,6 @@ def test_a_long_name_stands_as_its_digest_in_a_key() -> None:
 
 
 def test_a_key_function_that_raises_is_named_with_its_line() -> None:
-    """Never with the text of the error."""
     with pytest.raises(ConfigurationError, match=r"agent_raised: agent 'reader': it raised KeyError in <lambda>, line"):
         reader(lambda event: event.value["secret"]).process(read(evidence(0, 0)))
 

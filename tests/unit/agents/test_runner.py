@@ -11,7 +11,6 @@ from tests.support.agents import DIGEST, evidence, found, start_us
 
 
 def burst(count: int = 3, seconds: float = 10) -> Agent:
-    """Some denied calls of one actor within some seconds."""
     agent = Agent("burst", title="A burst", severity="high")
 
     @agent.evidence(key=actor_of)

@@ -71,7 +71,6 @@ def test_a_spree_of_first_uses_is_found_after_a_day_of_learning() -> None:
 def alert(
     second: float, activity: Activity = Activity.CREATE, status: AlertStatus = AlertStatus.NEW, **given: Any
 ) -> Output:
-    """An alert about the tool that is called."""
     finding = a_finding(server_id="mail", tool_name="send", time_us=start_us(second))
     state = replace(counted(None, finding, 4), **given)
     return alert_record(
@@ -138,7 +137,6 @@ def test_an_end_that_is_written_late_decides_nothing_before_it_is_written(closed
 
 
 def definition(digest: str, name: str, **annotations: bool) -> Output:
-    """What the registry writes of a definition."""
     value = {"full_digest": digest, "definition": {"name": name, "annotations": annotations}}
     return Output(Role.DEFINITIONS, digest.encode(), orjson.dumps(value))
 
@@ -151,7 +149,6 @@ DEFINITIONS = [
 
 
 def step(offset: int, digest: int, trace_id: str = "t1", **data: Any) -> Output:
-    """A call of a trace to the tool with one of these definitions."""
     binding = {"scope": "exact", "full_digest": f"sha256:{digest}"}
     return evidence(offset, offset, tool=f"tool-{digest}", binding=binding, trace_id=trace_id, **data)
 
@@ -218,7 +215,6 @@ def test_a_definition_suggests_what_a_tool_can_do(name: str, annotations: dict[s
 
 
 def unlisted(offset: int, second: float, **data: Any) -> Output:
-    """A call on a server that nobody had listed."""
     return evidence(offset, second, unbound_reason="definition_not_observed", **data)
 
 
@@ -256,12 +252,10 @@ def test_made_up_servers_lead_to_few_findings_that_say_so() -> None:
 
 
 def in_order(calls: list[Output]) -> list[Output]:
-    """Calls in the order of their event times."""
     return sorted(calls, key=lambda call: orjson.loads(call.value or b"")["time"])
 
 
 def days(observer_id: str, *, first: int, last: int, every_h: int = 6) -> list[Output]:
-    """Calls of an observer from one day to another."""
     seconds = range(first * DAY_S, last * DAY_S, every_h * 3_600)
     return [evidence(second, second, observer_id=observer_id) for second in seconds]
 

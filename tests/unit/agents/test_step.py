@@ -20,7 +20,6 @@ INTERNAL = "assay.agent.input"
 
 
 def echo() -> Agent:
-    """Finds every call, and remembers how many calls the key had."""
     agent = Agent("echo", title="A call")
 
     @agent.evidence(key=lambda event: event.value["data"]["tool"])
@@ -32,8 +31,6 @@ def echo() -> Agent:
 
 
 class Internal:
-    """One partition of the internal topic, and who reads it."""
-
     def __init__(self, *agents: Agent, **limits: int) -> None:
         self.agents = a_set(*agents)
         self.limits = replace(DEFAULT_LIMITS, **limits)
@@ -52,7 +49,6 @@ class Internal:
         return self.state
 
     def read(self, *outputs: Output) -> list[Finding]:
-        """Both steps take in evidence."""
         found: list[Output] = []
         for output in outputs:
             source = Record(output.role, Origin("evidence", 0, 0), output.key, output.value)
@@ -63,7 +59,6 @@ class Internal:
         return findings_in(found)
 
     def commit(self) -> None:
-        """Keep what changed, and how far the topic was read."""
         for output in self.state.flush({INTERNAL: len(self.log)}):
             assert output.key is not None
             if output.value is None:
@@ -121,7 +116,6 @@ def test_keys_beyond_the_bound_are_forgotten_and_a_finding_says_so() -> None:
 
 
 def test_a_state_that_lapsed_is_no_loss() -> None:
-    """It would have been empty anyway."""
     agent = Agent("echo", title="A call", forget_after_s=1)
 
     @agent.evidence(key=lambda event: event.value["data"]["tool"])
@@ -133,7 +127,6 @@ def test_a_state_that_lapsed_is_no_loss() -> None:
 
 
 def raises(_event: Any, _memory: Any) -> list[Detection]:
-    """A mistake, with a secret in its text."""
     raise ValueError("secret")
 
 
@@ -165,7 +158,6 @@ def test_a_faulty_agent_is_named_and_its_record_is_not_lost(handle: Any, code: s
 
 
 def test_more_findings_than_a_person_reads_are_cut_off_and_a_finding_says_so() -> None:
-    """Of one record and one agent."""
     agent = Agent("chatty", title="Chatty")
     agent.evidence(key=lambda event: event.server_id)(
         lambda _event, _memory: (Detection(tool_name=f"{n}") for n in range(10**9))

@@ -15,7 +15,6 @@ from assay_stream.model.kinds import Kind
 
 
 def seeing() -> Agent:
-    """An agent that finds everything, and says what it saw."""
     agent = Agent("seeing", title="Seen")
     agent.definitions(lambda content: content["name"])
 
@@ -59,7 +58,6 @@ def test_records_of_every_input_are_made_with_the_fields_that_matter() -> None:
 
 
 def test_an_agent_that_raises_fails_its_test_with_the_place() -> None:
-    """As it would stop a worker."""
     agent = Agent("faulty", title="Faulty")
     agent.evidence(key=lambda event: event.server_id)(lambda _event, _memory: [Detection(tool_name=str(1 // 0))])
     with pytest.raises(ConfigurationError, match="agent 'faulty': it raised ZeroDivisionError in <lambda>, line"):

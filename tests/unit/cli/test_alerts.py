@@ -21,20 +21,17 @@ FINDINGS = [
 
 
 def run(*arguments: str, input_: str | None = None) -> Result:
-    """The command, in this process."""
     return CliRunner().invoke(app, ["alerts", *arguments], input=input_)
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    """Three alerts in a file."""
     path = tmp_path / "alerts.ndjson"
     path.write_bytes(b"".join((record.value or b"") + b"\n" for record in alert_records(*FINDINGS)))
     return str(path)
 
 
 def kinds(*arguments: str) -> list[str]:
-    """The kinds of the alerts that an export to flat lines writes."""
     done = run("export", "--format", "jsonl", *arguments)
     assert done.exit_code == 0, done.output
     return [json.loads(line)["kind"] for line in done.stdout.splitlines()]
@@ -67,7 +64,6 @@ def test_alerts_can_be_asked_for(file: str) -> None:
 
 
 def test_standard_input_can_be_read(file: str) -> None:
-    """Behind a pipe."""
     done = run("export", "--format", "cef", "--input", "-", input_=Path(file).read_text())
     assert done.stdout.count("CEF:0|") == 3
 
@@ -97,7 +93,6 @@ def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(arguments: list[str], code: str) -> None:
-    """No broker is asked for."""
     error = run(*arguments).exception
     assert isinstance(error, AssayStreamError)
     assert error.code == code

@@ -14,7 +14,6 @@ from tests.support.command import run_command_text
 
 @pytest.fixture
 def alerts(tmp_path: Path) -> Path:
-    """A file with one change on four servers, and another alert."""
     path = tmp_path / "alerts.ndjson"
     told = [alert_of("tool", server_id=f"server-{number}") for number in range(4)] + [alert_of("other", after=None)]
     path.write_bytes(b"".join(orjson.dumps(alert) + b"\n" for alert in told))
@@ -22,7 +21,6 @@ def alerts(tmp_path: Path) -> Path:
 
 
 def uid_of(alerts: Path) -> str:
-    """The uid of the first alert."""
     uid: str = json.loads(alerts.read_text().splitlines()[0])["finding_info"]["uid"]
     return uid
 
@@ -51,7 +49,6 @@ def test_each_act_is_a_control_record(
 
 
 def test_an_alert_that_nobody_knows_is_refused(tmp_path: Path, alerts: Path) -> None:
-    """Nothing is published."""
     path = tmp_path / "decisions.ndjson"
     arguments = ("--reason", "x", "--input", str(alerts), "--output", str(path))
     done = run_command_text("alerts", "close", "0" * 12, *arguments)
@@ -69,7 +66,6 @@ def test_one_change_on_many_servers_is_one_line(alerts: Path) -> None:
 
 
 def test_json_has_every_alert_with_its_group(alerts: Path) -> None:
-    """Programs group for themselves."""
     done = run_command_text("alerts", "list", "--input", str(alerts), "--format", "json")
     groups = [json.loads(line)["group"] for line in done.stdout.splitlines()]
     assert len(groups) == 5

@@ -13,7 +13,6 @@ from tests.support.deployment import free_port
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command line; no variable of the surroundings reaches it."""
     return run_command_text(*arguments, stdin=b"", **env)
 
 

@@ -28,8 +28,6 @@ RECORDS = STORY.calls().records
 
 @pytest.fixture(autouse=True)
 def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The input topics of a deployment."""
-
     async def note_ends(_: Settings, roles: tuple[Role, ...]) -> dict[Role, dict[int, int]]:
         return {role: {0: sum(record.role is role for record in RECORDS)} for role in roles}
 
@@ -48,12 +46,10 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: object) -> Result:
-    """The command."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def inputs(folder: Path) -> list[object]:
-    """The files of an archive as options."""
     return [option for path in sorted(folder.iterdir()) for option in ("--input", path)]
 
 
@@ -124,21 +120,18 @@ def test_what_a_replay_wrote_can_be_read_again(tmp_path: Path) -> None:
 
 
 def test_one_topic_can_be_asked_for(tmp_path: Path) -> None:
-    """The others have no file."""
     done = run("archive", "--output", tmp_path, "--topics", "control", "--compression", "none")
     assert json.loads(done.stdout)["written"] == {"control": 1}
     assert {path.name for path in tmp_path.iterdir()} == {"archive.json", "control.ndjson"}
 
 
 def test_a_range_without_records_says_so(tmp_path: Path) -> None:
-    """Exit code 5."""
     done = run("archive", "--output", tmp_path, "--to-time", "2020-01-01T00:00:00Z")
     assert done.exit_code == 5
     assert "no record matches the selection" in done.stderr
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """A file of its name is there."""
     (tmp_path / "taken").write_bytes(b"")
     done = run("archive", "--output", tmp_path / "taken")
     assert isinstance(done.exception, InputError)

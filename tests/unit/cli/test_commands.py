@@ -10,7 +10,6 @@ from assay_stream.cli.app import TASKS, app
 
 
 def help_of(*command: str) -> str:
-    """What ``--help`` prints on a terminal of 80 columns."""
     done = CliRunner(env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).invoke(app, [*command, "--help"])
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -52,6 +51,5 @@ def test_a_command_whose_module_fails_is_not_called_unknown(monkeypatch: pytest.
 
 
 def test_a_former_name_is_not_listed() -> None:
-    """It still works."""
     assert "conformance" not in help_of()
     assert "Usage:" in help_of("conformance")

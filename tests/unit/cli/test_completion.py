@@ -27,14 +27,12 @@ def test_each_shell_has_a_script_that_asks_the_command(shell: str) -> None:
 
 
 def test_an_unknown_shell_is_refused_with_the_known_ones() -> None:
-    """Exit code 2."""
     done = CliRunner().invoke(app, ["completion", "csh"])
     assert done.exit_code == 2
     assert "fish" in done.output
 
 
 def completed_by_bash(line: str) -> set[str]:
-    """What a real bash offers at the end of a line."""
     script = f"""
     source <("{COMMAND}" completion bash)
     COMP_WORDS=({line} "") COMP_CWORD={len(line.split())}

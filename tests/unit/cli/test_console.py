@@ -17,7 +17,6 @@ from tests.support.readmodel import history
 
 
 def test_it_serves_until_told_to_stop(tmp_path: Path) -> None:
-    """On loopback; it says where."""
     a_store(tmp_path, history())
     command = [sys.executable, "-m", "assay_stream", "console", "--listen", "127.0.0.1:0", "--store", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as process:

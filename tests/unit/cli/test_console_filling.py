@@ -28,7 +28,6 @@ def test_pauses_grow_to_a_bound() -> None:
 
 
 def no_broker() -> dict[str, str]:
-    """The environment of a console that reaches no broker."""
     return os.environ | {
         "ASSAY_STREAM_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}",
         "ASSAY_STREAM_CONNECT_LIMIT_S": "1",
@@ -37,7 +36,6 @@ def no_broker() -> dict[str, str]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for something to come true."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
@@ -45,7 +43,6 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def get(address: str) -> str:
-    """What is at an address."""
     with urllib.request.urlopen(address, timeout=20) as answer:  # noqa: S310 -- ours
         return str(answer.read().decode())
 

@@ -81,7 +81,6 @@ def test_users_are_added_changed_listed_and_removed(tmp_path: Path) -> None:
 def test_what_cannot_be_done_is_told(
     arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nothing is written."""
     monkeypatch.chdir(tmp_path)
     Path("local.toml").write_text('[local]\nusers = "u"\n')
     Path("proxy.toml").write_text('proxies = ["10.0.0.1"]\n[proxy]\nuser_header = "X-User"\nviewers = ["*"]\n')
@@ -93,7 +92,6 @@ def test_what_cannot_be_done_is_told(
 
 
 def test_a_short_password_is_refused(tmp_path: Path) -> None:
-    """Without a word of it."""
     identity = tmp_path / "console.toml"
     done = run_command_text("console", "user", "add", "alice", "--identity", str(identity), stdin=b"hunter2\n")
     assert (done.returncode, "12 to" in done.stderr, "hunter2" in done.stderr) == (2, True, False)

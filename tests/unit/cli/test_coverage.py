@@ -15,7 +15,6 @@ from tests.support.events import SERVER, TOOL, Story
 
 
 def report(tmp_path: Path, story: Story, *arguments: str) -> Result:
-    """The command over what was observed."""
     file = tmp_path / "in.ndjson"
     file.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
     return CliRunner().invoke(app, ["coverage", "--input", str(file), *arguments])

@@ -22,7 +22,6 @@ POLICY = {"server_id": "s", "enforcement": "warn", "unknown": "warn"}
 
 
 def test_who_decides_is_named_or_logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this order."""
     monkeypatch.setattr(getpass, "getuser", lambda: "login")
     assert author_or_login("ann") == "ann"
     assert author_or_login(None) == "login"
@@ -30,8 +29,6 @@ def test_who_decides_is_named_or_logged_in(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("error", [OSError, KeyError])
 def test_a_container_without_users_asks_for_an_author(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
-    """A decision of nobody is none."""
-
     def fail() -> str:
         raise error
 
@@ -41,7 +38,6 @@ def test_a_container_without_users_asks_for_an_author(monkeypatch: pytest.Monkey
 
 
 def test_decisions_of_one_command_count_from_one_moment(tmp_path: Path) -> None:
-    """Each with an id of its own."""
     by = Deciding(reason="r", author="ann", output=tmp_path / "o")
     by.decide((POLICY_SET_TYPE, POLICY), (POLICY_SET_TYPE, POLICY | {"tool_name": "t"}))
     events = [json.loads(line) for line in (tmp_path / "o").read_bytes().splitlines()]
@@ -51,7 +47,6 @@ def test_decisions_of_one_command_count_from_one_moment(tmp_path: Path) -> None:
 
 
 def test_one_wrong_decision_stops_all(tmp_path: Path) -> None:
-    """Nothing is written then."""
     by = Deciding(reason="r", author="ann", output=tmp_path / "o")
     with pytest.raises(InputError):
         by.decide((POLICY_SET_TYPE, POLICY), (POLICY_SET_TYPE, POLICY | {"enforcement": "x"}))

@@ -21,21 +21,18 @@ RUNNER = CliRunner()
 
 
 def told(folder: Path) -> str:
-    """What the command prints."""
     done = RUNNER.invoke(app, ["demo", "--no-broker", "--output", str(folder)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
 
 
 def commands_of(story: str, section: str) -> list[list[str]]:
-    """The arguments of the commands that it prints behind a sentence."""
     lines = story.split(section)[1].splitlines()
     return [shlex.split(line.removeprefix("  $ assay-stream ")) for line in lines if line.startswith("  $ ")]
 
 
 @pytest.fixture
 def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The story, told into a folder named ``d``."""
     monkeypatch.chdir(tmp_path)
     return told(Path("d"))
 
@@ -57,7 +54,6 @@ def test_every_line_fits_80_columns(story: str) -> None:
 
 
 def test_what_it_says_next_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the folder is called."""
     monkeypatch.chdir(tmp_path)
     assert "--input 'my demo/alerts.ndjson'" in told(Path("my demo"))
 

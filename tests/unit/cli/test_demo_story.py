@@ -14,7 +14,6 @@ from assay_stream.replay.run import replay
 
 
 def story_of(*chapters: int, without: Role | None = None) -> DemoStory:
-    """The story of some of the recorded chapters, less the records of one role."""
     folder = files("assay_stream.cli") / "data" / "demo"
     lines = [line for number in chapters for line in (folder / f"{number}.ndjson").read_bytes().splitlines()]
     story = DemoStory(Painter(Colour.NEVER, columns=80), "notes")
@@ -27,7 +26,6 @@ def story_of(*chapters: int, without: Role | None = None) -> DemoStory:
 
 
 def test_the_whole_story_is_whole() -> None:
-    """All chapters, in one go."""
     assert story_of(1, 2, 3, 4).end()
 
 

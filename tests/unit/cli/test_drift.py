@@ -21,8 +21,6 @@ LOUD = TOOL | {"inputSchema": {"type": "object", "properties": {"note": {}}, "re
 
 @pytest.fixture
 def drift(tmp_path: Path) -> Any:
-    """Run the command on two contents."""
-
     def run(before: Any, after: Any, *options: str) -> subprocess.CompletedProcess[str]:
         paths = [tmp_path / "before.json", tmp_path / "after.json"]
         for path, content in zip(paths, (before, after), strict=True):
@@ -33,7 +31,6 @@ def drift(tmp_path: Path) -> Any:
 
 
 def test_the_choices_are_the_profiles_and_levels() -> None:
-    """The command offers what there is."""
     assert list(get_args(SeverityProfileName)) == list(PROFILES)
     assert list(get_args(LevelName)) == [str(level) for level in Level]
 
@@ -66,7 +63,6 @@ def test_a_first_list_is_judged_alike_however_it_is_given(drift: Any, tmp_path: 
 
 
 def test_more_than_two_recordings_are_refused(tmp_path: Path) -> None:
-    """It compares two."""
     assert run_command_text("drift", *[str(tmp_path / "a.json")] * 3).returncode == 2
 
 
@@ -175,7 +171,6 @@ def test_an_error_response_is_called_one(drift: Any) -> None:
 
 
 def test_options_that_do_not_exist_exit_2(drift: Any) -> None:
-    """So does a file that is not there."""
     assert drift(TOOL, TOOL, "--profile", "none").returncode == 2
     assert drift(TOOL, TOOL, "--fail-on", "none").returncode == 2
     done = run_command("drift", "/missing.json", "/missing.json")
@@ -196,7 +191,6 @@ def test_a_peer_reports_in_its_own_words(drift: Any, peer: str, told: str) -> No
 
 
 def test_a_peer_compares_two_recordings(tmp_path: Path) -> None:
-    """One alone is none of theirs."""
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"tools": []}))
     done = run_command_text("drift", str(path), "--as", "p60")

@@ -19,7 +19,6 @@ OTHER = {**TOOL, "description": "Another one"}
 
 
 def run(*arguments: object) -> Result:
-    """The command."""
     return CliRunner().invoke(app, ["evidence", *(str(argument) for argument in arguments)])
 
 
@@ -34,12 +33,10 @@ def replayed(tmp_path: Path) -> Path:
 
 
 def written(replayed: Path) -> list[dict[str, Any]]:
-    """The evidence as it was written, oldest first."""
     return [json.loads(line) for line in (replayed / "evidence.ndjson").read_bytes().splitlines()]
 
 
 def rows(*arguments: object) -> list[dict[str, Any]]:
-    """What a command prints for programs."""
     done = run(*arguments, "--json")
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -81,7 +78,6 @@ def test_calls_are_found_by_what_is_known_of_them(replayed: Path, options: tuple
 
 
 def test_more_calls_than_are_shown_are_told(replayed: Path) -> None:
-    """Rather than cut in silence."""
     done = run("list", "--evidence", replayed, "--limit", "2")
     assert len(done.stdout.splitlines()) == 3
     assert "only the newest 2 calls shown" in done.stderr
@@ -160,7 +156,6 @@ def test_one_call_is_shown_with_all_its_digests(replayed: Path) -> None:
 
 
 def test_an_id_that_several_calls_have_is_no_answer(replayed: Path) -> None:
-    """They are named by their places."""
     shared = written(replayed)[0]["data"]["binding"]["catalogue_digest"]
     story = Story().lists(TOOL).calls().calls()
     path = replayed.parent / "again.ndjson"
@@ -190,6 +185,5 @@ def test_a_store_answers_as_its_files_do(replayed: Path) -> None:
 
 
 def test_an_unknown_id_is_an_answer(replayed: Path) -> None:
-    """Exit code 5."""
     assert run("show", "nobody", "--evidence", replayed).exit_code == 5
     assert run("show", "topic/0/7", "--evidence", replayed).exit_code == 5

@@ -18,19 +18,16 @@ from tests.support.exports import a_file, changed, evidence, members, replayed, 
 
 
 def run(*arguments: object) -> Result:
-    """The command, in this process."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def summary(done: Result) -> dict[str, Any]:
-    """What it printed."""
     assert done.exit_code == 0, (done.output, done.exception)
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as a replay writes it."""
     path = tmp_path_factory.mktemp("replayed")
     outputs = replayed()
     a_file(path / "evidence.ndjson", *values(outputs, Role.EVIDENCE))
@@ -80,7 +77,6 @@ def test_a_changed_bundle_is_not_valid(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_bundle_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    """Not an answer."""
     done = run("bundle", "verify", tmp_path / "none")
     assert isinstance(done.exception, AssayStreamError)
     assert done.exception.code == "unreadable_file"
@@ -103,7 +99,6 @@ def test_a_timeline_is_written(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_timeline_of_another_name_is_refused(folder: Path, tmp_path: Path) -> None:
-    """Timesketch would not take it."""
     done = run("export", "timesketch", "--input", folder, "--output", tmp_path / "t.json")
     assert isinstance(done.exception, AssayStreamError)
     assert done.exception.code == "bad_option"
@@ -124,7 +119,6 @@ def test_a_selection_without_a_record_says_so(name: str, option: str, value: str
 
 
 def test_an_empty_input_says_so(tmp_path: Path) -> None:
-    """Another sentence."""
     done = run("export", "assay-bundle", "--input", a_file(tmp_path / "in"), "--output", tmp_path / "b.tar.gz")
     assert (done.exit_code, "there is no record" in done.stderr) == (1, True)
 
@@ -134,7 +128,6 @@ def test_an_empty_input_says_so(tmp_path: Path) -> None:
     [(("--since", "soon"), "bad_time"), (("--offsets", "1-2"), "bad_offsets"), (("--run-id", "a:b"), "bad_run_id")],
 )
 def test_an_option_that_cannot_be_meant_is_refused(options: tuple[str, ...], code: str, tmp_path: Path) -> None:
-    """With its code."""
     file = a_file(tmp_path / "in", evidence())
     done = run("export", "assay-bundle", "--input", file, "--output", tmp_path / "b.tar.gz", *options)
     assert isinstance(done.exception, AssayStreamError)

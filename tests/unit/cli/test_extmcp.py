@@ -26,7 +26,6 @@ pytest.importorskip("grpc", reason="the extra extmcp is not installed")
     ],
 )
 def test_a_mistake_in_the_options_is_named(tmp_path: Path, options: tuple[str, ...], code: str) -> None:
-    """Before anything is served."""
     done = run_command_text("extmcp", "--output", str(tmp_path / "o.ndjson"), *options)
     assert done.returncode == 2
     assert f"{code}: " in done.stderr

@@ -97,7 +97,6 @@ OUTPUTS = {"--output", "--out", "--private-key", "--public-key"}
 
 
 def commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command there is, by its full name."""
     inner: dict[str, Any] = getattr(command, "commands", {})
     for each, found in inner.items():
         yield from commands(found, f"{name} {each}".strip())
@@ -124,7 +123,6 @@ def test_every_command_that_writes_files_is_known_here() -> None:
 
 @pytest.fixture(scope="module")
 def replay_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Evidence, alerts and definitions as a replay writes them."""
     path, outputs = tmp_path_factory.mktemp("replayed"), replayed()
     for role in (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS):
         a_file(path / FILES[role], *values(outputs, role))
@@ -132,12 +130,10 @@ def replay_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """The files of a folder."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def refused(done: subprocess.CompletedProcess[bytes], place: Path) -> bool:
-    """Whether the command was refused with the place and the way out."""
     assert done.returncode == 2, done.stderr
     return all(part in done.stderr for part in (b"output_exists", str(place).encode(), b"--force"))
 
@@ -200,7 +196,6 @@ def test_published_files_are_replaced_only_when_asked(tmp_path: Path) -> None:
 
 @pytest.fixture
 def replayed_once(tmp_path: Path) -> tuple[list[str], Path]:
-    """A replay that is done, as arguments to do it again, and its folder."""
     folder = tmp_path / "out"
     arguments = ["replay", "--input", str(observed(tmp_path, called(tmp_path))), "--output", str(folder)]
     assert run(*arguments).returncode == 0

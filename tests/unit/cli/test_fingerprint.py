@@ -17,12 +17,10 @@ TOOL = {"name": "t", "description": "Does.", "inputSchema": {"type": "object"}}
 
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """The command."""
     return run_command("fingerprint", *arguments, stdin=stdin)
 
 
 def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, object]]:
-    """What it printed, one object a line."""
     assert done.returncode == 0, done.stderr
     assert done.stderr == b""
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -20,7 +20,6 @@ OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A folder with what was observed, and what a replay writes."""
     story = Story().lists(TOOL).calls().lists(OTHER).calls().calls("\x1b[2Jghost")
     (tmp_path / "in.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
     result = run("replay", "--input", tmp_path / "in.ndjson", "--output", tmp_path, "--force")
@@ -29,17 +28,14 @@ def files(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    """The command."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def held(files: Path, command: str = "verify", *arguments: object) -> Result:
-    """Verify or compare with the files as they are."""
     return run(command, "--evidence", files / "evidence.ndjson", "--input", files / "in.ndjson", *arguments)
 
 
 def alter(files: Path, old: bytes, new: bytes, name: str = "evidence.ndjson") -> None:
-    """Change a file."""
     content = (files / name).read_bytes()
     assert old in content
     (files / name).write_bytes(content.replace(old, new, 1))
@@ -140,7 +136,6 @@ def test_standard_input_and_folders_are_read_as_files_are(
 
 
 def test_compare_ends_with_0_where_all_is_identical(files: Path) -> None:
-    """Evidence and alerts are counted."""
     result = held(files, "compare", "--alerts", files / "alerts.ndjson")
     assert (result.exit_code, result.stdout) == (0, "")
     identical = json.loads(result.stderr)["summary"]["identical"]
@@ -208,7 +203,6 @@ def test_asof_timeline_and_trace_answer_from_files(files: Path) -> None:
     ],
 )
 def test_what_is_not_known_has_an_exit_code_of_its_own(files: Path, arguments: tuple[str, ...], code: str) -> None:
-    """5, and one sentence."""
     result = run(*arguments, "--input", files / "in.ndjson")
     assert result.exit_code == 5
     assert result.stderr.startswith(f"assay-stream: {code}")

@@ -19,19 +19,16 @@ LIST = CAPTURES / "mcp-server-time@2026.10.19.tools_list.json"
 
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """The command."""
     return run_command("handshake", "check", "--server-id", "time", *arguments, stdin=stdin)
 
 
 def report(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
-    """What the command printed as JSON."""
     assert done.stderr == b""
     parsed: dict[str, Any] = json.loads(done.stdout)
     return parsed
 
 
 def statuses(tool: dict[str, Any]) -> dict[str, str]:
-    """Status of each check of one tool."""
     return {check["check"]: check["status"] for check in tool["checks"]}
 
 
@@ -107,14 +104,12 @@ def test_what_is_no_list_exits_2(raw: bytes, code: bytes) -> None:
 
 
 def test_an_unreadable_capture_exits_2(tmp_path: Path) -> None:
-    """The file is named."""
     done = run(str(tmp_path / "missing"))
     assert done.returncode == 2
     assert b"unreadable_file" in done.stderr
 
 
 def test_the_former_name_still_works() -> None:
-    """It is hidden, and prints the same."""
     former = run_command("conformance", "--server-id", "time", str(LIST))
     now = run(str(LIST))
     assert (former.returncode, former.stdout, former.stderr) == (now.returncode, now.stdout, now.stderr)

@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[3]
 
 
 def token(clients: Path, *arguments: str) -> str:
-    """A new token, whose hash is in the file."""
     made = run_command_text("ingest", "token", "--clients", str(clients), *arguments)
     assert made.returncode == 0, made.stderr
     return made.stdout.strip()
@@ -35,7 +34,6 @@ def test_a_token_is_printed_once_and_its_hash_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_wrong_gets_no_entry(tmp_path: Path) -> None:
-    """What is there stays."""
     path = tmp_path / "clients.toml"
     path.write_text("clients = {}\n")
     made = run_command_text("ingest", "token", "--clients", str(path), "--observer-id", "gw", "--server", "*")

@@ -22,7 +22,6 @@ OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
 
 
 def run(*arguments: object) -> Result:
-    """The command."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
@@ -36,7 +35,6 @@ def observed(tmp_path: Path) -> Path:
 
 
 def rows(*arguments: object) -> list[dict[str, Any]]:
-    """What a command prints for programs."""
     done = run(*arguments, "--json")
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -63,7 +61,6 @@ def test_tools_are_listed_with_versions_and_every_digest_with_its_scheme(observe
 
 
 def test_a_pinned_tool_is_shown_as_pinned(observed: Path) -> None:
-    """As the verdict on it says."""
     with observed.open("ab") as file:
         value = "sha256:" + "a" * 64
         data = {"tool_name": "read_file", "scheme": "assay.v1", "value": value}
@@ -74,7 +71,6 @@ def test_a_pinned_tool_is_shown_as_pinned(observed: Path) -> None:
 
 
 def test_observers_are_listed(observed: Path) -> None:
-    """With how many servers they watch."""
     [row] = rows("observers", "list", "--input", observed)
     assert (row["observer_id"], row["servers"], row["calls"]) == ("proxy-1", 1, 3)
 
@@ -89,7 +85,6 @@ def test_tools_of_one_server(observed: Path) -> None:
 
 @pytest.mark.parametrize("what", ["servers", "tools", "observers"])
 def test_evidence_alone_tells_who_called_what(observed: Path, tmp_path: Path, what: str) -> None:
-    """Lists are not in it."""
     assert run("replay", "--input", observed, "--output", tmp_path / "out").exit_code == 0
     assert rows(what, "list", "--evidence", tmp_path / "out")
 
@@ -105,7 +100,6 @@ def test_a_store_that_is_not_there_says_how_to_fill_one(tmp_path: Path, monkeypa
 
 
 def test_observations_and_evidence_exclude_each_other(observed: Path) -> None:
-    """Both would count every call twice."""
     done = run("servers", "list", "--input", observed, "--evidence", observed)
     assert isinstance(done.exception, InputError)
     assert done.exception.code == "bad_option"

@@ -21,7 +21,6 @@ SCRIPTED = [sys.executable, str(ROOT / "tests" / "support" / "scripted_lister_se
 
 
 def a_config(tmp_path: Path, *behaviours: str) -> str:
-    """A file that names servers that behave so."""
     file = tmp_path / "servers.toml"
     servers = [{"server_id": each, "command": [*SCRIPTED, each]} for each in behaviours]
     file.write_text(toml_of({"servers": servers}), encoding="utf-8")
@@ -62,7 +61,6 @@ def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path, content: s
 
 
 def test_the_configuration_of_the_documentation_can_be_used() -> None:
-    """As it stands on its page."""
     page = (ROOT / "docs" / "list-watch.md").read_text(encoding="utf-8")
     [written] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     content = decode_toml(written.encode())

@@ -9,7 +9,6 @@ from tests.support.command import run_command_text
 
 @pytest.mark.parametrize("agents", ["", "Mine", "my-agents", "mine:An agent", "mine." + "a" * 65])
 def test_agents_whose_name_cannot_name_topics_are_refused(agents: str) -> None:
-    """The error says which names can."""
     done = run_command_text("topics", "apply", "--agents", agents)
     assert done.returncode == 2
     assert "bad_option" in done.stderr
@@ -27,7 +26,6 @@ def test_agents_do_not_run_in_the_process_of_a_stage() -> None:
     ("agents", "why"), [("no_such_module", "cannot import 'no_such_module'"), ("tests.support.agents", "no agent")]
 )
 def test_a_module_without_agents_is_refused(agents: str, why: str) -> None:
-    """Before anything else is tried."""
     done = run_command_text("worker", "--agents", agents)
     assert done.returncode == 2
     assert why in done.stderr

@@ -18,8 +18,6 @@ from tests.support.command import run_command
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Two options, one of which is required."""
-
     needed: Annotated[str, typer.Option(help="Is needed.")]
     times: Annotated[int, typer.Option(min=1)] = 1
 
@@ -43,14 +41,12 @@ def test_a_group_is_options_of_the_command() -> None:
 
 
 def test_a_field_without_a_default_is_required() -> None:
-    """As a parameter of a command is."""
     done = CliRunner().invoke(app, ["a"])
     assert done.exit_code == 2
     assert "--needed" in done.output
 
 
 def test_help_names_every_option() -> None:
-    """With its text."""
     assert "Is needed." in CliRunner().invoke(app, ["--help"]).output
 
 

@@ -83,17 +83,13 @@ def test_log_lines_are_inert(text: str) -> None:
 
 
 class TestSummary:
-    """Words for a person at a terminal, JSON for everything else."""
-
     CONTENT: ClassVar = {"records": 1200, "wrong": 1, "codes": {"digest_differs": 1}, "producers": {}}
 
     def test_a_pipe_gets_json(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """One object, whatever the rows are."""
         print_summary(self.CONTENT, RowFormat.TABLE)
         assert json.loads(capsys.readouterr().err) == {"summary": self.CONTENT}
 
     def test_a_person_gets_words(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        """Empty groups are left out."""
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         print_summary(self.CONTENT, RowFormat.TABLE)
         assert capsys.readouterr().err == "1,200 records, 1 wrong\ncodes: 1 digest_differs\n"
@@ -108,15 +104,11 @@ class TestSummary:
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
     def isatty(self) -> bool:
-        """Yes."""
         return True
 
 
 def painted(*lines: PageLine, colour: Colour = Colour.NEVER, terminal: bool = False, columns: int = 40) -> str:
-    """What is printed."""
     file = Terminal() if terminal else io.StringIO()
     Painter(colour, file=file, columns=columns).lines(lines)
     return file.getvalue()
@@ -127,7 +119,6 @@ GONE = PageLine("", (LineSpan("a "), LineSpan("b", "gone")))
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal that can show colours, and nobody who does not want them."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
 
@@ -150,7 +141,6 @@ def test_what_is_to_be_copied_is_not_wrapped() -> None:
 
 
 def test_a_blank_line_stays() -> None:
-    """Before a heading."""
     assert painted(PageLine("", (LineSpan("\nHead", "title"),))) == "\nHead\n"
 
 
@@ -199,7 +189,6 @@ def test_a_table_gives_way_on_a_terminal_only() -> None:
 
 
 def test_a_terminal_that_knows_no_unicode_is_told_escapes() -> None:
-    """Nothing fails."""
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     Painter(Colour.NEVER, file=stream, columns=80).lines([PageLine("", (LineSpan("⟦+漢+⟧"),))])
@@ -215,7 +204,6 @@ def test_a_long_word_is_printed_in_a_few_calls_for_each_character() -> None:
 
 
 def table_on(columns: int, rows: list[list[str]], **options: Any) -> list[str]:
-    """The lines of a table on a terminal of so many columns."""
     terminal = Terminal()
     spans = [[LineSpan(text) for text in row] for row in rows]
     Painter(Colour.NEVER, file=terminal, columns=columns).table(spans, **options)
@@ -226,7 +214,6 @@ WIDE = [["name", "digest", "seen", "note"], ["n" * 30, "sha256:0123456789ab…",
 
 
 def test_the_least_important_columns_go_first_and_are_named() -> None:
-    """Once cutting names is not enough."""
     lines = table_on(60, WIDE, flexible=(0,), optional=(3, 2))
     assert lines[0].split() == ["name", "digest", "seen"]
     assert lines[-1] == "too narrow for: note"
@@ -243,12 +230,10 @@ def test_rows_that_fit_no_terminal_become_blocks() -> None:
 
 
 def test_a_pipe_and_whoever_asks_for_it_get_a_line_for_each_row() -> None:
-    """As wide as it needs to be."""
     assert len(table_on(40, WIDE, wide=True)) == 2
 
 
 def test_a_digest_within_a_cell_is_shortened_and_keeps_its_scheme() -> None:
-    """Twelve digits tell digests apart."""
     assert cell("assay.v1 sha256:" + "ab" * 32) == "assay.v1 sha256:" + "ab" * 6 + "…"
 
 
@@ -260,7 +245,6 @@ HEADINGS = ["uid", "server", "tool", "first seen", "last seen"]
     st.integers(min_value=40, max_value=120),
 )
 def test_no_line_of_a_table_is_wider_than_its_terminal(rows: list[list[str]], columns: int) -> None:
-    """Whatever it holds."""
     assert all(
         cell_len(line) <= columns for line in table_on(columns, [HEADINGS, *rows], flexible=(1, 2), optional=(4, 3))
     )

@@ -44,24 +44,20 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Bindings:
 
 
 def run(*arguments: object) -> Result:
-    """The command."""
     return CliRunner().invoke(app, ["pins", *(str(argument) for argument in arguments)])
 
 
 def failed(result: Result) -> str:
-    """The code of the error it ended with."""
     assert isinstance(result.exception, AssayStreamError), result.output
     return result.exception.code
 
 
 def decided(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The decisions in a file."""
     events = [json.loads(line) for line in path.read_bytes().splitlines()]
     return [(event["type"].rpartition("control.")[2], event["data"]) for event in events]
 
 
 def test_list_shows_a_table_or_objects(state: Bindings) -> None:
-    """For a person or a program."""
     table = run("list").stdout.splitlines()
     assert table[0].split() == [*pins._LIST_COLUMNS]
     assert len(table) == 4
@@ -70,7 +66,6 @@ def test_list_shows_a_table_or_objects(state: Bindings) -> None:
 
 
 def test_a_name_of_a_server_cannot_steer_the_terminal(state: Bindings) -> None:
-    """It stands as an escape."""
     state.apply(facts.a_pin(v1("x"), time_us=1, offset=90, tool_name="\x1b[2J\u202ename"))
     shown = run("list").stdout
     assert "⟦U+001B ESCAPE⟧[2J⟦U+202E" in shown
@@ -78,14 +73,12 @@ def test_a_name_of_a_server_cannot_steer_the_terminal(state: Bindings) -> None:
 
 
 def test_nothing_to_show_is_said(state: Bindings) -> None:
-    """Not an error."""
     result = run("list", "--server-id", "other")
     assert result.exit_code == 0
     assert "nothing to show" in result.stderr
 
 
 def test_history_shows_decisions_that_were_superseded_too(state: Bindings) -> None:
-    """Oldest first."""
     assert [line.split()[1] for line in run("history", "--tool", "t").stdout.splitlines()[1:]] == [
         *("policy.set", "policy.set", "policy.set", "pin.set", "pin.set", "pin.reject", "key.accept", "key.revoke")
     ]
@@ -110,13 +103,11 @@ def test_an_alert_is_approved_by_its_uid(state: Bindings, tmp_path: Path) -> Non
 
 
 def test_a_definition_is_rejected_by_its_digest(state: Bindings, tmp_path: Path) -> None:
-    """Where several are in force."""
     run("reject", *HERE, "--tool", "t", "--digest", "full:two", *WHY, "--output", tmp_path / "o")
     assert [(kind, data["value"]) for kind, data in decided(tmp_path / "o")] == [("pin.reject", OTHER)]
 
 
 def test_every_tool_is_approved_by_all(state: Bindings, tmp_path: Path) -> None:
-    """Under the schemes given."""
     state.apply(facts.seen("proxy-2", 90 * US, "c1", offset=30))
     run("approve", *HERE, "--all", "--scheme", "assay.v1", *WHY, "--output", tmp_path / "o")
     values = [(data["tool_name"], data["value"]) for _, data in decided(tmp_path / "o")]
@@ -171,12 +162,10 @@ def test_what_is_decided_on_must_be_said_in_one_way(state: Bindings, options: tu
 
 
 def test_an_alert_without_a_definition_cannot_be_approved(state: Bindings) -> None:
-    """A removed tool has none."""
     assert failed(run("approve", "--alert", "uid-gone", *WHY)) == "no_definition_in_alert"
 
 
 def test_a_server_that_is_not_known_is_an_error(state: Bindings) -> None:
-    """Misspelt, most likely."""
     assert failed(run("approve", "--server-id", "x", "--tool", "t", *WHY)) == "server_not_known"
     assert failed(run("diff", "--server-id", "x")) == "server_not_known"
 
@@ -201,20 +190,17 @@ def test_diff_shows_both_definitions_and_ends_with_1(state: Bindings) -> None:
 
 
 def test_diff_of_a_pin_that_was_never_observed_says_so(state: Bindings) -> None:
-    """There is nothing to compare."""
     state.apply(facts.a_pin(v1("never"), time_us=91 * US, offset=40))
     assert "never observed here" in run("diff", *HERE, "--tool", "t").stdout
 
 
 def test_diff_of_what_does_not_differ(state: Bindings) -> None:
-    """Exit code 0."""
     result = run("diff", *HERE, "--tool", "gone")
     assert result.exit_code == 0
     assert "no differences" in result.stderr
 
 
 def test_import_and_export_need_a_server_and_a_file(state: Bindings, tmp_path: Path) -> None:
-    """Files of other programs name none."""
     assert failed(run("export", "--format", "hangar")) == "server_not_named"
     assert failed(run("import", tmp_path / "none", "--format", "native", *WHY)) == "unreadable_file"
 

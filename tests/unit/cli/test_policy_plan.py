@@ -16,14 +16,12 @@ from tests.support.events import SERVER, TOOL, a_call, a_snapshot
 
 
 def run(*arguments: object) -> Result:
-    """The command."""
     given = [str(argument) for argument in arguments]
     return CliRunner().invoke(app, ["policy", "plan", "--server-id", SERVER, *given])
 
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """A list, three calls, and a call of a tool that is not listed."""
     path = tmp_path / "o.ndjson"
     calls = [a_call(number=number, second=number) for number in (2, 3, 4)]
     lines = [a_snapshot(TOOL, second=1), *calls, a_call(number=5, second=5, tool_name="ghost")]
@@ -32,7 +30,6 @@ def recorded(tmp_path: Path) -> Path:
 
 
 def rows(done: Result) -> list[dict[str, Any]]:
-    """The rows of a plan."""
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -58,7 +55,6 @@ def test_without_pins_a_policy_for_mismatches_refuses_nothing(recorded: Path) ->
 
 
 def test_calls_count_since_a_time(recorded: Path) -> None:
-    """Of the call, not of the record."""
     since = json.loads(a_call(number=4, second=4))["time"]
     arguments = ("--enforcement", "block", "--unknown", "block", "--input", recorded, "--json")
     assert sum(row["calls"] for row in rows(run(*arguments, "--since", since))) == 2
@@ -83,14 +79,12 @@ def test_a_server_that_nobody_knows_is_an_error(recorded: Path) -> None:
 
 @pytest.mark.parametrize("options", [(), ("--remove", "--enforcement", "block")])
 def test_it_must_be_clear_what_is_tried_out(options: tuple[str, ...]) -> None:
-    """A policy, or to be without."""
     done = run(*options)
     assert isinstance(done.exception, InputError)
     assert done.exception.code == "bad_option"
 
 
 def test_a_tool_that_nobody_knows_is_pointed_out(recorded: Path) -> None:
-    """It would be a policy on nothing."""
     done = run("--enforcement", "block", "--tool", f"{TOOL['name']}x", "--input", recorded)
     assert done.exit_code == 0, done.output
     assert "check --tool" in done.stderr

@@ -23,7 +23,6 @@ def test_speed_and_time_left_are_of_this_run(
 
 
 def test_each_partition_and_all_of_them_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """By name."""
     now_s = 0.0
     meter = Meter(True, clock_s=lambda: now_s)
     now_s = 2.0
@@ -32,7 +31,6 @@ def test_each_partition_and_all_of_them_are_shown(capsys: pytest.CaptureFixture[
 
 
 def test_it_reports_once_a_second(capsys: pytest.CaptureFixture[str]) -> None:
-    """However often it is called."""
     now_s = 0.0
     meter = Meter(True, clock_s=lambda: now_s)
     for _ in range(20):
@@ -42,7 +40,6 @@ def test_it_reports_once_a_second(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_is_said_where_it_is_not_wanted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not on a pipe unless asked for."""
     now_s = 0.0
     meter = Meter(None, clock_s=lambda: now_s)
     now_s = 2.0

@@ -16,12 +16,10 @@ RESULTS = ("alerts.ndjson", "changes.ndjson", "definitions.ndjson", "evidence.nd
 
 
 def run(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
-    """The command line; no variable of the surroundings reaches it."""
     return run_command(*arguments, stdin=stdin, **env)
 
 
 def observed(tmp_path: Path, wire: Path, server_id: str = "time", name: str = "observed.ndjson") -> Path:
-    """The observations of a captured session."""
     path = tmp_path / name
     done = run(
         *("publish", "--from", "mcp-wire", "--server-id", server_id, "--observer-id", "proxy"),
@@ -32,7 +30,6 @@ def observed(tmp_path: Path, wire: Path, server_id: str = "time", name: str = "o
 
 
 def results(folder: Path) -> dict[str, bytes]:
-    """What a replay wrote."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
@@ -206,7 +203,6 @@ def test_a_broken_archive_stops_the_replay(tmp_path: Path) -> None:
 
 
 def redacted_call(folder: Path) -> Path:
-    """One call whose argument is a path."""
     data = {
         "server_id": "s",
         "observer_id": "o",

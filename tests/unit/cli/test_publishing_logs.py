@@ -15,7 +15,6 @@ LISTED = {"tools": [{"name": "github_read", "description": "Reads.", "inputSchem
 
 
 def evidence_of(tmp_path: Path, *arguments: str) -> tuple[list[dict[str, Any]], str]:
-    """The evidence of what a command publishes, and what it says."""
     observed, results = tmp_path / "o.ndjson", tmp_path / "out"
     published = run_command_text("publish", "--dry-run", "--output", str(observed), "--observer-id", "o", *arguments)
     assert published.returncode == 0, published.stderr
@@ -60,7 +59,6 @@ def test_spans_become_evidence(tmp_path: Path, source: str, file: Path) -> None:
 
 
 def test_a_bad_line_is_refused_and_the_others_are_published(tmp_path: Path) -> None:
-    """With the exit code of bad input."""
     log = tmp_path / "hangar.jsonl"
     log.write_bytes(b"{\n" + HANGAR.read_bytes())
     output = str(tmp_path / "o.ndjson")
@@ -75,6 +73,5 @@ def test_a_bad_line_is_refused_and_the_others_are_published(tmp_path: Path) -> N
     [("hangar",), ("hangar", "--topic", "t"), ("otlp-json", "--topic", "t", "spans.json"), ("mcp-wire", "f")],
 )
 def test_options_that_exclude_each_other_are_refused(arguments: tuple[str, ...]) -> None:
-    """Before anything is read."""
     done = run_command_text("publish", "--from", *arguments)
     assert (done.returncode, "bad_option: " in done.stderr) == (2, True)

@@ -24,7 +24,6 @@ from tests.unit.cli.test_publish_replay import results, run
 
 
 def written(path: Path, archived: list[Record]) -> Path:
-    """An archive of some records."""
     with write_archive(path) as archive:
         for record in archived:
             archive.write(record_line(record) + b"\n")
@@ -50,7 +49,6 @@ def test_a_compressed_file_that_ends_early_says_how_far_it_was_read(tmp_path: Pa
 
 
 def test_zstd_frames_that_follow_each_other_are_one_file(tmp_path: Path) -> None:
-    """As gzip members are."""
     path = tmp_path / "two"
     path.write_bytes(zstandard.compress(b"a\n") + zstandard.compress(b"b\n"))
     assert list(open_archive(path)) == [b"a\n", b"b\n"]
@@ -82,7 +80,6 @@ def test_one_that_is_interrupted_goes_on_to_the_same_bytes(tmp_path: Path) -> No
 
 
 def test_a_range_without_calls_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
-    """Five, and a sentence."""
     path = written(tmp_path / "in.ndjson", list(records(3)))
     options = ("--from-time", "2099-01-01T00:00:00Z", "--output", str(tmp_path / "out"))
     done = run("replay", "--input", str(path), *options)

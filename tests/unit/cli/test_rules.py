@@ -22,17 +22,14 @@ KEY = "sha256:" + "a" * 64
 
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the commands read instead of Kafka."""
     monkeypatch.setattr(rules, "known_bindings", lambda *_: a_state())
 
 
 def run(*arguments: object) -> Result:
-    """The command."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
-    """Type and data of the decision that a command makes."""
     result = run(*arguments, *HERE, *WHY, "--output", path)
     assert result.exit_code == 0, result.output
     event = json.loads(path.read_bytes().splitlines()[-1])
@@ -50,7 +47,6 @@ def test_a_policy_is_set_for_a_server_or_a_tool(tmp_path: Path) -> None:
 
 
 def test_a_policy_is_taken_back(tmp_path: Path) -> None:
-    """Of the server, or of one tool."""
     kind, data = decided(tmp_path / "o", "policy", "remove")
     assert (kind, "tool_name" in data) == ("policy.remove", False)
     _, data = decided(tmp_path / "o", "policy", "remove", "--tool", "t")
@@ -65,7 +61,6 @@ def test_a_policy_that_does_not_exist_is_refused_by_the_command_line(tmp_path: P
 
 
 def test_a_key_is_accepted_and_revoked(tmp_path: Path) -> None:
-    """For a domain; for the server."""
     kind, data = decided(tmp_path / "o", "keys", "accept", "--domain", "example.com", "--fingerprint", KEY)
     assert (kind, data["domain"], data["fingerprint"]) == ("key.accept", "example.com", KEY)
     kind, data = decided(tmp_path / "o", "keys", "revoke", "--fingerprint", KEY)
@@ -74,7 +69,6 @@ def test_a_key_is_accepted_and_revoked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("domain", "key"), [("example.com", "abc"), ("Not A Domain", KEY)])
 def test_what_is_no_key_or_no_domain_is_refused(tmp_path: Path, domain: str, key: str) -> None:
-    """Before anything is published."""
     result = run("keys", "accept", "--domain", domain, "--fingerprint", key, *HERE, *WHY, "--output", tmp_path / "o")
     assert isinstance(result.exception, InputError)
     assert result.exception.code == "bad_format"
@@ -83,7 +77,6 @@ def test_what_is_no_key_or_no_domain_is_refused(tmp_path: Path, domain: str, key
 
 @pytest.mark.parametrize("what", ["policy", "keys"])
 def test_lists_are_tables_or_objects(state: None, what: str) -> None:
-    """One row each."""
     table = run(what, "list").stdout.splitlines()
     rows = [json.loads(line) for line in run(what, "list", "--json").stdout.splitlines()]
     assert len(table) == len(rows) + 1 > 2

@@ -27,12 +27,10 @@ FINGERPRINT = public().fingerprint
 
 
 def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command; no variable of the surroundings reaches it."""
     return run_command_text("schemapin", *map(str, arguments), stdin=b"", **env)
 
 
 def failed(done: subprocess.CompletedProcess[str], code: str, exit_code: int = 2) -> bool:
-    """Whether the command ended with this error and printed no result."""
     assert (done.returncode, done.stdout) == (exit_code, ""), (done.returncode, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     return done.stderr.startswith(f"assay-stream: {code}")
@@ -40,7 +38,6 @@ def failed(done: subprocess.CompletedProcess[str], code: str, exit_code: int = 2
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A folder with a tool, keys and a discovery document."""
     (tmp_path / "tool.json").write_text(json.dumps(TOOL))
     (tmp_path / "private.pem").write_bytes(private_pem())
     (tmp_path / "public.pem").write_text(public().pem)
@@ -49,8 +46,6 @@ def files(tmp_path: Path) -> Path:
 
 
 class TestKeygen:
-    """New keys."""
-
     def test_a_key_pair(self, tmp_path: Path) -> None:
         """The private key is for its owner only, whatever the umask; the fingerprint is the public key's."""
         private, shared = tmp_path / "private.pem", tmp_path / "public.pem"
@@ -82,8 +77,6 @@ class TestKeygen:
 
 
 class TestDeveloper:
-    """What a developer does, from the key to the document."""
-
     def test_the_reference_sdk_accepts_all_of_it(self, tmp_path: Path) -> None:
         """Keys, signature and document made here verify there."""
         private, shared, tool = (tmp_path / name for name in ("private.pem", "public.pem", "tool.json"))
@@ -143,20 +136,17 @@ class TestDeveloper:
         assert "PRIVATE" not in done.stderr
 
     def test_the_fingerprint_of_a_document(self, files: Path) -> None:
-        """It is that of the key in it."""
         for name in ("public.pem", "schemapin.json"):
             assert run("fingerprint", files / name).stdout == f"{FINGERPRINT}\n"
 
 
 def verify(files: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and answer of ``verify`` for the files of a folder."""
     done = run(*("verify", "--schema", files / "tool.json", "--well-known", files / "schemapin.json"), *arguments)
     assert done.stdout.count("\n") == 1, done.stderr
     return done.returncode, json.loads(done.stdout)
 
 
 def answer(error_code: str | None, fingerprint: str | None = FINGERPRINT) -> tuple[int, dict[str, Any]]:
-    """What ``verify`` says."""
     valid = error_code is None
     mode = "double_sha256" if valid else None
     wanted = {"valid": valid, "mode": mode, "fingerprint": fingerprint, "error_code": error_code}
@@ -164,8 +154,6 @@ def answer(error_code: str | None, fingerprint: str | None = FINGERPRINT) -> tup
 
 
 class TestVerify:
-    """One line, and an exit code."""
-
     def test_valid(self, files: Path) -> None:
         """The line has four fields in this order, and the exit code is 0."""
         done = run(
@@ -230,8 +218,6 @@ class TestVerify:
 
 
 class TestFetch:
-    """One observation of a discovery document."""
-
     @pytest.mark.parametrize("to_stdout", [False, True])
     def test_a_document(self, tmp_path: Path, to_stdout: bool) -> None:
         """It is written as an event for the control topic, to a file or to standard output."""

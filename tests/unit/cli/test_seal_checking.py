@@ -32,7 +32,6 @@ SEALS = checkpoints_of(FIRST, SECOND)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Keys, and an archive of everything and of one record that is not sealed."""
     write_keys(tmp_path)
     write_keys(tmp_path, "other", OTHER_KEY)
     (tmp_path / "kept").mkdir()
@@ -42,13 +41,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command with the key that sealed."""
     key = ("--key", str(folder / "seal.pub.pem"))
     return run_command_text("seal", name, *key, *map(str, arguments))
 
 
 def verify(folder: Path, *arguments: str | Path, code: int = 0, of: str = "kept") -> dict[str, Any]:
-    """What ``verify`` says of the archive as JSON."""
     files = ("--evidence", folder / of, "--checkpoints", folder / of)
     done = run(folder, "verify", *files, "--format", "json", *arguments)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
@@ -57,13 +54,11 @@ def verify(folder: Path, *arguments: str | Path, code: int = 0, of: str = "kept"
 
 
 def faults(answer: dict[str, Any]) -> list[tuple[str, int]]:
-    """Kind and offset of the faults of the only log."""
     [log] = answer["logs"]
     return [(fault["kind"], fault["offset"]) for fault in log["faults"]]
 
 
 def test_an_archive_that_nobody_touched_holds(folder: Path) -> None:
-    """With what is not sealed counted."""
     assert verify(folder) == {
         "result": "holds",
         "logs": [
@@ -138,7 +133,6 @@ def test_an_archive_may_be_compressed_split_and_in_any_order(folder: Path) -> No
 
 
 def test_one_partition_can_be_chosen(folder: Path) -> None:
-    """The others are not looked at."""
     assert verify(folder, "--partition", "1", code=3)["logs"] == []
     assert len(verify(folder, "--partition", "0")["logs"]) == 1
 
@@ -153,7 +147,6 @@ def test_a_partition_that_is_asked_for_and_gone_was_not_verified(folder: Path) -
 
 @pytest.mark.parametrize("text", ["x", "1", "1:", ":1", "1:-1", "a:1"])
 def test_a_malformed_log_start_is_refused(text: str, folder: Path) -> None:
-    """Exit code 2, with the form."""
     done = run(folder, "verify", "--evidence", folder / "kept", "--log-start", text)
     assert done.returncode == 2
     assert "PARTITION:OFFSET" in done.stderr
@@ -170,7 +163,6 @@ def test_a_missing_key_or_file_is_a_usage_error(folder: Path) -> None:
 
 
 def prove(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Write a proof from the archive."""
     place = ("--partition", "0", "--checkpoints", folder / "kept", "--output", folder / "proof.json")
     return run(folder, "prove", *place, *arguments)
 
@@ -201,7 +193,6 @@ def test_a_proof_is_replaced_only_when_asked(folder: Path) -> None:
 
 
 def test_two_checkpoints_are_proven_consistent(folder: Path) -> None:
-    """By their numbers."""
     assert prove(folder, "--consistency", "0", "1").returncode == 0
     answer = json.loads(run(folder, "check-proof", folder / "proof.json").stdout)
     assert answer.items() >= {"valid": True, "kind": "consistency", "first_checkpoint": 0, "checkpoint": 1}.items()
@@ -209,7 +200,6 @@ def test_two_checkpoints_are_proven_consistent(folder: Path) -> None:
 
 
 def test_an_altered_proof_does_not_hold(folder: Path) -> None:
-    """Exit code 1 and the code, as JSON."""
     prove(folder, "--offset", "5")
     text = (folder / "proof.json").read_text()
     (folder / "proof.json").write_text(text.replace('"leaf_index":2', '"leaf_index":3'))
@@ -229,7 +219,6 @@ def test_an_altered_proof_does_not_hold(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_proven_is_an_error(arguments: tuple[str, ...], code: str, folder: Path) -> None:
-    """Exit code 2, and no file."""
     done = prove(folder, *arguments)
     assert (done.returncode, done.stderr.startswith(f"assay-stream: {code}:")) == (2, True), done.stderr
     assert not (folder / "proof.json").exists()
@@ -267,12 +256,10 @@ def fleet(folder: Path) -> Fleet:
 
 
 def verify_fleet(folder: Path, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
-    """What ``verify`` says of the fleet."""
     return verify(folder, *arguments, code=code, of="fleet")
 
 
 def codes(answer: dict[str, Any]) -> set[tuple[int, str]]:
-    """Partition and code of every fault about a head."""
     return {
         (log["partition"], fault["code"])
         for log in answer["logs"]

@@ -20,13 +20,11 @@ PASSWORD = "ASSAY_STREAM_SEAL_KEY_PASSWORD"
 
 
 def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command, with no broker to reach."""
     env = {"ASSAY_STREAM_BOOTSTRAP_SERVERS": "127.0.0.1:1", "ASSAY_STREAM_CONNECT_LIMIT_S": "1", **env}
     return run_command_text("seal", *map(str, arguments), stdin=b"", **env)
 
 
 def failed(done: subprocess.CompletedProcess[str], code: str) -> bool:
-    """Whether the command ended with this error of the second kind."""
     assert (done.returncode, done.stdout) == (2, ""), (done.returncode, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     return done.stderr.startswith(f"assay-stream: {code}:")
@@ -67,7 +65,6 @@ def test_no_key_is_overwritten(name: str, tmp_path: Path) -> None:
 
 
 def test_a_lost_key_is_told_with_what_to_do(tmp_path: Path) -> None:
-    """The chain goes on under a new key."""
     done = run("--key", tmp_path / "seal.pem", "--once")
     assert failed(done, "seal_key_missing")
     assert "--also-trust" in done.stderr
@@ -85,7 +82,6 @@ def test_a_key_that_others_can_read_or_write_is_refused(mode: int, tmp_path: Pat
 
 @pytest.mark.parametrize(("made_with", "used_with"), [("", "x"), ("x", ""), ("x", "y")])
 def test_a_wrong_password_is_told_from_a_wrong_key(made_with: str, used_with: str, tmp_path: Path) -> None:
-    """Missing, wrong, or one too many."""
     assert run("keygen", "--out", tmp_path / "seal.pem", **{PASSWORD: made_with}).returncode == 0
     done = run("--key", tmp_path / "seal.pem", "--once", **{PASSWORD: used_with})
     assert failed(done, "bad_seal_key_password")
@@ -108,7 +104,6 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_sealer_needs_a_key_and_its_options_stand_behind_no_command(tmp_path: Path) -> None:
-    """The message says how to make one."""
     done = run()
     assert failed(done, "bad_option")
     assert "keygen" in done.stderr
@@ -117,7 +112,6 @@ def test_the_sealer_needs_a_key_and_its_options_stand_behind_no_command(tmp_path
 
 
 def test_help_names_the_commands_and_where_the_password_is() -> None:
-    """The group's own page."""
     done = run("--help", COLUMNS="200")
     assert done.returncode == 0
     assert all(name in done.stdout for name in ("keygen", "verify", "prove", "check-proof", "archive", PASSWORD))

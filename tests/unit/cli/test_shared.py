@@ -16,7 +16,6 @@ USUAL = (700, 10, 10)
 
 @pytest.fixture
 def usual() -> Iterator[None]:
-    """Python's own thresholds, whatever ran before in this process."""
     before = gc.get_threshold()
     gc.set_threshold(*USUAL)
     yield

@@ -28,19 +28,16 @@ LATE_US = 1_772_323_300_000_000
 
 
 def run(*arguments: str, input_: str | None = None) -> Result:
-    """The command, in this process."""
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["alerts", *arguments], input=input_)
 
 
 def written(path: Path, *values: object) -> str:
-    """A file with one JSON value a line."""
     path.write_bytes(b"".join(orjson.dumps(value) + b"\n" for value in values))
     return str(path)
 
 
 @pytest.fixture
 def alerts(tmp_path: Path) -> str:
-    """Four alerts: one of them closed, one suppressed."""
     closed = alert_of("gone", kind=Kind.TOOL_REMOVED) | {"activity_id": 3, "status_id": 4, "status": "Resolved"}
     suppressed = alert_of("quiet") | {"status_id": 3, "status": "Suppressed"}
     later = alert_of("later", kind=Kind.PIN_MISMATCH, server_id="other", time_us=LATE_US)
@@ -49,7 +46,6 @@ def alerts(tmp_path: Path) -> str:
 
 @pytest.fixture
 def definitions(tmp_path: Path) -> str:
-    """Both definitions, as replay writes them."""
     records = [{"full_digest": digest_of(each), "definition": each} for each in (OLD, NEW)]
     return written(tmp_path / "definitions.ndjson", *records)
 
@@ -90,7 +86,6 @@ def test_alerts_can_be_asked_for(alerts: str, arguments: list[str], tools: list[
 
 
 def test_a_list_that_is_cut_says_so(alerts: str) -> None:
-    """And how many there are."""
     done = run("list", "--input", alerts, "--limit", "1")
     assert done.stdout.endswith("2 open; the first 1 shown; 1 suppressed, 1 closed not shown\n")
 
@@ -185,7 +180,6 @@ def test_what_cannot_be_is_refused(alerts: str, arguments: list[str], code: str)
 
 
 def test_without_a_broker_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the error of every command."""
     monkeypatch.setenv("ASSAY_STREAM_COMMAND_CONNECT_LIMIT_S", "1")
     error = run("list", "--bootstrap-servers", "127.0.0.1:1").exception
     assert isinstance(error, AssayStreamError)
@@ -224,7 +218,6 @@ def test_alerts_that_come_while_the_list_is_read_are_not_missed(monkeypatch: pyt
 
 
 def test_a_file_is_not_followed(alerts: str) -> None:
-    """It does not grow."""
     done = run("list", "--follow", "--input", alerts)
     assert isinstance(done.exception, InputError)
     assert done.exception.code == "bad_option"
@@ -246,7 +239,6 @@ def replayed(tmp_path: Path) -> Path:
 
 
 def test_a_store_lists_and_exports_what_the_alerts_of_its_replay_do(replayed: Path) -> None:
-    """Of each alert the latest record."""
     store, files = ("--store", str(replayed / "store")), ("--input", str(replayed / "out"))
     for arguments in (("list",), ("list", "--status", "all"), ("list", "--tool", "nobody")):
         assert run(*arguments, *store).stdout == run(*arguments, *files).stdout != ""

@@ -22,7 +22,6 @@ ENDS = {Role.CALLS: {0: 5, 1: 6}, Role.SNAPSHOTS: {0: 2, 1: 0, 2: 0}, Role.CONTR
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A list and two calls."""
     path = tmp_path / "in.ndjson"
     story = Story().lists(TOOL).calls().calls()
     path.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
@@ -31,21 +30,18 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("files", "from_kafka"), [(None, False), ([], False), ([Path("x")], True)])
 def test_files_or_topics_are_read_and_not_both(files: list[Path] | None, from_kafka: bool) -> None:
-    """Nor neither."""
     with pytest.raises(ConfigurationError) as caught:
         make_source(files, from_kafka, Selection(), SETTINGS)
     assert caught.value.code == "no_source"
 
 
 def test_offsets_that_cannot_be_meant_are_refused() -> None:
-    """Before anything is read."""
     with pytest.raises(ConfigurationError) as caught:
         RangeOptions(offsets=["x"]).selection()
     assert caught.value.code == "bad_offsets"
 
 
 def test_a_file_gives_the_records_that_are_asked_for(file: Path) -> None:
-    """All where nothing is said."""
     for ranges, count in (
         (RangeOptions(), 3),
         (RangeOptions(offsets=["calls:0=1.."]), 2),

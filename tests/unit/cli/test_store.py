@@ -25,7 +25,6 @@ from tests.support.readmodel import NOW_US
 
 @pytest.fixture
 def observed(tmp_path: Path) -> Path:
-    """Recorded observations of a fleet."""
     path = tmp_path / "observed.ndjson"
     path.write_bytes(b"\n".join(value for _, _, value in Fleet(servers=2, calls=40, changes=2).history()))
     return path
@@ -66,7 +65,6 @@ def test_no_call_is_loaded_twice_from_a_folder_that_holds_both(observed: Path, t
 
 
 def archived(folder: Path, *rows: tuple[int, str]) -> str:
-    """A folder with archived evidence: records with these offsets and values."""
     folder.mkdir()
     records = (Record(Role.EVIDENCE, Origin("t", 0, offset), b"s", value.encode()) for offset, value in rows)
     (folder / "evidence.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in records))
@@ -147,7 +145,6 @@ def test_status_says_what_is_here_and_what_not(observed: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("command", ["status", "run"])
 def test_a_store_must_be_named(command: str) -> None:
-    """By the option or the variable."""
     done = run_command_text("store", command)
     assert done.returncode == 2
     assert "no_store" in done.stderr
@@ -202,7 +199,6 @@ def test_a_store_that_cannot_be_read_says_what_to_do(
 
 
 def _live(store: Path, observed: Path) -> None:
-    """Make a store as if it had been filled from topics a day ago."""
     run_command_text("store", "load", str(observed), "--store", str(store))
     with schema.writing(store) as connection:
         connection.execute("UPDATE meta SET value = 'cluster c' WHERE name = 'deployment'")
@@ -244,7 +240,6 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_loaded(observed: Path, tmp_path: Path) -> None:
-    """As other commands read it."""
     done = run_command_text("store", "load", "-", "--store", str(tmp_path / "store"), stdin=observed.read_bytes())
     assert done.returncode == 0, done.stderr
     assert "40 records of evidence" in done.stdout

@@ -14,7 +14,6 @@ from tests.unit.alerts.test_context import evidence
 
 
 def story(tmp_path: Path, **files: bytes) -> tuple[AlertStory, list[str]]:
-    """The alert's story from files with these contents, and what was refused."""
     paths: dict[str, Any] = {}
     for name, content in ({"file": orjson.dumps(changed_alert())} | files).items():
         paths[name] = tmp_path / name
@@ -34,7 +33,6 @@ def test_a_definition_is_known_by_its_own_digest(tmp_path: Path) -> None:
 
 
 def test_lines_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    """Of each file, with its name."""
     told, refused = story(tmp_path, definitions=b"[]\n{}\nx", evidence=b"{}\n")
     assert told.diff is None
     assert [text.removeprefix(str(tmp_path)).split(": ")[:2] for text in refused] == [

@@ -16,12 +16,10 @@ HERE = ("--server-id", "server", "--id", "rule-1", "--reason", "noise", "--autho
 
 
 def run(*arguments: object) -> Result:
-    """The command."""
     return CliRunner().invoke(app, ["alerts", *(str(argument) for argument in arguments)])
 
 
 def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
-    """Type and data of the decision that a command makes."""
     result = run(*arguments, "--output", path)
     assert result.exit_code == 0, result.output
     event = json.loads(path.read_bytes())
@@ -29,7 +27,6 @@ def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
 
 
 def test_a_rule_is_set_with_all_it_says(tmp_path: Path) -> None:
-    """Tool, kind, field and end."""
     options = ("--tool", "read_*", "--kind", "tool_changed", "--field", "title", "--until", "2999-03-01T10:00:00Z")
     kind, data = decided(tmp_path / "o", "suppress", *HERE, *options)
     assert kind == "suppression.set"
@@ -47,7 +44,6 @@ def test_a_rule_is_set_with_all_it_says(tmp_path: Path) -> None:
 
 
 def test_a_rule_may_be_for_what_one_agent_finds(tmp_path: Path) -> None:
-    """By the agent's name."""
     _, data = decided(tmp_path / "o", "suppress", *HERE, "--detection", "denied_burst")
     assert data["detection"] == "denied_burst"
 
@@ -59,7 +55,6 @@ def test_what_is_left_out_is_not_in_the_rule(tmp_path: Path) -> None:
 
 
 def test_a_rule_is_taken_back(tmp_path: Path) -> None:
-    """By its id and server."""
     kind, data = decided(tmp_path / "o", "unsuppress", *HERE)
     assert (kind, data["id"], data["server_id"]) == ("suppression.remove", "rule-1", "server")
 
@@ -74,7 +69,6 @@ def test_a_rule_is_taken_back(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_refused_with_its_reason(tmp_path: Path, options: tuple[str, ...], code: str) -> None:
-    """Before anything is published."""
     result = run("suppress", *HERE, *options, "--output", tmp_path / "o")
     assert isinstance(result.exception, InputError)
     assert result.exception.code == code
@@ -82,7 +76,6 @@ def test_what_is_wrong_is_refused_with_its_reason(tmp_path: Path, options: tuple
 
 
 def test_a_kind_that_does_not_exist_is_refused_by_the_command_line(tmp_path: Path) -> None:
-    """Exit code 2."""
     assert run("suppress", *HERE, "--kind", "novelty", "--output", tmp_path / "o").exit_code == 2
 
 

@@ -32,7 +32,6 @@ ONE = ("--server-id", "a", "--upstream", "https://a.example/mcp")
     ],
 )
 def test_what_is_wrong_is_said(arguments: tuple[str, ...], said: str) -> None:
-    """Exit code 2, and never a password."""
     done = run_command_text(*arguments)
     assert done.returncode == 2
     assert said in done.stderr
@@ -40,7 +39,6 @@ def test_what_is_wrong_is_said(arguments: tuple[str, ...], said: str) -> None:
 
 
 def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
-    """With its name."""
     file = tmp_path / "taps.toml"
     file.write_text("upstreams: []")
     done = run_command_text(*LISTEN, "--upstreams", str(file))
@@ -49,7 +47,6 @@ def test_a_file_that_is_no_toml_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_taken_is_named() -> None:
-    """Another tap, most likely."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -37,7 +37,6 @@ def a_story() -> Story:
 
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The options for each of the three."""
     records, settings = a_story().records, load_settings()
     path = tmp_path / "in.ndjson"
     path.write_bytes(b"".join(record_line(record) + b"\n" for record in records))
@@ -110,7 +109,6 @@ def test_a_call_without_evidence_is_pending_in_the_topics(
 
 
 def test_the_full_logs_are_replayed_for_what_was_compacted_away(sources: list[list[str]]) -> None:
-    """With the same answer as files."""
     command = ["asof", *ON_SERVER, "--format", "json"]
     of_files = CliRunner().invoke(app, [*command, *sources[0]])
     of_logs = CliRunner().invoke(app, [*command, "--from-log"])

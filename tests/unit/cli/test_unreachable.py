@@ -55,7 +55,6 @@ def test_every_command_says_soon_that_no_broker_answers(
 
 
 def test_a_command_gives_up_sooner_than_a_worker() -> None:
-    """Each by a setting of its own."""
     assert load_settings().connect_limit_s == 60
     assert command_settings().connect_limit_s == 10
     assert command_settings(command_connect_limit_s=3).connect_limit_s == 3

@@ -20,17 +20,14 @@ GOLDEN = json.loads((VECTORS / "assay_evidence_envelope.json").read_text())["gol
 
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """The command."""
     return run_command("validate", *arguments, stdin=stdin)
 
 
 def lines_of(*values: Any) -> bytes:
-    """Values, one a line; bytes stay as they are."""
     return b"".join((value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n" for value in values)
 
 
 def verdicts(done: subprocess.CompletedProcess[bytes]) -> list[tuple[int, bool, str | None, str | None]]:
-    """Line, validity, code and path of each verdict."""
     assert done.stderr == b""
     parsed = [json.loads(line) for line in done.stdout.splitlines()]
     assert all(line.keys() == {"line", "valid", "code", "path", "message"} for line in parsed)
@@ -108,14 +105,12 @@ def test_htc_envelopes() -> None:
 
 
 def test_an_empty_file_says_so() -> None:
-    """Nothing checked is no success."""
     done = run("--profile", "assay", stdin=b"\n \n")
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"standard input is empty: nothing was checked" in done.stderr
 
 
 def test_an_unreadable_file_exits_2(tmp_path: Path) -> None:
-    """The file is named."""
     done = run("--profile", "assay", str(tmp_path / "missing"))
     assert done.returncode == 2
     assert done.stderr.startswith(b"assay-stream: unreadable_file")

@@ -19,14 +19,12 @@ SETTINGS = load_settings()
 
 
 def a_run() -> list[Record]:
-    """A list, and calls of its tool."""
     return topics_of(Story().lists(TOOL).calls().calls().calls(), SETTINGS)
 
 
 def judged(
     monkeypatch: pytest.MonkeyPatch, logs: LogsInMemory, selection: EvidenceSelection | None = None
 ) -> list[Judgement]:
-    """The judgements on what is asked for, all where nothing is said."""
     stand_in(monkeypatch, ranges, logs)
     found = verified(SETTINGS, selection or EvidenceSelection())
     return [judgement for _, judgement in found]
@@ -54,7 +52,6 @@ def test_a_selection_narrows_what_is_judged(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_was_altered_repeated_or_is_of_no_call_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing else is."""
     records = a_run()
     evidence = [record for record in records if record.role is Role.EVIDENCE]
     content = orjson.loads(evidence[0].value or b"")

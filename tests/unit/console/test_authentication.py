@@ -36,7 +36,6 @@ WRONG = "a wrong guess"
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of an ordinary fleet."""
     return a_store(tmp_path_factory.mktemp("fleet"), history())
 
 
@@ -51,7 +50,6 @@ async def served(
     actions: Mapping[str, Action] = ACTIONS,
     **given: Any,
 ) -> AsyncIterator[tuple[Any, Authenticator]]:
-    """A console with an identity file that says this."""
     clock = [NOW_US] if now is None else now
     identity = Identity.model_validate(given)
     door = open_authenticator(identity, decides=decides, clock=lambda: clock[0], limits=limits)
@@ -65,32 +63,27 @@ async def served(
 
 @asynccontextmanager
 async def with_users(fleet: Path, folder: Path, **given: Any) -> AsyncIterator[tuple[Any, Authenticator, Path]]:
-    """A console with two local users."""
     path = users_file(folder, a_user(), a_user("victor", UserRole.VIEWER))
     async with served(fleet, local={"users": path}, **given) as (client, door):
         yield client, door, path
 
 
 async def sign_in(client: Any, name: str = "alice", password: str = PASSWORD, **more: str) -> Any:
-    """The answer to the form of the sign-in page."""
     form = {"user": name, "password": password, **more}
     return await client.post("/sign-in", data=form, headers=of_page(client), allow_redirects=False)
 
 
 async def shown(client: Any, address: str = "/", **headers: str) -> tuple[int, str]:
-    """Status and text of a page."""
     async with client.get(address, headers=headers, allow_redirects=False) as answer:
         return answer.status, text_of(await answer.text())
 
 
 async def token_of(client: Any) -> str:
-    """The token of the forms of a session."""
     async with client.get("/") as answer:
         return str((await answer.text()).partition('name="csrf" value="')[2].partition('"')[0])
 
 
 def cookies_of(answer: Any) -> Mapping[str, Any]:
-    """The cookies that an answer sets, by name."""
     return SimpleCookie("\r\n".join(answer.headers.getall("Set-Cookie", [])))
 
 
@@ -152,8 +145,6 @@ async def test_wrong_names_and_passwords_get_one_answer(fleet: Path, tmp_path: P
 async def test_an_unknown_user_is_checked_as_a_known_one(
     fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One hash each, of the same cost."""
-
     checked: list[str] = []
     loop = threading.get_ident()
 
@@ -171,7 +162,6 @@ async def test_an_unknown_user_is_checked_as_a_known_one(
 
 
 async def tried(client: Any, name: str, password: str = WRONG, *, source: str, times: int = 1) -> list[int]:
-    """The statuses of attempts from a source, which a proxy states."""
     headers = {**of_page(client), "X-Forwarded-For": source}
     form = {"user": name, "password": password}
     statuses = []
@@ -200,7 +190,6 @@ async def test_attempts_at_a_name_are_counted(fleet: Path, tmp_path: Path) -> No
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The passwords that were looked at; no hash is computed."""
     looked_at: list[str] = []
 
     def check(_: str, password: str) -> bool:
@@ -234,7 +223,6 @@ async def test_hops_with_ports_are_sources_of_their_own(
 
 
 async def test_the_proxy_is_known_by_hops_with_ports(fleet: Path, tmp_path: Path, quick: list[str]) -> None:
-    """Its own hop is no client's."""
     async with with_users(fleet, tmp_path, proxies=["127.0.0.1", "10.0.0.0/8", "fd00::/8"]) as (client, _, _):
         for number, proxy in enumerate(("10.0.0.2:443", "[fd00::1]:443", "[fd00::1]")):
             source = f"192.0.2.66:1, {proxy}"
@@ -395,7 +383,6 @@ async def test_another_site_cannot_sign_somebody_in_or_out(
 async def test_signing_in_leads_to_pages_of_the_console_only(
     fleet: Path, tmp_path: Path, asked: str | None, shown_next: str
 ) -> None:
-    """Whatever address was asked for."""
     assert own_address(asked) == shown_next
     async with with_users(fleet, tmp_path) as (client, _, _):
         more = {} if asked is None else {"next": asked}
@@ -430,7 +417,6 @@ async def test_two_browsers_have_sessions_of_their_own(fleet: Path, tmp_path: Pa
 
 
 async def test_a_page_that_updates_itself_does_not_keep_its_session(fleet: Path, tmp_path: Path) -> None:
-    """Only somebody who looks does."""
     now, idle_us = [NOW_US], CONSOLE_LIMITS.session_idle_s * 1_000_000
     async with with_users(fleet, tmp_path, now=now) as (client, _, _):
         await sign_in(client)
@@ -475,7 +461,6 @@ async def test_hashing_is_bounded(fleet: Path, tmp_path: Path) -> None:
 async def test_what_belongs_to_another_way_is_not_there(
     fleet: Path, tmp_path: Path, method: str, path: str, status: int
 ) -> None:
-    """As any other page."""
     async with with_users(fleet, tmp_path) as (client, _, _):
         answer = await client.request(method, path, headers=of_page(client), allow_redirects=False)
         assert answer.status == status

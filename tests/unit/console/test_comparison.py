@@ -26,7 +26,6 @@ def test_each_column_has_its_own_words() -> None:
 
 
 def test_what_is_in_one_version_only_leaves_the_other_column_empty() -> None:
-    """Nothing is invented for it."""
     (place,) = side_by_side(definition_diff({"name": "a"}, {"name": "a", "title": "New"}))
     assert (place.before, [piece.text for piece in place.after]) == ((), ["New"])
 

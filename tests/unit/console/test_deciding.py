@@ -33,24 +33,19 @@ REASON = {"reason": "its vendor announced it"}
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of an ordinary fleet, one tool of which differs from its pin."""
     return a_store(tmp_path_factory.mktemp("fleet"), history())
 
 
 @pytest.fixture(scope="module")
 def attacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of a server that attacks its reader."""
     return a_store(tmp_path_factory.mktemp("attacks"), hostile())
 
 
 class Desk:
-    """An operator at a console."""
-
     def __init__(self, client: Any, token: str, published: Published) -> None:
         self.client, self.token, self.published = client, token, published
 
     async def page(self, address: str, status: int = 200) -> str:
-        """The page at an address."""
         async with self.client.get(address) as answer:
             text: str = await answer.text()
             assert answer.status == status, text_of(text)
@@ -67,20 +62,17 @@ class Desk:
 
     @property
     def recorded(self) -> list[tuple[str, dict[str, Any]]]:
-        """Every decision that was published."""
         return [(kind, dict(data)) for decisions, _ in self.published.got for kind, data in decisions]
 
 
 @asynccontextmanager
 async def a_desk(folder: Path, operator: Any = ALICE) -> AsyncIterator[Desk]:
-    """An operator, signed in."""
     door, published = Authenticator(Sessions(lambda: NOW_US)), Published()
     async with a_console(folder, authenticator=door, publish=published) as client:
         yield Desk(client, signed_in(client, door, operator), published)
 
 
 def subjects(folder: Path) -> list[Subject]:
-    """What each alert is about."""
     store = Store(schema.reading(folder))
     try:
         rows = store.alerts(AlertFilter(state=None)).rows
@@ -90,12 +82,10 @@ def subjects(folder: Path) -> list[Subject]:
 
 
 def about_definition(folder: Path) -> list[Subject]:
-    """Those on whose definition can be decided."""
     return [each for each in subjects(folder) if each.full_digest]
 
 
 def printed(folder: Path, subject: Subject, scheme: str = "assay.p60") -> str:
-    """A definition's value under a scheme, as the registry printed it."""
     store = Store(schema.reading(folder))
     try:
         return store.printed(subject.server_id, subject.full_digest)[scheme]
@@ -134,7 +124,6 @@ async def test_a_pinned_tool_is_approved_under_its_schemes(fleet: Path) -> None:
 
 @pytest.mark.parametrize("act", ["acknowledge", "comment", "close", "reopen", "assign"])
 async def test_what_people_do_with_an_alert(fleet: Path, act: str) -> None:
-    """As the commands record it."""
     subject = subjects(fleet)[0]
     more = {"assignee": "bob"} if act == "assign" else {}
     async with a_desk(fleet) as desk:
@@ -161,7 +150,6 @@ async def test_what_people_do_with_an_alert(fleet: Path, act: str) -> None:
     ],
 )
 async def test_a_form_that_makes_no_sense_records_nothing(fleet: Path, change: dict[str, str], code: str) -> None:
-    """And says why."""
     subject = about_definition(fleet)[0]
     async with a_desk(fleet) as desk:
         form = {"act": "approve", "subject": subject.as_text(), **REASON, **change}

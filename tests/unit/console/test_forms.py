@@ -16,7 +16,6 @@ from tests.support.console import ALICE
 
 
 def a_form(**fields: tuple[str, ...]) -> Form:
-    """A form of Alice's."""
     return Form(fields=fields, operator=ALICE, now_us=0)
 
 
@@ -29,13 +28,11 @@ def test_fields_are_read_as_a_browser_writes_them() -> None:
 
 @pytest.mark.parametrize("body", [b"reason", b"a=1&&b=2", b"reason=%FF", b"reason=\xff", b"a=%ED%A0%80", b"&"])
 def test_a_form_that_cannot_be_read_is_refused(body: bytes) -> None:
-    """Nothing is guessed."""
     with pytest.raises(InputError, match="bad_form"):
         read_fields(body)
 
 
 def test_a_form_is_bounded_in_bytes_and_fields() -> None:
-    """The bound itself is allowed."""
     few = replace(CONSOLE_LIMITS, form_bytes_max=7, form_fields_max=2)
     assert len(read_fields(b"a=1&b=2", few)) == 2
     for body in (b"a=1&b=23", b"a=&b=&c="):
@@ -45,7 +42,6 @@ def test_a_form_is_bounded_in_bytes_and_fields() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
-    """With our error."""
     with contextlib.suppress(InputError):
         assert all(values for values in read_fields(body).values())
 

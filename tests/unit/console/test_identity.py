@@ -15,14 +15,12 @@ OIDC = '[oidc]\nissuer = "https://login.example"\nclient_id = "console"\noperato
 
 
 def a_file(folder: Path, text: str) -> Path:
-    """An identity file."""
     path = folder / "console.toml"
     path.write_text(text)
     return path
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
-    """Wherever the console was started."""
     local = read_identity(a_file(tmp_path, LOCAL)).local
     assert local is not None
     assert local.users == tmp_path / "u"
@@ -87,7 +85,6 @@ def test_a_file_that_cannot_be_used_says_what_and_where(tmp_path: Path, text: st
     ],
 )
 def test_who_is_let_in_is_named_or_in_a_group(name: str, groups: tuple[str, ...], may_decide: bool | None) -> None:
-    """Exactly; a name is no group."""
     members = Members(
         operators=frozenset({"alice"}),
         operator_groups=frozenset({"soc"}),
@@ -104,7 +101,6 @@ def test_who_is_let_in_is_named_or_in_a_group(name: str, groups: tuple[str, ...]
 
 
 def test_everybody_may_look_only_where_the_file_says_so() -> None:
-    """With a star."""
     assert not Members(viewers=frozenset({"*"})).operator("oidc", "anybody", (), decides=True).may_decide
     with pytest.raises(InputError, match="may_not_look"):
         Members(operators=frozenset({"a"})).operator("oidc", "anybody", (), decides=True)

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKe
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of an ordinary fleet."""
     return a_store(tmp_path_factory.mktemp("fleet"), history())
 
 
@@ -38,7 +37,6 @@ async def with_provider(
     limits: ConsoleLimits = CONSOLE_LIMITS,
     **table: Any,
 ) -> AsyncIterator[tuple[Any, Authenticator, Provider]]:
-    """A console that asks a provider."""
     monkeypatch.setenv("CONSOLE_CLIENT", SECRET)
     async with a_provider() as provider:
         given = {
@@ -56,14 +54,12 @@ async def with_provider(
 
 
 async def begin(client: Any, page: str = "/") -> str:
-    """Where the provider is, as a browser is sent there."""
     async with client.get("/sign-in/start", params={"next": page}, allow_redirects=False) as answer:
         assert answer.status == 303, await answer.text()
         return str(answer.headers["Location"])
 
 
 async def come_back(client: Any, query: dict[str, str]) -> tuple[int, str, str]:
-    """Status, text and next address, for somebody whom the provider sends back."""
     headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}
     async with client.get("/sign-in/callback", params=query, headers=headers, allow_redirects=False) as answer:
         return answer.status, text_of(await answer.text()), answer.headers.get("Location", "")
@@ -241,7 +237,6 @@ async def test_a_token_that_is_not_right_signs_nobody_in(
 async def test_who_is_not_let_in_is_told_why(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, claims: dict[str, Any], status: int, said: str
 ) -> None:
-    """Though the provider knows them."""
     async with with_provider(fleet, monkeypatch) as (client, door, provider):
         provider.claims.update(claims)
         got, text, _ = await come_back(client, provider.sign(await begin(client)))
@@ -271,7 +266,6 @@ async def test_names_and_groups_may_have_other_claims(fleet: Path, monkeypatch: 
 async def test_a_provider_that_fails_is_named_on_the_page(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, path: str, answer: tuple[int, bytes]
 ) -> None:
-    """And quoted nowhere."""
     async with with_provider(fleet, monkeypatch) as (client, _, provider):
         provider.answers[path] = answer
         async with client.get("/sign-in/start", allow_redirects=False) as got:
@@ -280,7 +274,6 @@ async def test_a_provider_that_fails_is_named_on_the_page(
 
 
 async def test_what_a_provider_answers_is_bounded(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However true it is."""
     async with with_provider(fleet, monkeypatch) as (client, _, provider):
         provider.metadata["padding"] = "x" * CONSOLE_LIMITS.provider_bytes_max
         async with client.get("/sign-in/start", allow_redirects=False) as got:
@@ -305,7 +298,6 @@ async def test_a_provider_is_asked_through_the_proxy_of_the_environment(
 async def test_a_provider_that_fails_in_the_end_signs_nobody_in(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, bytes]
 ) -> None:
-    """With its token."""
     async with with_provider(fleet, monkeypatch) as (client, door, provider):
         given = provider.sign(await begin(client))
         provider.answers["/token"] = answer
@@ -318,7 +310,6 @@ async def test_a_provider_that_fails_in_the_end_signs_nobody_in(
 async def test_an_address_of_the_provider_is_encrypted(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, name: str, address: Any
 ) -> None:
-    """Or on this machine."""
     async with with_provider(fleet, monkeypatch) as (client, _, provider):
         provider.metadata[name] = address
         async with client.get("/sign-in/start", allow_redirects=False) as got:

@@ -32,13 +32,10 @@ DATA = {"server_id": "server-0", "reason": "seen with its vendor"}
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of an ordinary fleet."""
     return a_store(tmp_path_factory.mktemp("fleet"), history())
 
 
 class Published:
-    """What reached Kafka, or why nothing does."""
-
     def __init__(self) -> None:
         self.got: list[tuple[Sequence[Decision], str]] = []
         self.error: Exception | None = None
@@ -55,7 +52,6 @@ class Published:
 
 
 def approve(store: Store, form: Form) -> Decided:
-    """Decide on a server that is in the store."""
     server_id = form.name("server")
     if store.server(server_id, now_us=form.now_us) is None:
         raise InputError("server_not_known", "no such server")
@@ -237,7 +233,6 @@ async def test_no_action_is_carried_out_for_somebody_who_may_not(fleet: Path, pa
 
 
 async def test_who_may_only_look_decides_nothing(fleet: Path) -> None:
-    """With a session and its token."""
     async with a_desk(fleet, VICTOR) as (client, _, published, form):
         status, text, _ = await post(client, form)
         assert (status, "may_not_decide" in text, "Send again" in text) == (403, True, False)
@@ -282,8 +277,6 @@ async def test_only_forms_are_read(fleet: Path, headers: dict[str, str]) -> None
 
 
 async def test_a_form_that_does_not_arrive_is_given_up(fleet: Path) -> None:
-    """It holds no connection."""
-
     async def slowly() -> AsyncIterator[bytes]:
         yield b"server=server-0&"
         await asyncio.sleep(10)
@@ -320,7 +313,6 @@ async def test_a_decision_that_did_not_reach_kafka_is_kept_for_another_try(
 
 
 async def test_a_decision_is_carried_out_even_if_its_browser_goes(fleet: Path) -> None:
-    """Half of it is never published."""
     async with a_desk(fleet) as (client, _, published, form):
         published.goes_on.clear()
         posted = asyncio.create_task(post(client, form))

@@ -42,7 +42,6 @@ class Broker:
         self.stopped += 1
 
     async def partitions_for(self, _: str, /) -> set[int]:
-        """One partition each."""
         return {0}
 
     async def send(self, topic: str, **record: Any) -> Awaitable[Any]:
@@ -59,7 +58,6 @@ class Broker:
 
 
 def publishing(broker: Broker, **limits: Any) -> KafkaPublish:
-    """A publisher to this broker."""
     return KafkaPublish(
         Settings(),
         connect=broker.connect,
@@ -95,7 +93,6 @@ async def test_the_connection_is_kept() -> None:
 
 
 async def test_of_decisions_one_of_which_is_wrong_none_is_published() -> None:
-    """Nor is a connection made."""
     broker = Broker()
     wrong = (ACKNOWLEDGE[0], {**ACKNOWLEDGE[1], "reason": "\ud800"})
     with pytest.raises(AssayStreamError, match="lone_surrogate"):

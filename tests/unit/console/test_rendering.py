@@ -20,7 +20,6 @@ def test_no_text_becomes_markup_or_hides(text: str) -> None:
 
 
 def test_marks_are_those_of_the_command_line() -> None:
-    """One rule for both."""
     for text in TEXTS:
         assert text_of(str(marked(text))).replace(" ", "") == shown(text).replace(" ", "")
 

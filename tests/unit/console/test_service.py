@@ -54,18 +54,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKe
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of an ordinary fleet."""
     return a_store(tmp_path_factory.mktemp("fleet"), history())
 
 
 @pytest.fixture(scope="module")
 def attacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of a server that attacks its reader."""
     return a_store(tmp_path_factory.mktemp("attacks"), hostile())
 
 
 async def page(client: Any, address: str, status: int = 200) -> str:
-    """The page at an address."""
     answer = await client.get(address)
     text: str = await answer.text()
     assert answer.status == status, text_of(text)
@@ -162,7 +159,6 @@ async def test_a_servers_texts_stay_text(attacks: Path) -> None:
 
 
 async def test_hidden_characters_are_shown_as_marks(attacks: Path) -> None:
-    """In names and in diffs."""
     async with a_console(attacks) as client:
         text = await page(client, "/servers")
         assert '<span class="mark">⟦U+202E RIGHT-TO-LEFT OVERRIDE⟧</span>' in text
@@ -227,7 +223,6 @@ async def test_every_answer_has_its_status_and_headers(fleet: Path, method: str,
     ],
 )
 async def test_a_page_with_nothing_says_what_to_do(fleet: Path, address: str, advice: str) -> None:
-    """Whatever was asked for."""
     async with a_console(fleet) as client:
         assert advice in text_of(await (await client.get(address)).text())
 
@@ -309,7 +304,6 @@ async def test_health_says_as_of_when_the_store_is_up_to_date(tmp_path: Path) ->
 
 
 async def test_a_store_is_not_up_to_date_by_an_old_answer_of_the_brokers(tmp_path: Path) -> None:
-    """They may have gone on since."""
     a_store(tmp_path, history())
     with schema.writing(tmp_path) as connection:
         connection.execute("UPDATE source SET ends = next")
@@ -341,7 +335,6 @@ async def test_a_store_that_cannot_be_used_is_named_on_every_page(tmp_path: Path
 
 
 async def test_an_empty_store_says_how_it_is_filled(tmp_path: Path) -> None:
-    """Before anything was seen."""
     a_store(tmp_path, ())
     async with a_console(tmp_path) as client:
         for address in ("/", "/servers", "/evidence"):

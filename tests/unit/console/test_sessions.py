@@ -14,8 +14,6 @@ S = 1_000_000
 
 
 class Clock:
-    """A clock that stands until it is moved."""
-
     def __init__(self) -> None:
         self.now_us = 0
 
@@ -34,14 +32,12 @@ def test_every_session_has_an_id_and_a_token_of_its_own() -> None:
 
 @pytest.mark.parametrize("session_id", ["", "x", "\udcff", "0" * 10_000])
 def test_an_unknown_id_is_no_session(session_id: str) -> None:
-    """Whatever a client sends."""
     sessions = Sessions(Clock())
     sessions.begin(ALICE)
     assert sessions.find(session_id) is None
 
 
 def test_a_session_is_over_in_the_end_however_much_it_is_used() -> None:
-    """After a shift."""
     clock = Clock()
     sessions = Sessions(clock)
     session_id = sessions.begin(ALICE)

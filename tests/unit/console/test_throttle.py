@@ -10,7 +10,6 @@ from assay_stream.errors import AssayStreamError, InputError
 
 
 def attempts(throttle: Throttle, name: str, most: int, *, error: type[AssayStreamError] = InputError) -> bool:
-    """Whether an attempt, which fails with this error, may be made."""
     try:
         with throttle.attempt({name: most}):
             raise error("sign_in_refused", "")
@@ -52,5 +51,4 @@ def test_a_flood_of_names_makes_no_counter_forgotten() -> None:
     ],
 )
 def test_a_source_is_what_one_customer_has(address: str | None, network: str) -> None:
-    """Of IPv6 a whole network."""
     assert network_of(address) == network

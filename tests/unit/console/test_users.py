@@ -17,19 +17,16 @@ PASSWORD = "correct horse battery"
 
 
 def a_user(name: str = "alice", role: UserRole = UserRole.OPERATOR, password: str = PASSWORD) -> User:
-    """A user with a cheap hash."""
     return User(name=name, role=role, hash=CHEAP.hash(password))
 
 
 def users_file(folder: Path, *users: User) -> Path:
-    """A file of users."""
     path = folder / "console.users"
     write_users(path, {user.name: user for user in users})
     return path
 
 
 def a_backend(path: Path) -> LocalUsers:
-    """The users of a file, as the console asks for them."""
     return LocalUsers(path, Throttles(lambda: 0), decides=True)
 
 
@@ -44,7 +41,6 @@ def test_users_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_a_password_is_kept_as_its_argon2id_hash(tmp_path: Path) -> None:
-    """With a salt of its own."""
     first, second = (new_user("alice", UserRole.OPERATOR, PASSWORD) for _ in range(2))
     assert first.hash.startswith("$argon2id$")
     assert first.hash != second.hash
@@ -67,7 +63,6 @@ def test_a_password_is_kept_as_its_argon2id_hash(tmp_path: Path) -> None:
     ],
 )
 def test_a_user_that_cannot_be_is_refused(name: str, password: str) -> None:
-    """Without the password in the error."""
     with pytest.raises(InputError, match="bad_user") as raised:
         new_user(name, UserRole.VIEWER, password)
     assert password not in str(raised.value)
@@ -97,7 +92,6 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line: str) -> None:
 
 @pytest.mark.parametrize("content", [None, b"\xff"])
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path, content: bytes | None) -> None:
-    """A missing one says how to make it."""
     path = tmp_path / "users"
     if content is not None:
         path.write_bytes(content)
@@ -134,7 +128,6 @@ def test_an_unknown_user_costs_what_a_known_one_does(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """And nothing is left in it."""
     with pytest.raises(ConfigurationError, match="bad_users"):
         write_users(tmp_path / "missing" / "users", {})
     assert os.listdir(tmp_path) == []

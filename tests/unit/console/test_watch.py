@@ -31,7 +31,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKe
 
 @pytest.fixture
 def metrics() -> ConsoleMetrics:
-    """Those of one console."""
     return ConsoleMetrics(CollectorRegistry())
 
 
@@ -39,7 +38,6 @@ def metrics() -> ConsoleMetrics:
 async def watched(
     reader: StoreReader, metrics: ConsoleMetrics, **more: Any
 ) -> AsyncIterator[tuple[TestClient[Any, Any], TestClient[Any, Any]]]:
-    """A browser and an operator's tool, at a console over a store."""
     service = ConsoleService(reader, Listener(), note=metrics.answered)
     watch = ConsoleWatch(reader, metrics, streams=lambda: service.streams, **more)
     try:
@@ -53,7 +51,6 @@ async def watched(
 
 
 def sample(metrics: ConsoleMetrics, name: str, **labels: str) -> float | None:
-    """The value of a metric, ``None`` where it has none with these labels."""
     found: float | None = metrics.registry.get_sample_value(f"assay_stream_{name}", labels)
     return found
 
@@ -85,7 +82,6 @@ async def test_requests_are_counted_by_page_and_status(tmp_path: Path, metrics: 
 
 
 async def test_pages_that_are_kept_up_to_date_are_counted(tmp_path: Path, metrics: ConsoleMetrics) -> None:
-    """While they are open."""
     a_store(tmp_path, history())
     async with watched(StoreReader(tmp_path), metrics) as (browser, operator):
         stream = await browser.get("/events")
@@ -152,7 +148,6 @@ def test_attempts_to_sign_in_are_counted(metrics: ConsoleMetrics) -> None:
 
 
 async def test_decisions_are_counted_one_by_one(metrics: ConsoleMetrics) -> None:
-    """Acknowledged by Kafka, or not."""
     failures = [None, OperatingError("not_delivered", "x")]
 
     async def publish(decisions: Sequence[Decision], author: str) -> None:

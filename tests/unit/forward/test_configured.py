@@ -24,19 +24,16 @@ SECRET = "hidden-5"
 
 @pytest.fixture
 def secret(tmp_path: Path) -> str:
-    """A file with an address that holds a secret."""
     path = tmp_path / "secret"
     path.write_text(f"https://hooks.example.com/{SECRET}\n")
     return str(path)
 
 
 def read(*entries: dict[str, Any]) -> list[Subscription]:
-    """The receivers that a file with these entries lists."""
     return read_receivers(toml_of({"receivers": entries}).encode(), "r.toml", group_prefix="p")
 
 
 def slack(secret: str, **fields: Any) -> dict[str, Any]:
-    """An entry."""
     return {"name": "soc", "type": "slack", "url_file": secret} | fields
 
 
@@ -54,7 +51,6 @@ def test_the_sample_names_every_kind_of_receiver(tmp_path: Path) -> None:
 
 
 def test_severity_kinds_and_servers_decide_who_gets_an_alert(secret: str) -> None:
-    """All that are given must fit."""
     (one,) = read(slack(secret, min_severity="high", kinds=["tool_changed", "pin_mismatch"], servers=["prod-*", "x"]))
     wanted = [
         one.wants(view_of(alert_of(**fields)))
@@ -87,7 +83,6 @@ def test_many_alerts_hide_none_that_is_asked_for(secret: str) -> None:
 
 
 def test_a_receiver_without_filters_gets_everything(secret: str) -> None:
-    """Every kind, of every server."""
     (one,) = read(slack(secret))
     assert all(one.wants(view_of(alert_of(kind=kind))) for kind in Kind)
 
@@ -137,7 +132,6 @@ def test_a_bad_entry_is_named_and_not_quoted(secret: str, changes: dict[str, Any
     ],
 )
 def test_a_target_that_cannot_be_is_named(entry: dict[str, Any]) -> None:
-    """With its number."""
     with pytest.raises(ConfigurationError, match="entry 1") as caught:
         read(entry)
     assert caught.value.code == "bad_receivers"
@@ -152,14 +146,12 @@ def test_people_are_told_from_now_on_and_stores_get_everything(secret: str) -> N
 
 @pytest.mark.parametrize(("given", "timeout_s"), [(30, 30.0), (0.5, 0.5), (300, 300.0)])
 def test_a_receiver_can_be_given_time(secret: str, given: object, timeout_s: float) -> None:
-    """Seconds, or parts of one."""
     (one,) = read(slack(secret, timeout_s=given))
     assert isinstance(one.receiver, MessageService)
     assert one.receiver._poster._timeout.total == timeout_s
 
 
 def test_two_receivers_cannot_share_a_position(secret: str) -> None:
-    """A name is a consumer group."""
     with pytest.raises(ConfigurationError, match="same name"):
         read(slack(secret), slack(secret))
 
@@ -175,18 +167,15 @@ def test_a_name_is_not_that_of_the_command_line_s_receiver(secret: str, name: st
     "raw", [b"", b"receivers = []", b"- x", b"receivers = [1]", b"\xff", b"other = []", b"receivers: []"]
 )
 def test_a_file_that_is_none_is_refused(raw: bytes) -> None:
-    """Whatever it holds."""
     with pytest.raises(ConfigurationError, match=r"r\.toml"):
         read_receivers(raw, "r.toml", group_prefix="p")
 
 
 def make_receiver(fields: dict[str, Any], place: str) -> tuple[Receiver, Writer]:
-    """The receiver of an entry whose fields were checked."""
     return PLUGINS[fields["type"]].make(Entry(fields, place))
 
 
 def refusal(**entry: Any) -> ConfigurationError:
-    """Why an entry is refused."""
     with pytest.raises(ConfigurationError) as caught:
         make_receiver({"name": "soc", **entry}, "r.toml, entry 1")
     assert caught.value.code == "bad_receivers"

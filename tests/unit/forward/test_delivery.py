@@ -34,7 +34,6 @@ def test_the_schedule_has_no_chance_in_it_and_no_end() -> None:
 
 @pytest.mark.parametrize("status", [200, 202, 204, 299])
 def test_success_is_delivery(status: int) -> None:
-    """RFC 9110, 15.3."""
     assert http_answer(status, retry_after=None, now_s=NOON_S) == DELIVERED
 
 

@@ -109,8 +109,6 @@ class Log:
 
 
 class Receiver:
-    """Answers as it is told, then takes everything."""
-
     name = "receiver"
 
     def __init__(self, *answers: AttemptResult) -> None:
@@ -129,12 +127,10 @@ class Receiver:
 
 
 def alerts(*tools: str) -> list[bytes | None]:
-    """Alerts about some tools."""
     return [alert.value for alert in alert_records(*(finding_of(tool) for tool in tools))]
 
 
 def subscribed(receiver: Receiver, **more: Any) -> Subscription:
-    """A receiver that is sent OCSF."""
     return Subscription(
         name="forward", receiver=receiver, group="g", write=partial(render, target=AlertFormat.OCSF), **more
     )
@@ -144,7 +140,6 @@ def subscribed(receiver: Receiver, **more: Any) -> Subscription:
 async def forwarding(
     log: Log, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, metrics: StageMetrics | None = None, **more: Any
 ) -> AsyncIterator[Forwarder]:
-    """A forwarder that runs while the block does, and then stops by itself."""
     monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
     monkeypatch.setattr(kafka_log, "_PAUSE_S", 0.001)
@@ -159,7 +154,6 @@ async def forwarding(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something to come true."""
     async with asyncio.timeout(5):
         while not condition():
             await asyncio.sleep(0.002)
@@ -174,7 +168,6 @@ async def test_what_is_delivered_is_committed(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_group_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At its committed offset."""
     log, receiver = Log(alerts("a", "b", "c"), committed_at=2), Receiver()
     async with forwarding(log, receiver, monkeypatch):
         await until(lambda: log.committed_at == 3)
@@ -366,8 +359,6 @@ async def test_a_wait_that_was_asked_for_is_no_stall(monkeypatch: pytest.MonkeyP
 
 
 class TimelessSelector(selectors.DefaultSelector):
-    """Lets time pass instead of waiting for it."""
-
     now_s = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -377,7 +368,6 @@ class TimelessSelector(selectors.DefaultSelector):
 
 
 def in_no_time(run: Callable[[Callable[[], float]], Coroutine[Any, Any, None]]) -> None:
-    """Run something whose waits take no time; it is given the clock."""
     selector = TimelessSelector()
     loop = asyncio.SelectorEventLoop(selector)
     loop.time = lambda: selector.now_s  # type: ignore[method-assign]

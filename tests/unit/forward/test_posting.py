@@ -14,7 +14,6 @@ from tests.support.receivers import WebhookServer
 
 
 def test_a_place_has_no_path_user_or_query() -> None:
-    """They may be secrets."""
     assert place_of("https://u:secret@hooks.example.com:8443/secret?key=secret") == "https://hooks.example.com:8443"
 
 
@@ -35,7 +34,6 @@ async def test_a_host_that_no_encoding_takes_ends_nothing() -> None:
 
 
 async def answered(answer: bytes, path: str = "/hook", *, user: str = "", **headers: str) -> tuple[HttpAnswer, bytes]:
-    """What an answer comes to, and the head of the request."""
     heads: list[bytes] = []
 
     async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,7 +59,6 @@ async def test_an_address_arrives_as_it_was_given() -> None:
 
 
 async def test_a_user_in_the_address_goes_as_a_header() -> None:
-    """Basic authentication (RFC 7617)."""
     _, head = await answered(a_response(b""), user="u:p%40@")
     assert b"\r\nAuthorization: Basic dTpwQA==\r\n" in head
 

@@ -45,7 +45,6 @@ Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[
     ],
 )
 def test_a_syslog_receiver_is_a_host_a_port_and_a_transport(text: str, expected: SyslogTarget | None) -> None:
-    """TCP where none is named."""
     assert parse_target(text) == expected
 
 
@@ -59,7 +58,6 @@ def test_a_syslog_receiver_is_a_host_a_port_and_a_transport(text: str, expected:
     ],
 )
 def test_a_webhook_is_an_address_of_a_host(url: str, is_one: bool) -> None:
-    """Over HTTP or HTTPS."""
     assert is_address(url) == is_one
 
 
@@ -73,7 +71,6 @@ def test_a_secret_comes_from_the_environment() -> None:
 
 
 def test_a_file_that_holds_no_certificates_is_refused(tmp_path: Path) -> None:
-    """Before anything is sent."""
     assert isinstance(tls_context(None), ssl.SSLContext)
     for file in (tmp_path / "none.pem", tmp_path / "text.pem"):
         (tmp_path / "text.pem").write_text("no certificate")
@@ -94,7 +91,6 @@ def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def talking(handle: Conversation, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server on loopback that says what the test says; gives its host and port."""
     talks: list[asyncio.Task[None]] = []
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -117,7 +113,6 @@ async def talking(handle: Conversation, tls: ssl.SSLContext | None = None) -> As
 
 
 async def sent(kind: str, address: str, folder: Path) -> AttemptResult:
-    """What one attempt came to, by a receiver that a file lists."""
     (folder / "secret").write_text("0" * 32)
     (folder / "url").write_text(address)
     fields: dict[str, Any] = {

@@ -25,17 +25,14 @@ VIEW = view_of(ALERT)
 
 
 def hec(server: Service, token: str = Splunk.token) -> SplunkHec:
-    """A receiver for a stand-in of Splunk."""
     return SplunkHec("splunk_hec:x", server.base, token=token, timeout_s=5.0, tls=True)
 
 
 def posting(url: str, judge: Callable[[HttpAnswer], AttemptResult] = by_slack) -> MessageService:
-    """A receiver for a stand-in of the others."""
     return MessageService("slack:x", url, timeout_s=5.0, tls=True, judge=judge)
 
 
 async def sent(receiver: Receiver, body: str) -> AttemptResult:
-    """What one attempt came to."""
     try:
         return await receiver.send(VIEW, body)
     finally:
@@ -43,12 +40,10 @@ async def sent(receiver: Receiver, body: str) -> AttemptResult:
 
 
 def waits(code: str, retry_after_ms: int = 0) -> AttemptResult:
-    """The alert waits."""
     return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=code, retry_after_ms=retry_after_ms)
 
 
 def refused(code: str) -> AttemptResult:
-    """The alert is a dead letter."""
     return AttemptResult(outcome=DeliveryOutcome.REFUSED, code=code)
 
 
@@ -108,7 +103,6 @@ async def test_slow_acknowledgements_are_bounded_in_all(monkeypatch: pytest.Monk
 
 
 async def test_without_acknowledgement_success_is_enough() -> None:
-    """One request."""
     with Splunk(free_port(), acknowledging=False) as server:
         assert await sent(hec(server), to_hec(ALERT)) == DELIVERED
     assert server.requests == 1
@@ -128,7 +122,6 @@ async def test_an_event_that_splunk_cannot_read_is_refused() -> None:
 
 
 async def test_slack_and_teams_take_their_messages() -> None:
-    """Each as its protocol has it."""
     with Slack(free_port()) as slack, Teams(free_port()) as teams:
         assert await sent(posting(slack.url), to_slack(ALERT)) == DELIVERED
         assert await sent(posting(teams.url, by_teams), to_teams(ALERT)) == DELIVERED
@@ -191,7 +184,6 @@ async def test_an_incident_is_opened_acknowledged_and_resolved() -> None:
 
 
 async def test_a_wrong_routing_key_waits_and_a_bad_event_is_refused() -> None:
-    """PagerDuty answers 400 to both."""
     with PagerDuty(free_port()) as server:
         receiver = posting(server.url, by_pagerduty)
         assert await sent(receiver, to_pagerduty(ALERT, routing_key="other")) == waits("routing_key_refused")

@@ -21,13 +21,11 @@ VIEW = view_of(alert_of())
 
 
 def syslog(port: int, transport: str = "tcp", *, timeout_s: float = 2.0, tls: ssl.SSLContext | None = None) -> Syslog:
-    """A sender to loopback."""
     target = SyslogTarget(host="127.0.0.1", port=port, transport=transport)
     return Syslog(target, host="host", timeout_s=timeout_s, tls=tls)
 
 
 async def until(server: SyslogServer, count: int) -> None:
-    """Wait until so many messages arrived."""
     async with asyncio.timeout(5):
         while len(server.messages) < count:
             await asyncio.sleep(0.01)

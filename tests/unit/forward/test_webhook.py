@@ -16,7 +16,6 @@ VIEW = view_of(alert_of())
 
 
 async def posted(url: str) -> AttemptResult:
-    """What one attempt came to."""
     webhook = Webhook(url, content_type="application/json", timeout_s=5.0)
     try:
         return await webhook.send(VIEW, '{"ö":1}')
@@ -81,5 +80,4 @@ def test_a_secret_does_not_go_over_plain_http(url: str, header: tuple[str, str] 
 
 @pytest.mark.parametrize("url", ["https://soc.example.com/", "http://127.0.0.1:1/", "http://[::1]:1/"])
 def test_a_secret_may_go_over_https_and_within_this_machine(url: str) -> None:
-    """Nobody else can read it there."""
     assert Webhook(url, content_type="x", timeout_s=1, header=("X-Key", "hidden"))

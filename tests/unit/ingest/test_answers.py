@@ -45,7 +45,6 @@ def test_the_status_is_that_of_all_some_or_the_gravest(outcomes: list[IngestOutc
     ("status", "header"), [(401, "WWW-Authenticate"), (405, "Allow"), (429, "Retry-After"), (503, "Retry-After")]
 )
 def test_a_refusal_has_the_header_that_its_status_asks_for(status: int, header: str) -> None:
-    """RFC 9110, RFC 6585."""
     response = refusal(status, "code", "message")
     assert header in response.headers
     assert isinstance(response.body, bytes)
@@ -53,7 +52,6 @@ def test_a_refusal_has_the_header_that_its_status_asks_for(status: int, header: 
 
 
 def test_a_request_takes_of_every_room_and_gives_it_back() -> None:
-    """Its client's and that of all."""
     everybody, own = Room(10), Room(5)
     held = HeldRoom((everybody, own))
     held.take(2)

@@ -15,17 +15,14 @@ NOW_US = 1_800_000_000_000_000
 
 
 def clients(*entries: dict[str, Any]) -> KnownClients:
-    """A file of clients, read."""
     return read_clients(toml_of({"clients": entries}).encode(), "clients.toml")
 
 
 def entry(observer: str = "gw-1", **fields: Any) -> dict[str, Any]:
-    """An entry with a token, unless it has something else."""
     return {"observer_id": observer, "servers": ["time"], "token": hash_of(TOKEN)} | fields
 
 
 def refused(known: KnownClients, *authorization: str, names: tuple[str, ...] = (), now_us: int = NOW_US) -> str:
-    """Why nobody is known."""
     with pytest.raises(Unauthorized) as caught:
         known.of(authorization, names, now_us=now_us)
     return str(caught.value)
@@ -79,7 +76,6 @@ def test_a_certificate_names_its_client_too() -> None:
 
 
 def test_a_client_reports_on_its_servers_only() -> None:
-    """Names and globs, whole names."""
     client = clients(entry(servers=["time", "git-*"])).of([f"Bearer {TOKEN}"], [], now_us=NOW_US)
     assert [client.may_report_on(name) for name in ("time", "git-hub", "git-", "times", "atime", "", "mail")] == [
         True,

@@ -30,21 +30,18 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def judged(raw: bytes, now_ms: int = NOW_MS) -> JudgedEvent:
-    """What becomes of an event."""
     judged: list[JudgedEvent] = []
     assert all(EventJudge().steps([raw], CLIENT, judged, now_ms=now_ms))
     return judged[0]
 
 
 def code_of(raw: bytes, now_ms: int = NOW_MS) -> str:
-    """Why an event is refused."""
     error = judged(raw, now_ms).error
     assert error is not None
     return error.code
 
 
 def changed(observation: Observation, **data: Any) -> bytes:
-    """An observation with other data."""
     event = json.loads(observation.value)
     event["data"] |= data
     return json.dumps(event).encode()
@@ -159,7 +156,6 @@ def test_an_event_may_not_be_ahead_of_the_clock() -> None:
 
 
 def test_events_are_told_apart_by_observer_source_and_id() -> None:
-    """Not by what they say."""
     assert judged(a_call(1).value).mark == judged(changed(a_call(1), ok=True)).mark
     assert judged(a_call(1).value).mark != judged(a_call(2).value).mark
 
@@ -179,7 +175,6 @@ def test_what_is_no_batch_is_refused(body: bytes) -> None:
 
 
 def in_binary_mode(observation: Observation, *more: tuple[str, str]) -> tuple[list[tuple[str, str]], bytes]:
-    """An observation as headers and a body."""
     event = json.loads(observation.value)
     data = observation.value.partition(b'"data":')[2][:-1]
     kind = event.pop("datacontenttype")

@@ -44,8 +44,6 @@ CLIENTS = read_clients(
 
 @dataclass
 class Served:
-    """A service that runs, and the Kafka behind it."""
-
     url: str
     sent: Sent
     writer: EventWriter
@@ -57,13 +55,11 @@ class Served:
             self.counts[what] = self.counts.get(what, 0) + number
 
     async def send(self, body: bytes, *fields: str, kind: str = STRUCTURED) -> tuple[int, bytes, Any]:
-        """Send a request: status, head and content of the answer."""
         status, head, content = await exchange(self.url, a_request(body, *fields, kind=kind))
         return status, head, json.loads(content)
 
 
 def a_request(body: bytes, *fields: str, kind: str = STRUCTURED, length: int | None = None) -> bytes:
-    """A request with a token."""
     head = ["POST /v1/events HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {TOKEN}", *fields]
     head += [f"Content-Type: {kind}"] if kind else []
     return "\r\n".join([*head, f"Content-Length: {len(body) if length is None else length}", "", ""]).encode() + body
@@ -73,7 +69,6 @@ def a_request(body: bytes, *fields: str, kind: str = STRUCTURED, length: int | N
 async def serving(
     limits: IngestLimits = INGEST_LIMITS, *, is_restored: bool = True, judge: EventJudge | None = None
 ) -> AsyncIterator[Served]:
-    """A service on loopback."""
     sent = Sent()
     sent.answers.set()
     port = free_port()
@@ -195,7 +190,6 @@ HOSTILE: dict[str, tuple[bytes, tuple[str, ...], str, int]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_hostile_requests_get_a_status_and_publish_nothing(name: str) -> None:
-    """And the next one is served."""
     body, fields, kind, expected = HOSTILE[name]
     async with serving() as served:
         status, _, _ = await exchange(served.url, a_request(body, *fields, kind=kind))
@@ -237,7 +231,6 @@ async def test_a_slow_client_is_told_so_and_one_that_leaves_costs_nothing() -> N
 
 
 async def test_an_event_whose_client_left_is_published_once() -> None:
-    """It comes again with the same id."""
     async with serving() as served:
         served.sent.answers.clear()
         _, writer = await connect(served.url)
@@ -262,7 +255,6 @@ async def test_an_event_whose_client_left_is_published_once() -> None:
     ],
 )
 async def test_there_is_one_path_and_one_method(start: str, status: int) -> None:
-    """Nothing can be read here."""
     async with serving() as served:
         request = a_request(a_call(1).value).replace(b"POST /v1/events HTTP/1.1", start.encode())
         assert (await exchange(served.url, request))[0] == status
@@ -276,8 +268,6 @@ async def test_another_host_is_not_served_on_loopback() -> None:
 
 
 class HeldJudge(EventJudge):
-    """Begins to judge only once it may, and notes whose turn each step is."""
-
     def __init__(self) -> None:
         super().__init__()
         self.may, self.order = threading.Event(), list[str]()
@@ -315,7 +305,6 @@ async def test_eight_connections_with_lists_of_short_tools_do_not_hold_up_anothe
 
 
 async def test_clients_with_large_bodies_take_turns_and_small_bodies_wait_for_none() -> None:
-    """However many one of them sends."""
     judge = HeldJudge()
     large = a_request(b"{" + b" " * 300_000 + a_call(1).value[1:])
     async with serving(judge=judge) as served:
@@ -342,7 +331,6 @@ def test_a_turn_ends_after_its_bytes_whatever_the_steps_are(step_bytes: int) -> 
 
 
 async def test_a_large_list_does_not_hold_up_other_clients() -> None:
-    """It is judged by a thread."""
     tools = [{"name": f"tool-{n}", "description": "d" * 2_000, "inputSchema": {"type": "object"}} for n in range(1_000)]
     async with serving() as served:
         large = asyncio.create_task(served.send(a_list(1, *tools).value))

@@ -14,7 +14,6 @@ LIMITS = replace(INGEST_LIMITS, window_ids_max=80, window_age_s=80)
 
 
 def marks(*numbers: int) -> list[bytes]:
-    """Marks of some events."""
     return [number.to_bytes(16, "big") for number in numbers]
 
 
@@ -32,7 +31,6 @@ def test_the_latest_are_remembered_and_never_more_than_the_bound(events: list[tu
 
 
 def test_what_is_too_old_is_forgotten() -> None:
-    """By the time of the latest."""
     window = AcceptedWindow(LIMITS)
     window.add(marks(1), 0)
     window.add(marks(2), 70_000)

@@ -17,13 +17,11 @@ from tests.support.producers import FakeProducer, Sent
 
 
 def marked(observation: Observation) -> tuple[bytes, Observation]:
-    """An event with what tells it from others."""
     return mark_of("gw-1", "s", observation.value.decode()), observation
 
 
 @asynccontextmanager
 async def writing(sent: Sent) -> AsyncIterator[EventWriter]:
-    """A writer that runs."""
     writer = EventWriter(lambda: FakeProducer(sent), TOPIC_NAMES, AcceptedWindow())
     running = asyncio.create_task(writer.run())
     await until(lambda: writer.ready)

@@ -44,7 +44,6 @@ def test_who_writes_control_and_observations() -> None:
 
 
 def test_an_analyst_writes_nothing() -> None:
-    """Neither a topic nor an offset."""
     for grant in grants_of(AccessRole.ANALYST, Settings()):
         # Of groups it sees what was committed, and joins none.
         assert grant.resource is Resource.TOPIC or grant.operations == (Operation.DESCRIBE,)
@@ -62,7 +61,6 @@ def test_grants_carry_the_prefixes_of_the_deployment() -> None:
 
 
 def test_the_commands_of_a_proxy() -> None:
-    """As an operator pastes them."""
     names = topic_names(Settings())
     assert acl_commands("User:edge 1", grants_of(AccessRole.PROXY, Settings())) == [
         "kafka-acls.sh --add --allow-principal 'User:edge 1' --operation Write --operation Describe "
@@ -103,7 +101,6 @@ def test_the_command_line_prints_them() -> None:
 
 @pytest.mark.parametrize("text", ["proxy", "proxy=edge", "nobody=User:x", "proxy=User:x\ny"])
 def test_a_principal_must_be_one(text: str) -> None:
-    """The error says how it is written."""
     done = run_command_text("topics", "acls", "--principal", text)
     assert done.returncode == 2
     assert "ROLE=User:NAME" in done.stderr

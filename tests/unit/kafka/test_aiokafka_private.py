@@ -99,14 +99,11 @@ def a_batch(first: int, *headers: tuple[str, bytes | None], producer: int = -1) 
 
 
 def broken(batch: bytes) -> bytes:
-    """The batch with its last ``xx``, the header's name, made no UTF-8."""
     found = batch.rindex(b"xx\x02") if b"xx\x02" in batch else batch.rindex(b"xx")
     return batch[:found] + b"\xffx" + batch[found + 2 :]
 
 
 async def read(*batches: bytes, first: int = 0, aborted: list[tuple[int, int]] | None = None) -> list[Any]:
-    """What a consumer's fetcher makes of an answer."""
-
     async def send(_node: int, _request: object) -> Any:
         part = (TP.partition, 0, 99, 99, 0, aborted, -1, b"".join(batches))
         return SimpleNamespace(API_VERSION=11, topics=[(TP.topic, [part])])
@@ -144,13 +141,11 @@ async def test_what_was_aborted_stays_left_out() -> None:
 
 
 async def test_names_that_are_utf8_are_read_as_before() -> None:
-    """By aiokafka itself."""
     got = await read(a_batch(0, ("ä", b"1")))
     assert got[1].headers == (("ä", b"1"),)
 
 
 async def test_a_compressed_batch_is_read_too() -> None:
-    """It is decompressed once more."""
     plain = broken(a_batch(3, NAMED))
     head, records = bytearray(plain[:_HEAD]), gzip.compress(plain[_HEAD:])
     head[8:12] = (_HEAD - 12 + len(records)).to_bytes(4, "big")
@@ -173,7 +168,6 @@ def test_committed_offsets_are_asked_for_stable() -> None:
 
 
 def test_the_answer_has_offset_metadata_and_error_of_each_partition() -> None:
-    """An offset of -1 is none."""
     request = StableOffsetFetch("group", [CALLS]).prepare({9: (1, 9)})
     answer = request.RESPONSE_TYPE.decode(
         b"\x00\x00\x00\x00\x02\x06calls\x02\x00\x00\x00\x02"
@@ -224,7 +218,6 @@ class Brokers:
         )
 
     async def send(self, node: int, _request: object) -> Any:
-        """Answer a request for metadata."""
         if node not in self.leader_by:
             await asyncio.sleep(60)
         if self.leader_by[node] == 0:
@@ -238,8 +231,6 @@ class Brokers:
 
 
 async def ends_by(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Where a consumer says that the log ends."""
-
     async def end_offsets(_: object, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(places, brokers.ends[brokers.known])
 

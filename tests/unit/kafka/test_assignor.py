@@ -16,7 +16,6 @@ CLAIMS = st.dictionaries(st.text("abcdef", min_size=1), st.sets(st.integers(-1, 
 
 @given(st.sets(st.integers(0, 10)), CLAIMS)
 def test_every_partition_has_one_owner_and_shares_are_even(numbers: set[int], claims: dict[str, set[int]]) -> None:
-    """Whatever members claim."""
     shares = share_out(numbers, claims)
     assert sorted(number for share in shares.values() for number in share) == sorted(numbers)
     assert max(map(len, shares.values())) - min(map(len, shares.values())) <= 1
@@ -53,15 +52,11 @@ def test_a_member_that_comes_back_gets_what_it_had() -> None:
 
 
 class Cluster(SimpleNamespace):
-    """What a client knows of the topics."""
-
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the numbers of its partitions; the third topic is not there yet."""
         return {"lists": {0, 1}, "control": {0, 1, 2}}.get(topic)
 
 
 def assigned(*user_data: bytes) -> list[list[tuple[str, int]]]:
-    """What members get that say so of themselves, as it goes over the wire."""
     topics = ["lists", "control", "missing"]
     members = {f"member-{i}": ConsumerProtocolMemberMetadata(0, topics, data) for i, data in enumerate(user_data)}
     found = StickyAssignor(lambda: ()).assign(Cluster(), members)

@@ -14,14 +14,11 @@ ATTEMPTS_MAX = 2
 
 
 def at(offset: int) -> Origin:
-    """A place in the log."""
     return Origin(topic="snapshots", partition=0, offset=offset)
 
 
 @dataclass
 class Log:
-    """A partition, the offset committed in it, and owners that come and go."""
-
     size: int
     killers: set[int]
     committed: int = 0
@@ -32,7 +29,6 @@ class Log:
     attempts: dict[int, int] = field(default_factory=dict)
 
     def live(self, *, batch: int) -> bool:
-        """One owner, until it has done everything or dies; returns whether it lives."""
         suspicion = suspicion_after(self.metadata)
         while self.committed < self.size:
             available = min(batch, self.size - self.committed)
@@ -76,7 +72,6 @@ def test_nothing_but_killers_is_set_aside(size: int, killers: set[int], batch: i
 
 
 def test_an_owner_that_is_not_killed_marks_its_first_batch_only() -> None:
-    """Marks cost a transaction each."""
     suspicion = suspicion_after("")
     first = suspicion.plan(at(0), 10, attempts_max=ATTEMPTS_MAX)
     assert first.mark == Suspicion(level=SuspicionLevel.BATCH, left=10)

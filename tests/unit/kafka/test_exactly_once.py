@@ -39,27 +39,23 @@ class KilledError(BaseException):
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again at once."""
     monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
 
 
 @pytest.fixture
 def cluster() -> MemoryCluster:
-    """Two input partitions; in the first, some records."""
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
     publish(cluster, range(RECORDS))
     return cluster
 
 
 def publish(cluster: MemoryCluster, numbers: Sequence[int], partition: int = 0) -> None:
-    """Append records to the input topic."""
     for number in numbers:
         cluster.append(INPUT, partition, b"key", f"record-{number}".encode())
 
 
 def number(state: StateTable, record: Record) -> list[Output]:
-    """Number a record."""
     count = state.get("count", {"n": 0})["n"] + 1
     state["count"] = {"n": count}
     value = b"set aside" if record.set_aside else record.value or b""
@@ -67,7 +63,6 @@ def number(state: StateTable, record: Record) -> list[Output]:
 
 
 async def numbering(batch: Batch[StateTable]) -> None:
-    """The agent."""
     await batch.process(number)
 
 
@@ -99,7 +94,6 @@ class NumberStage(Stage[StateTable]):
 def a_runner(
     cluster: MemoryCluster, agent: BatchHandler = numbering, *, stage: NumberStage | None = None, **settings: Any
 ) -> Runner:
-    """A worker's."""
     return Runner(
         Settings(poll_timeout_ms=5, **settings),
         stage or NumberStage(cluster),
@@ -111,17 +105,14 @@ def a_runner(
 
 
 def written(cluster: MemoryCluster, partition: int = 0) -> list[str]:
-    """The committed outputs of a partition."""
     return [(each.value or b"").decode() for each in cluster.read(OUTPUT) if each.partition == partition]
 
 
 def expected(count: int = RECORDS) -> list[str]:
-    """The outputs that an undisturbed worker writes."""
     return [f"record-{number}:{number + 1}" for number in range(count)]
 
 
 async def run_until(task: Runner, condition: Callable[[], bool]) -> None:
-    """Run a task until something is so, and stop it."""
     running = asyncio.create_task(task.run())
     try:
         await until(lambda: condition() or running.done())
@@ -136,12 +127,10 @@ async def finish(cluster: MemoryCluster) -> None:
 
 
 def committed(cluster: MemoryCluster, partition: int = 0) -> int:
-    """The group's offset of an input partition."""
     return cluster.committed(GROUP).get(TopicPartition(INPUT, partition), (0, ""))[0]
 
 
 def uncommitted(cluster: MemoryCluster) -> bool:
-    """Whether outputs of the first partition are still to come."""
     return len(written(cluster)) < RECORDS
 
 
@@ -162,7 +151,6 @@ async def test_another_worker_goes_on_where_one_stopped(cluster: MemoryCluster) 
 
 @contextmanager
 def fault(cluster: MemoryCluster, at_request: int, error: BaseException) -> Iterator[list[str]]:
-    """Let one request of a producer fail; yields what was asked for up to then."""
     asked: list[str] = []
 
     def before(request: str) -> None:
@@ -202,7 +190,6 @@ async def test_a_worker_that_is_killed_loses_and_doubles_nothing(cluster: Memory
 
 @pytest.fixture(autouse=True)
 def all_ready() -> Iterator[None]:
-    """Everything is ready unless a test says otherwise."""
     yield
     NumberStage.ready_records = RECORDS
 
@@ -472,19 +459,15 @@ Failing = Callable[[Batch[StateTable]], Awaitable[None]]
 
 
 async def raises_before(batch: Batch[StateTable]) -> None:
-    """Does nothing at all."""
     raise ValueError("secret text of a record")
 
 
 async def raises_after(batch: Batch[StateTable]) -> None:
-    """Has written everything by then."""
     await batch.process(number)
     raise ValueError("secret text of a record")
 
 
 async def raises_in_a_record(batch: Batch[StateTable]) -> None:
-    """At each record, in the thread."""
-
     def step(state: StateTable, record: Record) -> list[Output]:
         number(state, record)
         raise ValueError("secret text of a record")

@@ -20,7 +20,6 @@ HOME = TopicPartition("t", 0)
 
 
 def filled(count: int) -> MemoryCluster:
-    """One topic of two partitions, the first with records."""
     cluster = MemoryCluster({"t": 2})
     for number in range(count):
         cluster.append("t", 0, b"k", b"%d" % number)
@@ -73,8 +72,6 @@ async def test_the_last_record_is_found_behind_markers_and_aborted_ones(aborted:
 
 
 class Following:
-    """A follower of both partitions, whose consumers fail in given ways."""
-
     def __init__(self, cluster: MemoryCluster, *failures: Exception) -> None:
         self.cluster = cluster
         self.failures = list(failures)
@@ -132,7 +129,6 @@ async def test_what_was_deleted_unread_is_passed_over_and_said() -> None:
 
 
 async def test_what_cannot_be_handled_ends_it() -> None:
-    """It is no failure of the brokers."""
     following = Following(filled(5), ValueError("no call"))
     with pytest.raises(ValueError, match="no call"):
         await following.follower.run()

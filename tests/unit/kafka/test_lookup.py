@@ -16,7 +16,6 @@ SETTINGS = load_settings()
 
 
 def use(monkeypatch: pytest.MonkeyPatch, role: Role, *partitions: list[Record]) -> None:
-    """Topics of which one holds records."""
     placed = [
         record._replace(origin=Origin(TOPIC_NAMES[role], number, offset))
         for number, records in enumerate(partitions)
@@ -26,7 +25,6 @@ def use(monkeypatch: pytest.MonkeyPatch, role: Role, *partitions: list[Record]) 
 
 
 def a_record(role: Role, value: bytes | None, key: bytes | None = None) -> Record:
-    """A record of a topic."""
     return Record(role=role, origin=Origin(TOPIC_NAMES[role], 0, 0), key=key, value=value)
 
 

@@ -24,8 +24,6 @@ SET_ASIDE = Origin(CALLS, 0, 3)
 
 
 class Brokers:
-    """A cluster, and its administrator; counts the consumers that run."""
-
     def __init__(self) -> None:
         self.cluster = MemoryCluster({CALLS: 3, REJECTED: 1})
         for number, count in ((0, 7), (2, 1)):
@@ -39,11 +37,9 @@ class Brokers:
         self.is_stuck = False
 
     async def list_topics(self) -> list[str]:
-        """Names."""
         return [CALLS, REJECTED]
 
     async def describe_topics(self, names: list[str]) -> list[dict[str, Any]]:
-        """Partitions."""
         counts = {CALLS: 3, REJECTED: 1}
         return [{"topic": name, "partitions": [{"partition": n} for n in range(counts[name])]} for name in names]
 
@@ -51,7 +47,6 @@ class Brokers:
         """Nothing to do."""
 
     def consumer(self, *_: object, **options: Any) -> Any:
-        """A consumer."""
         consumer = self.cluster.consumer(**options)
         getmany, start, stop = consumer.getmany, consumer.start, consumer.stop
 
@@ -76,7 +71,6 @@ class Brokers:
 
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
-    """What the module reaches; nothing is left running."""
     made = Brokers()
 
     async def start_admin(*_: Any, **__: Any) -> Brokers:
@@ -89,7 +83,6 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
 
 
 async def offsets(logs: LogRanges, number: int, first: int = 0) -> list[int]:
-    """The offsets of what a partition gives."""
     return [record.origin.offset async for batch in logs.read(Role.CALLS, number, first=first) for record in batch]
 
 
@@ -127,7 +120,6 @@ async def test_a_missing_topic_is_named(brokers: Brokers) -> None:
 
 
 async def test_the_topic_of_others_is_read_with_the_place_of_each_value(brokers: Brokers) -> None:
-    """Of every partition."""
     found = [place async for place, _ in read_foreign(SETTINGS, CALLS)]
     assert found[0] == f"{CALLS}, partition 0, offset 2"
     assert found[-1] == f"{CALLS}, partition 2, offset 0"
@@ -138,7 +130,6 @@ PLACE = Origin("mcp.tools.list", 1, 7)
 
 
 def a_rejected(*own: tuple[str, bytes]) -> Record:
-    """The rejected copy of a record that was set aside, with headers of its own."""
     output = rejected(Record(Role.SNAPSHOTS, PLACE, b"k", b"v", own), set_aside_error())
     return Record(Role.REJECTED, Origin("assay.rejected", 0, 0), output.key, output.value, output.headers)
 
@@ -158,7 +149,6 @@ def test_other_copies_name_none(headers: Headers) -> None:
 
 
 def test_records_are_marked_by_their_place() -> None:
-    """And no other."""
     records = [Record(Role.SNAPSHOTS, PLACE._replace(offset=offset), None, None) for offset in (6, 7)]
     assert [record.set_aside for record in marked(records, frozenset({PLACE}))] == [False, True]
     assert marked(records, frozenset()) == records
@@ -166,7 +156,6 @@ def test_records_are_marked_by_their_place() -> None:
 
 @pytest.fixture
 def logs(brokers: Brokers) -> Iterator[KafkaLogs]:
-    """The calls of three partitions."""
     with asyncio.Runner() as runner, KafkaLogs(SETTINGS, Role.CALLS, runner) as made:
         yield made
 

@@ -16,8 +16,6 @@ from tests.support.deployment import free_port
 
 @pytest.fixture
 async def rude() -> AsyncIterator[int]:
-    """The port of a server that answers whatever it is told with a line of text."""
-
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -92,7 +90,6 @@ def test_what_a_user_may_not_do_is_the_operators_to_mend() -> None:
 
 
 def test_other_errors_of_the_client_are_the_brokers() -> None:
-    """Exit code 3: a restart may help."""
     told = explained(kafka.NotEnoughReplicasError())
     assert isinstance(told, OperatingError)
     assert told.code == "brokers_failing"
@@ -100,10 +97,8 @@ def test_other_errors_of_the_client_are_the_brokers() -> None:
 
 @pytest.mark.parametrize("error", [InputError("a", "b"), IntegrityError("a", "b")])
 def test_our_own_errors_stay_what_they_are(error: Exception) -> None:
-    """Explained already."""
     assert explained(error) is error
 
 
 def test_a_defect_is_not_explained_away() -> None:
-    """It keeps its stack trace."""
     assert explained(KeyError("x")) is None

@@ -29,14 +29,12 @@ GROUP = "assay-stream-pass"
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again at once."""
     monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
 
 
 @pytest.fixture
 def cluster() -> MemoryCluster:
-    """Two input partitions with a record each."""
     made = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
     for partition in (0, 1):
         made.append(INPUT, partition, b"key", b"record")
@@ -52,7 +50,6 @@ def release() -> Iterator[threading.Event]:
 
 
 def pass_on(_: NoState, record: Record) -> list[Output]:
-    """Copy a record."""
     return [Output(Role.EVIDENCE, record.key, record.value, partition=record.origin.partition)]
 
 
@@ -75,8 +72,6 @@ def a_runner(
     roles: tuple[Role, ...] = (Role.CALLS,),
     **settings: Any,
 ) -> Runner:
-    """One whose stage keeps no state."""
-
     async def agent(batch: Batch[NoState]) -> None:
         await batch.process(step)
 
@@ -93,7 +88,6 @@ def a_runner(
 
 @asynccontextmanager
 async def running(runner: Runner) -> AsyncIterator[asyncio.Task[None]]:
-    """Run until the end of the block, which sees what ended the runner."""
     task = asyncio.create_task(runner.run())
     try:
         yield task
@@ -103,13 +97,10 @@ async def running(runner: Runner) -> AsyncIterator[asyncio.Task[None]]:
 
 
 def written(cluster: MemoryCluster, partition: int) -> int:
-    """How many outputs of a partition are committed."""
     return sum(each.partition == partition for each in cluster.read(OUTPUT))
 
 
 def always(error: Exception, request: str) -> Callable[[str], None]:
-    """Return what lets every request of a kind fail."""
-
     def before(asked: str) -> None:
         if asked == request:
             raise error

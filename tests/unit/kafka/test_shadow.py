@@ -20,8 +20,6 @@ TOPICS = shadow_topics(SETTINGS, FILES, "shadow.")
 
 
 class Brokers:
-    """Topics that are created, and what is sent to them."""
-
     def __init__(self, present: dict[str, int] | None = None, *, refuses: bool = False) -> None:
         self.counts = dict(present or {})
         self.sent: list[dict[str, Any]] = []
@@ -29,30 +27,24 @@ class Brokers:
         self.running = 0
 
     async def list_topics(self) -> list[str]:
-        """Names."""
         return list(self.counts)
 
     async def create_topics(self, topics: list[Any]) -> None:
-        """Create them."""
         self.counts |= {topic.name: topic.num_partitions for topic in topics}
 
     async def describe_topics(self, names: list[str]) -> list[dict[str, Any]]:
-        """Partitions."""
         return [{"topic": name, "partitions": [{}] * self.counts[name]} for name in names]
 
     async def close(self) -> None:
         """Nothing to do."""
 
     async def start(self) -> None:
-        """Count it."""
         self.running += 1
 
     async def stop(self) -> None:
-        """Count it."""
         self.running -= 1
 
     async def send(self, topic: str, **record: Any) -> asyncio.Future[None]:
-        """Take a record; its delivery is what is returned."""
         self.sent.append(record | {"topic": topic})
         delivery: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.refuses:
@@ -63,8 +55,6 @@ class Brokers:
 
 
 def reached(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> Brokers:
-    """Have the module reach these."""
-
     async def start_admin(*_: Any, **__: Any) -> Brokers:
         return brokers
 
@@ -74,7 +64,6 @@ def reached(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> Brokers:
 
 
 def an_output(role: Role, key: bytes = b"server-a", partition: int | None = None) -> Output:
-    """Something that a replay writes."""
     return Output(role=role, key=key, value=b"v", partition=partition, timestamp_ms=7, label=role.value)
 
 

@@ -52,7 +52,6 @@ async def test_calls_run_one_after_the_other_in_one_thread() -> None:
 
 
 async def test_an_error_is_raised_where_it_is_waited_for() -> None:
-    """And the thread goes on."""
     thread = StateThread("engine")
     with pytest.raises(ValueError, match="bad"):
         await thread.run(int, "bad")

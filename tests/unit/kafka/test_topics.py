@@ -21,7 +21,6 @@ OF_AGENTS = {Role.AGENT_INPUTS, Role.AGENT_STATES}
 
 
 def states(**partitions: int) -> list[TopicState]:
-    """Every topic as it should be, but for the partitions of some."""
     return [
         TopicState(spec=spec, partitions=partitions.get(spec.role.value, spec.partitions), differing={})
         for spec in topic_table(SETTINGS, agents=AGENTS)
@@ -29,7 +28,6 @@ def states(**partitions: int) -> list[TopicState]:
 
 
 def code_of(found: list[TopicState], needed: set[Role]) -> str:
-    """The code with which a worker refuses to start."""
     with pytest.raises(ConfigurationError) as caught:
         check_topics(found, needed, SETTINGS)
     return caught.value.code
@@ -149,8 +147,6 @@ def test_a_topic_of_state_that_deletes_is_refused(role: Role) -> None:
 
 
 class SlowCluster:
-    """A broker that makes topics at once and tells of them later, or never."""
-
     def __init__(self, looks: int) -> None:
         self.looks = looks
         self.topics: list[str] = []

@@ -17,7 +17,6 @@ LIMIT = 10_000
 
 
 def a_copy(value: bytes, key: bytes = b"server") -> Output:
-    """The rejected copy of a record."""
     record = Record(
         role=Role.CALLS,
         origin=Origin(topic="mcp.tools.call", partition=2, offset=7),
@@ -29,7 +28,6 @@ def a_copy(value: bytes, key: bytes = b"server") -> Output:
 
 
 def test_a_copy_that_fits_is_as_it_was() -> None:
-    """Original bytes, key and headers."""
     copy = a_copy(b"x" * 5_000)
     assert fitting(copy, bytes_max=LIMIT) is copy
 

@@ -35,7 +35,6 @@ def test_what_a_topic_follows_from(roles: list[Role], groups: list[str]) -> None
 
 @asynccontextmanager
 async def following(cluster: MemoryCluster, *roles: Role) -> AsyncIterator[UpstreamStages]:
-    """Follow the stages that write these."""
     counts = dict.fromkeys(Role, 2)
     steps = steps_to(roles)
     upstream = UpstreamStages(steps, clients=cluster, topics=TOPICS, partition_counts=counts, group_prefix="p")

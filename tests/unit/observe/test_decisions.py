@@ -25,7 +25,6 @@ PIN = {
 
 
 def a_decision(kind: str = PIN_SET_TYPE, *, author: str = "ann", at: datetime = NOW, **data: Any) -> Observation:
-    """A decision."""
     return decision_event(kind, PIN | data, author=author, event_id="event-1", decided_at=at)
 
 
@@ -45,7 +44,6 @@ def test_a_decision_is_a_cloudevent_with_the_server_as_its_key() -> None:
 
 
 def test_an_author_may_have_any_letters() -> None:
-    """The source stays a URI."""
     event = json.loads(a_decision(author="Ann Öz/ops").value)
     assert event["source"] == "urn:assay-stream:operator:Ann%20%C3%96z%2Fops"
 

@@ -25,7 +25,6 @@ def test_aiokafkas_errors_of_size_are_known_by_name() -> None:
 
 
 async def test_the_producer_partitions_as_the_worker_expects() -> None:
-    """Kafka's murmur2 of the key."""
     producer = kafka_producer({"bootstrap_servers": "127.0.0.1:9"})
     try:
         partitioner = producer._partitioner
@@ -36,8 +35,6 @@ async def test_the_producer_partitions_as_the_worker_expects() -> None:
 
 
 class StuckProducer:
-    """Waits for deliveries that will not come, as aiokafka does."""
-
     def __init__(self) -> None:
         self.client = self
         self.closed = False
@@ -52,7 +49,6 @@ class StuckProducer:
         self.closed = True
 
     async def partitions_for(self, _: str, /) -> set[int]:
-        """One partition each."""
         return {0}
 
     async def send(self, topic: str, **_: Any) -> Awaitable[Any]:
@@ -60,7 +56,6 @@ class StuckProducer:
 
 
 async def test_a_producer_that_cannot_stop_is_let_go_in_time_with_its_connections() -> None:
-    """Its tasks end with its loop."""
     stuck = StuckProducer()
     async with asyncio.timeout(5):
         await disconnect(stuck)
@@ -96,7 +91,6 @@ publisher = ObservationPublisher({}, producer_factory=Producer)
 
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The script, with a publisher over a fake producer, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", BEGIN + script, *arguments],
         cwd=ROOT,
@@ -108,7 +102,6 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def delivered(done: subprocess.CompletedProcess[str]) -> int:
-    """How many records the producer was given."""
     assert "Traceback" not in done.stderr, done.stderr
     return len(done.stdout.splitlines())
 
@@ -127,11 +120,9 @@ class SpreadingProducer:
         """Nothing to do."""
 
     async def partitions_for(self, topic: str, /) -> set[int]:
-        """As many as there are."""
         return set(range(self.calls if topic == TOPIC_NAMES[Role.CALLS] else 2))
 
     async def send(self, topic: str, **record: Any) -> Awaitable[Any]:
-        """Note the partition that was asked for."""
         assert topic == TOPIC_NAMES[Role.CALLS]
         self.partitions.append(record.get("partition"))
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -168,7 +159,6 @@ def test_a_script_that_just_ends_has_delivered() -> None:
 
 @pytest.mark.parametrize("end", ["sys.exit(3)", "raise SystemExit(3)"])
 def test_an_exit_code_is_kept(end: str) -> None:
-    """However the script leaves."""
     done = run(f"publisher.start()\npublisher.publish(a_call())\n{end}")
     assert (done.returncode, delivered(done)) == (3, 1)
 
@@ -181,7 +171,6 @@ def test_an_uncaught_error_does_not_lose_what_came_before() -> None:
 
 
 def test_published_from_a_thread_that_outlives_the_script() -> None:
-    """The main thread is done first."""
     done = run("publisher.start()\nthreading.Thread(target=lambda: publisher.publish(a_call())).start()\n")
     assert delivered(done) == 1
 
@@ -197,7 +186,6 @@ def test_an_absent_broker_does_not_hold_an_exit_up_for_long() -> None:
 
 
 def test_a_publisher_never_started_says_what_it_dropped() -> None:
-    """Nothing waits for it."""
     done = run("publisher.publish(a_call())")
     assert delivered(done) == 0
     assert "1 observation could not be delivered" in done.stderr
@@ -214,7 +202,6 @@ def test_close_delivers_and_may_be_repeated() -> None:
 
 
 def test_close_counts_what_its_time_did_not_suffice_for() -> None:
-    """In milliseconds."""
     done = run(
         "publisher.start()\npublisher.publish(a_call())\nbegan = time.monotonic()\n"
         "publisher.close(timeout_ms=50)\nassert time.monotonic() - began < 4\n"
@@ -225,7 +212,6 @@ def test_close_counts_what_its_time_did_not_suffice_for() -> None:
 
 
 def test_a_context_delivers_at_its_end() -> None:
-    """Without asyncio, too."""
     done = run("with publisher:\n    publisher.publish(a_call())\nassert publisher.stats.delivered == 1")
     assert (done.returncode, delivered(done)) == (0, 1), done.stderr
 
@@ -257,7 +243,6 @@ def test_a_fork_in_the_middle_of_a_lookup_leaves_the_child_able_to_look_up() -> 
 
 
 def test_a_lookup_that_never_ends_does_not_hold_an_exit_up_for_long() -> None:
-    """A name server may be away."""
     done = run(
         "import socket\nsocket.getaddrinfo = lambda *args, **more: time.sleep(600)\n"
         "publisher.start()\npublisher.publish(a_call())\nprint(time.monotonic(), file=sys.stderr, flush=True)"

@@ -32,38 +32,31 @@ AT = datetime(2026, 11, 21, 2, 6, 7, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """The authority that the client trusts."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")
 def certificate(authority: Authority) -> Path:
-    """A certificate for localhost."""
     return authority.issue("localhost")
 
 
 async def fetched(authority: Authority, certificate: Path | None, answer: Answer, **options: Any) -> Fetched:
-    """What a client gets from a server that answers so."""
     with HttpsServer(answer, certificate) as server:
         return await fetch_well_known(server.domain, ca_file=authority.file, **options)
 
 
 def failed(found: Fetched, *words: str) -> bool:
-    """Whether a fetch failed for a reason that these words name."""
     assert (found.status, found.document) == ("fetch_failed", None)
     assert found.error_code is SchemaPinErrorCode.DISCOVERY_FETCH_FAILED
     return all(word in found.detail for word in words)
 
 
 def refused(found: Fetched, *words: str) -> bool:
-    """Whether what was served is refused for a reason that these words name."""
     assert (found.status, found.error_code) == ("observed", SchemaPinErrorCode.DISCOVERY_INVALID)
     return all(word in found.detail for word in words)
 
 
 class TestFetch:
-    """One attempt."""
-
     async def test_a_document(self, authority: Authority, certificate: Path) -> None:
         """It is observed exactly as it was served, and asked for at its one address."""
         with HttpsServer(serve(RAW), certificate) as server:
@@ -158,7 +151,6 @@ class TestFetch:
         assert sum(written) < 10_000_000
 
     async def test_a_document_of_exactly_the_limit(self, authority: Authority, certificate: Path) -> None:
-        """The limit is inclusive."""
         body = RAW + b" " * (DEFAULT_LIMITS.discovery_bytes_max - len(RAW))
         assert (await fetched(authority, certificate, serve(body))).document == DOCUMENT
         assert refused(await fetched(authority, certificate, serve(body + b" ")), "bytes")
@@ -207,8 +199,6 @@ class TestFetch:
         assert "secret" not in found.detail
 
     async def test_a_body_cut_short(self, authority: Authority, certificate: Path) -> None:
-        """Half a document is none."""
-
         def answer(request: BaseHTTPRequestHandler) -> None:
             request.send_response(200)
             request.send_header("Content-Length", str(len(RAW)))
@@ -228,8 +218,6 @@ REVOCATIONS = {
 
 
 class TestRevocations:
-    """The revocation document that a discovery document names."""
-
     async def fetched(
         self, authority: Authority, certificate: Path, served: bytes, *, host: str = "", **options: Any
     ) -> Fetched:
@@ -246,7 +234,6 @@ class TestRevocations:
     async def test_it_is_fetched_and_published_beside_the_document(
         self, authority: Authority, certificate: Path
     ) -> None:
-        """Exactly as it was served."""
         found = await self.fetched(authority, certificate, json.dumps(REVOCATIONS).encode())
         assert (found.status, found.error_code, found.revocations) == ("observed", None, REVOCATIONS)
         event = discovery_event(THE_VANTAGE, found, event_id="e", observed_at=AT)
@@ -269,8 +256,6 @@ class TestRevocations:
 
 
 class TestCertificates:
-    """Whom the client believes."""
-
     async def test_an_unknown_authority(self, certificate: Path) -> None:
         """A certificate of an authority outside the usual ones is refused."""
         with HttpsServer(serve(RAW), certificate) as server:
@@ -289,7 +274,6 @@ class TestCertificates:
         assert failed(found, "certificate is not valid")
 
     async def test_a_certificate_for_an_address(self, authority: Authority) -> None:
-        """A host may be an address."""
         with HttpsServer(serve(RAW), authority.issue("127.0.0.1")) as server:
             found = await fetch_well_known(f"127.0.0.1:{server.port}", ca_file=authority.file)
         assert found.document == DOCUMENT
@@ -306,8 +290,6 @@ class TestCertificates:
 
 
 class TestContent:
-    """What was served."""
-
     @pytest.mark.parametrize(
         "raw",
         [
@@ -339,8 +321,6 @@ class TestContent:
 
 
 class TestDomain:
-    """What may be asked for."""
-
     @pytest.mark.parametrize("domain", ["example.com", "Example.COM", "a-b.example.com:8443", "xn--bcher-kva.ch"])
     def test_domains(self, domain: str) -> None:
         """A host name with or without a port."""
@@ -375,8 +355,6 @@ class TestDomain:
 
 
 class TestEvent:
-    """What is published."""
-
     def test_an_observed_document(self) -> None:
         """The event is a control record of the server, with the document as it was."""
         found = Fetched(domain="d", url="https://d/x", status="observed", document=DOCUMENT)

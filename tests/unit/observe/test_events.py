@@ -22,7 +22,6 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def as_record(observation: Observation) -> Record:
-    """The record that Kafka would hold."""
     return Record(
         role=observation.role,
         origin=Origin(topic="t", partition=0, offset=0),
@@ -34,14 +33,12 @@ def as_record(observation: Observation) -> Record:
 
 
 def a_snapshot(tools: Any, **options: Any) -> Observation:
-    """A snapshot of some tools."""
     return snapshot_event(
         THE_VANTAGE, event_id="e", snapshot_id="s", observed_at=AT, completeness="complete", tools=tools, **options
     )
 
 
 def a_call(**options: Any) -> Observation:
-    """A call."""
     return call_event(
         THE_VANTAGE,
         event_id="e",
@@ -124,13 +121,11 @@ def test_an_unsound_message_makes_an_event_that_is_refused_for_the_same_reason(r
 
 
 def test_a_name_with_half_a_surrogate_pair_is_published_for_the_join_to_refuse() -> None:
-    """It must not vanish."""
     with pytest.raises(InputError, match="lone_surrogate"):
         read_event(as_record(a_call(tool_name="\ud800")))
 
 
 def test_times_are_utc_with_microseconds() -> None:
-    """Whatever zone they came in."""
     moment = datetime(2026, 1, 1, 1, 0, tzinfo=timezone(timedelta(hours=1)))
     assert rfc3339(moment) == "2026-01-01T00:00:00.000000Z"
     assert timestamp_ms(datetime(1960, 1, 1, tzinfo=UTC)) == 0
@@ -158,7 +153,6 @@ def test_a_call_of_the_handshake_profile_can_be_published() -> None:
 
 
 def test_the_source_is_a_urn_with_the_observer_percent_encoded() -> None:
-    """Any observer name makes a URI."""
     vantage = Vantage(server_id="s", observer_id="edge 1/Zürich")
     assert vantage.source == "urn:assay-stream:observer:edge%201%2FZ%C3%BCrich"
 

@@ -25,8 +25,6 @@ def talk() -> Connection:
 
 
 class TestCalls:
-    """Single calls."""
-
     def test_an_approved_definition_passes(self, talk: Connection) -> None:
         """And nothing is said to the client; the call is recorded when it is answered."""
         talk.lists(GOOD)
@@ -100,7 +98,6 @@ class TestCalls:
         assert denied(passage) == [("", "tool_not_named")]
 
     def test_what_is_no_call_passes(self, talk: Connection) -> None:
-        """Whatever the server offers."""
         talk.lists(EVIL)
         messages: list[Any] = [
             {"jsonrpc": "2.0", "id": 3, "method": "ping"},
@@ -116,8 +113,6 @@ class TestCalls:
 
 
 class TestIds:
-    """The id of a refused request comes back as it was sent."""
-
     @pytest.mark.parametrize(
         ("sent", "returned"),
         [
@@ -154,15 +149,12 @@ class TestIds:
         assert said["id"] is None or said["id"] == int(sent)
 
     def test_a_lone_surrogate_in_an_id_comes_back(self, talk: Connection) -> None:
-        """As an escape, as it came."""
         passage = talk.client(b'{"id":"\\ud800","method":"tools/call","params":{"name":"read"}}')
         assert b'"id": "\\ud800"' in passage.reply
         assert passage.reply.isascii()
 
 
 class TestUnclearLines:
-    """Lines that some server may read otherwise than we do."""
-
     @pytest.mark.parametrize(
         "line",
         [
@@ -204,7 +196,6 @@ class TestUnclearLines:
         ],
     )
     def test_what_programs_read_in_two_ways_does_not_pass(self, talk: Connection, line: bytes) -> None:
-        """Although it is sound JSON."""
         talk.lists(GOOD)
         passage = talk.client(line)
         assert not passage.forward
@@ -213,7 +204,6 @@ class TestUnclearLines:
 
     @pytest.mark.parametrize("line", [b"7", b'"tools/call"', b"null", b"[[]]", b"[null]", b'[{"method":"ping"},1]'])
     def test_what_is_not_made_of_messages_does_not_pass(self, talk: Connection, line: bytes) -> None:
-        """A batch within a batch, for one."""
         passage = talk.client(line)
         assert not passage.forward
         assert b"not_a_message" in passage.reply or passage.reply == b""
@@ -225,7 +215,6 @@ class TestUnclearLines:
             assert (passage.forward, passage.reply) == (None, b"")
 
     def test_carriage_return_and_blanks_at_the_ends_are_no_trouble(self, talk: Connection) -> None:
-        """Windows ends its lines so."""
         talk.lists(GOOD)
         assert talk.client(b" " + json.dumps(a_call()).encode() + b" \r").forward
 
@@ -238,8 +227,6 @@ class TestUnclearLines:
 
 
 class TestBatches:
-    """Arrays of messages, as old revisions have them."""
-
     def test_nothing_of_a_batch_with_a_blocked_call_passes(self, talk: Connection) -> None:
         """Every request in it is answered, each with its own reason; only calls are published."""
         talk.lists(EVIL)
@@ -255,7 +242,6 @@ class TestBatches:
         assert denied(passage) == [("other", "batch_blocked"), ("read", "definition_mismatch")]
 
     def test_a_batch_of_one_is_answered_by_a_batch(self, talk: Connection) -> None:
-        """In the form it came in."""
         talk.lists(EVIL)
         assert [each["id"] for each in answer(talk.client([a_call()]))] == [7]
 
@@ -267,21 +253,16 @@ class TestBatches:
         assert talk.client([call, call]).reply == b""
 
     def test_an_unsound_batch_is_answered_as_one(self, talk: Connection) -> None:
-        """Also behind a byte order mark."""
         line = b"\xef\xbb\xbf" + json.dumps([a_call("a", 1), a_call("b", 2)]).encode()
         assert [each["id"] for each in answer(talk.client(line))] == [1, 2]
 
     def test_a_batch_of_approved_calls_passes(self, talk: Connection) -> None:
-        """Whole."""
         talk.lists(GOOD)
         assert talk.client([a_call("read", 1), a_call("read", 2)]).forward
 
 
 class TestLists:
-    """Which definition counts."""
-
     def test_a_list_changed_between_two_calls(self, talk: Connection) -> None:
-        """The last one counts, at once."""
         talk.lists(GOOD)
         assert talk.calls().forward
         talk.lists(EVIL)
@@ -296,7 +277,6 @@ class TestLists:
         assert denied(talk.calls()) == [("read", "definition_mismatch")]
 
     def test_a_name_on_two_pages_counts_for_its_worst(self, talk: Connection) -> None:
-        """As on one page."""
         talk.lists(EVIL, more="2")
         talk.lists(GOOD, cursor="2")
         assert not talk.calls().forward
@@ -316,7 +296,6 @@ class TestLists:
         assert not talk.calls().forward
 
     def test_a_tool_taken_off_the_list_keeps_its_definition(self, talk: Connection) -> None:
-        """The client may have kept it too."""
         talk.lists(EVIL)
         talk.lists()
         assert not talk.calls().forward
@@ -344,7 +323,6 @@ class TestLists:
         assert talk.calls().forward
 
     def test_doubts_end_with_the_last_page_of_a_list_begun_after_them(self, talk: Connection) -> None:
-        """Not with its first."""
         talk.asks_list(2)
         talk.server(b'{"id":2,"result":{"tools":NaN}}')
         talk.lists(GOOD, number=3, more="2")
@@ -401,7 +379,6 @@ class TestLists:
         assert not talk.calls().forward
 
     def test_a_list_that_nobody_asked_for_counts_for_nothing(self, talk: Connection) -> None:
-        """No client takes it."""
         talk.lists(GOOD)
         talk.answers(EVIL, number=99)
         talk.server({"method": "notifications/tools/list_changed", "params": {"tools": [EVIL]}})
@@ -455,8 +432,6 @@ class TestLists:
 
 
 class TestNames:
-    """A name is its very characters."""
-
     @pytest.mark.parametrize("name", ["cafe\u0301", "CAFÉ", "café ", "café\u200b", "caf\u0435\u0301"])
     def test_a_name_that_looks_alike_is_another_tool(self, name: str) -> None:
         """It has no pin: the policy for the unknown decides, and nothing else."""

@@ -27,18 +27,15 @@ CALL = b'{"id":2,"method":"tools/call","params":{"name":"a"}}\n'
 
 
 def an_observer() -> WireObserver:
-    """An observer."""
     ids = itertools.count()
     return WireObserver(THE_VANTAGE, session_id="s", new_id=lambda: str(next(ids)))
 
 
 def a_watch(found: list[Observation], **options: Any) -> Watch:
-    """A watch, not started."""
     return Watch(Session(an_observer()), publish=found.append, clock=lambda: START, **options)
 
 
 def finish(watch: Watch) -> None:
-    """Let it look at everything."""
     watch.finish()
     watch.join(5)
     assert not watch.is_alive()
@@ -73,7 +70,6 @@ def test_a_backlog_that_is_full_loses_lines_but_not_the_fact() -> None:
 
 
 def test_a_line_too_long_is_missed() -> None:
-    """Memory is bounded."""
     found: list[Observation] = []
     watch = a_watch(found, line_bytes_max=50)
     watch.start()
@@ -84,7 +80,6 @@ def test_a_line_too_long_is_missed() -> None:
 
 
 def test_a_failure_is_counted_and_said_once_and_nothing_stops(caplog: pytest.LogCaptureFixture) -> None:
-    """Not even the watch."""
     found: list[Observation] = []
     failing = threading.Event()
 
@@ -103,8 +98,6 @@ def test_a_failure_is_counted_and_said_once_and_nothing_stops(caplog: pytest.Log
 
 
 def test_seeing_never_raises() -> None:
-    """The pump is behind it."""
-
     def broken_clock() -> Any:
         raise RuntimeError("boom")
 
@@ -117,8 +110,6 @@ GOOD, EVIL = a_tool(), a_tool(description="Other.")
 
 
 class Bench:
-    """An enforcer between pipes."""
-
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.observations: list[Observation] = []
@@ -136,23 +127,18 @@ class Bench:
         )
 
     def publish(self, observation: Observation) -> None:
-        """Keep it."""
         self.observations.append(observation)
 
     def at_server(self) -> bytes:
-        """What has reached the server."""
         return _all(self.server_reads)
 
     def at_client(self) -> bytes:
-        """What has reached the client."""
         return _all(self.client_reads)
 
     def serve(self, data: bytes) -> None:
-        """The server says some bytes."""
         self.enforcer.receive("server->client", data)
 
     def close(self) -> None:
-        """Close the pipes."""
         for descriptor in (self.server_reads, self._server_input, self.client_reads, self._client_output):
             os.close(descriptor)
 
@@ -167,7 +153,6 @@ def _all(descriptor: int) -> bytes:
 
 
 def line(message: Any) -> bytes:
-    """A message on its line."""
     return json.dumps(message).encode() + b"\n"
 
 
@@ -176,20 +161,17 @@ ASK = line({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
 
 
 def listed(*tools: Any) -> bytes:
-    """The answer to ``ASK``."""
     return line({"jsonrpc": "2.0", "id": 1, "result": {"tools": list(tools)}})
 
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """An enforcer; the tool ``read`` is pinned and what differs is blocked."""
     made = Bench(Connection(pinned(GOOD)))
     yield made
     made.close()
 
 
 def told(bench: Bench, *tools: Any) -> None:
-    """The client was given a list; nothing is left in the pipes."""
     bench.enforcer.receive("client->server", ASK)
     bench.serve(listed(*tools))
     assert (bench.at_server(), bench.at_client()) == (ASK, listed(*tools))
@@ -215,7 +197,6 @@ def test_lines_that_pass_reach_the_server_byte_by_byte_as_they_were(bench: Bench
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_a_blocked_line_leaves_no_trace_between_others(bench: Bench, size: int) -> None:
-    """Not a byte of it."""
     told(bench, EVIL)
     ping = line({"id": 3, "method": "ping"})
     sent = ping + CALL_enforcing + ping
@@ -397,7 +378,6 @@ def test_the_servers_last_line_is_looked_at_without_its_end(bench: Bench) -> Non
 
 
 def test_after_the_end_nothing_passes_and_open_calls_are_published(bench: Bench) -> None:
-    """Once."""
     told(bench, GOOD)
     bench.enforcer.receive("client->server", CALL_enforcing)
     bench.enforcer.close(0)
@@ -410,7 +390,6 @@ def test_after_the_end_nothing_passes_and_open_calls_are_published(bench: Bench)
 
 
 def test_a_server_that_has_gone_is_an_error_for_the_pump(bench: Bench) -> None:
-    """As without the gate."""
     told(bench, GOOD)
     os.close(bench.server_reads)
     try:
@@ -443,8 +422,6 @@ HIDDEN = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}\n'
 
 
 class TestHiding:
-    """A tap over stdio that drops refused tools from lists."""
-
     def test_no_part_of_a_refused_tool_reaches_the_client_however_it_arrives(self, hiding: Bench) -> None:
         """Byte by byte, and begun before the client asked: the id is easy to guess."""
         line = ANSWER % json.dumps(EVIL).encode() + b"\n"
@@ -463,8 +440,6 @@ class TestHiding:
         assert hiding.at_client() == said
 
     def test_a_line_that_fails_to_be_inspected_is_withheld(self, hiding: Bench) -> None:
-        """And counted."""
-
         def fail(*_: Any) -> None:
             raise RuntimeError("boom")
 
@@ -483,7 +458,6 @@ class TestHiding:
         assert (json.loads(said)["id"], rest) == (1, b"{}")
 
     def test_the_log_names_what_is_hidden(self, hiding: Bench, caplog: pytest.LogCaptureFixture) -> None:
-        """A few names of many."""
         tools = [a_tool(f"{EVIL['name']}", description=f"{number}") for number in range(7)]
         hiding.serve(ANSWER % ",".join(map(json.dumps, tools)).encode() + b"\n")
         [record] = caplog.records

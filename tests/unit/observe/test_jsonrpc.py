@@ -10,7 +10,6 @@ TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 def test_text_ids_and_number_ids_are_distinct() -> None:
-    """As JSON-RPC has them."""
     assert request_key(1) != request_key("1")
     assert request_key(1) == request_key(1.0)
 
@@ -29,7 +28,6 @@ def test_the_text_of_an_answers_id_may_mean_a_number(text: str, number: int) -> 
 
 
 def test_a_text_that_is_no_number_stays_text() -> None:
-    """Nothing else is tried."""
     assert answer_keys("abc") == [(True, "abc")]
     assert answer_keys("9" * 100) == [(True, "9" * 100)]
 
@@ -47,6 +45,5 @@ def test_a_text_that_is_no_number_stays_text() -> None:
     ],
 )
 def test_only_a_w3c_traceparent_gives_a_trace_id(traceparent: object, trace_id: str | None) -> None:
-    """Anything else is not carried on."""
     trace = trace_of(traceparent)
     assert (None if trace is None else trace[1]) == trace_id

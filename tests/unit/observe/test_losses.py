@@ -13,12 +13,10 @@ from tests.support.mcp_dialogue import START
 
 
 def said(losses: Losses) -> list[dict[str, Any]]:
-    """The data of the events."""
     return [json.loads(event.value)["data"] for event in losses.take(lambda: "id", START)]
 
 
 def test_lists_and_calls_are_counted_by_server_and_observer_and_said_once() -> None:
-    """The next counts begin at nothing."""
     losses = Losses(10)
     for each in (a_call(1), a_call(2), a_list(3), a_call(4, server="mail"), a_call(5, observer="gw-2")):
         losses.note(each)

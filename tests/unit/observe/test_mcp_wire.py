@@ -44,14 +44,12 @@ LINES = st.one_of(
     ],
 )
 def test_a_line_that_may_be_a_call_to_some_servers_is_on_record_as_lost(line: bytes) -> None:
-    """As it cannot be read for certain."""
     talk = Dialogue()
     lost = [json.loads(each.value)["data"] for each in talk.raw("client->server", line)]
     assert [each["calls"] for each in lost if "calls" in each] == [1]
 
 
 def test_many_lines_lost_at_once_make_one_record() -> None:
-    """Each may be a byte long."""
     talk = Dialogue()
     for _ in range(3):
         at = talk.now
@@ -61,7 +59,6 @@ def test_many_lines_lost_at_once_make_one_record() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["client->server", "server->client"]), LINES), max_size=30))
 def test_nothing_raises_and_every_call_gives_one_event(lines: list[tuple[str, bytes]]) -> None:
-    """Whatever passes."""
     talk = Dialogue()
     observations = [item for direction, line in lines for item in talk.raw(direction, line)]  # type: ignore[arg-type]
     observations += talk.observer.close(talk.now)
@@ -75,7 +72,6 @@ def test_nothing_raises_and_every_call_gives_one_event(lines: list[tuple[str, by
 
 
 def test_a_batch_is_its_messages_in_order() -> None:
-    """Old revisions allow arrays."""
     talk = Dialogue()
     talk.client(
         [
@@ -100,7 +96,6 @@ def test_what_the_server_asks_and_the_client_answers_is_not_taken_for_the_revers
 
 
 def test_what_cannot_be_read_is_counted() -> None:
-    """And the connection goes on."""
     talk = Dialogue()
     talk.server(b"Server listening on stdio")
     talk.server(b"")

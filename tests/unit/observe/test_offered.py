@@ -12,7 +12,6 @@ from tests.support.mcp_dialogue import START
 
 
 def page(lister: Lister, items: list[str], *, cursor: object = None, after: object = None) -> Assembly:
-    """One request and its answer."""
     params = {} if after is None else {"cursor": after}
     result = {"tools": items, "nextCursor": cursor} if cursor is not None else {"tools": items}
     return lister.result(lister.request(params), result, size_bytes=100)
@@ -20,7 +19,6 @@ def page(lister: Lister, items: list[str], *, cursor: object = None, after: obje
 
 @pytest.fixture
 def lister() -> Lister:
-    """A lister of tools."""
     return Lister("tools", DEFAULT_LIMITS)
 
 
@@ -34,13 +32,11 @@ def test_pages_follow_their_cursors_and_the_empty_string_is_one(lister: Lister) 
 
 
 def test_a_request_without_a_cursor_begins_anew(lister: Lister) -> None:
-    """Whatever was put together before."""
     page(lister, ["a"], cursor="x")
     assert page(lister, ["b"]).items == ("b",)
 
 
 def test_a_cursor_nobody_gave_is_of_unknown_completeness_to_the_end(lister: Lister) -> None:
-    """Never complete."""
     page(lister, ["a"], cursor="x")
     assert page(lister, ["b"], after="y", cursor="z").completeness == "unknown"
     last = page(lister, ["c"], after="z")
@@ -58,13 +54,11 @@ def test_two_walks_at_once_do_not_mix(lister: Lister) -> None:
 
 
 def test_a_number_is_not_the_cursor_it_looks_like(lister: Lister) -> None:
-    """True is not 1."""
     page(lister, ["a"], cursor=1)
     assert page(lister, ["b"], after=True).completeness == "unknown"
 
 
 def test_after_an_unreadable_page_nothing_is_known_of_the_rest(lister: Lister) -> None:
-    """Its entries are missing."""
     lister.unreadable({"nextCursor": "x"})
     assert page(lister, ["b"], after="x").completeness == "unknown"
     lister.result(lister.request({}), {"tools": 3, "nextCursor": "y"}, size_bytes=1)
@@ -96,7 +90,6 @@ def test_what_an_endless_list_hides_costs_bounded_memory() -> None:
 
 
 def test_what_is_no_tool_is_passed_over() -> None:
-    """No client can call it."""
     told = Offered()
     told.take([None, 1, "a", [], {}, {"name": 1}, {"name": ["a"]}, {"name": ""}])
     assert told.of("") == ({"name": ""},)
@@ -112,7 +105,6 @@ def test_the_longest_time_to_live_of_the_pages_counts(lister: Lister) -> None:
 
 
 def of_version(version: int, *more: str) -> list[dict[str, object]]:
-    """The entries of a list: a tool in some version, and further ones."""
     tools: list[dict[str, object]] = [{"name": name} for name in more]
     return [{"name": "a", "x": version}, *tools]
 
@@ -141,7 +133,6 @@ def test_lists_count_in_the_order_in_which_the_client_is_given_them() -> None:
 
 
 def test_a_list_that_was_cut_off_may_have_been_read_until_the_next_whole_one() -> None:
-    """Both definitions count."""
     told = Offered()
     told.deferred = True
     told.take(of_version(1), exchange=1)
@@ -169,7 +160,6 @@ def test_a_tool_is_withdrawn_and_doubts_end_only_when_the_client_has_the_list() 
 
 
 def test_lists_on_their_way_are_bounded() -> None:
-    """The oldest counts as given."""
     told = Offered(replace(DEFAULT_LIMITS, lists_on_the_way_max=2))
     told.deferred = True
     for version in range(3):

@@ -29,7 +29,6 @@ def test_every_kind_that_is_counted_is_declared_in_records() -> None:
 
 
 def test_there_are_no_more_answers_than_requests() -> None:
-    """Whatever a client sends."""
     counter = InputCounter(10)
     counter.answer({}, {})
     assert counter.as_json() is None
@@ -41,6 +40,5 @@ def test_there_are_no_more_answers_than_requests() -> None:
 
 
 def test_what_is_said_of_a_task_is_declared_in_records() -> None:
-    """Both members."""
     assert get_type_hints(CallTask).keys() == {"id_hash", "status"}
     assert OpenTask(text_hash("\ud800"), is_inline=True).status == "unknown", "a lone surrogate has a hash too"

@@ -13,19 +13,16 @@ BLOCKED = ("aiohttp", "cryptography", "faust", "jsonschema", "msgspec", "rich", 
 
 
 def without_extras(code: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in which no package of an extra can be imported."""
     blocking = f"import sys; sys.modules.update(dict.fromkeys({BLOCKED!r}))\n"
     return subprocess.run([sys.executable, "-c", blocking + code], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("name", assay_stream.observe.__all__)
 def test_every_public_name_is_there(name: str) -> None:
-    """Each loads on first use."""
     assert getattr(assay_stream.observe, name) is not None
 
 
 def test_another_name_is_not() -> None:
-    """As with any module."""
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = assay_stream.observe.nothing
 

@@ -27,8 +27,6 @@ QUICK = {"backoff_min_s": 0.001, "backoff_max_s": 0.002}
 
 
 class Cluster:
-    """What stands behind the fake producers: records, and faults to come."""
-
     def __init__(self) -> None:
         self.records: list[tuple[str, bytes]] = []
         self.start_faults: list[Exception] = []
@@ -42,18 +40,14 @@ class Cluster:
         self.open = 0
 
     def release(self) -> None:
-        """Let everything be acknowledged that waits."""
         for answer in self.waiting:
             answer()
 
     def producer(self) -> FakeProducer:
-        """A new connection."""
         return FakeProducer(self)
 
 
 class FakeProducer:
-    """Behaves as aiokafka's."""
-
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
@@ -68,7 +62,6 @@ class FakeProducer:
         self.cluster.open -= 1
 
     async def partitions_for(self, _: str, /) -> set[int]:
-        """One partition each."""
         return {0}
 
     async def send(self, topic: str, *, value: bytes, **_: Any) -> Awaitable[Any]:
@@ -90,39 +83,32 @@ class FakeProducer:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """A cluster without faults."""
     return Cluster()
 
 
 def a_publisher(cluster: Cluster, **limits: Any) -> ObservationPublisher:
-    """A publisher to the cluster, quick to try again."""
     return ObservationPublisher({}, limits=PublisherLimits(**(QUICK | limits)), producer_factory=cluster.producer)
 
 
 def numbered_calls(count: int) -> list[Observation]:
-    """Calls that can be told apart."""
     return [a_call(tool_name=f"tool-{number}") for number in range(count)]
 
 
 def is_report(value: bytes) -> bool:
-    """Whether a record counts what was dropped."""
     return LOSS_TYPE.encode() in value
 
 
 def observed(cluster: Cluster) -> list[bytes]:
-    """What arrived, without the counts of what was dropped."""
     return [value for _, value in cluster.records if not is_report(value)]
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
     async with asyncio.timeout(5):
         while not holds():
             await asyncio.sleep(0.001)
 
 
 async def test_observations_arrive_in_order_on_their_topics(cluster: Cluster) -> None:
-    """And closing waits for them."""
     observations = [a_snapshot([]), *numbered_calls(1_200)]
     async with a_publisher(cluster) as publisher:
         assert all(publisher.publish(observation) for observation in observations)
@@ -150,7 +136,6 @@ async def test_an_unreachable_broker_is_tried_until_it_is_there(cluster: Cluster
 @pytest.mark.parametrize("fault", [KafkaTimeoutError(), OSError(), TopicAuthorizationFailedError()])
 @pytest.mark.parametrize("place", ["send_faults", "delivery_faults"])
 async def test_what_may_mend_is_sent_again_in_order(cluster: Cluster, fault: Exception, place: str) -> None:
-    """As often as it takes."""
     setattr(cluster, place, [None, fault, None, fault])
     observations = numbered_calls(6)
     publisher = a_publisher(cluster, batch_records_max=2)
@@ -164,7 +149,6 @@ async def test_what_may_mend_is_sent_again_in_order(cluster: Cluster, fault: Exc
 
 
 async def test_what_kafka_finds_too_large_is_dropped_and_counted(cluster: Cluster) -> None:
-    """And holds nothing up."""
     cluster.spares_reports = True
     cluster.send_faults = [MessageSizeTooLargeError()]
     cluster.delivery_faults = [MessageSizeTooLargeError()]
@@ -201,7 +185,6 @@ async def test_calls_leave_the_last_quarter_of_the_queue_to_snapshots(cluster: C
 
 
 async def test_a_record_over_the_limit_is_not_taken(cluster: Cluster) -> None:
-    """No worker would accept it."""
     publisher = a_publisher(cluster, record_bytes_max=100)
     assert not publisher.publish(a_call())
     assert publisher.stats.dropped == {"too_large": 1}
@@ -209,7 +192,6 @@ async def test_a_record_over_the_limit_is_not_taken(cluster: Cluster) -> None:
 
 
 async def test_closing_ends_in_time_and_counts_what_it_could_not_deliver(cluster: Cluster) -> None:
-    """Even while a connection hangs."""
     cluster.hangs = True
     publisher = a_publisher(cluster)
     publisher.start()
@@ -223,7 +205,6 @@ async def test_closing_ends_in_time_and_counts_what_it_could_not_deliver(cluster
 
 
 async def test_it_may_be_used_from_any_thread(cluster: Cluster) -> None:
-    """A proxy may have several."""
     async with a_publisher(cluster) as publisher:
         threads = [threading.Thread(target=lambda: [publisher.publish(a_call()) for _ in range(500)]) for _ in range(4)]
         for thread in threads:
@@ -234,7 +215,6 @@ async def test_it_may_be_used_from_any_thread(cluster: Cluster) -> None:
 
 
 async def test_closing_with_nothing_queued_does_not_wait_for_a_broker(cluster: Cluster) -> None:
-    """There is nothing to wait for."""
     cluster.hangs = True
     publisher = a_publisher(cluster)
     publisher.start()
@@ -246,7 +226,6 @@ async def test_closing_with_nothing_queued_does_not_wait_for_a_broker(cluster: C
 def spooling(
     cluster: Cluster, folder: Path, *, spool_bytes_max: int = 1_000_000, **limits: Any
 ) -> ObservationPublisher:
-    """A publisher with a spool."""
     return ObservationPublisher(
         {},
         limits=PublisherLimits(**(QUICK | limits)),
@@ -356,7 +335,6 @@ async def test_a_spool_that_cannot_be_read_does_not_stop_delivery(
 
 
 async def test_a_full_spool_drops_and_counts(cluster: Cluster, tmp_path: Path) -> None:
-    """Once the queue is full, too."""
     cluster.start_faults = [OSError("away")] * 10_000
     publisher = spooling(cluster, tmp_path, spool_bytes_max=70_000, queue_records_max=4)
     publisher.start()
@@ -405,7 +383,6 @@ async def test_a_spool_hands_the_count_on_to_the_next_process(cluster: Cluster, 
 
 
 async def test_a_count_that_cannot_be_delivered_is_not_counted_again(cluster: Cluster) -> None:
-    """It would go on for ever."""
     cluster.send_faults = [MessageSizeTooLargeError(), MessageSizeTooLargeError()]
     async with a_publisher(cluster) as publisher:
         publisher.publish(a_call())

@@ -15,7 +15,6 @@ from assay_stream.observe.inspection import LineSplitter, Pump, write_all
 
 
 def a_pump(source: int, target: int, seen: list[bytes]) -> tuple[Pump, threading.Event]:
-    """A running pump, and what is set at its end."""
     done = threading.Event()
     pump = Pump(source, copying(target, seen), done=done.set)
     pump.start()
@@ -23,8 +22,6 @@ def a_pump(source: int, target: int, seen: list[bytes]) -> tuple[Pump, threading
 
 
 def copying(target: int, seen: list[bytes]) -> Callable[[bytes], None]:
-    """What notes bytes and writes them."""
-
     def take(data: bytes) -> None:
         seen.append(data)
         write_all(target, data)
@@ -44,7 +41,6 @@ def test_bytes_are_copied_until_the_source_ends(tmp_path: Path) -> None:
 
 
 def test_what_is_there_is_copied_before_a_stop_takes_effect() -> None:
-    """A server's last words."""
     source, source_end = os.pipe()
     target_end, target = os.pipe()
     os.write(source_end, b"last words")
@@ -61,7 +57,6 @@ def test_what_is_there_is_copied_before_a_stop_takes_effect() -> None:
 
 
 def test_a_target_that_has_gone_ends_it() -> None:
-    """Quietly."""
     source, source_end = os.pipe()
     target_end, target = os.pipe()
     os.close(target_end)
@@ -97,7 +92,6 @@ def test_descriptors_that_someone_made_non_blocking_serve_too() -> None:
 
 
 def lines_of(chunks: list[bytes], *, line_bytes_max: int = 1_000) -> list[bytes | None]:
-    """All lines of a stream that came in chunks."""
     splitter = LineSplitter(line_bytes_max)
     found = [line for chunk in chunks for line in splitter.feed(chunk)]
     return [*found, *splitter.end()]
@@ -105,7 +99,6 @@ def lines_of(chunks: list[bytes], *, line_bytes_max: int = 1_000) -> list[bytes 
 
 @given(st.lists(st.binary(max_size=20).map(lambda raw: raw.replace(b"a", b"\n"))))
 def test_chunks_do_not_matter(chunks: list[bytes]) -> None:
-    """Whole, in pieces or byte by byte."""
     stream = b"".join(chunks)
     whole = lines_of([stream])
     assert lines_of(chunks) == whole == lines_of([stream[i : i + 1] for i in range(len(stream))])
@@ -114,7 +107,6 @@ def test_chunks_do_not_matter(chunks: list[bytes]) -> None:
 
 
 def test_a_line_too_long_is_given_as_none_and_the_next_is_whole() -> None:
-    """Whatever the chunks."""
     stream = b"abc\ntoo long\nxyz\n"
     for size in range(1, len(stream)):
         chunks = [stream[i : i + size] for i in range(0, len(stream), size)]

@@ -22,13 +22,11 @@ WIRES = sorted((CAPTURES / "wire").glob("*.jsonl"))
 
 
 def observations_of(wire: Path) -> list[Observation]:
-    """The observations of a capture."""
     with wire.open("rb") as lines:
         return list(from_mcp_wire(lines, server_id="s", observer_id="o", server_scoped=True))
 
 
 def listed(wire: Path) -> dict[str, Any]:
-    """The result of ``tools/list`` as it was captured beside the wire."""
     name = wire.name.removesuffix(".jsonl")
     modern = name.endswith(".2026-07-28")
     suffix = ".tools_list.2026-07-28.json" if modern else ".tools_list.json"
@@ -39,7 +37,6 @@ def listed(wire: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 def test_the_snapshot_of_a_capture_is_what_the_server_listed(wire: Path) -> None:
-    """Tool for tool, and complete."""
     snapshots = [json.loads(item.value)["data"] for item in observations_of(wire) if item.kind == "list"]
     # Some servers were asked again after they had learnt what the client can do.
     assert snapshots[-1]["tools"] == listed(wire)["tools"]
@@ -68,7 +65,6 @@ def test_every_call_of_a_capture_is_observed_with_its_outcome(wire: Path) -> Non
 
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 def test_the_same_capture_gives_the_same_bytes_and_the_worker_accepts_them(wire: Path) -> None:
-    """Ids come from the content."""
     observations = observations_of(wire)
     assert observations == observations_of(wire)
     for observation in observations:
@@ -78,12 +74,10 @@ def test_the_same_capture_gives_the_same_bytes_and_the_worker_accepts_them(wire:
 
 
 def wire_line(message: bytes, direction: bytes = b"client->server") -> bytes:
-    """One line of a wire log."""
     return b'{"dir":"%s","ts":"2026-11-21T02:06:07.386Z","msg":%s}\n' % (direction, message)
 
 
 def test_an_unsound_list_in_a_capture_is_published_as_it_passed() -> None:
-    """For the registry to refuse."""
     lines = [
         wire_line(b'{"id":1,"method":"tools/list"}'),
         wire_line(b'{"id":1,"result":{"tools":[{"name":"a","name":"b"}]}}', b"server->client"),
@@ -94,7 +88,6 @@ def test_an_unsound_list_in_a_capture_is_published_as_it_passed() -> None:
 
 
 def test_text_that_was_no_message_and_calls_without_an_answer() -> None:
-    """A capture may stop anywhere."""
     lines = [
         wire_line(json.dumps("Server listening").encode(), b"server->client"),
         wire_line(b'{"id":1,"method":"tools/call","params":{"name":"a"}}'),
@@ -115,7 +108,6 @@ def test_text_that_was_no_message_and_calls_without_an_answer() -> None:
     ],
 )
 def test_a_bad_line_is_named_and_the_rest_is_read(line: bytes, error: str) -> None:
-    """Every error reaches the caller."""
     call = wire_line(b'{"id":1,"method":"tools/call","params":{"name":"a"}}')
     errors: list[InputError] = []
     lines = [call, line, wire_line(b'{"id":1,"result":{}}', b"server->client")]
@@ -162,7 +154,6 @@ BARE = {"tool": "read_file", "decision": "deny", "reason_code": "P_DENY", "tool_
 
 
 def read(*lines: object, errors: list[InputError] | None = None) -> list[dict[str, Any]]:
-    """The events of some log lines."""
     raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
     on_error = None if errors is None else errors.append
     found = list(from_assay_log(raw, server_id="s", observer_id="o", on_error=on_error))
@@ -172,7 +163,6 @@ def read(*lines: object, errors: list[InputError] | None = None) -> list[dict[st
 
 
 def enveloped(**changes: Any) -> dict[str, Any]:
-    """The published payload in an envelope."""
     return {
         "specversion": "1.0",
         "type": "assay.tool.decision",
@@ -219,7 +209,6 @@ def test_a_bare_payload_with_its_own_time_and_call_id() -> None:
 
 @pytest.mark.parametrize("decision", ["allow", "deny", "requires_approval", "error"])
 def test_all_decisions_of_contract_and_runtime_are_accepted(decision: str) -> None:
-    """They differ in one."""
     assert read(BARE | {"decision": decision})[0]["data"]["decision"] == decision
 
 
@@ -237,7 +226,6 @@ def test_an_envelope_read_twice_is_one_observation() -> None:
 
 
 def test_other_events_of_a_bundle_have_nothing_to_say() -> None:
-    """They are no decisions."""
     assert read(enveloped(type="assay.profile.started")) == []
 
 
@@ -258,7 +246,6 @@ def test_other_events_of_a_bundle_have_nothing_to_say() -> None:
     ],
 )
 def test_a_bad_line_is_named_and_the_rest_is_read_assay_log(line: object, error: str) -> None:
-    """Half clusters are bad lines too."""
     errors: list[InputError] = []
     assert len(read(BARE, line, BARE, errors=errors)) == 2
     assert len(errors) == 1
@@ -294,5 +281,4 @@ def test_ids_depend_on_every_line_so_far_and_on_nothing_else() -> None:
 
 
 def test_blank_lines_are_counted_but_not_given() -> None:
-    """So numbers are those of the file."""
     assert list(numbered(iter([b"a\n", b"\r\n", b"  ", b"b"]))) == [(1, b"a"), (4, b"b")]

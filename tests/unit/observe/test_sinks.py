@@ -28,20 +28,17 @@ async def test_a_file_holds_one_event_a_line_as_replay_reads_them(tmp_path: Path
 
 
 def test_a_line_feed_in_an_unsound_message_breaks_no_line() -> None:
-    """A pretty-printed body has them."""
     file = io.BytesIO()
     FileSink(file).publish(a_snapshot(RawMessage(b'{"a":\n1,"a":\n2}')))
     assert file.getvalue().count(b"\n") == 1
 
 
 def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
-    """Before any server is started."""
     with pytest.raises(ConfigurationError, match="unwritable_file"):
         FileSink(tmp_path / "no" / "such" / "folder")
 
 
 def test_a_full_disk_is_counted_and_never_raised(caplog: pytest.LogCaptureFixture) -> None:
-    """It is said once."""
     with open("/dev/full", "wb", buffering=0) as full:
         sink = FileSink(full)
         assert not sink.publish(a_call())
@@ -63,7 +60,6 @@ async def test_what_a_file_holds_already_stays(tmp_path: Path) -> None:
 
 
 async def test_the_memory_sink_keeps_what_it_gets() -> None:
-    """For tests of proxies."""
     sink = MemorySink()
     assert sink.publish(a_call())
     await sink.aclose()

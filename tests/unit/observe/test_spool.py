@@ -23,7 +23,6 @@ MIB = 1_024 * 1_024
 
 
 def item(number: int) -> Observation:
-    """A small observation."""
     headers = (("content-type", b"x"), ("h", bytes([number % 256])))
     return Observation(kind="call", key=b"k\xff", value=f"v\n{number}".encode(), headers=headers, timestamp_ms=number)
 
@@ -33,7 +32,6 @@ def a_spool(folder: Path, bytes_max: int = MIB) -> Spool:
 
 
 def drained(spool: Spool) -> list[Observation]:
-    """Everything that is in it, in order; afterwards it is empty."""
     found: list[Observation] = []
     while head := spool.head(3):
         found += head
@@ -185,7 +183,6 @@ def test_a_damaged_file_is_tried_again_where_the_disk_does_not_take_what_is_left
 
 
 def test_what_is_read_at_once_is_bounded(tmp_path: Path) -> None:
-    """Records may have megabytes."""
     spool = a_spool(tmp_path)
     spool.append([replace(item(number), value=b"x" * 1_500) for number in range(9)])
     assert len(spool.head(9)) == 2

@@ -20,8 +20,6 @@ NOWHERE = {"bootstrap_servers": "127.0.0.1:1"}
 
 
 class Clock:
-    """A clock that is moved by hand."""
-
     def __init__(self) -> None:
         self.now_s = 100.0
 
@@ -30,7 +28,6 @@ class Clock:
 
 
 def a_client(**options: Any) -> VerdictClient:
-    """A client that reaches no broker."""
     return VerdictClient(NOWHERE, monotonic_s=options.pop("clock", time.monotonic), **options)
 
 
@@ -47,7 +44,6 @@ def test_blocking_is_the_default() -> None:
 
 
 def test_the_age_counts_from_the_beginning_while_no_broker_answered() -> None:
-    """In seconds of the given clock."""
     clock = Clock()
     client = a_client(clock=clock)
     clock.now_s += 7.5
@@ -55,7 +51,6 @@ def test_the_age_counts_from_the_beginning_while_no_broker_answered() -> None:
 
 
 def test_a_client_that_was_never_started_closes() -> None:
-    """Nothing is waited for."""
     client = a_client()
     assert not client.wait_ready(0)
     client.close()
@@ -80,8 +75,6 @@ def test_without_a_broker_it_complains_once_and_closes_in_time(caplog: pytest.Lo
 
 
 class Broken:
-    """A consumer that cannot start, each time for another reason."""
-
     def __init__(self, *errors: Exception) -> None:
         self._errors = list(errors)
         self.done = threading.Event()

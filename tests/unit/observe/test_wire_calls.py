@@ -56,7 +56,6 @@ def test_a_call_and_its_answer_give_one_event() -> None:
     ],
 )
 def test_outcomes(answer: dict[str, Any], ok: bool | None, code: str | None) -> None:
-    """Named in our own words."""
     talk = Dialogue()
     talk.call(1)
     [event] = talk.server({"jsonrpc": "2.0", "id": 1, **answer})
@@ -147,7 +146,6 @@ def test_an_unsound_call_is_recorded_without_digests() -> None:
 
 
 def test_a_very_long_name_is_cut_to_what_is_refused_anyway() -> None:
-    """One character over the limit."""
     talk = Dialogue()
     talk.call(1, "x" * 2_000_000)
     [event] = talk.result(1, {})
@@ -155,7 +153,6 @@ def test_a_very_long_name_is_cut_to_what_is_refused_anyway() -> None:
 
 
 def test_absent_arguments_have_no_digest() -> None:
-    """Absent is not empty."""
     talk = Dialogue()
     talk.call(1)
     talk.call(2, arguments={})
@@ -178,7 +175,6 @@ def test_tool_call_ids_are_unique_whatever_ids_a_client_uses() -> None:
 
 
 def test_time_that_runs_backwards_gives_no_negative_duration() -> None:
-    """Clocks are set."""
     talk = Dialogue()
     talk.call(1)
     talk.now = talk.now.replace(year=2025)

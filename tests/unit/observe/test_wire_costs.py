@@ -56,13 +56,10 @@ class Crowd:
         self.say("server->client", {"id": key, "result": result}, exchange)
 
     def say(self, direction: Direction, message: object, exchange: int = 0) -> list[Observation]:
-        """Someone says something in an exchange: an object, or bytes as they are."""
         raw = message if isinstance(message, bytes) else json.dumps(message).encode()
         return self.observer.take(direction, self.observer.read(raw), raw, START, exchange=exchange)
 
     def steps(self) -> Iterator[tuple[str, Callable[[], object]]]:
-        """Yield what anyone can say, by name."""
-
         def client(message: object) -> tuple[str, Callable[[], object]]:
             return f"client: {message}", lambda: self.say("client->server", message, next(self.exchanges))
 

@@ -19,13 +19,11 @@ ACCEPTED, DECLINED = {"action": "accept", "content": {"name": "secret"}}, {"acti
 
 
 def asked(*requests: dict[str, Any]) -> str:
-    """The hash of what was asked."""
     lines = [f"{each['method']} {redacted_digest(each['params'])}\n" for each in requests]
     return "sha256:" + sha256("".join(lines).encode()).hexdigest()
 
 
 def requires(state: str | None = None, **requests: Any) -> dict[str, Any]:
-    """A result that asks for input."""
     return {"resultType": "input_required", "inputRequests": requests} | (
         {} if state is None else {"requestState": state}
     )
@@ -212,7 +210,6 @@ def test_requests_of_the_server_that_belong_to_no_call_are_counted() -> None:
 
 
 def test_requests_during_a_task_name_it() -> None:
-    """Whatever else is in progress."""
     talk = Dialogue()
     talk.call(1, task={})
     talk.result(1, {"task": {"taskId": "t", "status": "working"}})
@@ -278,7 +275,6 @@ def test_what_is_asked_in_unsound_words_is_counted_without_a_digest() -> None:
 
 
 def test_a_call_without_an_answer_for_an_hour_has_timed_out() -> None:
-    """A late answer is none."""
     talk = Dialogue()
     talk.call(1)
     talk.now += timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s + 1)

@@ -49,7 +49,6 @@ def test_a_list_is_awaited_from_its_request_to_its_answer() -> None:
 
 
 def test_a_null_cursor_is_no_cursor() -> None:
-    """Some clients and servers send it."""
     talk = Dialogue()
     talk.request("tools/list", 1, cursor=None)
     [snapshot] = talk.result(1, {"tools": [], "nextCursor": None})
@@ -70,7 +69,6 @@ def test_the_protocol_version_comes_from_either_era() -> None:
 
 
 def test_prompts_and_resource_templates_go_with_the_next_snapshot() -> None:
-    """When they are known whole."""
     talk = Dialogue()
     talk.request("prompts/list", 1)
     assert talk.result(1, {"prompts": [{"name": "p"}], "nextCursor": "2"}) == []
@@ -198,14 +196,12 @@ def test_an_answer_to_another_id_is_nobodys() -> None:
 
 
 def test_an_error_is_no_list() -> None:
-    """What was known stays known."""
     talk = Dialogue()
     talk.request("tools/list", 1)
     assert talk.server({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}) == []
 
 
 def test_what_does_not_fit_goes_without_its_companions() -> None:
-    """Tools matter most."""
     talk = Dialogue()
     talk.request("prompts/list", 1)
     talk.result(1, {"prompts": [{"name": "x" * 5_000_000}]})
@@ -231,7 +227,6 @@ CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures" / "wire"
 
 
 def listed(talk: Dialogue, number: int, *tools: str, **params: Any) -> dict[str, Any]:
-    """The snapshot of one list."""
     talk.request("tools/list", number, **params)
     [snapshot] = talk.result(number, {"tools": [tool(name) for name in tools]})
     return snapshot
@@ -345,7 +340,6 @@ def test_a_snapshot_says_for_how_long_it_may_be_cached() -> None:
 
 @pytest.mark.parametrize("greeting", ["initialize", "server/discover"])
 def test_instructions_go_with_the_next_snapshot(greeting: str) -> None:
-    """In both eras, and as they are."""
     talk = Dialogue()
     talk.request(greeting, 0)
     assert talk.result(0, {"instructions": " Ask for `a` first.\n"}) == []
@@ -354,7 +348,6 @@ def test_instructions_go_with_the_next_snapshot(greeting: str) -> None:
 
 @pytest.mark.parametrize("result", [{}, {"instructions": None}])
 def test_a_server_without_instructions_states_none(result: dict[str, Any]) -> None:
-    """Its snapshots have no such field."""
     talk = Dialogue()
     talk.request("initialize", 0)
     talk.result(0, result)

@@ -19,15 +19,12 @@ ERAS = ("2025-11-25", "2026-07-28")
 
 
 class Tasks(Dialogue):
-    """A connection with tasks in one of their forms."""
-
     def __init__(self, era: str, **options: Any) -> None:
         super().__init__(**options)
         self.is_inline = era == "2026-07-28"
         self._number = 1_000
 
     def begins(self, number: object, task: str, status: str = "working", name: str = "echo") -> list[dict[str, Any]]:
-        """A call is answered with a task's handle."""
         if self.is_inline:
             events = self.call(number, name)
             return events + self.result(number, {"resultType": "task", "taskId": task, "status": status})
@@ -35,17 +32,14 @@ class Tasks(Dialogue):
         return events + self.result(number, {"task": {"taskId": task, "status": status}})
 
     def asks(self, method: str, task: str, result: Any = None, **params: Any) -> list[dict[str, Any]]:
-        """The client asks something about a task, and gets a result."""
         self._number += 1
         events = self.request(method, self._number, taskId=task, **params)
         return events + self.result(self._number, {} if result is None else result)
 
     def state(self, task: str, status: str, **more: Any) -> list[dict[str, Any]]:
-        """The client asks for the state of a task."""
         return self.asks("tasks/get", task, {"taskId": task, "status": status, **more})
 
     def ends(self, task: str, result: Any = None) -> list[dict[str, Any]]:
-        """The client gets the result of a task."""
         result = RESULT if result is None else result
         if self.is_inline:
             return self.state(task, "completed", result=result)
@@ -53,7 +47,6 @@ class Tasks(Dialogue):
 
 
 def outcome(event: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """What an event says of the outcome: ok, code and status of the task."""
     data = event["data"]
     return data.get("ok"), data.get("error", {}).get("code"), data["task"]["status"]
 
@@ -164,7 +157,6 @@ def test_a_task_without_a_result_is_recorded_with_what_is_known(era: str, status
 
 @pytest.mark.parametrize("era", ERAS)
 def test_notifications_tell_of_a_task_as_well(era: str) -> None:
-    """Since 2026-07-28 with the result."""
     talk = Tasks(era)
     method = "notifications/tasks" if talk.is_inline else "notifications/tasks/status"
     talk.begins(1, "t")
@@ -206,7 +198,6 @@ def test_a_task_that_ends_in_spite_of_its_cancellation_says_both() -> None:
 
 
 def test_a_refused_cancellation_cancels_nothing() -> None:
-    """The server answers with an error."""
     talk = Tasks("2026-07-28")
     talk.begins(1, "t")
     talk.request("tasks/cancel", 2, taskId="t")
@@ -216,7 +207,6 @@ def test_a_refused_cancellation_cancels_nothing() -> None:
 
 
 def test_a_task_that_is_cancelled_from_the_beginning_is_recorded_at_once() -> None:
-    """The handle says so."""
     [event] = Tasks("2026-07-28").begins(1, "t", "cancelled")
     assert outcome(event) == (None, "cancelled", "cancelled")
 
@@ -309,7 +299,6 @@ def test_requests_about_tasks_are_remembered_within_a_bound() -> None:
 
 
 def test_every_status_that_a_record_may_carry_is_read() -> None:
-    """And no other."""
     assert {status_of({"status": status}) for status in (*get_args(TaskStatus), "else", 1, None)} == {
         *get_args(TaskStatus)
     }

@@ -38,7 +38,6 @@ def _of(records: list[Record]) -> sqlite3.Connection:
 
 
 def _texts(connection: sqlite3.Connection) -> dict[str, object]:
-    """What a store answers, whatever the numbers in it."""
     store = Store(connection)
     everything = Paging(limit=1_000)
     return {
@@ -82,7 +81,6 @@ def test_the_store_says_from_when_on_it_is_complete() -> None:
 
 
 def _of_servers(connection: sqlite3.Connection) -> dict[str, list[int]]:
-    """Where the evidence of each server stands in its log, in order."""
     found: dict[str, list[int]] = {}
     for row in Store(connection).evidence(EvidenceFilter(), Paging(limit=1_000)).rows:
         found.setdefault(row.server_id, []).append(row.origin.offset)
@@ -113,7 +111,6 @@ def test_where_there_is_no_room_the_first_of_the_largest_servers_go(monkeypatch:
 
 
 def _flood(count: int, *, ahead: timedelta = timedelta()) -> list[Record]:
-    """Calls on a server that nobody else uses, behind all others in the log."""
     offset = EVIDENCE[-1].origin.offset + 1
     records = []
     for number in range(count):
@@ -209,7 +206,6 @@ def _dropped(connection: sqlite3.Connection) -> set[tuple[str, str]]:
 
 
 def _relisted(times: int, tools: int = 3) -> list[Record]:
-    """A server that answers every question with other tools."""
     records: list[Record] = []
     real = next(r for r in history() if r.role is Role.BINDINGS and (r.key or b"").startswith(b'["tool"'))
     fact = orjson.loads(real.value or b"")
@@ -296,7 +292,6 @@ def test_the_bound_of_size_holds_when_no_evidence_is_left(monkeypatch: pytest.Mo
 
 
 def _of_server(connection: sqlite3.Connection, server: str) -> dict[str, int]:
-    """How many rows a server has."""
     named = "SELECT count(*) FROM {} WHERE server = ?"
     counts = {each: connection.execute(named.format(each), (server,)).fetchone()[0] for each in ("seen", "tool_fact")}
     listed = "SELECT count(*) FROM listed l JOIN catalogue c ON c.id = l.catalogue WHERE c.server = ?"
@@ -390,7 +385,6 @@ def test_an_alert_that_goes_on_keeps_its_first_and_latest_records() -> None:
 
 
 def _rule(key: str, name: str, offset: int, *, is_set: bool = True) -> Record:
-    """A suppression rule, set or taken back, a second after the epoch."""
     rule = SuppressionRule(id=name, server_id=key, author="ann", reason="known")
     value = Suppression(rule=rule, is_set=is_set, time_us=1_000_000).encode()
     return Record(Role.FINDINGS, Origin("rules", 0, offset), key.encode(), value)
@@ -408,7 +402,6 @@ def test_suppression_rules_outlive_findings() -> None:
 
 
 def test_findings_of_one_key_hide_no_rule_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each key has a bound of its own."""
     monkeypatch.setattr(review_queries, "STORE_FINDINGS_PER_SERVER_MAX", 2)
     connection = schema.temporary()
     findings = of_role(history(), Role.FINDINGS)

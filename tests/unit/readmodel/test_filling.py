@@ -193,7 +193,6 @@ def test_evidence_is_what_the_topic_holds() -> None:
 
 
 def test_who_hears_nothing_of_brokers_does_not_make_a_store_look_fresh() -> None:
-    """The time of the last answer stays."""
     connection = schema.temporary()
     filler, store = Filler(connection), Store(connection)
     filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=7)
@@ -224,7 +223,6 @@ def test_a_record_is_inflated_to_its_longest_only(cut: int, monkeypatch: pytest.
 
 
 def test_evidence_longer_than_a_record_is_none() -> None:
-    """What is stored must be read back."""
     value = of_role(history(), Role.EVIDENCE)[0].value
     assert value is not None
     assert calls.read_line(value) is not None

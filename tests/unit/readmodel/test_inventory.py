@@ -20,7 +20,6 @@ _HELD = ("digest", "alert", "alert_record", "decision", "definition", "verdict",
 
 
 def _kinds() -> dict[str, Record]:
-    """A record of each kind."""
     found: dict[str, Record] = {}
     for record in history():
         if record.role is not Role.EVIDENCE and record.value is not None:

@@ -20,7 +20,6 @@ LIMITS = Limits(timeline_entries_max=12, seen_run_rows_min=3, seen_run_rows_max=
 
 
 def a_history(chance: random.Random) -> list[Seen]:
-    """Fifty lists, most of one observer and alike, some of them dated ahead."""
     times = sorted(chance.randrange(200) for _ in range(50))
     return [
         seen(

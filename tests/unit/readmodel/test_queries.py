@@ -26,7 +26,6 @@ EVIDENCE = of_role(history(), Role.EVIDENCE)
 
 
 def every(wanted: EvidenceFilter, store: Store = STORE, limit: int = 7) -> list[EvidenceRow]:
-    """All pages of an answer."""
     page = store.evidence(wanted, Paging(limit=limit))
     rows = [*page.rows]
     while page.following is not None:
@@ -36,7 +35,6 @@ def every(wanted: EvidenceFilter, store: Store = STORE, limit: int = 7) -> list[
 
 
 def expected(**fields: Any) -> list[Record]:
-    """The records of evidence whose payload has these members."""
     return [record for record in EVIDENCE if data_of(record).items() >= fields.items()]
 
 
@@ -137,7 +135,6 @@ def test_places_name_every_kind_of_place() -> None:
 
 
 def test_a_page_is_bounded() -> None:
-    """However many rows are asked for."""
     assert len(STORE.evidence(EvidenceFilter(), Paging(limit=-5)).rows) == 1
     many = STORE.evidence(EvidenceFilter(), Paging(limit=10**9))
     assert len(many.rows) <= STORE_PAGE_ROWS_MAX
@@ -145,14 +142,12 @@ def test_a_page_is_bounded() -> None:
 
 @pytest.mark.parametrize("cursor", ["", "x", "W10=", "WyJhIiwiYiJd", "é", "A" * 10**6])
 def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
-    """Cursors come from users, too."""
     with pytest.raises(InputError, match="bad_cursor"):
         STORE.evidence(EvidenceFilter(), Paging(after=cursor))
 
 
 @pytest.mark.parametrize("reference", ["", "x", "-1", "99", "1" * 100, "²"])
 def test_a_reference_that_is_none_finds_nothing(reference: str) -> None:
-    """References come from users, too."""
     assert STORE.evidence_of(reference) is None or reference == "99"
 
 
@@ -179,13 +174,11 @@ def test_tools_say_what_was_listed_and_pinned() -> None:
 
 
 def test_calls_of_a_day_are_those_before_the_time_asked_about() -> None:
-    """Two days later there were none."""
     rows = STORE.servers(now_us=NOW_US + 2 * 86_400_000_000).rows
     assert {row.calls_day for row in rows} == {0}
 
 
 def test_observers_are_who_listed_or_reported() -> None:
-    """Each with its servers and calls."""
     rows = STORE.observers(now_us=NOW_US).rows
     assert [row.observer_id for row in rows] == ["observer-0", "observer-1"]
     assert sum(row.calls for row in rows) == len(EVIDENCE)
@@ -282,7 +275,6 @@ def test_decisions_say_who_and_why() -> None:
 
 
 def test_status_says_what_is_here() -> None:
-    """Counts, ages and positions."""
     status = STORE.status()
     assert status.counts["evidence"] == len(EVIDENCE)
     assert (status.complete_since_us, status.dropped) == (None, 0)
@@ -310,7 +302,6 @@ def test_what_no_record_can_hold_is_an_error(ask: Callable[[], object]) -> None:
 
 
 def test_a_forged_cursor_with_a_huge_number_is_an_error() -> None:
-    """As any other that no answer named."""
     with pytest.raises(InputError, match="bad_cursor"):
         STORE.evidence(EvidenceFilter(), Paging(after=cursor_of(2**64 - 1, 1)))
 

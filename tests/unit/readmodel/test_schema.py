@@ -77,7 +77,6 @@ def test_a_store_of_another_version_is_rebuilt_on_request_only(tmp_path: Path) -
 
 @pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\x00" + b"\x00" * 5_000])
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path, content: bytes) -> None:
-    """It is left as it is."""
     (tmp_path / schema.FILE).write_bytes(content)
     for attempt in (schema.reading, _write):
         with pytest.raises((InputError, OperatingError), match="store_"):
@@ -86,7 +85,6 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path, content: bytes) -> N
 
 
 def test_another_database_is_not_taken_for_a_store(tmp_path: Path) -> None:
-    """Nor is it filled."""
     other = sqlite3.connect(tmp_path / schema.FILE)
     other.execute("CREATE TABLE theirs (x)")
     other.close()
@@ -97,7 +95,6 @@ def test_another_database_is_not_taken_for_a_store(tmp_path: Path) -> None:
 
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
-    """Whatever it is made to ask."""
     with schema.writing(tmp_path) as connection:
         fill(connection, history())
     reader = schema.reading(tmp_path)

@@ -21,17 +21,14 @@ START_MS = 1_772_323_200_000
 
 
 def a_store(*values: tuple[Role, bytes, bytes]) -> Store:
-    """A store of these records: role, key and value."""
     return load(Record(role, Origin(role.value, 0, n), key, value) for n, (role, key, value) in enumerate(values))
 
 
 def alerts(*given: dict[str, object]) -> list[tuple[Role, bytes, bytes]]:
-    """Records of the alert topic."""
     return [(Role.ALERTS, b"", orjson.dumps(alert)) for alert in given]
 
 
 def calls(*values: bytes) -> list[tuple[Role, bytes, bytes]]:
-    """Records of evidence."""
     return [(Role.EVIDENCE, b"server", value) for value in values]
 
 
@@ -47,7 +44,6 @@ def test_a_life_has_every_record_that_the_store_has() -> None:
 
 
 def test_a_story_has_definitions_findings_and_other_alerts_about_the_same() -> None:
-    """As far as the store has them."""
     other = alert_of("another", after=digest_of(NEW))
     elsewhere = alert_of("else", server_id="else", after=digest_of(NEW))
     known = [
@@ -65,7 +61,6 @@ def test_a_story_has_definitions_findings_and_other_alerts_about_the_same() -> N
 
 
 def test_who_saw_it_is_not_known_where_no_finding_is() -> None:
-    """As of a file of alerts alone."""
     store = a_store(*alerts(changed_alert()))
     told = story(store, store.alert(UID))
     assert (told.sightings, told.calls, told.diff, told.see_also) == (None, None, None, ())
@@ -90,7 +85,6 @@ def test_calls_are_told_apart_by_their_definition() -> None:
 
 
 def test_without_a_definition_every_call_counts() -> None:
-    """As of a tool that is not listed."""
     store = a_store(*alerts(changed_alert(after=None)), *calls(evidence(1, tool="read_note", full_digest=None)))
     [row] = store.alerts(AlertFilter(state=None, selection=AlertSelection())).rows
     found = calls_of(store, store.alert(row.uid))
@@ -99,7 +93,6 @@ def test_without_a_definition_every_call_counts() -> None:
 
 
 def test_the_latest_calls_are_named() -> None:
-    """Twenty of them, the latest first."""
     seconds = [*range(50, 100), *range(1, 50)]
     values = [evidence(s, tool="read_note", full_digest=digest_of(NEW), number=s) for s in seconds]
     store = a_store(*alerts(changed_alert()), *calls(*values))
@@ -110,7 +103,6 @@ def test_the_latest_calls_are_named() -> None:
 
 
 def test_an_unknown_beginning_names_the_latest() -> None:
-    """Or says that there is none."""
     with pytest.raises(InputError, match=f"unknown_uid.*the latest are {UID[:12]} ") as error:
         a_store(*alerts(changed_alert())).alert("ffffff")
     assert error.value.code == "unknown_uid"

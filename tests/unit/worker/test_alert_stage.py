@@ -24,12 +24,10 @@ DAY_US = 86_400_000_000
 
 
 def found(offset: int = 0) -> Record:
-    """A finding as it is read."""
     return Record(Role.FINDINGS, Origin(FINDINGS.topic, 0, offset), b"server", a_finding(offset).output().value)
 
 
 def a_state_topic(*findings: Record) -> list[Record]:
-    """What the state topic holds after some findings."""
     table = AlertTable(0, RULES)
     for finding in findings:
         process(table.alerts, finding)
@@ -42,25 +40,21 @@ def a_state_topic(*findings: Record) -> list[Record]:
 
 @pytest.fixture
 def now() -> dict[str, float]:
-    """Both clocks: ``s`` since some moment, ``us`` of the day."""
     return {"s": 100.0, "us": at(0)}
 
 
 @pytest.fixture
 def states() -> list[Record]:
-    """What the state topic holds."""
     return a_state_topic(found())
 
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch, now: dict[str, float], states: list[Record]) -> Stage[CountingTable]:
-    """A stage on a cluster in memory, whose clocks stand."""
     monkeypatch.setattr(time, "monotonic", lambda: now["s"])
     return a_stage(SETTINGS, now, states)
 
 
 def a_stage(settings: Settings, now: dict[str, float], states: list[Record]) -> Stage[CountingTable]:
-    """A stage, and what its state topic holds."""
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 1))
     for record in states:
         cluster.append(TOPICS[Role.ALERT_STATES], 0, record.key, record.value)

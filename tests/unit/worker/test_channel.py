@@ -18,15 +18,12 @@ PARTITIONS = 3
 
 
 class Item:
-    """Stands for a batch."""
-
     def __init__(self, number: int = 0) -> None:
         self.number = number
 
 
 @asynccontextmanager
 async def running(function: AgentFunction) -> AsyncIterator[TransactionalChannel]:
-    """An application with one agent."""
     app = AgentApp("test", store="memory://", web_enabled=False)
     channel = TransactionalChannel(app, name="counting", partitions=PARTITIONS)
     app.agent(channel)(function)
@@ -38,13 +35,11 @@ async def running(function: AgentFunction) -> AsyncIterator[TransactionalChannel
 
 
 async def process(channel: TransactionalChannel, number: int = 0) -> None:
-    """Give the agent something to do, and wait for it."""
     async with asyncio.timeout(5):
         await channel.process(Item(number))  # type: ignore[arg-type]
 
 
 async def test_a_batch_is_done_when_the_agent_asks_for_the_next() -> None:
-    """And not while it works on it."""
     seen: list[int] = []
     release = asyncio.Event()
 
@@ -63,7 +58,6 @@ async def test_a_batch_is_done_when_the_agent_asks_for_the_next() -> None:
 
 
 async def test_no_batch_waits_for_that_of_another_partition() -> None:
-    """The agent runs once for each."""
     release = asyncio.Event()
 
     async def agent(batches: Any) -> None:
@@ -100,13 +94,11 @@ async def returns_at_once(batches: Batches) -> None:
 
 
 async def returns_with_a_batch_in_hand(batches: Batches) -> None:
-    """An agent that takes one batch."""
     async for _ in batches:
         return
 
 
 async def raises_before_its_loop(batches: Batches) -> None:
-    """An agent whose set-up fails."""
     raise KeyError("secret")
 
 
@@ -165,6 +157,5 @@ async def test_a_batch_costs_little() -> None:
 
 
 async def takes_each(batches: Batches) -> None:
-    """An agent."""
     async for _ in batches:
         pass

@@ -46,7 +46,6 @@ class KilledError(BaseException):
 
 
 def actor_of(event: Event[Any]) -> str:
-    """Who made a call."""
     name: str = event.value["data"]["actor"]["agent_id"]
     return name
 
@@ -74,13 +73,11 @@ def calls(count: int = CALLS) -> list[Output]:
 
 
 def actor(number: int) -> dict[str, str]:
-    """Who makes a call."""
     return {"kind": "agent", "agent_id": f"a{number}"}
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again at once."""
     monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
     monkeypatch.setattr(upstream, "_INTERVAL_S", 0.0)
@@ -88,14 +85,12 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def cluster() -> MemoryCluster:
-    """The evidence of some calls."""
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), PARTITIONS))
     publish(cluster, calls())
     return cluster
 
 
 def publish(cluster: MemoryCluster, outputs: Iterable[Output]) -> None:
-    """Append what stages wrote."""
     for output in outputs:
         cluster.append(TOPICS[output.role], output.partition or 0, output.key, output.value)
 
@@ -104,7 +99,6 @@ def publish(cluster: MemoryCluster, outputs: Iterable[Output]) -> None:
 async def running(
     cluster: MemoryCluster, agents: AgentSet, *, only: Callable[[Stage[Any]], bool] = lambda _: True
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Run the stages of agents, or some of them."""
     settings = Settings(poll_timeout_ms=5, batch_records_max=6)
     preceding = preceding_stages(
         agents, NAME, clients=cluster, topics=TOPICS, counts=COUNTS, group_prefix=settings.group_prefix
@@ -134,7 +128,6 @@ async def running(
 async def run_until(
     condition: Callable[[], bool], cluster: MemoryCluster, agents: AgentSet | None = None, **options: Any
 ) -> None:
-    """Run agents until something is so; raise what one of the stages raised."""
     async with running(cluster, agents or numbering(), **options) as tasks, asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0.002)
@@ -144,7 +137,6 @@ async def run_until(
 
 
 def written(cluster: MemoryCluster) -> list[bytes]:
-    """The findings of agents, in order of their place."""
     values = [each.value or b"" for each in cluster.read(TOPICS[Role.FINDINGS])]
     return sorted(value for value in values if b'"detection"' in value)
 
@@ -162,19 +154,16 @@ def check_exactly_once(cluster: MemoryCluster) -> None:
 
 
 def is_done(cluster: MemoryCluster) -> bool:
-    """Whether there are as many findings as there are to be, or more."""
     return len(written(cluster)) >= CALLS
 
 
 async def finish(cluster: MemoryCluster) -> None:
-    """Let healthy agents do what is left, and look for what comes twice."""
     await run_until(lambda: is_done(cluster), cluster)
     publish(cluster, [evidence(CALLS, CALLS + 3_600, actor={"kind": "agent", "agent_id": "last"})])
     await run_until(lambda: any(b'"last"' in each for each in written(cluster)), cluster)
 
 
 def without_last(findings: list[bytes]) -> list[bytes]:
-    """Findings but for the one about the record that ``finish`` adds."""
     return [each for each in findings if b'"last"' not in each]
 
 
@@ -192,7 +181,6 @@ def at_request(request: pytest.FixtureRequest) -> int:
 
 
 def fail(cluster: MemoryCluster, at_request: int, error: BaseException) -> list[str]:
-    """Let one request fail; returns the list of what is asked for."""
     asked: list[str] = []
 
     def before(request: str) -> None:
@@ -232,7 +220,6 @@ async def test_two_processes_share_the_work(cluster: MemoryCluster) -> None:
 
 
 def offsets(cluster: MemoryCluster, stage: str, role: Role) -> int:
-    """How many offsets of a topic a stage has committed."""
     committed = cluster.committed(f"assay-stream-{stage}")
     return sum(committed.get(TopicPartition(TOPICS[role], number), (0, ""))[0] for number in range(PARTITIONS))
 
@@ -263,7 +250,6 @@ async def test_a_partition_does_not_run_ahead_of_one_with_more_records() -> None
 
 
 def breaking(what: str) -> AgentSet:
-    """An agent that breaks at the tenth call of an actor, or in its key."""
     agent = Agent("breaking", title="It breaks")
 
     def key(event: Event[Any]) -> str:
@@ -300,7 +286,6 @@ async def test_an_agent_that_breaks_stops_with_its_name(cluster: MemoryCluster, 
 
 @pytest.fixture(autouse=True)
 def no_fault(cluster: MemoryCluster) -> Iterator[None]:
-    """Leave nothing to fail behind."""
     yield
     cluster.before = lambda _: None
 

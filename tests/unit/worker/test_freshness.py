@@ -18,33 +18,25 @@ NOW_MS = 1_800_000_000_000
 
 @dataclass
 class Clock:
-    """A clock that stands still until it is moved."""
-
     now_ms: int = NOW_MS
 
     def __call__(self) -> int:
-        """The time."""
         return self.now_ms
 
 
 @dataclass
 class FakeCall:
-    """What is looked at of a call."""
-
     observer_id: str = "proxy-1"
     time_us: int = (NOW_MS - 2_000) * 1_000
 
 
 @dataclass
 class Measured:
-    """A measurement, and what it found."""
-
     found: list[tuple[str, list[int]]] = field(default_factory=list)
     """What each time counts from, and how long it took, milliseconds."""
     observers: RecentObservers = field(default_factory=lambda: RecentObservers(Clock()))
 
     def __post_init__(self) -> None:
-        """Make the measurement."""
         self.latency = EvidenceLatency(
             lambda since, now_ms, times_ms: self.found.append((since, [now_ms - each for each in times_ms])),
             self.observers,
@@ -52,18 +44,15 @@ class Measured:
         )
 
     def join(self, record: Record, **call: Any) -> None:
-        """Join a call."""
         self.latency.joined([(record, cast("Call", FakeCall(**call)))])
 
 
 def a_record(offset: int = 0, *, timestamp_ms: int = NOW_MS - 500, partition: int = 0) -> Record:
-    """A record of the calls topic."""
     origin = Origin(topic="calls", partition=partition, offset=offset)
     return Record(role=Role.CALLS, origin=origin, key=None, value=b"", timestamp_ms=timestamp_ms)
 
 
 def test_a_call_is_measured_from_both_times_when_its_evidence_is_committed() -> None:
-    """Not before, and once."""
     measured = Measured()
     measured.join(a_record())
     assert measured.found == []
@@ -74,7 +63,6 @@ def test_a_call_is_measured_from_both_times_when_its_evidence_is_committed() -> 
 
 
 def test_a_refused_record_is_not_measured() -> None:
-    """It has no evidence."""
     measured = Measured()
     measured.latency.committed([a_record()])
     assert measured.found == []

@@ -26,15 +26,13 @@ from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.topics import STAGES, TopicState, topic_names, topic_table
 from assay_stream.model.record import Role
 from assay_stream.worker import host as module
-from assay_stream.worker.host import Deadline, Host, PartitionCounts, run_host
+from assay_stream.worker.host import Deadline, Health, Host, PartitionCounts, index_page, run_host
 from assay_stream.worker.metrics import PrometheusStage
 from assay_stream.worker.worker import Worker
 from tests.support.deployment import free_port
 
 
 class Part:
-    """A part that runs until it is stopped, or until it ends of itself."""
-
     def __init__(self, error: BaseException | None = None, *, ends: bool = False) -> None:
         self.ready = True
         self.still_s = 0.0
@@ -44,13 +42,11 @@ class Part:
             self.stopped.set()
 
     async def run(self) -> None:
-        """Run."""
         await self.stopped.wait()
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Stop."""
         self.stopped.set()
 
 
@@ -62,7 +58,6 @@ def listens(port: int | None) -> bool:
 
 @asynccontextmanager
 async def hosted(part: Part, *, web_port: int | None = None) -> AsyncIterator[Host]:
-    """A host that runs one part, without brokers, until the block ends."""
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", stall_limit_s=60)
     deadline = Deadline(60)
     host = Host(settings, deadline, web_port=web_port)
@@ -147,7 +142,6 @@ async def test_pages_that_fail_end_the_process(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_part_that_is_done_ends_the_process() -> None:
-    """As a sealer that seals once."""
     async with asyncio.timeout(20), hosted(Part(ends=True)) as host:
         pass
     assert host.failure is None
@@ -182,7 +176,6 @@ async def test_the_setting_reaches_the_join() -> None:
 
 
 async def test_alerts_give_way_to_the_other_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And they to nobody."""
     runners: list[Runner] = []
     monkeypatch.setattr("assay_stream.worker.worker.add_task", lambda _host, _name, runner: runners.append(runner))
     monkeypatch.setattr(Runner, "has_work", True)
@@ -236,7 +229,6 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
 
 
 async def an_admin(_settings: Settings, *, waiting: object) -> AsyncMock:
-    """A client that is not asked anything."""
     return AsyncMock()
 
 
@@ -271,7 +263,6 @@ def test_a_part_that_does_not_end_is_cut_short() -> None:
 
 
 def test_a_deadline_that_is_called_off_leaves_no_thread() -> None:
-    """Whether it was started or not."""
     before = threading.active_count()
     for starts in (False, True):
         deadline = Deadline(60)
@@ -312,3 +303,60 @@ def test_a_worker_makes_no_folder(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False, timeout=60)
     assert done.returncode == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def a_process(**still_s: float) -> Health:
+    health = Health(stall_limit_s=60)
+    for name, seconds in still_s.items():
+        health.watch(name, lambda: True, still_s=lambda seconds=seconds: seconds)  # type: ignore[misc]
+    return health
+
+
+def test_a_stage_that_moves_is_alive_and_ready() -> None:
+    health = a_process(join=60.0)
+    assert health.liveness() == (200, {"ok": True, "stuck": []})
+    assert health.readiness() == (200, {"ready": True, "stages": {"join": True}})
+
+
+def test_a_stage_that_hangs_is_neither_and_is_named() -> None:
+    """Though it says itself that it is ready; the others are as they are."""
+    health = a_process(join=61.0, registry=1.0)
+    assert health.liveness() == (503, {"ok": False, "stuck": ["join"]})
+    assert health.readiness() == (503, {"ready": False, "stages": {"join": False, "registry": True}})
+
+
+def test_a_stage_that_is_not_ready_is_alive() -> None:
+    """Whoever restores is not restarted for it."""
+    health = Health(stall_limit_s=60)
+    health.watch("alerts", lambda: False, still_s=lambda: 5.0)
+    assert health.liveness()[0] == 200
+    assert health.readiness() == (503, {"ready": False, "stages": {"alerts": False}})
+
+
+def test_of_alternatives_one_is_enough() -> None:
+    """One receiver that is down is named, and leaves the process ready; all of them, or what is needed, do not."""
+    up = {"soc": False, "siem": True, "brokers": True}
+    health = Health()
+    for name in up:
+        health.watch(name, lambda name=name: up[name], is_alternative=name != "brokers")  # type: ignore[misc]
+    assert health.readiness() == (200, {"ready": True, "stages": up})
+    up["siem"] = False
+    assert health.readiness() == (503, {"ready": False, "stages": up})
+    up |= {"siem": True, "brokers": False}
+    assert health.readiness() == (503, {"ready": False, "stages": up})
+
+
+def test_a_failure_is_seen_on_both_pages() -> None:
+    """Also where every stage would be ready."""
+    health = a_process(join=0.0)
+    health.failed = True
+    assert (health.liveness()[0], health.readiness()[0]) == (503, 503)
+
+
+def test_the_first_page_says_what_runs_and_links_to_the_others() -> None:
+    """Names are escaped, though operators and not strangers choose them."""
+    page = index_page(a_process(join=0.0, **{"<b>": 61.0}), "1.2")
+    assert "assay-stream 1.2" in page
+    assert "<td>join<td>ready" in page
+    assert "<td>&lt;b&gt;<td>not ready" in page
+    assert all(f'href="/{name}"' in page for name in ("readyz", "healthz", "metrics"))

@@ -43,7 +43,6 @@ FLEET = Fleet(servers=9, calls=CALLS, changes=5)
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again at once."""
     monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
     monkeypatch.setattr(view_module, "_POLL_MS", 5)
@@ -56,7 +55,6 @@ def cluster() -> MemoryCluster:
 
 
 def a_cluster(*, misplaced_lists: float = 0.0) -> MemoryCluster:
-    """The same, with a share of the lists in partitions of other servers."""
     made = MemoryCluster({TOPICS[role]: count for role, count in COUNTS.items()})
     choose = random.Random(3)
     shares = {Role.CALLS: 1 / 3, Role.SNAPSHOTS: misplaced_lists}
@@ -79,8 +77,6 @@ def a_cluster(*, misplaced_lists: float = 0.0) -> MemoryCluster:
 
 
 class Worker:
-    """A join worker: its view and its task."""
-
     def __init__(self, cluster: MemoryCluster, **settings: Any):
         self.view = BindingView(
             new_join=lambda: Join(producer=PRODUCER),
@@ -115,7 +111,6 @@ class Worker:
         await asyncio.gather(*self.running, return_exceptions=True)
 
     async def kill(self) -> None:
-        """End it without another word."""
         while not all(running.done() for running in self.running):
             for running in self.running:
                 running.cancel()
@@ -124,17 +119,14 @@ class Worker:
 
     @property
     def loaded(self) -> set[int]:
-        """The partitions of the bindings that it holds."""
         return set(self.view._joins)
 
 
 async def joining(batch: Batch[Joining]) -> None:
-    """The agent."""
     await batch.process_pieces(join_calls)
 
 
 def evidence(cluster: MemoryCluster) -> list[tuple[int, bytes]]:
-    """Partition and value of each record of evidence."""
     return sorted((each.partition, each.value or b"") for each in cluster.read(TOPICS[Role.EVIDENCE]))
 
 
@@ -253,7 +245,6 @@ async def test_a_header_of_a_producer_forges_no_origin(cluster: MemoryCluster) -
 
 
 def server_of(is_wanted: Callable[[int], bool]) -> int:
-    """The first server whose partition of the bindings is wanted."""
     return next(number for number in range(99) if is_wanted(murmur2_partition(f"server-{number}".encode(), 4)))
 
 

@@ -20,14 +20,12 @@ from assay_stream.worker.logs import Seldom, watching_memory
 
 
 def a_line(at_s: float, name: str = "aiokafka", msg: str = "no connection to %s", node: int = 1) -> logging.LogRecord:
-    """A line of some time, seconds."""
     record = logging.LogRecord(name, logging.ERROR, "", 0, msg, (node,), None)
     record.created = at_s
     return record
 
 
 def written(lines: list[logging.LogRecord]) -> list[str]:
-    """What is written of some lines."""
     seldom = Seldom()
     return [line.getMessage() for line in lines if seldom.filter(line)]
 
@@ -39,7 +37,6 @@ def test_a_library_says_the_same_once_in_a_while() -> None:
 
 
 def test_other_lines_and_other_loggers_are_apart() -> None:
-    """Each is told as soon as it is new."""
     lines = [a_line(0), a_line(1, msg="leader of %s moved"), a_line(2, name="aiokafka.conn"), a_line(3)]
     assert len(written(lines)) == 3
 
@@ -48,14 +45,12 @@ PRODUCE_ERROR = "Got error produce response on topic-partition %s, retrying. Err
 
 
 def a_produce_error(at_s: float, error: type[KafkaError]) -> logging.LogRecord:
-    """What aiokafka logs before it sends a batch again."""
     record = logging.LogRecord("aiokafka.producer.sender", logging.WARNING, "", 0, PRODUCE_ERROR, ("tp", error), None)
     record.created = at_s
     return record
 
 
 def levels(lines: list[logging.LogRecord]) -> list[str]:
-    """The levels of what is written of some lines."""
     seldom = Seldom()
     logging.getLogger("assay_stream").setLevel(logging.INFO)
     return [line.levelname for line in lines if seldom.filter(line)]
@@ -78,7 +73,6 @@ def test_what_healthy_brokers_answer_is_no_warning() -> None:
 
 
 def test_the_same_answer_again_and_again_is_a_warning() -> None:
-    """Replicas are really missing."""
     lines = [a_produce_error(at / 10, NotEnoughReplicasError) for at in range(101)]
     assert levels(lines) == ["INFO", "WARNING"]
 

@@ -10,7 +10,6 @@ from assay_stream.worker.metrics import Metrics, PrometheusStage
 
 @pytest.fixture
 def registry() -> CollectorRegistry:
-    """A registry of its own."""
     return CollectorRegistry()
 
 
@@ -65,7 +64,6 @@ def test_the_lag_of_a_partition_that_went_elsewhere_is_forgotten(registry: Colle
 
 
 def test_gauges_are_noted_when_the_metrics_are_read(registry: CollectorRegistry) -> None:
-    """And transactions are timed."""
     meter = Metrics(registry)
     meter.on_scrape(lambda: PrometheusStage(meter, "registry").state(3))
     PrometheusStage(meter, "join").transaction(0.2)

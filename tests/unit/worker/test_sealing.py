@@ -33,30 +33,25 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_cluster(records: int) -> MemoryCluster:
-    """One partition of evidence, and of checkpoints."""
     cluster = MemoryCluster({TOPIC: 1, CHECKPOINTS: 1})
     publish(cluster, records)
     return cluster
 
 
 def publish(cluster: MemoryCluster, records: int) -> None:
-    """Write evidence."""
     for number in range(records):
         cluster.append(TOPIC, 0, b"s", b"v%d" % number)
 
 
 def evidence(cluster: MemoryCluster) -> list[Record]:
-    """What there is of it."""
     return [record_of(Role.EVIDENCE, message) for message in cluster.read(TOPIC)]
 
 
 def checkpoints(cluster: MemoryCluster) -> list[bytes]:
-    """What was written over it."""
     return [message.value or b"" for message in cluster.read(CHECKPOINTS)]
 
 
 def failing(request: str, *errors: Exception) -> Callable[[str], None]:
-    """Have requests of producers fail, once for each error."""
     left = list(errors)
 
     def before(name: str) -> None:
@@ -73,7 +68,6 @@ async def seal(
     trusted: tlog.Keys = KEYS,
     act: Callable[[Sealer], None] = lambda _: None,
 ) -> None:
-    """Seal what there is."""
     plan = SealPlan(key=key, trusted=trusted, every_records=3, every_s=60.0, log_name="test", once=True)
     sealer = Sealer(
         load_settings(poll_timeout_ms=1),
@@ -186,7 +180,6 @@ async def test_brokers_that_fail_for_too_long_end_it(quiet_polls: int, monkeypat
 
 
 async def test_what_cannot_be_sealed_while_it_stops_is_said() -> None:
-    """It is sealed by the next start."""
     cluster = a_cluster(1)
     cluster.before = failing("commit", KafkaConnectionError())
     with pytest.raises(OperatingError, match=r"brokers_failing.*the next start seals it"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import orjson
 import pytest
@@ -32,13 +31,11 @@ CONTROL = TopicPartition("assay.control", 0)
 
 
 def a_view(state: Join) -> BindingView:
-    """A view that follows nothing."""
     return BindingView(new_join=lambda: state, clients=CLUSTER, topic="b", partitions=1, inputs=[SNAPSHOTS, CONTROL])
 
 
 @pytest.fixture
 def state() -> Join:
-    """A join's state that knows snapshot-1 of server-0."""
     state = Join(producer=PRODUCER)
     role, key, value = a_listing(0, 0, 0, 1, START)
     for output in process(Registry(producer=PRODUCER), at(Role.SNAPSHOTS, 0, key, value)):
@@ -53,12 +50,10 @@ NO_LATENCY = EvidenceLatency(lambda *_: None, RecentObservers())
 
 @pytest.fixture
 async def join(state: Join) -> JoinStage:
-    """The join over that state."""
     return await a_join(state)
 
 
 async def a_join(state: Join) -> JoinStage:
-    """A join over a state, with partition 0 open."""
     routing = Routing(calls=2, bindings=1)
     stage = JoinStage(a_view(state), clients=CLUSTER, topics=TOPICS, latency=NO_LATENCY, routing=routing)
     await stage.open(0)
@@ -66,30 +61,25 @@ async def a_join(state: Join) -> JoinStage:
 
 
 def at(role: Role, offset: int, key: bytes | None, value: bytes | None) -> Record:
-    """A record of partition 0."""
     return Record(role=role, origin=Origin(topic=role.value, partition=0, offset=offset), key=key, value=value)
 
 
 def calls(*names: str | None) -> list[Record]:
-    """Calls that name these snapshots."""
     return [at(*call(number, name)) for number, name in enumerate(names)]
 
 
 def call(number: int, name: str | None) -> tuple[Role, int, bytes, bytes]:
-    """A call's role, offset, key and value."""
     role, key, value = a_call_by(0, 0, number, START, name)
     return role, number, key, value
 
 
 def reach(state: Join, **positions: int) -> None:
-    """Let the registry have come so far."""
     for tp, position in ((SNAPSHOTS, positions.get("snapshots")), (CONTROL, positions.get("control"))):
         if position is not None:
             state.view.apply(Progress(topic=tp.topic, partition=tp.partition, position=position))
 
 
 def joined(stage: JoinStage, records: list[Record]) -> list[Output]:
-    """What the agent writes for calls that are ready."""
     return join_calls(stage.state(0), records)
 
 
@@ -244,8 +234,3 @@ def test_a_record_is_what_kafka_gave() -> None:
         headers=(("h", b"1"),),
         timestamp_ms=0,
     )
-
-
-def test_a_producer_is_part_of_no_state() -> None:
-    """Two producers of the same version are equal, whatever was worked out from them."""
-    assert replace(PRODUCER) == PRODUCER

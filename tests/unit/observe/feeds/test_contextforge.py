@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -22,39 +20,29 @@ RESULT = {"content": [{"type": "text", "text": "planted"}], "isError": False, "s
 
 
 class Publisher(MemorySink):
-    """Keeps what it is given to deliver, and how often it was started and closed."""
-
     def __init__(self, connection: object, **options: object) -> None:
-        """Take the connection."""
         super().__init__()
         self.stated = connection, options
         self.starts = self.closes = 0
 
     def start(self) -> None:
-        """Start."""
         self.starts += 1
 
     async def aclose(self, timeout_s: float = 10.0) -> None:  # noqa: ARG002 - the name of the real one
-        """Close."""
         self.closes += 1
 
 
 class Plugin:
-    """What cpex's class does of what the feed needs."""
-
     def __init__(self, config: Any) -> None:
-        """Take the configuration."""
         self._config = config
 
     @property
     def name(self) -> Any:
-        """What cpex registers it by."""
         return self._config.name
 
 
 @pytest.fixture
 def module() -> Iterator[ModuleType]:
-    """The module of the feed, with the names that it needs of ContextForge."""
     stand_ins: dict[str, dict[str, Any]] = {
         "cpex.framework": {"Plugin": Plugin, "ToolPreInvokeResult": dict, "ToolPostInvokeResult": dict},
         "cpex.framework.constants": {"TOOL_METADATA": "tool", "GATEWAY_METADATA": "gateway"},
@@ -65,14 +53,12 @@ def module() -> Iterator[ModuleType]:
 
 
 def a_plugin(module: ModuleType, **config: Any) -> Any:
-    """A plugin that was not started."""
     stated = {"bootstrap_servers": "127.0.0.1:1", "server_id": "contextforge", "observer_id": "gateway", **config}
     return module.ContextForgeFeed(SimpleNamespace(name="assay-stream", config=stated))
 
 
 @pytest.fixture
 def published(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Publisher]:
-    """The publishers that plugins made."""
     made: list[Publisher] = []
 
     def publisher(connection: object, **options: object) -> Publisher:
@@ -90,17 +76,14 @@ def a_context(request_id: str = "r", **metadata: Any) -> Any:
 
 
 def data_of(published: list[Publisher]) -> list[dict[str, Any]]:
-    """The data of everything published."""
     return [json.loads(each.value)["data"] for sink in published for each in sink.observations]
 
 
 def before(number: int = 0) -> Any:
-    """What the hook before a call gets."""
     return SimpleNamespace(name="t", args={"number": number})
 
 
 def after() -> Any:
-    """What the hook after it gets."""
     return SimpleNamespace(name="t", result=RESULT)
 
 
@@ -232,7 +215,6 @@ async def test_no_failure_reaches_the_gateway(module: ModuleType) -> None:
 
 
 async def test_it_starts_and_ends_with_the_gateway(module: ModuleType) -> None:
-    """Without a broker, too."""
     plugin = module.ContextForgeFeed(
         SimpleNamespace(config={"bootstrap_servers": "127.0.0.1:1", "server_id": "s", "observer_id": "o", "topics": {}})
     )
@@ -240,10 +222,3 @@ async def test_it_starts_and_ends_with_the_gateway(module: ModuleType) -> None:
     await plugin.shutdown()
     with pytest.raises(ConfigurationError, match="bad_identifier"):
         module.ContextForgeFeed(SimpleNamespace(config=None))
-
-
-def test_the_extra_that_is_missing_is_named() -> None:
-    """With the command that installs it."""
-    sys.modules.pop(MODULE, None)
-    with pytest.raises(ConfigurationError, match=r"extra_missing: .*pip install '\.\[contextforge\]'"):
-        importlib.import_module(MODULE)

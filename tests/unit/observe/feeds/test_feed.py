@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,17 +22,14 @@ SECRET = "hunter2-do-not-tell"
 
 
 def data_of(sink: MemorySink) -> list[dict[str, Any]]:
-    """The data of everything published."""
     return [json.loads(each.value)["data"] for each in sink.observations]
 
 
 def lists(feed: Feed, *tools: Any) -> None:
-    """A client lists the tools."""
     feed.answer(feed.ask("tools/list", dict), lambda: {"result": {"tools": list(tools)}})
 
 
 def failing() -> Mapping[str, Any]:
-    """A gateway whose objects are other than they were."""
     raise AttributeError(SECRET)
 
 
@@ -58,7 +57,6 @@ def test_a_failure_passes_the_call_and_is_logged_once_by_code(caplog: pytest.Log
 
 
 def test_an_error_of_our_own_is_counted_by_its_code() -> None:
-    """As everywhere else."""
     feed = Feed("s", "gateway", MemorySink())
 
     def refused() -> Mapping[str, Any]:
@@ -94,15 +92,11 @@ def test_an_enforcing_feed_refuses_after_a_list_that_it_could_not_read() -> None
 
 
 class BrokenSink(MemorySink):
-    """A sink that breaks its promise."""
-
     def publish(self, observation: Observation) -> bool:
-        """Fail."""
         raise OSError(observation.kind, SECRET)
 
 
 def test_a_broken_sink_is_not_felt(caplog: pytest.LogCaptureFixture) -> None:
-    """It is counted."""
     feed = Feed("s", "gateway", BrokenSink())
     lists(feed, GOOD)
     feed.close()
@@ -146,6 +140,14 @@ def test_what_a_hook_does_besides_is_guarded_in_the_same_way() -> None:
 
 
 def test_a_name_that_no_record_may_carry_is_refused_at_once() -> None:
-    """Before anything passes."""
     with pytest.raises(ConfigurationError, match="bad_identifier"):
         Feed("s", " ", MemorySink())
+
+
+@pytest.mark.parametrize("gateway", ["contextforge", "fastmcp", "litellm"])
+def test_the_extra_that_is_missing_is_named(gateway: str) -> None:
+    """With the command that installs it; where the gateway is, tests/integration/test_gateways.py runs its feed."""
+    name = f"assay_stream.observe.feeds.{gateway}"
+    sys.modules.pop(name, None)
+    with pytest.raises(ConfigurationError, match=rf"extra_missing: .*pip install '\.\[{gateway}\]'"):
+        importlib.import_module(name)

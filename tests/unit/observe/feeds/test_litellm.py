@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from types import ModuleType
@@ -13,7 +11,6 @@ from typing import Any
 import mcp_types
 import pytest
 
-from assay_stream.errors import ConfigurationError
 from assay_stream.observe import MemorySink, Prefixes
 from tests.unit.observe.feeds.stand_ins import standing_in
 
@@ -37,7 +34,6 @@ class ToolError(Exception):
 
 @pytest.fixture
 def module() -> Iterator[ModuleType]:
-    """The module of the feed, with the two names that it needs of LiteLLM."""
     stand_ins: dict[str, dict[str, Any]] = {
         "litellm.integrations.custom_logger": {"CustomLogger": object},
         "litellm.proxy.mcp_server.exceptions": {"MCPToolResultError": ToolError},
@@ -47,13 +43,11 @@ def module() -> Iterator[ModuleType]:
 
 
 def a_feed(module: ModuleType) -> tuple[Any, MemorySink]:
-    """A feed, and what it publishes."""
     sink = MemorySink()
     return module.LiteLLMFeed("litellm", "gateway", sink, prefixes=Prefixes({"time-": "time"})), sink
 
 
 def data_of(sink: MemorySink) -> list[dict[str, Any]]:
-    """The data of everything published."""
     return [json.loads(each.value)["data"] for each in sink.observations]
 
 
@@ -87,7 +81,6 @@ async def test_a_call_refers_to_the_list_that_its_key_was_shown_before(module: M
 async def test_a_failed_call_has_no_hash_of_what_its_client_was_told(
     module: ModuleType, error: Exception, code: str
 ) -> None:
-    """LiteLLM does not show that."""
     feed, sink = a_feed(module)
     await feed.async_log_failure_event({**CALL, "exception": error}, None, BEGAN, ENDED)
     [call] = data_of(sink)
@@ -104,10 +97,3 @@ async def test_what_is_no_tool_call_is_passed_over_and_what_is_malformed_is_coun
     await feed.async_log_success_event(CALL, None, None, None)
     assert data_of(sink) == []
     assert feed.feed.failures == {"ValidationError": 1, "AttributeError": 1}
-
-
-def test_the_extra_that_is_missing_is_named() -> None:
-    """With the command that installs it."""
-    sys.modules.pop(MODULE, None)
-    with pytest.raises(ConfigurationError, match=r"extra_missing: .*pip install '\.\[litellm\]'"):
-        importlib.import_module(MODULE)

@@ -17,7 +17,6 @@ LIMIT = 100
 
 
 def read(body: Body, *chunks: bytes) -> list[bytes | None]:
-    """The messages of a body that comes in chunks."""
     return [message for chunk in chunks for message in body.feed(chunk)] + list(body.end())
 
 
@@ -54,7 +53,6 @@ def test_what_only_some_clients_take_for_a_list_is_reported(stream: bytes) -> No
 
 
 def test_an_event_over_the_limit_is_reported_and_the_next_one_read() -> None:
-    """One is lost, and known to be."""
     stream = b"data: " + b"x" * LIMIT + b"\ndata: y\n\ndata: {}\n\n"
     assert read(EventStream(LIMIT), stream) == [None, b"{}"]
     assert read(EventStream(LIMIT), *(stream[at : at + 1] for at in range(len(stream)))) == [None, b"{}"]
@@ -95,7 +93,6 @@ streams = st.lists(st.tuples(lines, ends).map(b"".join) | st.binary(max_size=4),
 
 @given(stream=streams, cuts=st.lists(st.integers(0, 400), max_size=20))
 def test_any_cutting_gives_the_same_events(stream: bytes, cuts: list[int]) -> None:
-    """Packets end anywhere."""
     places = [0, *sorted(cut for cut in cuts if cut <= len(stream)), len(stream)]
     chunks = [stream[start:end] for start, end in pairwise(places)]
     whole = read(EventStream(LIMIT), stream)
@@ -114,7 +111,6 @@ def test_any_bytes_are_read_without_an_exception(data: bytes, step: int) -> None
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw deflate"])
 def test_a_compressed_body_is_read_too(encoding: str) -> None:
-    """Servers compress long lists."""
     text = b'{"jsonrpc":"2.0"}' * 5
     raw = zlib.compressobj(wbits=-15)
     packed = {
@@ -191,7 +187,6 @@ def test_a_message_inside_what_is_none_is_reported(end: str) -> None:
 
 
 def test_a_bomb_is_inflated_no_further_than_its_limit() -> None:
-    """What comes after it says nothing."""
     body = body_of("application/json", "gzip", message_bytes_max=LIMIT)
     packed = gzip.compress(bytes(10**7))
     assert list(body.feed(packed[:3000])) == [None]
@@ -199,7 +194,6 @@ def test_a_bomb_is_inflated_no_further_than_its_limit() -> None:
 
 
 def test_a_line_end_may_be_cut_in_two_with_nothing_in_between() -> None:
-    """A decompressor yields empty parts."""
     stream = EventStream(100)
     parts = (b"data: {}\r", b"", b"\n", b"\r", b"", b"\n")
     assert [message for part in parts for message in stream.feed(part)] == [b"{}"]

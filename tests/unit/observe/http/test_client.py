@@ -19,7 +19,6 @@ TOOLS = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
 
 
 def serving_tls(authority: Authority) -> ssl.SSLContext:
-    """A certificate for loopback; HTTP/2 is on offer."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(authority.issue("127.0.0.1"))
     tls.set_alpn_protocols(["h2", "http/1.1"])
@@ -58,7 +57,6 @@ async def test_the_tap_serves_https(tmp_path: Path) -> None:
 
 
 async def test_a_cookie_goes_out_with_no_request_of_another_client() -> None:
-    """It is the client's to send again."""
     heads: list[bytes] = []
 
     async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -16,7 +16,6 @@ CONTEXTS = Contexts(b"key", b"process")
 
 
 def a_token(**claims: Any) -> str:
-    """An access token with some claims besides the usual ones."""
     usual = {"iss": "https://auth.example", "sub": "alice", "scope": "files calendar"}
     parts = [{"alg": "none"}, usual | claims]
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
@@ -24,7 +23,6 @@ def a_token(**claims: Any) -> str:
 
 
 def label(**claims: Any) -> str | None:
-    """The published label of a token with some claims."""
     return CONTEXTS.of(f"Bearer {a_token(**claims)}").label
 
 
@@ -38,7 +36,6 @@ def test_the_same_rights_have_the_same_label(claims: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("claims", [{"sub": "bob"}, {"iss": "https://other.example"}, {"scope": "files"}])
 def test_other_rights_have_another_label(claims: dict[str, Any]) -> None:
-    """Subject, issuer, scopes."""
     assert label(**claims) != label()
 
 
@@ -58,7 +55,6 @@ def test_opaque_credentials_share_a_label_and_are_told_apart_in_memory(credentia
 
 
 def test_without_credentials_the_configured_label_counts() -> None:
-    """Or none."""
     assert CONTEXTS.of(None).label is None
     assert Contexts(b"", b"", default="team").of(None).label == "team"
     assert Contexts(b"", b"", default="team").of("Bearer opaque").label == "team"
@@ -66,7 +62,6 @@ def test_without_credentials_the_configured_label_counts() -> None:
 
 @given(st.text(max_size=80), st.binary(max_size=40))
 def test_any_header_has_a_context(text: str, payload: bytes) -> None:
-    """Never an exception."""
     for header in (text, f"Bearer {text}", f"Bearer x.{base64.urlsafe_b64encode(payload).decode()}.y"):
         CONTEXTS.of(header)
 

@@ -49,7 +49,6 @@ def test_headers_that_come_twice_are_found(names: list[str], expected: str | Non
 
 @pytest.mark.parametrize("message", [{"method": "ping"}, {"method": "tasks/get"}, {"method": 7}, {}, {"params": []}])
 def test_a_name_beside_a_message_that_has_none_is_no_mismatch(message: dict[str, Any]) -> None:
-    """Extensions name other things."""
     assert mismatch([("Mcp-Name", "task-1")], message) is None
 
 
@@ -60,7 +59,6 @@ def test_headers_for_one_connection_are_not_passed_on() -> None:
 
 
 def test_a_server_is_offered_no_encoding_that_cannot_be_read() -> None:
-    """It would hide its lists."""
     fields = [("Host", "tap"), ("Accept-Encoding", "br;q=1, gzip"), ("accept-encoding", "zstd, deflate;q=0.1, *")]
     assert forwarded(fields) == [("Accept-Encoding", "gzip, deflate;q=0.1")]
     assert forwarded([]) == [("Accept-Encoding", "identity")]

@@ -31,19 +31,16 @@ JSON, EVENTS = "application/json", "text/event-stream"
 
 
 def a_list(*tools: Any, number: int = 1) -> bytes:
-    """The answer to ``LIST``."""
     return json.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": list(tools)}}).encode()
 
 
 @asynccontextmanager
 async def hiding(server: Serve, limits: HttpLimits = HTTP_LIMITS) -> AsyncIterator[Tap]:
-    """A tap that hides what differs from the pinned tool."""
     async with raw_server(server) as url, http_tap(url, rule=pinned(GOOD).rule, hide=True, limits=limits) as tap:
         yield tap
 
 
 async def listed(response: bytes, request: bytes = a_post(LIST)) -> tuple[int, bytes, bytes]:
-    """What a client gets of a response: status, head in small letters, and body."""
     async with hiding(answering(response)) as tap:
         status, head, body = await exchange(tap.url, request)
         assert b"IMPORTANT" not in body
@@ -109,7 +106,6 @@ async def test_everything_else_passes_byte_for_byte(response: bytes) -> None:
 async def test_a_body_that_cannot_be_read_for_certain_does_not_pass(
     response: bytes, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """502, whoever asked for what."""
     monkeypatch.setattr(proxy, "LINE_BYTES_MAX", 1_500)
     status, _, body = await listed(response)
     assert (status, json.loads(body)["error"]["data"]["code"]) == (502, code)
@@ -117,7 +113,6 @@ async def test_a_body_that_cannot_be_read_for_certain_does_not_pass(
 
 @pytest.mark.parametrize("status", ["300 Multiple Choices", "404 Not Found", "500 Internal Server Error"])
 async def test_a_list_does_not_pass_whatever_the_status(status: str) -> None:
-    """Not every client looks at it."""
     got, _, body = await listed(a_response(a_list(EVIL, OTHER), status=status))
     assert (got, json.loads(body)) == (int(status[:3]), json.loads(a_list(OTHER)))
     _, _, body = await listed(a_response(b"data: " + a_list(EVIL) + b"\n\n", kind=EVENTS, status=status))
@@ -128,7 +123,6 @@ async def test_a_list_does_not_pass_whatever_the_status(status: str) -> None:
 
 
 async def test_an_unclear_list_is_answered_with_an_error() -> None:
-    """To the request that asked for it."""
     status, _, body = await listed(a_response(a_list(EVIL)[:-1] + b',"id":1}'))
     error = json.loads(body)
     assert (status, error["id"], error["error"]["data"]["code"]) == (200, 1, "list_unreadable")
@@ -149,7 +143,6 @@ async def test_a_server_is_asked_for_plain_bodies() -> None:
 
 
 async def test_what_was_offered_and_hidden_is_published_and_calls_are_refused() -> None:
-    """As over stdio."""
     async with hiding(answering(a_response(a_list(EVIL, OTHER)))) as tap:
         await exchange(tap.url, a_post(LIST))
         _, _, body = await exchange(tap.url, a_post(CALL))
@@ -208,8 +201,6 @@ async def test_an_event_too_long_to_hold_is_withheld() -> None:
 
 
 async def test_a_failing_gate_lets_nothing_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closed towards the client, too."""
-
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("gate")
 

@@ -31,7 +31,6 @@ POLYGLOT = Tries("2025-11-25").polyglot()
 
 
 def posted(body: bytes, *fields: str) -> bytes:
-    """A request with these fields alone."""
     return a_post(body, *fields).replace(b"\r\n" + JSON.encode() + b"\r\n", b"\r\n", 1)
 
 
@@ -58,7 +57,6 @@ def test_every_try_is_in_the_docs() -> None:
 
 
 def test_the_body_of_the_attack_is_a_call_in_utf_7() -> None:
-    """And a ping in UTF-8."""
     assert json.loads(POLYGLOT)["method"] == "ping"
     assert json.loads(POLYGLOT.decode("utf-7"))["method"] == "tools/call"
 
@@ -158,12 +156,10 @@ async def test_headers_that_say_another_call_reach_no_server(body: bytes, fields
 
 
 def lost(wire: Wire) -> int:
-    """How many calls are on record as lost."""
     return sum(each["calls"] for each in wire.observed if "calls" in each)
 
 
 def called(wire: Wire) -> list[str]:
-    """The calls on record."""
     return [each["tool_name"] for each in wire.observed if "tool_name" in each]
 
 
@@ -234,7 +230,6 @@ def test_a_request_that_cannot_be_read_for_certain_is_on_record_as_lost(
 
 
 def test_a_request_that_the_server_refused_is_no_loss() -> None:
-    """Anyone can have one refused."""
     wire = Wire()
     exchange_ = wire.posts(b"\xff\xfe{", **MODERN)
     wire.answers(exchange_, status=415)
@@ -244,7 +239,6 @@ def test_a_request_that_the_server_refused_is_no_loss() -> None:
 
 @pytest.mark.parametrize("ending", ["client_left", "upstream_failed"])
 def test_a_request_that_may_have_reached_the_server_is_a_loss(ending: Any) -> None:
-    """Nobody said that it was refused."""
     wire = Wire()
     wire.ends(wire.posts(b"\xff\xfe{", **MODERN), ending)
     assert lost(wire) == 1

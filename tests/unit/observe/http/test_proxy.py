@@ -38,7 +38,6 @@ QUICK = replace(HTTP_LIMITS, answer_limit_s=0.3, body_pause_limit_s=0.3, connect
 
 
 def problem(body: bytes) -> str:
-    """The code of an answer of the tap's own."""
     return str(json.loads(body)["error"]["data"]["code"])
 
 
@@ -106,7 +105,6 @@ async def test_a_stream_passes_event_by_event() -> None:
 
 
 async def test_a_compressed_request_passes_compressed_and_is_read() -> None:
-    """Few clients do that."""
     bodies: list[bytes] = []
 
     async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -121,7 +119,6 @@ async def test_a_compressed_request_passes_compressed_and_is_read() -> None:
 
 
 async def test_a_compressed_list_passes_compressed_and_is_read() -> None:
-    """The client asked for it."""
     packed = gzip.compress(TOOLS)
     async with raw_server(answering(a_response(packed, "Content-Encoding: gzip"))) as url, http_tap(url) as tap:
         _, head, body = await exchange(tap.url, a_post(LIST, "Accept-Encoding: gzip"))
@@ -147,8 +144,6 @@ async def test_a_body_of_100_mb_passes_both_ways_and_is_reported_as_unread() -> 
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
 async def test_a_server_that_never_answers(method: str) -> None:
-    """504, and the call has a record."""
-
     async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(LIMIT_S)
 
@@ -348,7 +343,6 @@ async def test_a_slow_client_slows_the_server_down_and_fills_no_memory() -> None
 
 
 async def test_a_client_that_pauses_within_its_body() -> None:
-    """408; no server waits for it."""
     async with raw_server(answering(a_response(DONE))) as url, http_tap(url, limits=QUICK) as tap:
         status, _, body = await exchange(tap.url, a_post(CALL)[:-10])
     assert (status, problem(body)) == (408, "body_stalled")

@@ -27,7 +27,6 @@ DONE = b'{"jsonrpc":"2.0","id":7,"result":{"content":[]}}'
 
 
 def a_list(*tools: Any) -> bytes:
-    """The answer to ``LIST``."""
     return json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": list(tools)}}, ensure_ascii=False).encode()
 
 
@@ -49,13 +48,11 @@ class Server:
 
 @asynccontextmanager
 async def enforced(server: Server, table: VerdictTable) -> AsyncIterator[Tap]:
-    """A tap that refuses what a table blocks."""
     async with raw_server(server) as url, http_tap(url, rule=table.rule) as tap:
         yield tap
 
 
 def denied(tap: Tap) -> list[str]:
-    """The reasons of the calls published as denied."""
     return [call["reason_code"] for call in tap.data("call") if call["decision"] == "deny"]
 
 
@@ -178,7 +175,6 @@ async def test_a_request_of_unclear_meaning_reaches_no_server(request_: bytes) -
 
 
 async def test_a_compressed_call_is_ruled_on() -> None:
-    """As if it came plain."""
     server = Server(listed=a_response(a_list(BAD)))
     async with enforced(server, pinned(GOOD)) as tap:
         await exchange(tap.url, a_post(LIST))
@@ -216,7 +212,6 @@ async def test_a_list_that_clients_may_read_in_another_way_leaves_pinned_tools_i
 
 
 async def test_a_request_too_long_to_inspect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """413."""
     monkeypatch.setattr(proxy, "LINE_BYTES_MAX", 1_000)
     server = Server()
     async with enforced(server, VerdictTable()) as tap:
@@ -242,7 +237,6 @@ async def test_requests_that_are_ruled_on_fill_no_memory() -> None:
 
 
 async def test_a_blocked_notification_is_dropped() -> None:
-    """Nobody waits for an answer."""
     server = Server(listed=a_response(a_list(BAD)))
     call = {name: value for name, value in a_call().items() if name != "id"}
     async with enforced(server, pinned(GOOD)) as tap:

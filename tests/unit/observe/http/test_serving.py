@@ -17,7 +17,6 @@ REQUEST = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def answer(request: web.Request) -> web.Response:
-    """Answers at once, or after longer than a client may be idle."""
     if request.path == "/slow":
         await asyncio.sleep(3)
     return web.Response(text="here")
@@ -25,7 +24,6 @@ async def answer(request: web.Request) -> web.Response:
 
 @asynccontextmanager
 async def a_server(limits: HttpLimits = LIMITS) -> AsyncIterator[int]:
-    """A server of that, and its port."""
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)
     stop, port = asyncio.Event(), asyncio.get_running_loop().create_future()
@@ -38,7 +36,6 @@ async def a_server(limits: HttpLimits = LIMITS) -> AsyncIterator[int]:
 
 
 async def ends(reader: asyncio.StreamReader) -> bool:
-    """Whether a connection ends within three seconds."""
     with suppress(TimeoutError, ConnectionError):
         async with asyncio.timeout(3):
             await reader.read()
@@ -47,7 +44,6 @@ async def ends(reader: asyncio.StreamReader) -> bool:
 
 
 async def test_a_header_that_never_ends_does_not_hold_a_connection() -> None:
-    """However it trickles in."""
     async with a_server() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
@@ -79,7 +75,6 @@ async def test_who_says_nothing_is_let_go() -> None:
 
 
 async def test_a_request_in_progress_is_not_cut() -> None:
-    """However long it takes."""
     async with a_server() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST % b"slow")

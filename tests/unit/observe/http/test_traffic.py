@@ -27,8 +27,6 @@ TOOL = {"name": "echo", "inputSchema": {}}
 
 
 class Wire:
-    """All that passes between one server and its clients, one millisecond a step."""
-
     def __init__(self, **limits: int) -> None:
         ids = itertools.count(1)
         self.traffic = Traffic(
@@ -47,11 +45,9 @@ class Wire:
         self.observed += [json.loads(each.value)["data"] for each in observations]
 
     def takes(self, number: int, event: HttpEvent) -> None:
-        """Something happens in an exchange."""
         self._note(self.traffic.receive(number, event, self.now).observations)
 
     def posts(self, message: Any, *, method: str = "POST", **fields: str) -> Exchange:
-        """A client sends a message."""
         head = list((JSON | {name.replace("_", "-"): value for name, value in fields.items()}).items())
         number = next(self._numbers)
         self.takes(number, Opened(method, head))
@@ -63,7 +59,6 @@ class Wire:
         return exchange
 
     def answers(self, exchange: Exchange, *messages: Any, status: int = 200, **fields: str) -> None:
-        """The server begins its answer, and sends events."""
         head = list((SSE | {name.replace("_", "-"): value for name, value in fields.items()}).items())
         self.takes(exchange.number, Answered(status, head))
         for message in messages:
@@ -71,43 +66,35 @@ class Wire:
             self.takes(exchange.number, Passed("server->client", event))
 
     def passes(self, exchange: Exchange, data: bytes) -> None:
-        """The server sends bytes."""
         self.takes(exchange.number, Passed("server->client", data))
 
     def ends(self, exchange: Exchange, ending: Ending = "complete") -> None:
-        """An exchange ends."""
         if ending == "complete":
             self.takes(exchange.number, Passed("server->client", None))
         self.takes(exchange.number, Closed(ending))
 
     def round(self, message: Any, result: Any, **fields: str) -> None:
-        """A request with its result."""
         exchange = self.posts(message, **fields)
         self.answers(exchange, {"jsonrpc": "2.0", "id": message["id"], "result": result})
         self.ends(exchange)
 
     def closes(self) -> None:
-        """The tap ends."""
         self._note(self.traffic.close(self.now))
 
 
 def ask(method: str, number: Any = 1, **params: Any) -> dict[str, Any]:
-    """A request."""
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
 def call(number: Any = 1, name: str = "echo") -> dict[str, Any]:
-    """A call."""
     return ask("tools/call", number, name=name, arguments={})
 
 
 def result(number: Any = 1, **content: Any) -> dict[str, Any]:
-    """A result."""
     return {"jsonrpc": "2.0", "id": number, "result": content}
 
 
 def errors(wire: Wire) -> list[str | None]:
-    """The error codes of the calls."""
     return [each["error"]["code"] if "error" in each else None for each in wire.observed if "tool_name" in each]
 
 
@@ -246,7 +233,6 @@ def test_a_stream_that_broke_goes_on_in_a_later_one() -> None:
 def test_a_call_without_an_answer_has_a_record_that_says_why(
     fields: dict[str, str], status: int | None, ending: Ending, code: str, ok: bool | None
 ) -> None:
-    """Cancelled, refused, or left open."""
     wire = Wire()
     exchange = wire.posts(call(), **fields)
     if status is not None:
@@ -257,7 +243,6 @@ def test_a_call_without_an_answer_has_a_record_that_says_why(
 
 
 def test_a_cancellation_comes_in_an_exchange_of_its_own() -> None:
-    """Until 2025-11-25 a client says so."""
     wire = Wire()
     wire.posts(call("x"), Mcp_Session_Id="s")
     notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}}
@@ -266,7 +251,6 @@ def test_a_cancellation_comes_in_an_exchange_of_its_own() -> None:
 
 
 def test_the_end_of_a_session_ends_its_calls() -> None:
-    """DELETE, if the server agrees."""
     wire = Wire()
     wire.posts(call(), Mcp_Session_Id="s")
     for status in (405, 200):
@@ -529,7 +513,6 @@ def test_calls_of_a_connection_that_rests_are_recorded_after_an_hour() -> None:
 
 
 def test_a_connection_that_is_forgotten_leaves_no_call_without_a_record() -> None:
-    """Nor do its exchanges that go on."""
     wire = Wire(connections_max=1)
     wire.round(call(1), {"resultType": "task", "taskId": "t", "status": "working"}, Mcp_Session_Id="a")
     late, broken = (wire.posts(None, method="POST", Mcp_Session_Id="a") for _ in range(2))

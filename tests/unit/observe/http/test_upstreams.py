@@ -49,7 +49,6 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
     ],
 )
 def test_a_file_that_lists_no_servers_is_refused(content: Any) -> None:
-    """With its name."""
     with pytest.raises(ConfigurationError, match="bad_upstream"):
         listed_upstreams(content, "taps.toml", THE_VANTAGE)
 

@@ -27,8 +27,6 @@ def a_traffic(limits: HttpLimits) -> Traffic:
 
 
 class Watching:
-    """A watch whose thread starts when the test says so."""
-
     def __init__(self, *, alone: bool = True, **limits: int) -> None:
         self.observed: list[Observation] = []
         bounds = replace(HTTP_LIMITS, **limits)
@@ -37,7 +35,6 @@ class Watching:
         self.watch = HttpWatch(servers, publish=self.observed.append, clock=lambda: START, limits=bounds)
 
     async def list_passes(self, answer: bytes = TOOLS, *, path: str = "/") -> None:
-        """A client gets a list."""
         exchange = self.watch.opened(path, "POST", JSON)
         exchange.note(Passed("client->server", LIST))
         exchange.note(Passed("client->server", None))
@@ -47,14 +44,12 @@ class Watching:
         exchange.note(Closed("complete"))
 
     def finish(self) -> list[dict[str, Any]]:
-        """Inspect what waits; the data of what is published."""
         self.watch.start()
         self.watch.close()
         return [json.loads(each.value)["data"] for each in self.observed]
 
 
 async def test_what_waits_is_inspected_in_order() -> None:
-    """Nothing is lost if there is room."""
     watching = Watching()
     await watching.list_passes()
     await watching.list_passes()

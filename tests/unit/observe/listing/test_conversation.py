@@ -38,14 +38,11 @@ MESSAGES = st.fixed_dictionaries(
 
 
 class Scripted:
-    """A server that answers each request with what was made up."""
-
     def __init__(self, conversation: Conversation, answers: list[Any]) -> None:
         self.conversation = conversation
         self.answers = answers
 
     async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:  # noqa: ARG002
-        """Answer at once."""
         if not expects_answer or not self.answers:
             return
         answer = self.answers.pop(0)
@@ -63,7 +60,6 @@ class Scripted:
 
 
 async def listed(answers: list[Any]) -> tuple[list[Observation], str | None]:
-    """What is published of a server, and why it could not be listed, if so."""
     published: list[Observation] = []
     numbers = count()
     vantage = Vantage(server_id="s", observer_id="lister")
@@ -90,7 +86,6 @@ def test_whatever_a_server_says_ends_with_a_list_or_a_reason(answers: list[Any])
 
 
 def test_a_time_to_live_beyond_reason_is_bounded() -> None:
-    """A number that no float can hold."""
     greeting = {"supportedVersions": ["2026-07-28"], "capabilities": {}}
     answers = [{"id": "ASKED", "result": greeting}, {"id": "ASKED", "result": {"tools": [], "ttlMs": 10**400}}]
     published, reason = asyncio.run(listed(answers))

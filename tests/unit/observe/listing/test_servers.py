@@ -16,7 +16,6 @@ URL = "https://docs.example/mcp"
 
 
 def read(content: object) -> list[ListedServer]:
-    """The servers in a file."""
     return listed_servers(content, "servers.toml", OBSERVER)
 
 

@@ -27,8 +27,6 @@ TOOL = {"name": "echo", "description": "Echoes.", "inputSchema": {"type": "objec
 
 
 def modern(seen: list[bytes], **more: Any) -> Serve:
-    """A stateless server of MCP 2026-07-28 that notes the heads of requests."""
-
     async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         message = json.loads(await body_of(head, reader))
         seen.append(head)
@@ -62,7 +60,6 @@ async def test_a_stateless_server_is_asked_as_the_revision_says() -> None:
     ],
 )
 async def test_a_credential_comes_from_its_file(tmp_path: Path, content: str, header: str, sent: bytes) -> None:
-    """In the header that is configured."""
     file, seen = tmp_path / "token", list[bytes]()
     file.write_text(content)
     async with raw_server(modern(seen)) as url:
@@ -72,7 +69,6 @@ async def test_a_credential_comes_from_its_file(tmp_path: Path, content: str, he
 
 
 async def test_a_credential_that_is_replaced_counts_from_the_next_listing_on(tmp_path: Path) -> None:
-    """Without a restart."""
     file, seen = tmp_path / "token", list[bytes]()
     file.write_text("old-one")
     async with (
@@ -90,7 +86,6 @@ async def test_a_credential_that_is_replaced_counts_from_the_next_listing_on(tmp
 async def test_a_file_that_holds_no_credential_is_a_failure_of_its_server(
     tmp_path: Path, content: bytes | None
 ) -> None:
-    """Nothing is sent."""
     file, seen = tmp_path / "token", list[bytes]()
     if content is not None:
         file.write_bytes(content)
@@ -111,7 +106,6 @@ async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 
 
 def page(body: bytes, **options: str) -> Serve:
-    """A server that answers every request so."""
     return answering(a_response(body, **options))
 
 
@@ -131,7 +125,6 @@ def page(body: bytes, **options: str) -> Serve:
     ],
 )
 async def test_an_answer_that_is_none_is_a_failure_with_its_reason(serve: Serve, reason: str) -> None:
-    """And no list is claimed."""
     async with raw_server(serve) as url:
         listing = await listed_once({"url": url}, limits=QUICK)
     assert listing.watched.failing == reason
@@ -174,7 +167,6 @@ class LegacyServer:
         self.lists = 0
 
     async def serve(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request."""
         body = await body_of(head, reader)
         verb = head.split()[0].decode()
         message = json.loads(body) if body else {}

@@ -29,12 +29,10 @@ QUICK = replace(
 
 
 def scripted(behaviour: str, *arguments: str, **entry: Any) -> dict[str, Any]:
-    """The entry of a server that behaves so."""
     return {"command": [sys.executable, "-m", "tests.support.scripted_lister_server", behaviour, *arguments], **entry}
 
 
 async def test_a_server_of_an_earlier_revision_is_greeted_after_it_refused_the_newer_one() -> None:
-    """One snapshot, whole."""
     listing = await listed_once(scripted("good"), limits=QUICK)
     [snapshot] = listing.data()
     assert (snapshot["completeness"], snapshot["protocol_version"]) == ("complete", "2025-11-25")
@@ -128,7 +126,6 @@ async def test_a_list_is_asked_for_again_after_the_interval() -> None:
 
 
 async def test_what_a_server_asks_is_refused_but_for_a_ping(tmp_path: Path) -> None:
-    """It gets no sampling from us."""
     file = tmp_path / "answered"
     await listed_once(scripted("asking", str(file)), limits=QUICK)
     assert file.read_text(encoding="utf-8").strip() == '{"jsonrpc":"2.0","id":"a","result":{}}'

@@ -19,7 +19,6 @@ FORMATS: tuple[LogFormat, ...] = ("hangar", "toolhive", "otlp-json", "otlp-proto
 
 
 def planted() -> Iterator[tuple[LogFormat, Any]]:
-    """A secret wherever a log may have one."""
     denied = {"event_type": "ToolInvocationDenied", "gate_reason": SECRET}
     failed = {"event_type": "ToolInvocationFailed", "error_type": SECRET}
     base = {"timestamp": "2026-11-22T10:00:00Z", "provider_id": "time", "tool_name": "t", "user_id": SECRET}

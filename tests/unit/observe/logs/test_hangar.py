@@ -20,6 +20,5 @@ def test_calls_that_passed_failed_and_were_denied() -> None:
 
 
 def test_a_servers_name_can_be_the_operators() -> None:
-    """Where the two differ."""
     calls, _ = read("hangar", *HANGAR.read_bytes().splitlines(), log=whose(None, servers={"time": "clock"}))
     assert {call["server_id"] for call in calls} == {"clock"}

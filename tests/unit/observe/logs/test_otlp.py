@@ -56,7 +56,6 @@ def test_a_server_needs_a_name_of_the_operators() -> None:
     ],
 )
 def test_a_bad_span_is_named_and_the_others_are_read(changes: dict[str, Any], code: str) -> None:
-    """With the place of the span."""
     content = one_span(**changes)
     content["resourceSpans"] += spans()["resourceSpans"]
     errors: list[InputError] = []

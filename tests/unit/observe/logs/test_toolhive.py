@@ -63,7 +63,6 @@ def test_a_list_over_the_limit_is_one_that_nobody_could_read() -> None:
 
 
 def listed(*tools: Any) -> bytes:
-    """A line with a list of several servers."""
     return json.dumps(toolhive("mcp_tools_list", data=answered({"tools": list(tools)}))).encode()
 
 
@@ -116,7 +115,6 @@ def test_a_list_in_an_unsound_line_ends_those_before_it(tool: bytes) -> None:
     ],
 )
 def test_outcomes(outcome: str, extra: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    """As ToolHive states them."""
     [call], _ = read("toolhive", toolhive(outcome=outcome, extra=extra))
     assert (call["decision"], call.get("ok"), call["error"]["code"]) == expected
 
