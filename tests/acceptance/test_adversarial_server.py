@@ -23,8 +23,6 @@ BYTES_MAX = {spec.role: int(spec.config.get("max.message.bytes", 0)) for spec in
 
 
 class Stream:
-    """Registry, join and alerts over one partition."""
-
     def __init__(self, **limits: int) -> None:
         self.state = EngineState(producer=Producer(version="1"), limits=Limits(**limits), snapshot_partitions=1)
         self.facts: dict[bytes, bytes] = {}
@@ -32,7 +30,6 @@ class Stream:
         self._offsets: Counter[Role] = Counter()
 
     def tells(self, role: Role, value: bytes, key: bytes = SERVER.encode()) -> list[Output]:
-        """Take one record through all stages; nothing may raise, and everything must fit its topic."""
         outputs = self._step(role, key, value)
         for output in list(outputs):
             if output.role is Role.BINDINGS:
@@ -44,7 +41,6 @@ class Stream:
         return outputs
 
     def lists(self, number: int, tools: Sequence[Any]) -> list[Output]:
-        """The server shows these tools."""
         data = {
             "server_id": SERVER,
             "observer_id": "observer-0",
@@ -57,7 +53,6 @@ class Stream:
         return self.tells(Role.SNAPSHOTS, _event("mcp.tools.list.observed", f"list-{number}", at, data))
 
     def calls(self, number: int, at: datetime) -> dict[str, Any]:
-        """Somebody calls the first tool; returns the evidence."""
         [output] = self.tells(Role.CALLS, a_call_by(0, 0, number * 3, at, None)[2])
         assert output.role is Role.EVIDENCE
         data: dict[str, Any] = json.loads(output.value or b"")["data"]
@@ -88,17 +83,14 @@ class Stream:
 
 
 def labels(outputs: list[Output]) -> set[str]:
-    """What happened."""
     return {output.label for output in outputs}
 
 
 def a_tool(number: int, **fields: Any) -> dict[str, Any]:
-    """A tool, the first with the name that calls use."""
     return {"name": f"tool_{number}", "inputSchema": {"type": "object"}, **fields}
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """A schema of objects within objects."""
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(levels // 2):
         schema = {"properties": {"p": schema}}  # two levels each
@@ -125,7 +117,6 @@ def test_ten_thousand_tools_are_refused_with_a_code() -> None:
 
 
 def test_a_megabyte_of_description_is_kept_once_and_told_in_short() -> None:
-    """Each change is found and told; what is told of it fits where it goes."""
     stream = Stream()
     for number in range(4):
         outputs = stream.lists(number, [a_tool(0, description=chr(97 + number) * 1024 * 1024)])
@@ -137,7 +128,6 @@ def test_a_megabyte_of_description_is_kept_once_and_told_in_short() -> None:
 
 
 def test_a_hundred_levels_are_read_and_more_than_the_limit_refused() -> None:
-    """A deep schema is a definition like any other; one that is too deep has a code of its own."""
     stream = Stream()
     stream.lists(0, [a_tool(0)])
     assert any(output.role is Role.FINDINGS for output in stream.lists(1, [a_tool(0, inputSchema=nested(100))]))

@@ -28,12 +28,10 @@ def with_data(role: Role, **fields: Any) -> bytes:
 
 
 def with_attributes(role: Role, **fields: Any) -> bytes:
-    """A good event with some attributes replaced."""
     return json.dumps({**json.loads(GOOD[role]), **fields}).encode()
 
 
 def spliced(role: Role, text: bytes) -> bytes:
-    """A good event with raw JSON text as one more member of its data."""
     return GOOD[role].replace(b'"data": {', b'"data": {' + text + b", ", 1)
 
 
@@ -89,7 +87,6 @@ SNAPSHOTS_ONLY = [
 
 @pytest.mark.parametrize(("role", "value", "code"), everywhere() + CALLS_ONLY + SNAPSHOTS_ONLY)
 def test_bad_input_is_rejected_with_its_code_and_kept_whole(role: Role, value: bytes | None, code: str) -> None:
-    """The rejected copy has the original bytes, key and headers, the error, and where the record stood."""
     headers = (("trace", b"\xff\x00"), ("content-type", b"application/cloudevents+json"))
     story = Story().lists(TOOL).calls().raw(role, value, headers=headers)
     record = story.records[-1]
@@ -105,7 +102,6 @@ def test_bad_input_is_rejected_with_its_code_and_kept_whole(role: Role, value: b
 
 
 def error_of(copy: Output) -> dict[str, str]:
-    """The error headers without the message."""
     headers = {name.removeprefix("error."): value.decode() for name, value in copy.headers[2:]}
     assert len(headers.pop("message")) > len(headers["code"])
     return headers
@@ -113,7 +109,6 @@ def error_of(copy: Output) -> dict[str, str]:
 
 @pytest.mark.parametrize(("role", "value", "code"), everywhere() + SNAPSHOTS_ONLY)
 def test_the_partition_goes_on_after_it(role: Role, value: bytes | None, code: str) -> None:
-    """The next good records of the same partition are processed."""
     outcome = Story().raw(role, value).lists(TOOL).calls().tell()
     assert outcome.refusals == [code]
     assert "tool_definition_digest" in outcome.evidence[-1]
@@ -151,7 +146,6 @@ def test_a_rejected_snapshot_ends_the_old_catalogue_until_the_next_good_list(val
 
 @pytest.mark.parametrize("key", [b"s" * 1_000_000, b"\xff\xfe", b"   ", None], ids=["1 MB", "no text", "blank", "none"])
 def test_a_key_that_names_no_server_ends_nothing(key: bytes | None) -> None:
-    """A server name of 1 MB, or a key that is none, is rejected and marks no server."""
     outcome = Story().lists(TOOL).raw(Role.SNAPSHOTS, GOOD[Role.SNAPSHOTS], key=key).calls().tell()
     assert outcome.refusals == ["key_missing" if key is None else "key_mismatch"]
     assert "tool_definition_digest" in outcome.evidence[0]
@@ -159,7 +153,6 @@ def test_a_key_that_names_no_server_ends_nothing(key: bytes | None) -> None:
 
 @pytest.mark.parametrize("role", BOTH)
 def test_unknown_fields_are_accepted(role: Role) -> None:
-    """What we do not know is no error, in the event, in its data and in a tool."""
     event = json.loads(GOOD[role])
     event["x-extension"] = {"a": [1]}
     event["data"]["x-field"] = None
@@ -179,7 +172,6 @@ def test_messages_never_quote_the_input() -> None:
 
 
 def test_a_binary_event_is_read_from_headers_and_value() -> None:
-    """Both Kafka content modes of CloudEvents give the same evidence."""
     structured = Story().lists(TOOL).calls()
     binary = Story().lists(TOOL)
     event = json.loads(structured.records[1].value or b"")
@@ -189,7 +181,6 @@ def test_a_binary_event_is_read_from_headers_and_value() -> None:
 
 
 def test_records_of_another_server_keep_their_catalogue() -> None:
-    """A rejected snapshot of one server says nothing about another."""
     other = an_event(Role.SNAPSHOTS, 1, 0, snapshot_data(TOOL, server_id="server-b"))
     story = Story().raw(Role.SNAPSHOTS, other, key=b"server-b").raw(Role.SNAPSHOTS, b"{").calls(server_id="server-b")
     assert "tool_definition_digest" in story.tell().evidence[0]
@@ -223,7 +214,6 @@ def in_binary_mode(role: Role, **headers: bytes | None) -> tuple[bytes, tuple[tu
     ],
 )
 def test_bad_headers_of_a_binary_event_are_refused(role: Role, headers: dict[str, bytes | None], code: str) -> None:
-    """What is wrong in a header is refused as it would be in the value, and the next record is taken."""
     value, given = in_binary_mode(role, **headers)
     outcome = Story().raw(role, value, headers=given).lists(TOOL).calls().tell()
     assert outcome.refusals == [code]
@@ -251,7 +241,6 @@ def test_bad_headers_of_a_binary_event_are_refused(role: Role, headers: dict[str
     ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_a_bad_value_of_a_binary_event_is_refused(role: Role, value: bytes | None, code: str) -> None:
-    """The data of a binary event are decoded as strictly as a structured event."""
     _, headers = in_binary_mode(role)
     outcome = Story().raw(role, value, headers=headers).lists(TOOL).calls().tell()
     assert outcome.refusals == [code]
@@ -260,7 +249,6 @@ def test_a_bad_value_of_a_binary_event_is_refused(role: Role, value: bytes | Non
 
 @pytest.mark.parametrize("role", BOTH)
 def test_a_server_name_of_1_mb_is_refused_and_names_no_server(role: Role) -> None:
-    """A name of 1 MB, the same in key and data, is too long; no finding, fact or state has it."""
     name = "s" * 1_000_000
     story = Story().lists(TOOL).raw(role, with_data(role, server_id=name), key=name.encode()).calls()
     outcome = story.tell()
@@ -271,7 +259,6 @@ def test_a_server_name_of_1_mb_is_refused_and_names_no_server(role: Role) -> Non
 
 
 def test_a_tool_name_of_1_mb_refuses_the_list() -> None:
-    """A definition with a name that nothing could call is no definition: the whole list is refused."""
     outcome = Story().lists({**TOOL, "name": "t" * 1_000_000}).calls().tell()
     assert outcome.refusals == ["too_long"]
     assert outcome.evidence[0]["unbound_reason"] == "snapshot_rejected"
@@ -288,7 +275,6 @@ def test_a_refused_record_from_the_end_of_time_stops_no_partition(role: Role, ti
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"\xff", b"[]", GOOD[Role.CALLS], GOOD[Role.SNAPSHOTS]])
 def test_what_is_no_control_record_sets_nothing_and_ends_nothing(value: bytes | None) -> None:
-    """A bad record on the control topic is kept, and lists and calls go on as if it were not there."""
     outcome = Story().lists(TOOL).raw(Role.CONTROL, value).calls().tell()
     assert len(outcome.refusals) == 1
     assert outcome.findings == []
@@ -311,7 +297,6 @@ CLUSTER_FIELDS = {
 
 @pytest.mark.parametrize("field", sorted(CLUSTER_FIELDS))
 def test_one_field_of_a_cluster_alone_is_half_a_cluster(field: str) -> None:
-    """Any single field of either cluster refuses the call, in whichever part of the cluster it stands."""
     kind = "policy" if field.startswith("policy") else "definition"
     outcome = Story().lists(TOOL).calls(**{field: CLUSTER_FIELDS[field]}).tell()
     assert outcome.refusals == [f"half_{kind}_cluster"]
@@ -327,7 +312,6 @@ def test_a_cluster_field_of_null_is_absent(field: str) -> None:
 
 
 def test_after_a_thousand_bad_records_the_next_good_ones_are_processed() -> None:
-    """A flood of bad lists is kept one by one, alerts under one identity, and ends with the next good list."""
     story = Story()
     story.lists(TOOL)
     for _ in range(1_000):

@@ -62,7 +62,6 @@ def test_a_bad_control_record_is_rejected_and_ends_nothing(value: bytes | None, 
 
 @pytest.mark.parametrize("role", [*BOTH, Role.CONTROL])
 def test_the_error_names_the_records_own_place(role: Role) -> None:
-    """Topic, partition and offset are those of the refused record, whichever they are."""
     record = record_of(role, b"{", partition=7, offset=2**40)
     story = Story()
     story.records.append(record)
@@ -74,7 +73,6 @@ def test_the_error_names_the_records_own_place(role: Role) -> None:
 
 @pytest.mark.parametrize(("role", "value", "code"), CALLS_ONLY)
 def test_a_refused_call_leaves_the_next_one_its_definition(role: Role, value: bytes, code: str) -> None:
-    """A bad call ends no catalogue, raises no finding and has no evidence; the next call is bound."""
     outcome = Story().lists(TOOL).raw(role, value).calls().tell()
     assert outcome.refusals == [code]
     assert outcome.findings == []
@@ -84,7 +82,6 @@ def test_a_refused_call_leaves_the_next_one_its_definition(role: Role, value: by
 
 @pytest.mark.parametrize("decision", ["", "ALLOW", "allowed", None, True, ["allow"]])
 def test_a_decision_is_one_of_four_words(decision: Any) -> None:
-    """Anything else is refused as unknown_value, never read as the nearest word."""
     outcome = Story().raw(Role.CALLS, with_data(Role.CALLS, decision=decision)).tell()
     assert outcome.refusals == ["unknown_value"]
     assert outcome.evidence == []
@@ -92,7 +89,6 @@ def test_a_decision_is_one_of_four_words(decision: Any) -> None:
 
 @pytest.mark.parametrize("role", BOTH)
 def test_unknown_fields_change_nothing(role: Role) -> None:
-    """A record with fields we do not know gives the same evidence as one without."""
     event = json.loads(GOOD[role])
     event["x-extension"] = {"a": [1]}
     event["data"]["x-field"] = {"server_id": "server-b", "decision": "deny"}

@@ -34,7 +34,6 @@ def calls_of(state: EngineState, record: Record) -> int:
 
 
 def upgraded(observers: int) -> list[Record]:
-    """A fleet that was shown one list, and half of it an upgrade."""
     lists = [a_list(number, some_tools(3, 0), observer=f"o{number}") for number in range(observers)]
     return lists + [
         a_list(observers + number, some_tools(3, 1), observer=f"o{number}") for number in range(observers // 2)
@@ -42,12 +41,10 @@ def upgraded(observers: int) -> list[Record]:
 
 
 def own_versions(observers: int) -> list[Record]:
-    """A fleet each of whose observers is shown tools of its own."""
     return [a_list(number, some_tools(3, number), observer=f"o{number}") for number in range(observers)]
 
 
 def the_next(records: list[Record]) -> list[Record]:
-    """A repeated list, an upgrade, the first list of a newcomer, and a late one."""
     number = len(records)
     return [
         a_list(number, some_tools(3, 0), observer="o1"),
@@ -60,7 +57,6 @@ def the_next(records: list[Record]) -> list[Record]:
 
 @pytest.mark.parametrize("fleet", [upgraded, own_versions])
 def test_a_list_costs_the_same_in_a_fleet_of_any_size(fleet: Callable[[int], list[Record]]) -> None:
-    """Ten times as many observers, and never twice the work."""
     costs = []
     for observers in (40, 400):
         state = a_state(Limits())

@@ -29,7 +29,6 @@ POLICY = {
 
 
 def digest_of(tool: Any, **snapshot: Any) -> str | None:
-    """The tool definition digest in the evidence of a call, after this tool was listed."""
     name = tool.get("name", "read_file") if isinstance(tool, dict) else "read_file"
     (payload,) = Story().lists(tool, **snapshot).calls(name).tell().evidence
     digest: str | None = payload.get("tool_definition_digest")
@@ -37,7 +36,6 @@ def digest_of(tool: Any, **snapshot: Any) -> str | None:
 
 
 def test_supported_list_to_call_flows_emit_assay_tool_decision_with_the_atomic_cluster() -> None:
-    """A call after a list gives one decision record with the whole cluster and the published digest."""
     outcome = Story().lists(TOOL).calls().tell()
     (output,) = outcome.of(Role.EVIDENCE)
     event = json.loads(output.value or b"")
@@ -60,39 +58,33 @@ def test_supported_list_to_call_flows_emit_assay_tool_decision_with_the_atomic_c
     ids=["no list", "list after", "not listed", "other server", "no object", "ambiguous", "rejected"],
 )
 def test_paths_without_an_observed_definition_omit_it(story: Story) -> None:
-    """Without an observed definition no field of the cluster is there, and the reason is."""
     (payload,) = story.tell().evidence
     assert not CLUSTER & payload.keys()
     assert payload["unbound_reason"]
 
 
 def test_digests_are_deterministic() -> None:
-    """The same story gives the same bytes, every time."""
     story = Story().lists(TOOL).calls().lists({**TOOL, "description": "changed"}).calls()
     first = [output.value for output in story.tell().outputs]
     assert [output.value for output in story.tell().outputs] == first
 
 
 def test_key_order_does_not_matter() -> None:
-    """A definition with its keys in another order has the same digest."""
     case = CASES["key_order"]
     assert digest_of(json.loads(case["input_raw"])) == digest_of(TOOL) == case["unscoped"]["tool_definition_digest"]
 
 
 def test_unknown_top_level_fields_are_excluded() -> None:
-    """Fields that the projection does not name leave the digest as it is."""
     extended = {**TOOL, "x-vendor": {"a": 1}, "title": "Reader", "icons": [], "_meta": {"b": 2}}
     assert digest_of(extended) == digest_of(TOOL)
 
 
 def test_inputschema_and_input_schema_give_one_digest() -> None:
-    """Both spellings mean the same."""
     case = CASES["snake_input_schema"]
     assert digest_of(json.loads(case["input_raw"])) == case["unscoped"]["tool_definition_digest"] == digest_of(TOOL)
 
 
 def test_white_space_only_description_is_absent() -> None:
-    """A description of white space counts as none."""
     blank = json.loads(CASES["description_whitespace_only"]["input_raw"])
     missing = json.loads(CASES["description_missing"]["input_raw"])
     assert digest_of(blank) == digest_of(missing) == CASES["description_missing"]["unscoped"]["tool_definition_digest"]
@@ -106,13 +98,11 @@ def test_server_id_inclusion_follows_the_scoping_rule() -> None:
 
 
 def test_x_assay_sig_does_not_matter() -> None:
-    """A signature field in the definition leaves the digest as it is."""
     case = CASES["x_assay_sig"]
     assert digest_of(json.loads(case["input_raw"])) == case["unscoped"]["tool_definition_digest"]
 
 
 def test_signed_and_unsigned_equal_definitions_share_a_digest() -> None:
-    """Signing a definition changes neither its digest nor its identity."""
     signed = {**TOOL, "x-assay-sig": {"signature": "opaque"}}
     with_sig, without = (Story().lists(tool).calls().tell().evidence[0] for tool in (signed, TOOL))
     assert with_sig["tool_definition_digest"] == without["tool_definition_digest"]
@@ -143,7 +133,6 @@ def test_provider_metadata_vendor_fields_and_bodies_never_enter_evidence() -> No
 
 
 def test_half_clusters_are_neither_emitted_nor_accepted() -> None:
-    """A call that carries part of either cluster is rejected; evidence holds whole clusters or none."""
     definition = {"tool_definition_digest": "sha256:tooldef123", **assay.CLUSTER_CONSTANTS}
     for whole, code in ((definition, "half_definition_cluster"), (POLICY, "half_policy_cluster")):
         for missing in whole:
@@ -166,7 +155,6 @@ DENIALS = re.compile(r"\b(not|never|no|nor|nothing|neither|none|without|cannot|n
 
 
 def claims(text: str) -> list[str]:
-    """Sentences that claim trust, those that deny it left out."""
     sentences = re.split(r"(?<=[.:!?])\s+|\n\n|\n[*|#-]", text)
     return [s for s in sentences if CLAIMS.search(s) and not DENIALS.search(s)]
 
@@ -180,7 +168,6 @@ def test_a_missing_digest_never_reads_as_safe_or_verified() -> None:
 
 
 def test_the_docs_tell_the_neighbouring_notions_apart() -> None:
-    """ToolIdentity, tool_definition_digest, x-assay-sig, DSSE and transparency logs have a heading each."""
     page = (ROOT / "docs/digests-and-signatures.md").read_text()
     headings = [line for line in page.splitlines() if line.startswith("#")]
     for notion in ("ToolIdentity", "tool_definition_digest", "x-assay-sig", "DSSE", "ransparency log"):
@@ -189,7 +176,6 @@ def test_the_docs_tell_the_neighbouring_notions_apart() -> None:
 
 
 def test_no_trust_claim_of_any_kind_is_made() -> None:
-    """Neither what we write, nor the README, the docs, the schemas or the command line claim trust."""
     outcome = Story().lists(TOOL).calls().lists({**TOOL, "description": "x"}, {"name": "new"}).calls("missing").tell()
     written = outcome.all_bytes(Role.EVIDENCE, Role.FINDINGS, Role.ALERTS).decode()
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "schemas").glob("*.json")]

@@ -21,7 +21,6 @@ def listed_as_received(raw: str, *, server_scoped: bool) -> Story:
 
 @pytest.mark.parametrize("case", [case for case in VECTORS["cases"] if "unscoped" in case], ids=lambda c: c["id"])
 def test_digests_are_deterministic_and_those_of_every_published_case(case: dict[str, Any]) -> None:
-    """From the bytes of the list to evidence, each published definition gives its published digest."""
     name = json.loads(case["input_raw"])["name"]
     scopes = [(False, case["unscoped"])]
     if case["server_id"] == SERVER:
@@ -37,7 +36,6 @@ def test_digests_are_deterministic_and_those_of_every_published_case(case: dict[
 
 @pytest.mark.parametrize("case", [case for case in VECTORS["cases"] if "unscoped" not in case], ids=lambda c: c["id"])
 def test_paths_of_every_published_case_without_a_binding_omit_it(case: dict[str, Any]) -> None:
-    """A published definition that gives no digest leaves the cluster out, whole, and the reason is told."""
     (payload,) = listed_as_received(case["input_raw"], server_scoped=False).calls("t").tell().evidence
     assert not CLUSTER & payload.keys()
     expected = {
@@ -57,7 +55,6 @@ PROOFS = re.compile(
 
 
 def test_no_proof_of_any_kind_is_claimed() -> None:
-    """No sentence of the README or the docs says that something proves a tool, unless it denies just that."""
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         plain = " ".join(page.read_text(encoding="utf-8").split())
         for sentence in re.split(r"(?<=[.:;!?])\s", plain):

@@ -25,7 +25,6 @@ GARBAGE = st.sampled_from([b"{", b"", b"\xff", b'{"a":1,"a":2}', b"[]", None])
 
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
-    """Lists, calls and garbage in any order."""
     story = Story()
     for _ in range(draw(st.integers(min_value=0, max_value=15))):
         match draw(st.integers(min_value=0, max_value=5)):
@@ -50,7 +49,6 @@ def stories(draw: st.DrawFn) -> Story:
 
 @given(stories())
 def test_no_invention(story: Story) -> None:
-    """Every digest in evidence is the digest of a tool in the very snapshot that the record names."""
     by_offset = {r.origin.offset: r for r in story.records if r.role is Role.SNAPSHOTS}
     for payload in story.tell().evidence:
         if "tool_definition_digest" in payload:
@@ -64,7 +62,6 @@ def test_no_invention(story: Story) -> None:
 
 @given(stories())
 def test_atomic(story: Story) -> None:
-    """The clusters are whole or absent in every record."""
     for payload in story.tell().evidence:
         assert CLUSTER & payload.keys() in (set(), CLUSTER)
         assert POLICY.keys() & payload.keys() in (set(), POLICY.keys())
@@ -121,7 +118,6 @@ def _without_origin(output: Output) -> str | None:
 
 @given(stories())
 def test_duplicates_change_nothing(story: Story) -> None:
-    """Every snapshot published a second time, at the end of the log, gives the same records."""
     lists = [record for record in story.records if record.role is Role.SNAPSHOTS]
     # A good list after a refused one puts its catalogue in force again, as it should: no duplicate in that sense.
     lists = [] if any(map(_is_refused, lists)) else lists
@@ -146,7 +142,6 @@ def _is_refused(record: Record) -> bool:
 
 @given(stories(), st.randoms(use_true_random=False))
 def test_the_order_of_members_in_lists_changes_nothing(story: Story, choose: Any) -> None:
-    """Snapshots whose members come in another order give byte-identical evidence, findings and alerts."""
     other = Story()
     other.records = [
         record if record.role is not Role.SNAPSHOTS else record._replace(value=_shuffled(record.value, choose))
@@ -175,7 +170,6 @@ def _in_order(story: Story, role: Role) -> list[tuple[bytes | None, bytes | None
 
 @given(stories())
 def test_a_call_published_twice_is_recognisable_as_one(story: Story) -> None:
-    """Evidence of a call that a proxy sent twice has one id, and differs in the place of its origin alone."""
     calls = [record for record in story.records if record.role is Role.CALLS]
     doubled = Story()
     doubled.records = story.records + [
@@ -223,7 +217,6 @@ HIDING_TOOLS = [
 
 @pytest.mark.parametrize("fields", PLACES, ids=lambda fields: next(iter(fields)))
 def test_no_body_of_a_call_is_written(fields: dict[str, Any]) -> None:
-    """Wherever a call carries a body, and in whatever field, it stays out of all that is written for it."""
     outcome = Story().lists(TOOL).calls(**fields).calls("missing", **fields).tell()
     assert len(outcome.evidence) == 2
     assert SECRET.encode() not in outcome.all_bytes(*(role for role in Role if role is not Role.REJECTED))
@@ -231,7 +224,6 @@ def test_no_body_of_a_call_is_written(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("tool", HIDING_TOOLS, ids=lambda tool: list(tool)[-1])
 def test_no_body_of_a_definition_is_written_but_to_reviewers(tool: dict[str, Any]) -> None:
-    """What a definition says is in the definitions topic alone, over first sight, change and refusal."""
     story = Story().lists(tool).calls().lists(TOOL).lists(tool, prompts=[{"name": SECRET}]).calls()
     story.lists(tool, TOOL, resource_templates=[{"name": SECRET}], signatures={"s": SECRET}).calls()
     outcome = story.tell()
@@ -254,7 +246,6 @@ def test_no_secret_leaves_by_the_binding_topic() -> None:
 
 
 def test_no_bodies_no_secrets() -> None:
-    """No argument, result, definition or message reaches evidence, findings or alerts, and no secret is hashed."""
     secret = "ghp_" + "a1B2" * 9
     told = (
         Story()
@@ -274,6 +265,5 @@ def test_no_bodies_no_secrets() -> None:
 
 @given(stories())
 def test_no_verdict_of_safety(story: Story) -> None:
-    """Nothing that is written says that something is safe, trusted or verified."""
     written = story.tell().all_bytes(Role.EVIDENCE, Role.FINDINGS, Role.ALERTS)
     assert claims(written.decode()) == []

@@ -45,7 +45,6 @@ def mixed_stories(draw: st.DrawFn) -> Story:
 
 @given(mixed_stories())
 def test_nothing_lost_nothing_doubled_in_a_mixed_batch(story: Story) -> None:
-    """Each record ends as evidence, as a fact of its own, as a repeat, or rejected, and only once."""
     registry, joining = (EngineState(producer=Producer(version="0.1.0")) for _ in range(2))
     applied: set[bytes | None] = set()
     for record in story.records:
@@ -72,13 +71,11 @@ def test_nothing_lost_nothing_doubled_in_a_mixed_batch(story: Story) -> None:
 
 @given(mixed_stories())
 def test_same_in_same_out_to_the_byte(story: Story) -> None:
-    """The same logs give the same records, byte for byte and in the same order."""
     assert story.tell().outputs == story.tell().outputs
 
 
 @given(mixed_stories(), st.randoms(use_true_random=False))
 def test_same_in_same_out_in_any_spelling(story: Story, choose: Any) -> None:
-    """The order of the members of events, and white space between them, change nothing that is written."""
     respelled = Story()
     respelled.records = [
         record._replace(value=_respelled(record.value, choose)) if _is_event(record.value) else record
@@ -106,7 +103,6 @@ def _respelled(value: bytes | None, choose: Any) -> bytes:
 
 @given(stories())
 def test_no_invention_from_what_a_call_claims(story: Story) -> None:
-    """A cluster that calls bring along changes nothing: what is attached comes from the list alone."""
     forged = "sha256:" + "ab" * 32
     claiming = Story()
     claiming.records = [

@@ -23,13 +23,11 @@ RUN_ID = GOLDEN["event"]["assayrunid"]
 
 
 def hex_of(raw: bytes) -> str:
-    """SHA-256, as the vectors print it."""
     return sha256(raw).hexdigest()
 
 
 @pytest.fixture
 def golden(tmp_path: Path) -> Path:
-    """The golden event, written as a bundle by us."""
     path = tmp_path / "golden.tar.gz"
     write_bundle(path, [GOLDEN["event"]], run_id=RUN_ID)
     return path
@@ -41,32 +39,27 @@ def test_the_golden_bundle_has_its_bytes(golden: Path) -> None:
 
 
 def test_the_golden_manifest_has_its_bytes(golden: Path) -> None:
-    """JCS of the manifest: the golden digest."""
     assert hex_of(members(golden)["manifest.json"]) == GOLDEN["manifest_json_sha256"]
     assert json.loads(members(golden)["manifest.json"]) == GOLDEN["manifest"]
 
 
 def test_the_golden_events_have_their_bytes(golden: Path) -> None:
-    """JCS of each event and a line feed: the golden line and digest."""
     assert members(golden)["events.ndjson"] == GOLDEN["line"].encode()
     assert hex_of(GOLDEN["line"].encode()) == GOLDEN["events_ndjson_sha256"]
 
 
 def test_run_id_and_sequence_are_assigned() -> None:
-    """From an event that has neither, and another id, come the golden ones; its content hash stays."""
     event = {name: value for name, value in GOLDEN["event"].items() if name not in ("assayrunid", "assayseq")}
     made = run_event(event | {"id": "whatever"}, run_id=RUN_ID, seq=0)
     assert event_line(made) == GOLDEN["line"].encode()
 
 
 def test_the_root_of_no_event_is_the_vectors() -> None:
-    """The digest over nothing."""
     assert str(RunRoot().digest()) == ENVELOPE["empty_run_root"]
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle["bundle"])
 def test_a_bundle_of_assay_is_verified(bundle: dict[str, Any], tmp_path: Path) -> None:
-    """Its manifest and its events, put into a tar by somebody else."""
     events = [entry["event"] for entry in bundle["events"]]
     lines = [canonicalize(event) for event in events]
     content = {
@@ -80,7 +73,6 @@ def test_a_bundle_of_assay_is_verified(bundle: dict[str, Any], tmp_path: Path) -
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle["bundle"])
 def test_a_bundle_of_assay_is_written(bundle: dict[str, Any], tmp_path: Path) -> None:
-    """From its events follows its manifest, to the byte."""
     events = [entry["event"] for entry in bundle["events"]]
     path = tmp_path / "ours.tar.gz"
     write_bundle(path, events, run_id=bundle["manifest"]["run_id"])

@@ -32,20 +32,17 @@ def _baseline_tools(name: str) -> list[dict[str, Any]]:
 
 
 def test_every_file_is_used() -> None:
-    """No file of the vectors is of a kind that these tests do not know."""
     known = {"canonicalization_example.json", *BASELINES, "granular_diff_cases.json", "verdict_corpus.json"}
     assert FILES.keys() == known
 
 
 def test_tool_projection() -> None:
-    """The projection of a tool is the published one, absent fields null."""
     wanted = EXAMPLE["per_tool"]["projection"]
     present = {name: value for name, value in wanted.items() if value is not None}
     assert manifest.manifest_projection(present) == wanted
 
 
 def test_tool_digest() -> None:
-    """The digest of a tool is the published one, with camelCase names as with snake_case."""
     case = EXAMPLE["per_tool"]
     snake = case["projection"]
     camel = {"name": snake["name"], "description": snake["description"], "inputSchema": snake["input_schema"]}
@@ -54,14 +51,12 @@ def test_tool_digest() -> None:
 
 
 def test_field_digests() -> None:
-    """The field digests, recomputed from the definition, are the published ones."""
     case = EXAMPLE["per_tool"]
     digests = manifest.manifest_field_digests(case["projection"])
     assert {name: str(digest) for name, digest in digests.items()} == case["expected_field_digests"]
 
 
 def test_manifest_digest() -> None:
-    """The digest of a list is the published one, whatever the list's order."""
     case = EXAMPLE["manifest"]
     assert case["projection_id"] == manifest.MANIFEST_PROJECTION
     for tools in (case["tools"], case["tools"][::-1]):
@@ -70,13 +65,11 @@ def test_manifest_digest() -> None:
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_a_baseline_is_what_is_declared_from_its_tools(name: str) -> None:
-    """A baseline's digests and classifications are those of its tools, field by field."""
     observed = manifest.observe_manifest("github", _baseline_tools(name), "complete")
     assert manifest.declare_manifest(observed) == manifest.read_declared(FILES[name])
 
 
 def test_the_two_baselines_differ_by_an_annotation() -> None:
-    """Between the published baselines one privileged tool changed, in its annotations alone."""
     plain, annotated = (manifest.read_declared(FILES[name]) for name in BASELINES)
     observed = manifest.observe_manifest("github", _baseline_tools(BASELINES[1]), "complete")
     assert [
@@ -90,7 +83,6 @@ def test_the_two_baselines_differ_by_an_annotation() -> None:
 
 @pytest.mark.parametrize("case", FILES["granular_diff_cases.json"]["cases"], ids=_id)
 def test_granular_diff(case: dict[str, Any]) -> None:
-    """Each published pair gives the published findings and codes of what could not be told, and no others."""
     drift = compare_manifests(manifest.read_declared(case["declared"]), manifest.read_observed(case["observed"]))
     found = Counter((finding.tool_name, finding.reason_code) for finding in drift.findings)
     expected = case["expected"]
@@ -100,6 +92,5 @@ def test_granular_diff(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", FILES["granular_diff_cases.json"]["cases"], ids=_id)
 def test_the_classifier_agrees_with_the_records(case: dict[str, Any]) -> None:
-    """Every tool of the published records is classified by its name as it is there."""
     for tool in [*case["declared"]["tools"], *case["observed"]["observed"]["tool_digests"]]:
         assert (manifest.action_class(tool["name"]) is not None) is tool["privileged"]

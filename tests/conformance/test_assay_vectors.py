@@ -51,16 +51,12 @@ def _id(case: dict[str, Any]) -> str:
 
 
 class TestDefinition:
-    """The tool definition digest v1 (P56b) and the tool identity."""
-
     def test_every_case_is_used(self) -> None:
-        """No case of the file is of a kind that these tests do not know."""
         assert len(BOUND) + len(UNBOUND) + len(UNREADABLE) == len(DEFINITION["cases"])
         assert len(IDENTIFIED) + len(NAMELESS) == len(PARSED)
 
     @pytest.mark.parametrize("case", BOUND, ids=_id)
     def test_unscoped_projection(self, case: dict[str, Any]) -> None:
-        """An observation that is not server-scoped gives the published bytes and digest."""
         projection = assay.definition_projection(_tool(case), server_id=None)
         assert canonicalize(projection) == case["unscoped"]["canonical"].encode()
         digest = assay.definition_digest(_tool(case), server_id=None)
@@ -68,7 +64,6 @@ class TestDefinition:
 
     @pytest.mark.parametrize("case", SCOPED, ids=_id)
     def test_scoped_projection(self, case: dict[str, Any]) -> None:
-        """A server-scoped observation gives the published bytes and digest."""
         projection = assay.definition_projection(_tool(case), server_id=case["server_id"])
         assert canonicalize(projection) == case["scoped"]["canonical"].encode()
         digest = assay.definition_digest(_tool(case), server_id=case["server_id"])
@@ -85,14 +80,12 @@ class TestDefinition:
 
     @pytest.mark.parametrize("case", UNBOUND, ids=_id)
     def test_no_binding(self, case: dict[str, Any]) -> None:
-        """Where Assay makes no binding no digest is made, for the published reason."""
         with pytest.raises(InputError) as caught:
             assay.definition_digest(_tool(case), server_id=case["server_id"])
         assert caught.value.code == UNBOUND_CODES[case["reason"]]
 
     @pytest.mark.parametrize("case", UNREADABLE, ids=_id)
     def test_unreadable(self, case: dict[str, Any]) -> None:
-        """A line that Assay's parser refuses is refused before any tool is seen."""
         assert case["expect"].startswith("parse_error: serde_json refuses a lone surrogate")
         with pytest.raises(InputError) as caught:
             _tool(case)
@@ -100,14 +93,12 @@ class TestDefinition:
 
     @pytest.mark.parametrize("case", IDENTIFIED, ids=_id)
     def test_identity(self, case: dict[str, Any]) -> None:
-        """Schema hash and description hash are the published ones, even where no binding is made."""
         identity = case["tool_identity"]
         assert assay.schema_hash(_tool(case)) == identity["schema_hash"]
         assert assay.meta_hash(_tool(case)) == identity["meta_hash"]
 
     @pytest.mark.parametrize("case", NAMELESS, ids=_id)
     def test_no_identity(self, case: dict[str, Any]) -> None:
-        """A tool without a name has no identity."""
         assert case["expect_identity"] is None
         for compute in (assay.schema_hash, assay.meta_hash):
             with pytest.raises(InputError) as caught:
@@ -115,38 +106,30 @@ class TestDefinition:
             assert caught.value.code == "tool_name_missing"
 
     def test_cluster_constants(self) -> None:
-        """The closed values of the cluster are the published ones."""
         assert DEFINITION["cluster"] == assay.CLUSTER_CONSTANTS
 
 
 class TestIdentityEqualities:
-    """What Assay's tests say of equal and refused schemas."""
-
     @pytest.mark.parametrize(("left", "right"), EQUALITIES["equal_schema_hash_pairs"])
     def test_equal_pairs(self, left: str, right: str) -> None:
-        """Two spellings of one double give one schema hash."""
         hashes = {assay.schema_hash({"name": "t", "inputSchema": decode_json(text.encode())}) for text in (left, right)}
         assert len(hashes) == 1
 
     @pytest.mark.parametrize("case", EQUALITIES["canonical"])
     def test_canonical(self, case: dict[str, str]) -> None:
-        """Keys are ordered by UTF-16 code unit."""
         assert canonicalize(decode_json(case["input"].encode())) == case["expected"].encode()
 
     def test_absent_parts(self) -> None:
-        """An absent schema hashes the word null, an absent description hashes nothing."""
         assert assay.schema_hash({"name": "t"}) == EQUALITIES["none_schema_hash"]
         assert assay.meta_hash({"name": "t"}) == EQUALITIES["absent_description_meta_hash"]
 
     @pytest.mark.parametrize("literal", EQUALITIES["refused_literals"])
     def test_refused_literals(self, literal: str) -> None:
-        """A number that no double holds is refused."""
         with pytest.raises(InputError) as caught:
             decode_json(f'{{"maximum":{literal}}}'.encode())
         assert caught.value.code == "number_overflow"
 
     def test_max_nesting(self) -> None:
-        """The deepest nesting that Assay takes is taken, one more is refused."""
         deepest = EQUALITIES["max_nesting"]
         assert decode_json(b"[" * deepest + b"]" * deepest)
         with pytest.raises(InputError) as caught:
@@ -155,46 +138,37 @@ class TestIdentityEqualities:
 
 
 class TestEnvelope:
-    """Assay's evidence envelope and bundles."""
-
     def test_golden_content_hash(self) -> None:
-        """The content hash of the golden event is the published one, and the one the event carries."""
         golden = ENVELOPE["golden"]
         assert str(assay.content_hash(golden["event"])) == golden["content_hash"]
         assert golden["event"]["assaycontenthash"] == golden["content_hash"]
 
     def test_golden_line(self) -> None:
-        """The golden line is the event's canonical form and a line feed."""
         golden = ENVELOPE["golden"]
         line = canonicalize(golden["event"]) + b"\n"
         assert line == golden["line"].encode()
         assert sha256(line).hexdigest() == golden["events_ndjson_sha256"]
 
     def test_golden_run_root(self) -> None:
-        """The golden run root covers the one content hash."""
         golden = ENVELOPE["golden"]
         assert str(sha256_of(f"{assay.content_hash(golden['event'])}\n".encode())) == golden["run_root"]
         assert golden["manifest"]["run_root"] == golden["manifest"]["bundle_id"] == golden["run_root"]
 
     def test_golden_manifest(self) -> None:
-        """The golden manifest file is the manifest's canonical form."""
         golden = ENVELOPE["golden"]
         assert jcs_digest(golden["manifest"]).hex == golden["manifest_json_sha256"]
 
     def test_empty_run_root(self) -> None:
-        """The run root of nothing is the digest of no bytes."""
         assert str(sha256_of(b"")) == ENVELOPE["empty_run_root"]
 
     @pytest.mark.parametrize("name", BUNDLES)
     def test_bundle_content_hashes(self, name: str) -> None:
-        """Every event of a bundle has the published content hash."""
         for entry in BUNDLES[name]["events"]:
             assert str(assay.content_hash(entry["event"])) == entry["content_hash"]
             assert entry["event"]["assaycontenthash"] == entry["content_hash"]
 
     @pytest.mark.parametrize("name", BUNDLES)
     def test_bundle_manifest(self, name: str) -> None:
-        """A bundle's run root and file digest are recomputed from its events."""
         events = [entry["event"] for entry in BUNDLES[name]["events"]]
         manifest = BUNDLES[name]["manifest"]
         root = sha256_of("".join(f"{assay.content_hash(event)}\n" for event in events).encode())
@@ -204,7 +178,6 @@ class TestEnvelope:
         assert (str(sha256_of(lines)), len(lines)) == (file["sha256"], file["bytes"])
 
     def test_subject_is_covered_only_when_present(self) -> None:
-        """A subject changes the content hash; the fields outside the published list do not."""
         event = ENVELOPE["golden"]["event"]
         assert "subject (only when present)" in ENVELOPE["content_hash_fields"]
         assert str(assay.content_hash(event | {"subject": "s"})) != ENVELOPE["golden"]["content_hash"]
@@ -212,10 +185,7 @@ class TestEnvelope:
 
 
 class TestDecisionPayload:
-    """The stable payload of a tool decision."""
-
     def test_clusters_are_accepted(self) -> None:
-        """Both clusters of the published payload are whole."""
         payload = DECISION["payload"]
         assert assay.check_definition_cluster(payload) == payload["tool_definition_digest"]
         assert assay.check_policy_cluster(payload) == payload["policy_snapshot_digest"]

@@ -32,7 +32,6 @@ def _path(case: dict[str, Any]) -> list[bytes]:
 
 
 def test_the_roots_of_the_eight_leaves() -> None:
-    """Every prefix of the reference leaves has its published root, the empty one too."""
     tree = Frontier()
     roots = [tree.root().hex()]
     for leaf in LEAVES:
@@ -44,7 +43,6 @@ def test_the_roots_of_the_eight_leaves() -> None:
 
 @pytest.mark.parametrize("case", VECTORS["inclusion"], ids=lambda case: f"{case['id'][:20]}:{case['desc']}")
 def test_inclusion(case: dict[str, Any]) -> None:
-    """A sound proof holds, and is the one we make; a wrong one is refused."""
     holds = inclusion_holds(
         leaf=_bytes(case["leafHash"]),
         index=case["leafIdx"],
@@ -59,7 +57,6 @@ def test_inclusion(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", VECTORS["consistency"], ids=lambda case: f"{case['id'][:20]}:{case['desc']}")
 def test_consistency(case: dict[str, Any]) -> None:
-    """A sound proof holds, and is the one we make; a wrong one is refused."""
     holds = consistency_holds(
         first=case["size1"],
         first_root=_bytes(case["root1"]),

@@ -23,14 +23,12 @@ ORIGIN = origin_of("example.com/test", TOPIC, 0)
 
 @pytest.fixture(scope="module")
 def verifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, built from the pinned modules."""
     program = tmp_path_factory.mktemp("tlog") / "tlogcheck"
     subprocess.run(["go", "build", "-o", program, "."], cwd=Path(__file__).parent / "tlog", check=True, timeout=240)
     return program
 
 
 def verified(verifier: Path, vkey: str, folder: Path, record: Record, leaf: bytes) -> subprocess.CompletedProcess[str]:
-    """What the program says of the proof of a record."""
     seals = checkpoints_of(*RANGES, log_name="example.com/test")
     proof = folder / "p.tlog-proof"
     proof.write_text(inclusion(lambda: chain_of(enumerate(seals), KEYS), record.origin.offset).as_tlog())
@@ -45,7 +43,6 @@ def test_another_verifier_accepts_every_proof(verifier: Path, tmp_path: Path, re
 
 
 def test_another_verifier_refuses_another_key_and_another_record(verifier: Path, tmp_path: Path) -> None:
-    """So its acceptance means something."""
     record, key = RECORDS[0], verifier_key(ORIGIN, KEY.public_key())
     other = verifier_key(ORIGIN, OTHER_KEY.public_key())
     assert verified(verifier, other, tmp_path, record, leaf_of(record)).returncode == 1

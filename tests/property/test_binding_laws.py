@@ -24,7 +24,6 @@ History = list[Seen | Rejection | Announcement]
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Observations, refusals and announcements at few distinct times, so that ties are common."""
     count = draw(st.integers(min_value=0, max_value=12))
     facts: History = []
     for offset in range(count):
@@ -50,7 +49,6 @@ def histories(draw: st.DrawFn) -> History:
 
 
 def tell(entry: Seen) -> tuple[str | None, Unbound | None]:
-    """Digest or reason that one observation gives."""
     full = CATALOGUES[entry.catalogue].tools.get("t")
     if full is not None:
         return full.replace("full:", "v1:"), None
@@ -66,7 +64,6 @@ def _is_refused(entry: Seen, refused: list[Rejection]) -> bool:
 
 
 def _as_of(past: History) -> tuple[dict[str, Seen], set[str]]:
-    """The latest list of each observer, and who was told of a change since."""
     latest: dict[str, Seen] = {}
     told: set[str] = set()
     for fact in sorted(past, key=lambda fact: fact.position):
@@ -164,7 +161,6 @@ def test_a_digest_is_one_that_was_observed(facts: History, observer_id: str, tim
 def test_facts_that_are_taken_back_leave_no_trace(
     facts: History, observer_id: str, time_us: int, random: object
 ) -> None:
-    """A state that heard of more and forgot it answers like one that never heard of it."""
     bindings = bindings_with(*CATALOGUES.values())
     for fact in facts:
         bindings.apply(fact)

@@ -50,13 +50,11 @@ RELATED = "io.modelcontextprotocol/related-task"
 
 
 def present(**members: Any) -> dict[str, Any]:
-    """The members that are not null."""
     return {name: value for name, value in members.items() if value is not None}
 
 
 @st.composite
 def task_states(draw: st.DrawFn) -> dict[str, Any]:
-    """The state of a task."""
     state: dict[str, Any] = {"taskId": draw(TASKS), "status": draw(STATUSES)}
     more = draw(st.sampled_from(["", "result", "error", "inputRequests"]))
     values: dict[str, Any] = {"result": draw(RESULTS), "error": {"code": -32602}, "inputRequests": draw(INPUTS)}
@@ -65,7 +63,6 @@ def task_states(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def client_messages(draw: st.DrawFn) -> dict[str, Any]:
-    """What a client says."""
     kind = draw(st.sampled_from(["call"] * 4 + ["task"] * 3 + ["cancel", "answer"]))
     if kind == "answer":
         return {"id": draw(IDS), "result": {"action": "accept", "content": "secret"}}
@@ -88,7 +85,6 @@ def client_messages(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def server_messages(draw: st.DrawFn) -> dict[str, Any]:
-    """What a server says."""
     kind = draw(st.sampled_from(["final"] * 3 + ["task", "handle", "input", "state", "notice", "request", "progress"]))
     if kind == "notice":
         method = draw(st.sampled_from(["notifications/tasks", "notifications/tasks/status"]))
@@ -111,7 +107,6 @@ def server_messages(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def line(message: dict[str, Any] | bytes) -> bytes:
-    """A message as bytes."""
     return message if isinstance(message, bytes) else json.dumps({"jsonrpc": "2.0", **message}).encode()
 
 
@@ -162,13 +157,11 @@ def heard(talk: Sequence[Said], size: int | None = None) -> tuple[list[Observati
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:
-    """Data in pieces of a size."""
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 @given(talks())
 def test_each_call_is_one_record_with_all_its_rounds(talk: list[Said]) -> None:
-    """Every request to call a tool is counted in exactly one record."""
     observations, dialogue = heard(talk)
     records = [json.loads(each.value)["data"] for each in observations]
     requests = sum(isinstance(message, dict) and message.get("method") == "tools/call" for _, message, _ in talk)

@@ -36,7 +36,6 @@ ENCODED = st.sampled_from(
 
 
 def found(book: PhraseBook, text: str, numbers: list[int] | None) -> list[tuple[str, tuple[int, int]]]:
-    """What phrases find in a visible text."""
     words = Words(text)
     return list(
         book.search(words, lambda name: [(0, 1)] if name == "tool" and words.forms else [], Work(UNLIMITED), numbers)
@@ -46,7 +45,6 @@ def found(book: PhraseBook, text: str, numbers: list[int] | None) -> list[tuple[
 @pytest.mark.parametrize("rule", SEEN_RULES, ids=lambda rule: rule.id)
 @given(st.data())
 def test_a_needle_stands_in_every_match(rule: DetectionRule, data: st.DataObject) -> None:
-    """Whatever a pattern matches, in whatever case, holds one of its needles."""
     pattern = re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)
     text = as_read(data.draw(st.from_regex(pattern)))
     for match in pattern.finditer(text):
@@ -54,13 +52,11 @@ def test_a_needle_stands_in_every_match(rule: DetectionRule, data: st.DataObject
 
 
 def test_needles_are_written_as_they_are_looked_for() -> None:
-    """A needle in another case would never be found."""
     assert all(needle == lowered(needle) for rule in SEEN_RULES for needle in rule.needles)
 
 
 @given(st.lists(PIECES, max_size=40).map(" ".join))
 def test_phrases_that_are_left_out_stand_nowhere(text: str) -> None:
-    """The phrases that can stand in a text are all that do."""
     seen = as_read(text)
     readings = WordReadings(FILTER, Work(UNLIMITED)).of(vocabulary_of(forms_of(seen)))
     possible = FILTER.possible(readings.values(), AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
@@ -80,7 +76,6 @@ def test_words_read_otherwise_are_those_of_the_text_read_otherwise(way: int, res
 
 @given(st.lists(st.sampled_from([*PLAIN_WORDS, "x", "x", "."]), min_size=120, max_size=260).map(" ".join))
 def test_phrases_too_far_apart_stand_nowhere(text: str) -> None:
-    """The phrases that can stand in a part of a long text are all that stand in it."""
     readings = WordReadings(FILTER, Work(UNLIMITED))
     forms = forms_of(text)
     read = readings.of(vocabulary_of(forms))
@@ -91,7 +86,6 @@ def test_phrases_too_far_apart_stand_nowhere(text: str) -> None:
 
 @given(st.text(alphabet="abz09_-.·:;@é \n", max_size=60))
 def test_forms_are_those_of_words(text: str) -> None:
-    """The fast ways to the words of a text give the words."""
     seen = as_read(text)
     assert forms_of(seen) == Words(seen).forms
     if seen.isascii():
@@ -100,7 +94,6 @@ def test_forms_are_those_of_words(text: str) -> None:
 
 @given(st.lists(ENCODED, max_size=60).map("".join))
 def test_a_closed_gate_hides_no_view(text: str) -> None:
-    """A text is decoded in each way that gives anything."""
     work = Work(UNLIMITED)
     gates = {way for way, places in decoders.gates_of(Joined(["x", text])).items() if 1 in places}
     opened = list(decoders.hidden_views(text, work, gates=gates))
@@ -108,7 +101,6 @@ def test_a_closed_gate_hides_no_view(text: str) -> None:
 
 
 def test_phrases_of_given_places_alone_are_asked_for_always() -> None:
-    """A phrase without a word of its own is not looked up by one."""
     book = PhraseBook([("key", "{tool} ~2 {address}"), ("other", "word {tool}")])
     assert PhraseFilter(book).given_only == [0]
 

@@ -44,13 +44,11 @@ TOOL_NAMES = st.lists(st.text() | st.just("send_email"), max_size=3)
 
 @given(OBJECTS, TOOL_NAMES)
 def test_a_definition_brings_nothing_to_itself(definition: dict[str, Any], names: list[str]) -> None:
-    """Compared with itself, a definition gives no indicator."""
     assert detect_indicators(definition, definition, tool_names=names) == []
 
 
 @given(OBJECTS, OBJECTS, TOOL_NAMES)
 def test_any_json_gives_signs_and_no_error(before: dict[str, Any], after: dict[str, Any], names: list[str]) -> None:
-    """Whatever a server sends is searched, twice with the same result."""
     found = detect_indicators(before, after, tool_names=names)
     assert found == detect_indicators(before, after, tool_names=names)
     assert all(
@@ -61,7 +59,6 @@ def test_any_json_gives_signs_and_no_error(before: dict[str, Any], after: dict[s
 
 @given(OBJECTS)
 def test_order_of_keys_changes_nothing(definition: dict[str, Any]) -> None:
-    """The same definition with its keys in another order gives the same indicators."""
     turned = json.loads(json.dumps(definition), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
     assert detect_indicators(None, json.loads(json.dumps(definition))) == detect_indicators(None, turned)
 
@@ -74,7 +71,6 @@ def test_order_of_keys_changes_nothing(definition: dict[str, Any]) -> None:
     13,
 )
 def test_benign_word_in_old_text_is_no_sign(text: str, word: str, place: int) -> None:
-    """A harmless word, wherever it is put into old text, makes no indicator of the old sentences."""
     words = text.split(" ")
     at = place % (len(words) + 1)
     touched = " ".join([*words[:at], word, *words[at:]])
@@ -83,7 +79,6 @@ def test_benign_word_in_old_text_is_no_sign(text: str, word: str, place: int) ->
 
 @given(st.permutations([*GRAVE, "Adds two numbers."]))
 def test_moved_sentences_are_no_sign(sentences: list[str]) -> None:
-    """Sentences in another order and in other fields are old."""
     before = {"description": " ".join([*GRAVE, "Adds two numbers."])}
     after = {"description": " ".join(sentences[:3]), "title": "\n".join(sentences[3:])}
     assert detect_indicators(before, after) == []

@@ -43,7 +43,6 @@ class Logs:
     offsets: Counter[tuple[Role, int]] = field(default_factory=Counter)
 
     def publish(self, role: Role, partition: int, key: bytes | None, value: bytes | None) -> None:
-        """Append a record; the log's time is the number of the record in seconds."""
         place = Origin(topic=TOPIC_NAMES[role], partition=partition, offset=self.offsets[role, partition])
         self.offsets[role, partition] += 1
         now_ms = START_MS + self.now * 1_000
@@ -51,16 +50,13 @@ class Logs:
 
     @property
     def now(self) -> int:
-        """Seconds since the first record."""
         return len(self.records)
 
     def of(self, *roles: Role) -> list[Record]:
-        """The records of some topics."""
         return [record for record in self.records if record.role in roles]
 
 
 def a_pin(number: int, server: str, value: str | None) -> bytes:
-    """A pin, or its removal."""
     data = {"server_id": server, "tool_name": "read_file", "scheme": "assay.v1", "author": "a", "reason": "r"}
     if value is not None:
         data["value"] = value
@@ -122,7 +118,6 @@ class Deployment:
         self.written: list[Output] = []
 
     def take(self, record: Record) -> None:
-        """One record of an input log, through the stage that reads it, and all that follows from it."""
         state = self.join if record.role is Role.CALLS else self.registries[record.origin.partition]
         for output in engine.process(state, record):
             if output.role is Role.BINDINGS:
@@ -136,7 +131,6 @@ class Deployment:
                 self.findings += 1
 
     def restart(self) -> None:
-        """Every worker dies; others restore themselves from the binding topic as compaction left it."""
         # Compaction knows keys within a partition only.
         last = {(fact.origin.partition, fact.key): index for index, fact in enumerate(self.bindings)}
         kept = [fact for index, fact in enumerate(self.bindings) if last[fact.origin.partition, fact.key] == index]
@@ -153,12 +147,10 @@ class Deployment:
 
 
 def a_state() -> EngineState:
-    """A stage with nothing in it."""
     return EngineState(producer=PRODUCER, snapshot_partitions=PARTITIONS)
 
 
 def live(records: list[Record], *, restarts: frozenset[int] = frozenset()) -> list[Output]:
-    """What a deployment writes that takes these records one by one, restarted before some of them."""
     deployment = Deployment()
     for number, record in enumerate(records):
         if number in restarts:
@@ -168,7 +160,6 @@ def live(records: list[Record], *, restarts: frozenset[int] = frozenset()) -> li
 
 
 def evidence(outputs: list[Output]) -> dict[int | None, list[Output]]:
-    """Evidence by partition, in order."""
     found = defaultdict(list)
     for output in outputs:
         if output.role is Role.EVIDENCE:
@@ -177,12 +168,10 @@ def evidence(outputs: list[Output]) -> dict[int | None, list[Output]]:
 
 
 def written(outputs: list[Output], role: Role) -> list[Output]:
-    """What was written to one topic, in an order of its own."""
     return sorted((output for output in outputs if output.role is role), key=repr)
 
 
 def assert_same(one: list[Output], other: list[Output]) -> None:
-    """Both wrote the same evidence per partition, and the same findings, definitions and rejected records."""
     assert evidence(one) == evidence(other)
     for role in (Role.FINDINGS, Role.REJECTED, Role.DEFINITIONS):
         assert written(one, role) == written(other, role)
@@ -201,7 +190,6 @@ def alert_contents(outputs: list[Output]) -> dict[str, tuple[int, int, int]]:
 
 @given(logs())
 def test_a_replay_is_the_live_run_bad_records_and_all(made: Logs) -> None:
-    """Over lists, pins, calls, misrouted and refused records, a replay writes what the live run wrote."""
     was = live(made.records)
     again = list(replay(made.records, producer=PRODUCER, snapshot_partitions=PARTITIONS))
     assert_same(again, was)
@@ -210,7 +198,6 @@ def test_a_replay_is_the_live_run_bad_records_and_all(made: Logs) -> None:
 
 @given(logs(), st.frozensets(st.integers(0, 21), max_size=4))
 def test_restarts_change_nothing(made: Logs, restarts: frozenset[int]) -> None:
-    """Workers that die between any records, and come back from the compacted binding topic, change no byte."""
     assert_same(live(made.records, restarts=restarts), live(made.records))
 
 
@@ -275,7 +262,6 @@ def test_every_record_of_evidence_can_be_checked_by_hand(made: Logs) -> None:
 
 @given(logs(), st.integers(1, 3))
 def test_records_delivered_again_change_no_evidence(made: Logs, times: int) -> None:
-    """Lists that a producer sends again right behind the first time leave every byte of evidence as it was."""
     again = Logs()
     shifted: dict[tuple[str, int, int], int] = {}
     for record in made.records:

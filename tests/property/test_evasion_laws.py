@@ -31,7 +31,6 @@ FIRST = (("x", 0), ("y", 0))
 
 
 def a_list(offset: int, shown: Shown, kind: str) -> Record:
-    """The record of a list, a minute after the one before."""
     observer, items, completeness, rights = shown
     offered = [{"name": name, "description": TEXTS[text]} for name, text in items]
     data: dict[str, Any] = {
@@ -57,7 +56,6 @@ def a_list(offset: int, shown: Shown, kind: str) -> Record:
 
 
 def grave_names(state: EngineState) -> set[str | None]:
-    """The names about which an alert of high severity stands."""
     return {
         alert.last.tool_name or alert.last.item_name
         for alert in state.alerts.states.values()

@@ -8,7 +8,6 @@ from tests.fuzz import __main__ as fuzzing
 
 
 def test_a_round_of_every_law_holds() -> None:
-    """One after the other, twenty examples each."""
     for law in fuzzing.LAWS:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(fuzzing, "LAWS", (law,))
@@ -16,15 +15,12 @@ def test_a_round_of_every_law_holds() -> None:
 
 
 def test_stages_take_damaged_records() -> None:
-    """The law over sound records that somebody damaged."""
     fuzzing.stages_take_anything()
 
 
 def test_a_broken_law_is_named_with_its_seed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So that it can be repeated."""
-
     @fuzzing.given(fuzzing.st.binary())
     def never_holds(raw: bytes) -> None:
         assert len(raw) < 3

@@ -21,7 +21,6 @@ def test_what_uts39_calls_confusable_looks_alike(name: str) -> None:
 
 @given(st.lists(CONFUSABLE, min_size=1, max_size=12), st.data())
 def test_confusable_characters_may_be_exchanged(chars: list[str], data: st.DataObject) -> None:
-    """Replacing characters by their prototypes, in any places, changes no skeleton of UTS #39."""
     table = _prototypes()
     replaced = [
         uts39_skeleton(char) if data.draw(st.booleans()) and uts39_skeleton(char) == table[ord(char)] else char

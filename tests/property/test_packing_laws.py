@@ -43,7 +43,6 @@ def histories(draw: st.DrawFn) -> list[Seen]:
 
 
 def step(ledger: Ledger, fact: Seen) -> list[Output]:
-    """What a registry writes about lists when one is observed."""
     record = Record(Role.SNAPSHOTS, fact.origin, b"", b"", timestamp_ms=1)
     server = ledger.bindings.server(SERVER)
     if fact.catalogue not in server.catalogues:
@@ -55,12 +54,10 @@ def step(ledger: Ledger, fact: Seen) -> list[Output]:
 
 
 def read(bindings: Bindings, output: Output) -> None:
-    """Take a record of the binding topic in."""
     bindings.take(Record(Role.BINDINGS, Origin("bindings", 0, 0), output.key, output.value))
 
 
 def written(facts: list[Seen], limits: Limits) -> tuple[Ledger, Transactions]:
-    """A registry that has packed as it went, and what it wrote."""
     ledger = Ledger(limits)
     return ledger, [step(ledger, fact) for fact in facts]
 
@@ -86,12 +83,10 @@ def reordered(outputs: list[Output], chance: random.Random) -> list[Output]:
 
 
 def lists_of(bindings: Bindings) -> dict[str, list[Seen]]:
-    """What each observer saw, and nothing of those who saw nothing that is kept."""
     return {name: list(timeline) for name, timeline in bindings.server(SERVER).observers.items() if timeline}
 
 
 def limits(entries_max: int) -> Limits:
-    """Runs of three, and up to eight lists."""
     return Limits(timeline_entries_max=entries_max, seen_run_rows_min=3, seen_run_rows_max=8)
 
 
@@ -156,7 +151,6 @@ def test_each_list_stands_in_the_topic_once(facts: list[Seen], entries_max: int)
 
 @given(histories(), ENTRIES_MAX)
 def test_a_restarted_registry_packs_on(facts: list[Seen], entries_max: int) -> None:
-    """What is written after a restart is what would have been written without one."""
     _, transactions = written(facts, limits(entries_max))
     for stopped in range(0, len(facts), 7):
         restarted = Ledger(limits(entries_max))

@@ -49,7 +49,6 @@ def observations(draw: st.DrawFn, names: tuple[str, ...], offset: int) -> Seen:
 
 @st.composite
 def histories(draw: st.DrawFn) -> Steps:
-    """Observations that come, in any order of the log, and some of those that go again."""
     names, offsets = draw(st.sampled_from((UUIDS, NAMES))), draw(st.permutations(range(draw(st.integers(1, 30)))))
     come = [draw(observations(names, offset)) for offset in offsets]
     steps = [(True, fact) for fact in come]
@@ -59,7 +58,6 @@ def histories(draw: st.DrawFn) -> Steps:
 
 
 def states(steps: Steps) -> Iterator[tuple[ServerBindings, list[Seen]]]:
-    """A server after each step, and what it was shown, in the order of positions."""
     server, plain = ServerBindings(), dict[Seen, None]()
     for comes, fact in steps:
         if comes:
@@ -115,7 +113,6 @@ def test_an_id_names_what_a_scan_finds(steps: Steps) -> None:
 
 @given(histories(), histories())
 def test_a_server_that_is_dropped_leaves_its_rows_to_others(steps: Steps, later: Steps) -> None:
-    """And nothing of its lists in what they find."""
     table = Sightings()
     dropped, server, alone = (ServerBindings(table=table), ServerBindings(table=table), ServerBindings())
     for _, fact in steps:

@@ -21,7 +21,6 @@ from tests.support.facts import SERVER, a_pin
 
 @st.composite
 def topics(draw: st.DrawFn) -> list[Record]:
-    """Facts of a server in two partitions, some written again and some taken back."""
     facts: list[Fact] = [*CATALOGUES.values(), *draw(histories())]
     outputs = [fact_output(fact, partition=draw(st.integers(0, 1))) for fact in facts]
     again = draw(st.lists(st.sampled_from(outputs), max_size=4))
@@ -45,7 +44,6 @@ def bound(server: ServerBindings, *question: Any) -> Any:
 
 
 def answers(server: ServerBindings | None) -> list[Any]:
-    """What every call at every time is bound to, and what is in force."""
     if server is None:
         return []
     observers = ("alice", "bob", "carol", "dave")
@@ -64,7 +62,6 @@ def answers(server: ServerBindings | None) -> list[Any]:
 def test_when_a_server_is_asked_for_changes_no_answer(
     records: list[Record], keep_definitions: bool, asked_at: set[int]
 ) -> None:
-    """Asked for at every record, at some of them, or at the end only."""
     eager, sometimes, late = (Bindings(keep_definitions=keep_definitions) for _ in range(3))
     for number, record in enumerate(records):
         for bindings in (eager, sometimes, late):
@@ -76,7 +73,6 @@ def test_when_a_server_is_asked_for_changes_no_answer(
 
 
 def test_progress_is_known_at_once() -> None:
-    """No server has to be asked for."""
     bindings = Bindings()
     output = fact_output(Progress(topic="snapshots", partition=1, position=7), partition=1)
     bindings.take(Record(Role.BINDINGS, Origin("bindings", 1, 0), output.key, output.value))

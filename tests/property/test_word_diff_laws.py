@@ -14,7 +14,6 @@ TEXTS = st.one_of(st.text(max_size=60), st.text(alphabet="ab. \n字", max_size=6
 
 @given(TEXTS, TEXTS)
 def test_both_texts_can_be_read_off(before: str, after: str) -> None:
-    """Nothing is lost, and nothing is made up."""
     pieces = word_diff(before, after, Work(UNLIMITED))
     assert "".join(piece.text for piece in pieces if piece.op != "come") == before
     assert "".join(piece.text for piece in pieces if piece.op != "gone") == after
@@ -22,11 +21,9 @@ def test_both_texts_can_be_read_off(before: str, after: str) -> None:
 
 @given(TEXTS)
 def test_a_text_is_the_same_as_itself(text: str) -> None:
-    """Nothing came and nothing went."""
     assert all(piece.op == "same" for piece in word_diff(text, text, Work(UNLIMITED)))
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
 def test_nothing_unseen_reaches_a_terminal(text: str) -> None:
-    """Whatever the text."""
     assert not any(is_unseen(character) for character in shown(text))

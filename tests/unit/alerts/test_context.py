@@ -15,13 +15,11 @@ from tests.support.findings import a_claim, a_finding, a_rule, an_end, at
 
 
 def sightings() -> Sightings:
-    """Of the usual finding."""
     finding = a_finding()
     return Sightings(finding.uid(), finding.server_id, finding.tool_name)
 
 
 def test_each_observer_is_counted_by_itself() -> None:
-    """With its first and its last time, whatever the order; other alerts' findings are passed over."""
     seen = sightings()
     for entry in (
         a_finding(1, 10),
@@ -38,7 +36,6 @@ def test_each_observer_is_counted_by_itself() -> None:
 
 
 def test_observers_are_bounded() -> None:
-    """Further ones are counted together."""
     seen = sightings()
     for number in range(1_100):
         seen.add(a_finding(number, observer_id=f"proxy-{number}"))
@@ -47,7 +44,6 @@ def test_observers_are_bounded() -> None:
 
 
 def test_what_put_an_end_to_it_is_kept() -> None:
-    """Of its own resolutions only."""
     seen = sightings()
     seen.add(an_end(1, 20))
     seen.add(an_end(2, 21, uids=("f" * 64,)))
@@ -55,7 +51,6 @@ def test_what_put_an_end_to_it_is_kept() -> None:
 
 
 def test_of_a_shadowed_tool_the_newcomers_claims_are_told() -> None:
-    """When it came, and what ended it for itself; other servers' and other definitions' claims are passed over."""
     came = a_claim("b", "read-file", 1)
     seen = Sightings(uid_of(Kind.TOOL_SHADOWED, "b", "read-file", came.full, "confusable_name"), "b", "read-file")
     for claim in (
@@ -86,7 +81,6 @@ B = "sha256:" + "b" * 64
 
 
 def evidence(second: int = 1, *, full_digest: str | None = B, number: int = 0, **data: Any) -> bytes:
-    """One evidence record."""
     binding = {"scope": "none"} if full_digest is None else {"scope": "exact", "full_digest": full_digest}
     return orjson.dumps(
         {

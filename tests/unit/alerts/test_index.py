@@ -12,7 +12,6 @@ from tests.support.alerts import alert_of
 
 
 def an_alert(uid: str = "a" * 64, **fields: Any) -> dict[str, Any]:
-    """An alert of this uid, with other members than usual."""
     alert = alert_of()
     alert["finding_info"]["uid"] = uid
     return alert | fields
@@ -32,7 +31,6 @@ def test_what_state_an_alert_is_in(activity_id: int, status_id: int, state: str)
 
 
 def test_a_row_has_stable_fields() -> None:
-    """For programs."""
     assert ROW.as_json() == {
         "uid": "a" * 64,
         "severity": "high",
@@ -53,6 +51,5 @@ def test_a_row_has_stable_fields() -> None:
 
 
 def test_short_uids_are_unique() -> None:
-    """As short as no other one allows, and never shorter than eight."""
     one, other, third = "a" * 64, "a" * 20 + "b" * 44, "c" * 64
     assert short_uids([one, other, third]) == {one: "a" * 21, other: "a" * 20 + "b", third: "c" * 8}

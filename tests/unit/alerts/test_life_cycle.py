@@ -43,7 +43,6 @@ def live(
 
 
 def test_the_first_finding_creates() -> None:
-    """It is told at once, as new."""
     _, alerts = live(a_finding())
     assert told(alerts) == [CREATED]
 
@@ -56,7 +55,6 @@ def test_round_counts_are_told_at_once_and_others_wait_for_the_interval() -> Non
 
 
 def test_a_finding_after_the_interval_is_told_at_once() -> None:
-    """Nothing was written for so long."""
     _, alerts = live(a_finding(0), a_finding(1), a_finding(2, 60))
     assert told(alerts) == [CREATED, ("Update", "In Progress", 2)]
     _, alerts = live(a_finding(0), a_finding(1), a_finding(2, 61))
@@ -64,7 +62,6 @@ def test_a_finding_after_the_interval_is_told_at_once() -> None:
 
 
 def test_what_gets_graver_is_told_at_once() -> None:
-    """And severity never falls."""
     rules = replace(RULES, severity=lambda finding: 5 if finding.reason == "grave" else 3)
     found = [a_finding(0), a_finding(1), a_finding(2), a_finding(3, reason="grave"), a_finding(4)]
     _, alerts = live(*found[:3], found[3], found[4], rules=rules)
@@ -73,7 +70,6 @@ def test_what_gets_graver_is_told_at_once() -> None:
 
 
 def test_a_repetition_while_it_lasts() -> None:
-    """Once per interval, numbered, in the interval's rhythm, however late the time arrives."""
     _, alerts = live(a_finding(), 1_900)
     assert [body(alert)["time"] * 1_000 for alert in alerts] == [at(second) for second in (0, 600, 1_200, 1_800)]
     assert [body(alert)["unmapped"].get("mcp_repeats") for alert in alerts] == [None, 1, 2, 3]
@@ -91,7 +87,6 @@ def test_a_long_silence_is_not_made_up_for_whole() -> None:
 
 
 def test_it_closes_when_nobody_sees_it_and_that_has_settled() -> None:
-    """Not before the settling time is over; the record says when and by what it ended."""
     state, alerts = live(a_finding(), an_end(5), 14)
     assert told(alerts) == [CREATED]
     assert due_us(state, RULES) == at(15)
@@ -102,7 +97,6 @@ def test_it_closes_when_nobody_sees_it_and_that_has_settled() -> None:
 
 
 def test_it_does_not_close_while_somebody_sees_it() -> None:
-    """Each observer ends it for itself alone."""
     found = [a_finding(0), a_finding(1, observer_id="bob")]
     _, alerts = live(*found, an_end(2), 100)
     assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update"]
@@ -127,19 +121,16 @@ def test_who_is_not_named_is_not_counted_among_observers() -> None:
 
 
 def test_what_comes_back_before_it_settled_never_closed() -> None:
-    """A flap within the settling time is a count."""
     _, alerts = live(a_finding(0), an_end(1), a_finding(2), an_end(3), a_finding(4), 100)
     assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Update"]
 
 
 def test_what_was_closed_and_comes_again_is_reopened_once() -> None:
-    """With its old identity and count."""
     _, alerts = live(a_finding(0), a_finding(1), an_end(2), 20, a_finding(30), a_finding(31))
     assert told(alerts)[2:] == [("Close", "Resolved", 2), ("Update", "In Progress", 3)]
 
 
 def test_what_an_operator_decided_on_is_closed_for_the_fleet() -> None:
-    """Whoever sees it."""
     _, alerts = live(a_finding(0), a_finding(1, observer_id="bob"), an_end(2, observer_id=None, reason="decided"), 20)
     assert told(alerts)[-1][0] == "Close"
     assert body(alerts[-1])["unmapped"]["mcp_resolved_by"] == "decided"
@@ -168,7 +159,6 @@ def test_what_does_not_last_is_over_when_it_is_not_found_again() -> None:
 
 
 def test_a_known_finding_is_counted_and_raises_nothing() -> None:
-    """The alert begins with the first news, and nothing is ever due of what was not raised."""
     state, alerts = live(a_finding(0, **SIDE_BY_SIDE), a_finding(1, **SIDE_BY_SIDE), an_end(2), 100)
     assert (state.count, state.raised, alerts, due_us(state, RULES)) == (2, False, [], None)
     _, alerts = live(a_finding(0, **SIDE_BY_SIDE), a_finding(1), a_finding(2, **SIDE_BY_SIDE))
@@ -198,7 +188,6 @@ def test_an_approval_that_was_taken_back_keeps_nothing_closed() -> None:
 
 
 def test_a_suppressed_alert_is_written_with_its_status() -> None:
-    """At every point at which it would have been written otherwise, its end included."""
     _, alerts = live(a_finding(0), a_finding(1), 700, an_end(701), 800, suppressions=[a_rule()])
     assert {status for _, status, _ in told(alerts)} == {"Suppressed"}
     assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Update", "Close"]
@@ -219,13 +208,11 @@ def test_what_no_rule_covers_is_told_at_once_and_once() -> None:
 
 
 def test_a_rule_ends_at_its_time() -> None:
-    """The repetition after it is no longer suppressed."""
     _, alerts = live(a_finding(0), 1_300, suppressions=[a_rule(until_us=at(700))])
     assert [status for _, status, _ in told(alerts)] == ["Suppressed", "Suppressed", "In Progress"]
 
 
 def test_a_record_is_applied_once() -> None:
-    """A finding or an end that comes again changes nothing, however long ago it was."""
     state, _ = live(a_finding(0), an_end(4), a_finding(5))
     for offset in (0, 5):
         assert apply_finding(state, a_finding(offset), RULES) == (state, [])
@@ -249,19 +236,16 @@ def test_clocks_that_differ_do_not_make_it_close_and_open() -> None:
 
 
 def test_time_that_goes_back_changes_nothing() -> None:
-    """Two workers' clocks disagree: the earlier time finds nothing due."""
     state, _ = live(a_finding(), 700)
     assert tick(state, at(650), RULES) == (state, [])
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, True), (3, False), (500, True), (600, False), (1_000, True)])
 def test_round_counts(count: int, expected: bool) -> None:
-    """1, 2 and 5 times the powers of ten."""
     assert is_round(count) is expected
 
 
 def test_both_digests_are_in_the_record() -> None:
-    """Before and after."""
     _, (alert,) = live(a_finding())
     assert body(alert)["unmapped"]["mcp_digest_before"] == A
     assert body(alert)["unmapped"]["mcp_digest_after"] == B

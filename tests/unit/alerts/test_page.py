@@ -16,7 +16,6 @@ START_MS = 1_772_323_200_123
 
 
 def page(story: AlertStory) -> str:
-    """The page without styles, unwrapped."""
     return "\n".join(
         line.gutter + "".join(span.text for span in line.spans).replace("\n", f"\n{line.gutter}")
         for line in page_of(story)
@@ -74,7 +73,6 @@ Calls since 2026-03-01T00:00:00.123Z
 
 
 def sightings_of(**fields: Any) -> Sightings:
-    """What the finding topic says."""
     finding = changed_finding(**fields)
     sightings = Sightings(finding.uid(), finding.server_id, finding.tool_name)
     sightings.add(finding)
@@ -82,7 +80,6 @@ def sightings_of(**fields: Any) -> Sightings:
 
 
 def test_the_whole_page() -> None:
-    """Everything that can be known of a usual alert, in the order in which a person needs it."""
     call = CallSummary(START_MS + 1_000 - START_MS % 1_000, "evidence-7", "call-7", "proxy-1", "allow")
     calls = CallsSince(full_digest=digest_of(NEW), since_ms=START_MS, used=1, unbound=1, latest=(call,))
     story = story_of(a_life(), sightings=sightings_of(), definitions=KNOWN, calls=calls)
@@ -91,14 +88,12 @@ def test_the_whole_page() -> None:
 
 
 def test_what_nobody_is_named_for_was_seen_by_no_observer() -> None:
-    """What a decision alone raised."""
     text = page(story_of(a_life(changed_alert(observer_id=None))))
     assert "1 time, by no named observer, 2026-03-01" in text
     assert "still offered to" not in text
 
 
 def test_what_people_did_reads_as_a_sentence() -> None:
-    """Who, what, to whom and why; it is no repetition, though it has the number of one."""
     alert = changed_alert()
     alert["unmapped"] |= {"mcp_act_by": "ann", "mcp_comment": "knows it", "mcp_repeats": 3}
     alert["unmapped"] |= {"mcp_act": "assign", "mcp_assigned_to": "bob", "mcp_reasons": "pin_mismatch"}
@@ -126,7 +121,6 @@ def test_a_definition_that_none_came_before_is_shown_without_marks() -> None:
 
 
 def test_hostile_text_reaches_no_terminal() -> None:
-    """Wherever a server can put it: in its name, the tool's, descriptions, names of parameters, values."""
     before: dict[str, Any] = {"name": HOSTILE, "description": "Reads."}
     after: dict[str, Any] = {
         "name": HOSTILE,
@@ -152,7 +146,6 @@ def test_hostile_text_reaches_no_terminal() -> None:
 
 
 def test_what_could_not_be_read_is_said() -> None:
-    """Of both definitions, and of the older one."""
     assert "neither version could be read" in page(story_of(a_life()))
     text = page(story_of(a_life(), definitions={digest_of(NEW): NEW}))
     assert "the previous version could not be read: everything is shown as new" in text
@@ -160,7 +153,6 @@ def test_what_could_not_be_read_is_said() -> None:
 
 
 def test_a_rule_is_told_with_its_end_and_its_author() -> None:
-    """Or that it is no longer in force."""
     alert = changed_alert()
     alert["unmapped"]["mcp_suppressed_by"] = "rule-1"
     sightings = sightings_of()
@@ -174,7 +166,6 @@ def test_a_rule_is_told_with_its_end_and_its_author() -> None:
 
 
 def test_a_long_life_is_cut_in_the_middle() -> None:
-    """What is left out is counted."""
     alerts = [changed_alert() | {"count": count} for count in range(1, 31)]
     life = a_life(*alerts)
     assert [None if view is None else view.count for view in life_events(life)] == [*range(1, 6), None, *range(16, 31)]
@@ -182,7 +173,6 @@ def test_a_long_life_is_cut_in_the_middle() -> None:
 
 
 def test_how_it_ended_is_told() -> None:
-    """In the words of the record."""
     closed = changed_alert() | {"activity_id": 3, "activity_name": "Close", "status_id": 4, "status": "Resolved"}
     closed["unmapped"] = closed["unmapped"] | {"mcp_resolved_by": "no_longer_offered"}
     text = page(story_of(a_life(changed_alert(), closed)))
@@ -191,6 +181,5 @@ def test_how_it_ended_is_told() -> None:
 
 
 def test_the_gravest_look_so() -> None:
-    """Also those whose severity is not told."""
     styles = [severity_style(number) for number in (1, 2, 3, 4, 5, 6, 0, 99)]
     assert styles == ["", "", "warn", "grave", "grave", "grave", "grave", "grave"]

@@ -13,7 +13,6 @@ TIME_MS = 1_772_323_200_123
 
 @pytest.mark.parametrize(("since_ms", "wanted"), [(TIME_MS - 1, True), (TIME_MS, True), (TIME_MS + 1, False)])
 def test_since_is_inclusive(since_ms: int, wanted: bool) -> None:
-    """An alert of that very time is asked for."""
     assert AlertSelection(since_ms=since_ms).wants(view_of(alert_of())) is wanted
 
 
@@ -28,6 +27,5 @@ def test_a_severity_asks_for_higher_ones_too(level: str, severity_id: int, wante
 
 
 def test_a_server_is_asked_for_by_its_id() -> None:
-    """Exactly."""
     assert AlertSelection(server_id="server").wants(view_of(alert_of()))
     assert not AlertSelection(server_id="serve").wants(view_of(alert_of()))

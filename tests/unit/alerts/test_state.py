@@ -13,7 +13,6 @@ from tests.support.findings import a_finding, at, place
 
 
 def after(*found: Finding) -> AlertState:
-    """The state after some findings."""
     state: AlertState | None = None
     for finding in found:
         state = counted(state, finding, 3)
@@ -22,7 +21,6 @@ def after(*found: Finding) -> AlertState:
 
 
 def test_partitions_are_counted_apart() -> None:
-    """A lower offset of another partition or topic is another record."""
     state = after(a_finding(5), a_finding(origin=place(1, partition=1)), a_finding(origin=place(1, topic="calls")))
     assert state.count == 3
     assert state.applied == {"mcp.tools.list/0": (5,), "mcp.tools.list/1": (1,), "calls/0": (1,)}
@@ -31,7 +29,6 @@ def test_partitions_are_counted_apart() -> None:
 
 
 def test_what_is_found_late_is_counted_and_what_is_remembered_is_bounded() -> None:
-    """An earlier record counts when it was not there before; below the bound nothing is told apart any more."""
     most = DEFAULT_LIMITS.alert_origins_max
     state = after(*(a_finding(offset) for offset in range(10, 10 + 2 * most, 2)))
     assert not was_applied(state, place(11))
@@ -42,13 +39,11 @@ def test_what_is_found_late_is_counted_and_what_is_remembered_is_bounded() -> No
 
 
 def test_the_span_is_of_event_times() -> None:
-    """First and last seen are the earliest and latest event time, in whatever order they come."""
     state = after(a_finding(0, 5), a_finding(1, 1), a_finding(2, 3))
     assert (state.first_us, state.last_us) == (at(1), at(5))
 
 
 def test_observers_are_bounded() -> None:
-    """Beyond the limit they are counted together; those that are known stay apart."""
     most = DEFAULT_LIMITS.alert_observers_max
     state = after(*(a_finding(number, observer_id=f"observer-{number}") for number in range(most + 3)))
     assert len(state.observers) == most + 1
@@ -57,13 +52,11 @@ def test_observers_are_bounded() -> None:
 
 
 def test_one_without_a_name_is_an_observer_too() -> None:
-    """And cannot be taken for one that has this name."""
     state = after(a_finding(0), a_finding(1, observer_id=None), a_finding(2, observer_id="unknown"))
     assert len(state.observers) == len(state.active) == 3
 
 
 def test_a_state_survives_storage() -> None:
-    """What is stored as JSON is the whole state."""
     state = after(a_finding(0), a_finding(1, observer_id="bob"))
     assert read_record(AlertState, json.loads(json.dumps(write_record(state)))) == state
 

@@ -25,7 +25,6 @@ WORDS_ADDED = ToldChange(
 
 
 def seen_by_the_fleet() -> Sightings:
-    """What the finding topic says of the usual alert."""
     finding = changed_finding()
     sightings = Sightings(finding.uid(), finding.server_id, finding.tool_name)
     sightings.add(finding)
@@ -33,7 +32,6 @@ def seen_by_the_fleet() -> Sightings:
 
 
 def test_the_record_alone_gives_codes_and_rules() -> None:
-    """No paths and no text: they do not stand in it."""
     story = story_of(a_life())
     assert [(change.code, change.path) for change in story.changes] == [
         ("description_words_added", ""),
@@ -47,7 +45,6 @@ def test_the_record_alone_gives_codes_and_rules() -> None:
 
 
 def test_of_a_shadowed_tool_it_says_who_held_the_name() -> None:
-    """Which stands where other alerts have a pin's value."""
     shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason="taken_name", observed="mail")
     story = story_of(a_life(shadow))
     assert ("held before by", "mail") in story.details
@@ -56,13 +53,11 @@ def test_of_a_shadowed_tool_it_says_who_held_the_name() -> None:
 
 @pytest.mark.parametrize("reason", ["confusable_name", "taken_name", "same_name"])
 def test_a_shadowed_tool_is_as_severe_as_its_reason_says(reason: str) -> None:
-    """No earlier finding has to explain it."""
     shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason=reason, changed_fields=())
     assert story_of(a_life(shadow)).severity_reasons == ("an alert of kind tool_shadowed",)
 
 
 def test_the_finding_gives_paths() -> None:
-    """As the registry wrote them."""
     story = story_of(a_life(), sightings=seen_by_the_fleet())
     assert WORDS_ADDED in story.changes
     assert [(sign.rule, sign.path) for sign in story.signs] == [("instructions_overridden", "$.description")]
@@ -70,7 +65,6 @@ def test_the_finding_gives_paths() -> None:
 
 @pytest.mark.parametrize("sightings", [None, seen_by_the_fleet()])
 def test_both_definitions_give_all_of_it(sightings: Sightings | None) -> None:
-    """Every change with its place, each sign with the text that it was found in."""
     story = story_of(a_life(), sightings=sightings, definitions=KNOWN)
     assert WORDS_ADDED in story.changes
     [sign] = story.signs
@@ -143,14 +137,12 @@ def test_a_definition_that_is_costly_to_search_is_searched_within_a_budget(befor
 
 
 def test_a_page_of_alerts_shares_one_budget() -> None:
-    """Once it is spent, nothing more is searched or compared by words."""
     story = story_of(a_life(), definitions=KNOWN, work=Work(1))
     assert (story.is_cut_short, [sign.excerpt for sign in story.signs]) == (True, [""])
     assert story.diff is not None
 
 
 def test_a_new_tool_is_searched_whole() -> None:
-    """There was nothing before."""
     alert = changed_alert(kind=Kind.TOOL_ADDED, before=None, changes=(), changed_fields=())
     [sign] = story_of(a_life(alert), definitions=KNOWN).signs
     assert "Ignore all previous instructions" in sign.excerpt
@@ -184,7 +176,6 @@ def test_a_pinned_definition_stands_in_for_the_one_before() -> None:
     ],
 )
 def test_the_severity_is_given_its_reason(alert: dict[str, object], reason: str) -> None:
-    """What reaches it, and nothing that does not."""
     assert story_of(a_life(alert)).severity_reasons == (reason,)
 
 
@@ -195,7 +186,6 @@ def test_a_server_name_is_quoted_for_the_shell() -> None:
 
 
 def test_a_kind_of_a_later_version_is_told_by_its_record() -> None:
-    """Nothing is made up."""
     alert = changed_alert()
     alert["finding_info"]["types"] = ["of_tomorrow"]
     story = story_of(a_life(alert))
@@ -204,6 +194,5 @@ def test_a_kind_of_a_later_version_is_told_by_its_record() -> None:
 
 
 def test_a_renamed_tool_is_called_by_both_names() -> None:
-    """A server is about none."""
     assert tool_names_of(a_life(changed_alert(renamed_to="new")).last) == {"read_note", "new"}
     assert tool_names_of(a_life(alert_of(None)).last) == frozenset()

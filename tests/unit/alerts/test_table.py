@@ -20,19 +20,16 @@ FINDINGS = TOPIC_NAMES[Role.FINDINGS]
 
 
 def found(offset: int, finding: Finding) -> Record:
-    """A record of the finding topic."""
     value = finding.output().value
     return Record(Role.FINDINGS, Origin("findings", PARTITION, offset), b"server", value)
 
 
 def kept(outputs: Iterable[Output]) -> list[Record]:
-    """What the state topic holds of some outputs."""
     place = Origin("states", PARTITION, 0)
     return [Record(Role.ALERT_STATES, place, output.key, output.value) for output in outputs]
 
 
 def a_table(records: Iterable[Record] = (), now_us: Callable[[], int | None] = lambda: None) -> AlertTable:
-    """A table that took in what a state topic holds."""
     table = AlertTable(PARTITION, RULES, now_us=now_us)
     for record in records:
         table.restore(record)
@@ -41,7 +38,6 @@ def a_table(records: Iterable[Record] = (), now_us: Callable[[], int | None] = l
 
 @pytest.fixture
 def written() -> list[Output]:
-    """What is written after two findings of two tools."""
     table = a_table()
     assert table.restored() == {FINDINGS: None}
     process(table.alerts, found(0, a_finding()))
@@ -50,7 +46,6 @@ def written() -> list[Output]:
 
 
 def test_a_new_table_begins_with_the_first_finding() -> None:
-    """With nothing in its topic there is nothing to take back either."""
     table = a_table()
     assert table.restored() == {FINDINGS: None}
     (progress,) = table.flush({FINDINGS: 0})
@@ -58,7 +53,6 @@ def test_a_new_table_begins_with_the_first_finding() -> None:
 
 
 def test_what_changed_is_written_once_with_how_far_it_is(written: list[Output]) -> None:
-    """A state for each alert, the progress behind them, all in the table's own partition."""
     assert [output.key for output in written] == [
         *sorted(each.uid().encode() for each in (a_finding(), a_finding(tool_name="other"))),
         b"records/server",
@@ -69,7 +63,6 @@ def test_what_changed_is_written_once_with_how_far_it_is(written: list[Output]) 
 
 
 def test_a_restored_table_counts_on(written: list[Output]) -> None:
-    """From where it was, with the counts it had."""
     table = a_table(kept(written))
     assert table.restored() == {FINDINGS: 2}
     assert len(table) == 3
@@ -79,7 +72,6 @@ def test_a_restored_table_counts_on(written: list[Output]) -> None:
 
 
 def test_a_restored_table_knows_what_is_due(written: list[Output]) -> None:
-    """What nobody found again for a while is repeated: the time of that is not forgotten."""
     now_us = [at(2)]
     table = a_table(kept(written), lambda: now_us[0])
     table.restored()

@@ -18,7 +18,6 @@ def test_the_bound_is_shared() -> None:
 
 
 def test_an_answer_that_is_replaced_counts_once() -> None:
-    """A span of time that passed makes room for the next."""
     answers = Answers(bound := AnswerBound(answers_max=2))
     for value in range(5):
         answers.keep(("a",), value)
@@ -26,7 +25,6 @@ def test_an_answer_that_is_replaced_counts_once() -> None:
 
 
 def test_a_change_of_the_server_makes_room() -> None:
-    """What was dropped with a change does not count any more."""
     answers = Answers(bound := AnswerBound(answers_max=2))
     answers.keep(("a",), 1)
     answers.clear()

@@ -33,7 +33,6 @@ ONE, TWO = a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b", "u": "a
 
 
 def a_server(*facts: Fact) -> ServerBindings:
-    """A server with two catalogues, these facts, and the first uses that follow from them."""
     bindings = bindings_with(ONE, TWO)
     for fact in facts:
         bindings.apply(fact)
@@ -44,14 +43,12 @@ def a_server(*facts: Fact) -> ServerBindings:
 
 
 def found_in(server: ServerBindings, since_us: int = 0, **options: Any) -> list[tuple[str, str | None, int]]:
-    """Kind, reason and time of what is found, in order."""
     found = evaluate_pins(server, start_of(since_us), **options)
     told = [(finding.kind.value, finding.reason, finding.time_us) for finding in found]
     return sorted(told, key=lambda one: (one[2], one[0]))
 
 
 def test_the_answer_has_a_pin_and_where_there_is_one_a_signature() -> None:
-    """And both in the form that evidence takes."""
     signatures, checked = signed_by("k", "t")
     listed = seen("alice", 1, "one", offset=0, signatures="set")
     server = a_server(
@@ -64,7 +61,6 @@ def test_the_answer_has_a_pin_and_where_there_is_one_a_signature() -> None:
 
 
 def test_a_name_that_nobody_lists_is_answered_and_not_remembered() -> None:
-    """Its pin is unobserved, its signature nothing; memory stays as it was."""
     server = a_server(seen("alice", 1, "one", offset=0), a_pin("x", time_us=0, offset=0, tool_name="ghost"))
     answer = pin_evaluation_of(server, None, None, "ghost", 5)
     assert (answer.pin.status, answer.signature, answer.signature_fragment) == (PinStatus.UNOBSERVED, None, None)
@@ -89,7 +85,6 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
 
 
 def test_an_observation_repeats_what_is_still_wrong() -> None:
-    """Each list that shows the wrong definition is a finding of its own, and names who saw it."""
     server = a_server(
         a_pin("v1:x", time_us=0, offset=0), seen("alice", 1, "one", offset=0), seen("bob", 2, "one", offset=1)
     )
@@ -101,7 +96,6 @@ def test_an_observation_repeats_what_is_still_wrong() -> None:
 
 
 def test_a_control_record_names_what_it_made_wrong_once_for_the_fleet() -> None:
-    """Two observers see one definition: one finding, of nobody's list."""
     server = a_server(
         seen("alice", 1, "one", offset=0), seen("bob", 2, "one", offset=1), a_pin("v1:x", time_us=5, offset=0)
     )
@@ -112,7 +106,6 @@ def test_a_control_record_names_what_it_made_wrong_once_for_the_fleet() -> None:
 
 
 def test_a_control_record_does_not_repeat_what_was_wrong_before() -> None:
-    """A second pin that does not match either is no news; a rejection is."""
     server = a_server(
         seen("alice", 1, "one", offset=0),
         a_pin("v1:x", time_us=5, offset=0),
@@ -135,7 +128,6 @@ def test_of_many_records_of_one_time_each_answers_for_itself() -> None:
 
 
 def test_one_tool_can_be_asked_for() -> None:
-    """A decision on a tool says nothing of others."""
     server = a_server(
         seen("alice", 1, "two", offset=0),
         a_pin("v1:x", time_us=0, offset=0),
@@ -147,7 +139,6 @@ def test_one_tool_can_be_asked_for() -> None:
 
 
 def test_an_unpinned_tool_is_found_only_where_the_policy_asks_for_pins() -> None:
-    """Allowed unpinned tools are no finding; nor is a missing policy."""
     for unknown, wanted in (("allow_degraded", []), ("warn", [("unpinned_tool", None, 1)])):
         server = a_server(a_policy("block", unknown, time_us=0, offset=0), seen("alice", 1, "one", offset=0))
         assert found_in(server) == wanted
@@ -178,7 +169,6 @@ def test_each_failure_of_a_signature_has_its_kind() -> None:
 
 
 def test_without_controls_nothing_is_worked_out() -> None:
-    """Most servers have none."""
     assert evaluate_pins(a_server(seen("alice", 1, "one", offset=0)), start_of(0)) == set()
 
 

@@ -16,18 +16,15 @@ SEEN = a_fingerprint("a")
 
 
 def approved(**pins: str) -> PinsInForce:
-    """Approved values by scheme; the dot of a scheme is written as two underscores."""
     return PinsInForce(approved={name.replace("__", "."): value for name, value in pins.items()}, rejected={})
 
 
 def test_without_pins_there_is_nothing_to_say() -> None:
-    """No pin: unpinned, whether or not a definition was observed."""
     assert check_pins(NO_PINS, SEEN).as_json() == {"status": "unpinned"}
     assert check_pins(NO_PINS, None).status is PinStatus.UNPINNED
 
 
 def test_a_match_names_both_digests() -> None:
-    """Equal digests match, and the result says which."""
     assert check_pins(approved(assay__v1="v1:a"), SEEN).as_json() == {
         "status": "match",
         "scheme": "assay.v1",
@@ -47,7 +44,6 @@ def test_a_difference_is_a_mismatch_with_assay_s_reason() -> None:
 
 
 def test_what_was_not_observed_neither_matches_nor_differs() -> None:
-    """Without a definition the pin is unobserved."""
     result = check_pins(PinsInForce(approved={"assay.v1": "x"}, rejected={}), None)
     assert result.status is PinStatus.UNOBSERVED
     assert "observed" not in result.as_json()
@@ -65,7 +61,6 @@ def test_to_be_unreadable_is_no_way_around_a_pin() -> None:
 
 
 def test_of_several_pins_the_gravest_is_told() -> None:
-    """A mismatch under one scheme is not covered up by a match under another."""
     pins = {"assay.meta_hash": "mh:a", "assay.p60": "x", "assay.schema_hash": "other", "assay.v1": "v1:a"}
     result = check_pins(PinsInForce(approved=pins, rejected={}), SEEN)
     assert (result.status, result.scheme) == (PinStatus.MISMATCH, "assay.schema_hash")
@@ -74,7 +69,6 @@ def test_of_several_pins_the_gravest_is_told() -> None:
 
 
 def test_a_rejected_value_outweighs_every_pin() -> None:
-    """What an operator rejected is told so, although another scheme matches; other values are not touched."""
     pins = PinsInForce(approved={"assay.meta_hash": "mh:a"}, rejected={"assay.v1": ("v1:a", "v1:c")})
     result = check_pins(pins, SEEN)
     assert (result.status, result.scheme, result.observed) == (PinStatus.REJECTED, "assay.v1", "v1:a")
@@ -103,7 +97,6 @@ def test_the_policy_says_what_it_would_have_done(enforcement: str, unknown: str,
 
 
 def test_without_a_policy_there_is_no_action() -> None:
-    """Where nobody said what is to happen, nothing is made up."""
     assert "action" not in check_pins(approved(assay__v1="v1:b"), SEEN).as_json()
 
 

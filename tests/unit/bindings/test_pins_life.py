@@ -48,20 +48,17 @@ LINES = [
 
 
 def acts(*given: Act, scheme: str = "assay.v1") -> list[Pin]:
-    """Acts one second apart, in the order of the log."""
     return [
         a_pin(value, act=act, time_us=number, offset=number, scheme=scheme) for number, (act, value) in enumerate(given)
     ]
 
 
 def test_the_table_is_total() -> None:
-    """There is a line for every state and every step, and for nothing else."""
     assert set(TRANSITIONS) == set(itertools.product(PinState, PinStep))
 
 
 @pytest.mark.parametrize(("state", "step", "after"), LINES, ids=[f"{one}-{two}" for one, two, _ in LINES])
 def test_each_line_of_the_table_as_a_scenario(state: PinState, step: PinStep, after: PinState) -> None:
-    """A value brought into a state by acts is, after one more act, where the table says."""
     history = REACHED_BY[state]
     assert pin_states(acts(*history)).get(("assay.v1", "a"), PinState.UNDECIDED) is state
     states = pin_states(acts(*history, MADE_BY[step]))
@@ -69,13 +66,11 @@ def test_each_line_of_the_table_as_a_scenario(state: PinState, step: PinStep, af
 
 
 def test_a_scheme_has_one_approved_value() -> None:
-    """Another value takes the place of the one before."""
     pins = pins_in_force(acts(("set", "a"), ("set", "b")))
     assert (pins.approved, pins.rejected) == ({"assay.v1": "b"}, {})
 
 
 def test_setting_another_value_takes_no_rejection_back() -> None:
-    """What was rejected stays rejected whatever is approved beside it."""
     pins = pins_in_force(acts(("reject", "x"), ("reject", "w"), ("set", "a"), ("set", "b")))
     assert (pins.approved, pins.rejected) == ({"assay.v1": "b"}, {"assay.v1": ("w", "x")})
 
@@ -86,7 +81,6 @@ def test_removing_the_pin_brings_no_earlier_value_back() -> None:
 
 
 def test_schemes_do_not_touch_each_other() -> None:
-    """An act under one scheme leaves the values of another."""
     other = [a_pin("x", act="set", time_us=9, offset=9, scheme="hangar.v2")]
     pins = pins_in_force(acts(("set", "a")) + other)
     assert pins.approved == {"assay.v1": "a", "hangar.v2": "x"}
@@ -94,7 +88,6 @@ def test_schemes_do_not_touch_each_other() -> None:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_the_later_act_wins_whatever_the_order_of_arrival(order: tuple[int, ...]) -> None:
-    """Four acts read in any order give what they give in the order of their times, ties by origin."""
     history = [
         a_pin("a", act="set", time_us=1, offset=0),
         a_pin("b", act="reject", time_us=2, offset=1),
@@ -111,7 +104,6 @@ def test_the_later_act_wins_whatever_the_order_of_arrival(order: tuple[int, ...]
 
 
 def test_pins_in_force_are_something_only_where_a_decision_stands() -> None:
-    """A value that is withdrawn or superseded is no decision any more."""
     assert pins_in_force(acts(("set", "a")))
     assert pins_in_force(acts(("reject", "a")))
     assert not pins_in_force(acts(("set", "a"), ("remove", "a")))

@@ -16,13 +16,11 @@ CATALOGUE = a_catalogue("one", {"t": "a", "u": "b"})
 
 
 def a_tool(server_id: str, name: str = "a", *, server_scoped: bool = True) -> ToolFact:
-    """A definition on a server."""
     print_ = a_fingerprint(name)
     return ToolFact.of(server_id=server_id, server_scoped=server_scoped, fingerprint=print_, packed=PACKED)
 
 
 def read(shared: SharedFacts, fact: ToolFact | Catalogue) -> ToolFact | Catalogue:
-    """What is read of a fact's record."""
     found = shared.read(fact.key(), encode_value(fact))
     assert isinstance(found, ToolFact | Catalogue)
     return found
@@ -30,7 +28,6 @@ def read(shared: SharedFacts, fact: ToolFact | Catalogue) -> ToolFact | Catalogu
 
 @pytest.mark.parametrize("bytes_max", [0, 10_000])
 def test_each_server_gets_its_own_facts(bytes_max: int) -> None:
-    """Whether there is room to remember any or not; a definition comes without its text."""
     shared = SharedFacts(bytes_max)
     for _ in range(2):
         for server_id in ("one", "two"):
@@ -43,7 +40,6 @@ def test_each_server_gets_its_own_facts(bytes_max: int) -> None:
 
 
 def test_equal_facts_share_what_they_hold() -> None:
-    """The digests of a definition and the names of a catalogue stand in memory once."""
     shared = SharedFacts()
     one, two = read(shared, a_tool("one")), read(shared, a_tool("two"))
     assert isinstance(one, ToolFact)
@@ -66,7 +62,6 @@ def test_one_key_with_two_values_is_read_as_written() -> None:
 
 
 def test_other_facts_are_read_alike_and_foreign_ones_refused() -> None:
-    """Only definitions and catalogues are remembered."""
     fact = seen("alice", 1, "one", offset=0)
     shared = SharedFacts()
     assert shared.read(fact.key(), encode_value(fact)) == fact

@@ -39,7 +39,6 @@ BARE = seen("alice", 10, "one", offset=0)
 
 
 def a_server(*facts: Fact) -> ServerBindings:
-    """A server that lists tool ``t``, with these facts and, to save words, what follows from them."""
     bindings = bindings_with(a_catalogue("one", {"t": "a"}))
     for fact in facts:
         bindings.apply(fact)
@@ -49,14 +48,12 @@ def a_server(*facts: Fact) -> ServerBindings:
 
 
 def settle(server: ServerBindings) -> None:
-    """Apply the first uses that follow from the rest."""
     _, new = revised_first_uses(server, start_of(0))
     for use in new:
         server.controls.apply(use)
 
 
 def said(server: ServerBindings, time_us: int = 20, tool: str = "t", listed: object = LISTED) -> str | None:
-    """``valid``, or the error code, or ``None`` where there is nothing to say."""
     result = check_signature(server.controls, listed, tool, time_us)  # type: ignore[arg-type]
     if result is None:
         return None
@@ -64,7 +61,6 @@ def said(server: ServerBindings, time_us: int = 20, tool: str = "t", listed: obj
 
 
 def signed_elsewhere(domain: str | None) -> Signatures:
-    """Signatures of ``t`` that name another domain, or none."""
     return Signatures(server_id=SERVER, digest="set", tools={"t": Signed(domain, "c2ln", "0" * 64)})
 
 
@@ -72,13 +68,11 @@ def signed_elsewhere(domain: str | None) -> Signatures:
 
 
 def test_an_unsigned_tool_of_which_nothing_is_known_says_nothing() -> None:
-    """Most tools are not signed; that is no failure, even where the server's domain has a key."""
     assert said(a_server(BARE), listed=BARE) is None
     assert said(a_server(BARE, a_discovery("k", time_us=1, offset=0)), listed=BARE) is None
 
 
 def test_a_signature_is_missing_after_a_signed_use() -> None:
-    """From the first use on, not before it; another tool may come unsigned."""
     second = seen("alice", 30, "one", offset=1)
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, second)
     assert said(server, 30, listed=second) == MISSING
@@ -95,7 +89,6 @@ def test_a_signature_is_missing_where_an_operator_accepted_a_key() -> None:
 
 
 def test_a_lost_set_of_signatures_is_no_signature() -> None:
-    """An observation that names a set that is not there says what an unsigned one says."""
     assert said(a_server(LISTED, a_discovery("k", time_us=1, offset=0))) is None
 
 
@@ -103,7 +96,6 @@ def test_a_lost_set_of_signatures_is_no_signature() -> None:
 
 
 def test_without_a_domain_the_only_one_discovered_is_meant() -> None:
-    """One domain is known: it is that one's. Two: it cannot be told, and no key is guessed."""
     one: list[Fact] = [a_discovery("k", time_us=1, offset=0), signed_elsewhere(None), CHECKED, LISTED]
     assert said(a_server(*one)) == "valid"
     two = a_discovery("l", time_us=2, offset=1, domain="example.org")
@@ -134,7 +126,6 @@ def test_a_domain_that_is_not_the_server_s_is_a_mismatch(domain: str) -> None:
 
 
 def test_before_any_discovery_no_key_is_found() -> None:
-    """The discovery may arrive after the snapshot: it counts from its own time."""
     server = a_server(SIGNED, CHECKED, LISTED, a_discovery("k", time_us=15, offset=0))
     assert [said(server, time_us) for time_us in (10, 14, 15)] == [SchemaPinErrorCode.KEY_NOT_FOUND] * 2 + ["valid"]
 
@@ -149,7 +140,6 @@ def test_before_any_discovery_no_key_is_found() -> None:
     ],
 )
 def test_without_a_usable_document_the_reason_is_told(status: str, code: SchemaPinErrorCode) -> None:
-    """Each way in which a document fails has its code."""
     found = a_discovery(None, time_us=1, offset=0, status=status)  # type: ignore[arg-type]
     assert said(a_server(found, SIGNED, CHECKED, LISTED)) == code
 
@@ -170,7 +160,6 @@ def test_after_a_failure_the_document_observed_last_stays_and_the_answer_says_so
 
 
 def test_a_document_that_is_read_and_is_none_takes_the_key_away() -> None:
-    """That is no failure of the network: the domain said something, and it was not its key."""
     broken = a_discovery(None, time_us=12, offset=1, status="invalid")
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, broken)
     assert said(server, 12) == SchemaPinErrorCode.DISCOVERY_INVALID
@@ -188,14 +177,12 @@ def test_of_equal_documents_in_a_row_the_first_is_named() -> None:
 
 
 def test_a_key_revoked_by_its_document_counts_no_more() -> None:
-    """From the time at which the revocation was observed."""
     revoking = a_discovery("k", time_us=15, offset=1, revoked=("k",))
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, revoking)
     assert (said(server, 14), said(server, 15)) == ("valid", SchemaPinErrorCode.KEY_REVOKED)
 
 
 def test_a_key_revoked_by_an_operator_counts_no_more_until_it_is_accepted_again() -> None:
-    """The later decision of the operators holds."""
     server = a_server(
         a_discovery("k", time_us=1, offset=0),
         SIGNED,
@@ -234,7 +221,6 @@ OTHER_CHECKED = Checked(server_id=SERVER, signatures="set", fingerprint="l", mod
 
 
 def test_another_key_is_not_taken_without_an_acceptance() -> None:
-    """Its signatures match, and the tool was first used with another key: an operator has to say so."""
     facts: list[Fact] = [
         a_discovery("k", time_us=1, offset=0),
         SIGNED,
@@ -250,7 +236,6 @@ def test_another_key_is_not_taken_without_an_acceptance() -> None:
 
 
 def test_an_accepted_key_goes_before_the_first_used() -> None:
-    """Once another is accepted, the first one is the changed one."""
     accepted = a_key_decision("accept", "l", time_us=15, offset=1)
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, accepted)
     assert said(server) == SchemaPinErrorCode.KEY_PIN_MISMATCH
@@ -279,7 +264,6 @@ def test_a_bad_first_contact_pins_nothing() -> None:
 
 
 def test_a_signature_that_matches_in_neither_mode_is_invalid() -> None:
-    """The check is there and does not name the tool."""
     none = Checked(server_id=SERVER, signatures="set", fingerprint="k", modes={})
     assert (
         said(a_server(a_discovery("k", time_us=1, offset=0), SIGNED, none, LISTED))
@@ -288,19 +272,16 @@ def test_a_signature_that_matches_in_neither_mode_is_invalid() -> None:
 
 
 def test_a_signature_that_nobody_checked_is_not_called_invalid() -> None:
-    """No check, no claim: that it is unchecked is all that is known."""
     assert said(a_server(a_discovery("k", time_us=1, offset=0), SIGNED, LISTED)) == UNCHECKED
 
 
 def test_a_tool_without_a_canonical_form_says_so() -> None:
-    """There is no digest that a signature could be over."""
     nothing = Signatures(server_id=SERVER, digest="set", tools={"t": Signed("example.com", "c2ln", None)})
     server = a_server(a_discovery("k", time_us=1, offset=0), nothing, CHECKED, LISTED)
     assert said(server) == SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED
 
 
 def test_a_valid_signature_names_key_mode_and_document() -> None:
-    """And nothing that is absent."""
     found = a_discovery("k", time_us=1, offset=0)
     result = check_signature(a_server(found, SIGNED, CHECKED, LISTED).controls, LISTED, "t", 20)
     assert result is not None
@@ -323,14 +304,12 @@ def test_a_valid_signature_names_key_mode_and_document() -> None:
 
 
 def a_use(time_us: int, origin: Origin, key: str = "k") -> FirstUse:
-    """The first use of a key for ``t``."""
     return FirstUse(
         server_id=SERVER, domain="example.com", tool_name="t", fingerprint=key, time_us=time_us, origin=origin
     )
 
 
 def the_use(*facts: AnyControlFact | Fact) -> FirstUse | None:
-    """The first use that follows from some facts."""
     return first_uses_since(a_server(*facts), start_of(0)).get(("example.com", "t"))
 
 
@@ -349,7 +328,6 @@ def test_a_use_before_a_change_stands() -> None:
 
 
 def test_a_use_that_was_none_is_undone() -> None:
-    """A revocation that is read late, and dated before the use, takes it back."""
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
     server.controls.apply(a_key_decision("revoke", "k", time_us=5, offset=1))
     assert revised_first_uses(server, start_of(5)) == ([("first_use", SERVER, "example.com", "t")], [])
@@ -367,7 +345,6 @@ def test_a_rejection_that_is_read_late_undoes_a_use() -> None:
 
 
 def test_an_earlier_use_takes_the_place_of_a_later_one() -> None:
-    """A list that is read late was first all the same."""
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
     early = seen("bob", 7, "one", offset=9, signatures="set")
     server.see(early)
@@ -375,7 +352,6 @@ def test_an_earlier_use_takes_the_place_of_a_later_one() -> None:
 
 
 def test_a_use_whose_list_was_folded_away_stands() -> None:
-    """It happened, though what it rests on cannot be asked about again."""
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
     server.unsee("alice", LISTED.origin)
     server.see(seen("alice", 30, "one", offset=5, signatures="set"))

@@ -17,20 +17,17 @@ ONE = a_catalogue("one", {"t": "a"})
 
 
 def test_a_lost_catalogue_is_never_guessed() -> None:
-    """A reference to a catalogue that the topic no longer holds is an integrity error that names it."""
     with pytest.raises(IntegrityError, match="lost_fact: the binding topic names the catalogue gone"):
         Bindings().server(SERVER).catalogue_of(seen("alice", 1, "gone", offset=0))
 
 
 def test_a_lost_definition_is_never_guessed() -> None:
-    """A reference to a definition that the topic no longer holds is an integrity error."""
     server = Bindings().server(SERVER)
     with pytest.raises(IntegrityError, match="the tool full:a"):
         server.fingerprint_of(ONE, "full:a")
 
 
 def test_the_scope_is_part_of_a_definition_s_identity() -> None:
-    """The same definition scoped otherwise has other digests, and is looked up apart."""
     server = bindings_with(ONE).server(SERVER)
     assert server.fingerprint_of(ONE, "full:a").full == "full:a"
     unscoped = a_catalogue("one", {"t": "a"})
@@ -40,7 +37,6 @@ def test_the_scope_is_part_of_a_definition_s_identity() -> None:
 
 
 def test_catalogues_definitions_and_rejections_are_forgotten() -> None:
-    """Tombstones of other facts take them out too."""
     bindings = bindings_with(ONE)
     bindings.apply(rejection(2, offset=1))
     for key in (ONE.key(), ("tool", SERVER, True, "full:a"), rejection(2, offset=1).key()):
@@ -50,7 +46,6 @@ def test_catalogues_definitions_and_rejections_are_forgotten() -> None:
 
 
 def test_forgetting_what_is_unknown_is_nothing() -> None:
-    """A tombstone of a server or fact never heard of changes nothing."""
     bindings = Bindings()
     bindings.forget(("seen", "nobody", "alice", 0, 0))
     bindings.forget(("seen",))
@@ -58,7 +53,6 @@ def test_forgetting_what_is_unknown_is_nothing() -> None:
 
 
 def test_progress_is_kept_per_input_partition() -> None:
-    """The last progress of an input partition counts; partitions do not mix."""
     bindings = Bindings()
     for position in (3, 7):
         bindings.apply(Progress(topic="t", partition=0, position=position))
@@ -85,7 +79,6 @@ def test_between_partitions_only_times_can_tell() -> None:
 
 
 def test_a_change_clears_what_was_worked_out() -> None:
-    """Answers kept for a server go with any fact of that server, and with no other's."""
     bindings = bindings_with(ONE)
     bindings.server(SERVER).answers.keep(("q",), 1)
     bindings.apply(Progress(topic="t", partition=0, position=1))
@@ -98,7 +91,6 @@ def test_a_change_clears_what_was_worked_out() -> None:
 
 
 def a_fact_record(fact: Fact, *, value: bytes | None = None) -> Record:
-    """A record of the binding topic, with another value if one is given."""
     output = fact_output(fact, partition=0)
     return Record(Role.BINDINGS, Origin("bindings", 0, 0), output.key, output.value if value is None else value)
 
@@ -116,7 +108,6 @@ def test_a_server_is_read_when_it_is_asked_for() -> None:
 
 
 def test_half_of_a_server_never_answers() -> None:
-    """Each time it is asked for, the fact that cannot be read is reported."""
     bindings = Bindings()
     for record in (a_fact_record(ONE), a_fact_record(seen("alice", 1, "one", offset=0), value=b"{}")):
         bindings.take(record)
@@ -128,13 +119,11 @@ def test_half_of_a_server_never_answers() -> None:
 
 
 def test_a_key_of_somebody_else_is_reported_at_once() -> None:
-    """Whichever server it names."""
     with pytest.raises(IntegrityError, match="foreign_fact"):
         Bindings().take(Record(Role.BINDINGS, Origin("bindings", 0, 0), b'["theirs","server"]', b"{}"))
 
 
 def test_a_server_whose_records_are_all_taken_back_is_not_known() -> None:
-    """As after compaction."""
     bindings = Bindings()
     bindings.take(a_fact_record(ONE))
     bindings.take(a_fact_record(ONE)._replace(value=None))

@@ -29,7 +29,6 @@ def test_what_a_forgiving_parser_makes_of_it(raw: bytes, value: object) -> None:
 
 @pytest.mark.parametrize("depth", [200, 100_000])
 def test_depth_does_not_hide_what_a_message_is(depth: int) -> None:
-    """A parser with more stack than ours would read it."""
     deep = b'[{"x":"]}"},' * depth + b"1" + b"]" * depth
     message = read_leniently(b'{"result":{"tools":' + deep + b'},"id":7}')
     assert message["id"] == 7
@@ -47,20 +46,17 @@ def test_depth_does_not_hide_what_a_message_is(depth: int) -> None:
     ],
 )
 def test_a_member_is_given_as_the_bytes_it_came_in(raw: bytes, expected: bytes | None) -> None:
-    """Nothing is parsed and printed again."""
     assert member_bytes(raw, "msg") == expected
 
 
 @given(st.binary(max_size=200))
 def test_readers_are_total(raw: bytes) -> None:
-    """Any bytes give something, never an exception."""
     read_leniently(raw)
     member_bytes(raw, "msg")
 
 
 @given(st.text(alphabet='{}[],:"\\1a ', max_size=60))
 def test_readers_are_total_for_almost_json(text: str) -> None:
-    """The same for texts made of JSON's own signs."""
     read_leniently(text.encode())
     member_bytes(text.encode(), "a")
 

@@ -13,12 +13,10 @@ PUBLISHED = json.loads((VECTORS / "handshake_tool_call.json").read_text(encoding
 
 
 def test_ids_are_the_published_ones() -> None:
-    """The pattern ids are exactly the published ones."""
     assert sorted(rule.id for rule in RULES) == sorted(PUBLISHED["pattern_ids"])
 
 
 def test_replacement_has_the_published_form() -> None:
-    """A replacement names category and pattern in the published form."""
     for rule in RULES:
         wanted = PUBLISHED["replacement"].replace("<category>", rule.category).replace("<pattern id>", rule.id)
         assert rule.replacement() == wanted
@@ -30,17 +28,14 @@ def test_what_would_blur_evidence_is_off() -> None:
 
 
 def test_sensitive_names_are_as_they_are_compared() -> None:
-    """A name is held against the letters of a key in lowercase, so it has nothing else."""
     assert all(re.fullmatch("[a-z]+", name) for name in SENSITIVE_NAMES)
 
 
 def test_hints_are_lowercase() -> None:
-    """Hints are looked for in the lowercase text."""
     for hints in [rule.hints for rule in RULES] + [issuer.hints for issuer in ISSUED]:
         assert all(hint == hint.lower() for hint in hints)
 
 
 def test_every_rule_says_why() -> None:
-    """Each rule and each issuer has a reason."""
     assert all(rule.reason for rule in RULES)
     assert all(issuer.reason for issuer in ISSUED)

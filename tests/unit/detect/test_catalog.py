@@ -18,8 +18,6 @@ DATA = Path(str(files("assay_stream.detect"))) / "data"
 
 @pytest.fixture
 def altered(tmp_path: Path) -> Callable[[str, str, str], Path]:
-    """A copy of the data with one text in one file replaced."""
-
     def alter(file: str, old: str, new: str) -> Path:
         folder = shutil.copytree(DATA, tmp_path / "data")
         text = (folder / file).read_text(encoding="utf-8")
@@ -31,7 +29,6 @@ def altered(tmp_path: Path) -> Callable[[str, str, str], Path]:
 
 
 def test_every_file_of_phrases_is_read() -> None:
-    """No file of phrases is left out, and a class of words is written out where it is used."""
     listed = load(DATA)
     assert {file.stem for file in (DATA / "phrases").glob("*.toml")} == set(
         tomllib.loads((DATA / "lists.toml").read_text(encoding="utf-8"))["phrase_files"]
@@ -60,6 +57,5 @@ def test_every_file_of_phrases_is_read() -> None:
 def test_wrong_data_is_refused(
     altered: Callable[[str, str, str], Path], file: str, old: str, new: str, message: str
 ) -> None:
-    """An error names the file and the entry."""
     with pytest.raises(ConfigurationError, match=message):
         load(altered(file, old, new))

@@ -12,7 +12,6 @@ SYMBOLS = st.lists(st.sampled_from([*sorted(_CONCEPTS_OF), "x", "the", "-word"])
 
 @given(st.lists(SYMBOLS, max_size=5), SYMBOLS)
 def test_a_sentence_weighs_what_its_features_do(weighed: list[list[str]], symbols: list[str]) -> None:
-    """Whatever features have weights, each that a sentence has counts once."""
     known = sorted({feature for each in [*weighed, symbols[:12]] for feature in features_of(each)})
     weights = {feature: 1 << index for index, feature in enumerate(known)}
     expected = sum(weights.get(feature, 0) for feature in features_of(symbols))

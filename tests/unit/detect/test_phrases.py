@@ -10,7 +10,6 @@ from assay_stream.work import UNLIMITED, Work
 
 
 def found(phrase: str, text: str, **given: list[tuple[int, int]]) -> list[str]:
-    """The words of each place where a phrase stands."""
     words = Words(text)
     return [
         " ".join(words.forms[first:end])
@@ -37,12 +36,10 @@ def found(phrase: str, text: str, **given: list[tuple[int, int]]) -> list[str]:
     ],
 )
 def test_phrase(phrase: str, text: str, expected: list[str]) -> None:
-    """Alternatives, gaps, stems and joined words count as written."""
     assert found(phrase, text) == expected
 
 
 def test_given_places() -> None:
-    """A name in braces stands for what the caller has found."""
     assert found("use {tool}", "use my tool", tool=[(1, 3)]) == ["use my tool"]
     assert found("use {tool}", "use my tool") == []
     assert found("{tool} first", "x first", tool=[(0, 1)]) == ["x first"]

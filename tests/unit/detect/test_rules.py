@@ -20,7 +20,6 @@ NAMED = {rule.id for rule in RULES if rule.names}
 
 
 def rules_in(text: str, *, as_name: bool) -> set[str]:
-    """The rules that this description, or this parameter, gives where a tool had neither."""
     tool = (
         {"name": "x", "inputSchema": {"type": "object", "properties": {text: {"type": "string"}}}}
         if as_name
@@ -32,24 +31,20 @@ def rules_in(text: str, *, as_name: bool) -> set[str]:
 
 
 def cases(kind: str) -> list[tuple[str, str]]:
-    """Each example of a kind with its rule."""
     return [(rule, spelt_out(text)) for rule, texts in EXAMPLES.items() for text in texts[kind]]
 
 
 def spelt_out(example: str | dict[str, Any]) -> str:
-    """An example as a text; a very long one is given by what is repeated in it."""
     return example if isinstance(example, str) else example["repeat"] * example["times"]
 
 
 @pytest.mark.parametrize(("rule", "text"), cases("matches"), ids=lambda each: ascii(each[:40]))
 def test_rule_matches(rule: str, text: str) -> None:
-    """A rule finds what it is for."""
     assert rule in rules_in(text, as_name=rule in NAMED)
 
 
 @pytest.mark.parametrize(("rule", "text"), cases("near_misses"), ids=lambda each: ascii(each[:40]))
 def test_rule_leaves_near_misses(rule: str, text: str) -> None:
-    """A rule leaves what only looks like it."""
     assert rule not in rules_in(text, as_name=rule in NAMED)
 
 
@@ -69,6 +64,5 @@ def test_attack_in_another_language_is_found(text: str) -> None:
 
 @pytest.mark.parametrize("text", [text for texts in LANGUAGES.values() for text in texts["benign"]])
 def test_translation_is_quiet(text: str) -> None:
-    """A description in another language, in place of the English one, brings nothing."""
     before = {"name": "x", "description": "Returns the weather of the city that the user chose."}
     assert detect_indicators(before, {**before, "description": text}) == []

@@ -14,17 +14,14 @@ HIGH = 4
 
 
 def a_tool(schema: dict[str, Any], key: str = "inputSchema") -> dict[str, Any]:
-    """A tool with this schema."""
     return {"name": "t", "description": "Reads a row.", key: {"type": "object"} | schema}
 
 
 def with_parameter(name: str, **keywords: Any) -> dict[str, Any]:
-    """A tool with one parameter."""
     return a_tool({"properties": {name: {"type": "string"} | keywords}})
 
 
 def found_in(after: dict[str, Any], before: dict[str, Any] | None = None) -> list[tuple[str, int, str]]:
-    """Rule, level and path of what the structure shows."""
     rules = ("secret_in_header", "external_reference")
     return [(each.rule, each.level, each.path) for each in detect_indicators(before, after) if each.rule in rules]
 
@@ -43,7 +40,6 @@ def found_in(after: dict[str, Any], before: dict[str, Any] | None = None) -> lis
     ],
 )
 def test_a_secret_in_a_header_is_high(name: str, keywords: dict[str, Any]) -> None:
-    """By the name of the parameter or of the header, or because the schema says that it is one; also at first sight."""
     tool = with_parameter(name, **keywords)
     expected = [("secret_in_header", HIGH, f"$.inputSchema.properties.{name}.x-mcp-header")]
     assert found_in(tool) == expected
@@ -62,7 +58,6 @@ def test_a_secret_in_a_header_is_high(name: str, keywords: dict[str, Any]) -> No
     ],
 )
 def test_other_headers_and_other_secrets_are_none(name: str, keywords: dict[str, Any]) -> None:
-    """A region in a header, a secret in the body, a number, and what is a value and no schema."""
     assert found_in(with_parameter(name, **keywords)) == []
 
 
@@ -72,7 +67,6 @@ def test_other_headers_and_other_secrets_are_none(name: str, keywords: dict[str,
     ["https://schemas.example/a.json", "other.json#/a", "//x.test/s", "file:///etc/x", "urn:other", "http://["],
 )
 def test_a_reference_to_another_document_is_high(keyword: str, target: str) -> None:
-    """Wherever it stands, in either schema, and also at first sight."""
     for schema in ("inputSchema", "outputSchema"):
         tool = a_tool({"properties": {"p": {"anyOf": [{keyword: target}]}}}, schema)
         assert found_in(tool) == [("external_reference", HIGH, f'$.{schema}.properties.p.anyOf[0]["{keyword}"]')]
@@ -100,7 +94,6 @@ def test_a_reference_within_the_document_is_none(schema: dict[str, Any]) -> None
 
 
 def test_what_stood_there_before_is_no_news() -> None:
-    """The same reference at another place, and the same header with other words beside it."""
     before = a_tool({"properties": {"key": {"x-mcp-header": "Cookie"}, "p": {"$ref": "https://x.test/a"}}})
     after = a_tool({"properties": {"key": {"x-mcp-header": "Cookie", "title": "K"}, "q": {"$ref": "https://x.test/a"}}})
     assert found_in(after, before) == []
@@ -109,13 +102,11 @@ def test_what_stood_there_before_is_no_news() -> None:
 
 
 def test_a_parameter_called_like_a_keyword_is_looked_into() -> None:
-    """Names of parameters are no keywords, whatever they are."""
     tool = a_tool({"properties": {"default": {"$ref": "https://x.test/a"}, "enum": {"items": {"$ref": "b.json"}}}})
     assert len(found_in(tool)) == 2
 
 
 def test_the_search_is_bounded_by_its_budget() -> None:
-    """Counted units, as everything else that a definition may cost."""
     tool = a_tool({"properties": {f"p{n}": {"$ref": "a.json"} for n in range(1_000)}})
     with pytest.raises(WorkExhaustedError):
         structural_matches(None, tool, Work(10_000))

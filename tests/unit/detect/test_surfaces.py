@@ -10,12 +10,10 @@ from assay_stream.work import UNLIMITED, Work
 
 
 def texts_of(definition: Mapping[str, Any]) -> list[Text]:
-    """The texts of a definition, whatever they cost."""
     return list(Texts(definition, Work(UNLIMITED)))
 
 
 def test_parameters_are_told_from_other_names() -> None:
-    """A name under properties is a parameter, also when it is itself called properties."""
     schema = {"properties": {"properties": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
     named = {text.value: text for text in texts_of({"inputSchema": schema}) if text.role is TextRole.PARAMETER}
     assert named.keys() == {"properties", "a"}
@@ -23,19 +21,16 @@ def test_parameters_are_told_from_other_names() -> None:
 
 
 def test_keys_of_the_standards_say_nothing() -> None:
-    """Keys that MCP and JSON Schema define are no texts; others are."""
     definition = {"name": "n", "inputSchema": {"type": "object", "x-note": 1}}
     assert [text.value for text in texts_of(definition)] == ["x-note", "object", "n"]
 
 
 def test_name_words() -> None:
-    """Names fall into the same words however they are written."""
     assert {name_words(name) for name in ("read_text_file", "read-text-file", "readTextFile", "Read Text File")} == {
         ("read", "text", "file")
     }
 
 
 def test_required_of_what_is_no_schema() -> None:
-    """Without a list of names nothing is required."""
     assert required_of({"inputSchema": {"required": ["a", 1]}}) == {"a"}
     assert required_of({"inputSchema": {"required": "a"}}) == required_of({"inputSchema": 1}) == frozenset()

@@ -11,7 +11,6 @@ from assay_stream.drift.definition import DEFAULTS, compare_annotations
 
 
 def test_the_defaults_are_the_standards() -> None:
-    """A tool that says nothing may write, destroy, and reach an open world."""
     assert DEFAULTS == {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 
 
@@ -38,13 +37,11 @@ def test_the_defaults_are_the_standards() -> None:
     ],
 )
 def test_a_hint(name: str, before: Any, after: Any, code: str, direction: str) -> None:
-    """Each transition has its code and direction; absence means the default."""
     old, new = ({} if side is ABSENT else {name: side} for side in (before, after))
     (change,) = compare_annotations("$.annotations", old, new)
     assert (change.code, change.direction, change.path) == (code, direction, f"$.annotations.{name}")
 
 
 def test_annotations_of_another_form_are_a_changed_field() -> None:
-    """What is no object is not looked into; an empty object that came is not nothing."""
     assert [c.code for c in compare_annotations("$.a", {}, [])] == ["field_changed"]
     assert [c.code for c in compare_annotations("$.a", ABSENT, {})] == ["annotation_changed"]

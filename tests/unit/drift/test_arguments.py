@@ -29,5 +29,4 @@ A = {"name": "a"}
     ],
 )
 def test_an_argument(before: Any, after: Any, code: str) -> None:
-    """Each kind of difference has its code."""
     assert [change.code for change in compare_arguments("$.arguments", before, after)] == [code]

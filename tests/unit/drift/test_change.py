@@ -10,35 +10,30 @@ MAX = DEFAULT_LIMITS.change_value_chars_max
 
 
 def test_plain_names_follow_a_dot_and_others_are_quoted() -> None:
-    """No name can be taken for a longer path."""
     assert member("$", "a-b") == "$.a-b"
     assert member("$", "a.b") == '$["a.b"]'
     assert member("$", 'a"]') == '$["a\\"]"]'
 
 
 def test_a_long_name_is_cut_and_stays_distinct() -> None:
-    """Two long names that begin alike have different paths of bounded length."""
     one, other = (member("$", "x" * 5_000 + end) for end in "ab")
     assert one != other
     assert len(one) < 400
 
 
 def test_short_values_stay_whole() -> None:
-    """A value within the limit is carried as it is."""
     assert bounded({"a": [1, None]}) == {"a": [1, None]}
     assert bounded(ABSENT) is None
     assert bounded("x" * MAX) == "x" * MAX
 
 
 def test_a_long_value_is_cut_with_its_length_and_digest() -> None:
-    """The mark names what was cut."""
     text = "x" * (MAX + 1)
     assert bounded(text) == "x" * MAX + f"… (cut: {MAX + 1} characters, {sha256_of(text.encode())})"
     assert str(bounded([text])).startswith('["xxx')
 
 
 def test_long_texts_are_shown_from_where_they_part() -> None:
-    """What differs late in two long texts is there to be seen."""
     before, after = bounded_pair("x" * 5_000 + "old", "x" * 5_000 + "new")
     assert "xold… (cut: 5003" in before
     assert "xnew… (cut: 5003" in after

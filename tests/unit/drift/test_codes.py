@@ -9,7 +9,6 @@ from assay_stream.drift.severity import Level
 
 
 def test_the_opposite_of_the_opposite_is_the_code() -> None:
-    """Opposites come in pairs, with opposite directions."""
     for code, info in CODES.items():
         opposite = CODES[info.opposite]
         assert opposite.opposite == code
@@ -17,7 +16,6 @@ def test_the_opposite_of_the_opposite_is_the_code() -> None:
 
 
 def test_codes_are_stable_words_with_titles() -> None:
-    """Codes are snake_case, titles are one line."""
     for code, info in CODES.items():
         assert re.fullmatch(r"[a-z]+(_[a-z]+)*", code)
         assert info.title
@@ -25,5 +23,4 @@ def test_codes_are_stable_words_with_titles() -> None:
 
 
 def test_each_code_has_a_level() -> None:
-    """One that the profiles know."""
     assert {info.level for info in CODES.values()} <= {str(level) for level in Level}

@@ -22,7 +22,6 @@ def test_the_contract_has_a_code_of_its_own() -> None:
 
 
 def test_metadata_of_another_form_changed_as_a_whole() -> None:
-    """What is no object is not looked into; an empty one that came is a change."""
     assert [c.path for c in compare_meta("$._meta", {"x": 1}, 3)] == ["$._meta"]
     assert [c.code for c in compare_meta("$._meta", ABSENT, {})] == ["meta_changed"]
 

@@ -29,14 +29,12 @@ TOOL = {"name": "t", "description": "Reads.", "inputSchema": {"type": "object"}}
     ],
 )
 def test_each_field_is_compared_by_what_it_holds(field: str, value: Any, code: str) -> None:
-    """One field that differs gives its code, both ways under its name."""
     after = TOOL | {field: value}
     assert [change.code for change in compare_definitions(TOOL, after)] == [code]
     assert differing_fields(TOOL, after) == [field]
 
 
 def test_changes_stand_in_the_order_of_their_paths() -> None:
-    """The order is fixed, whatever was found first."""
     after = TOOL | {"title": "T", "annotations": {"readOnlyHint": True}, "description": "Reads a file."}
     assert [c.path for c in compare_definitions(TOOL, after)] == [
         "$.annotations.readOnlyHint",
@@ -46,7 +44,6 @@ def test_changes_stand_in_the_order_of_their_paths() -> None:
 
 
 def test_more_changes_than_the_limit_are_told_as_one() -> None:
-    """The first ones are kept, and a code says that there are more."""
     properties: dict[str, Any] = {f"p{i}": {} for i in range(DEFAULT_LIMITS.changes_max + 5)}
     changes = compare_definitions(TOOL, TOOL | {"inputSchema": {"type": "object", "properties": properties}})
     assert len(changes) == DEFAULT_LIMITS.changes_max + 1

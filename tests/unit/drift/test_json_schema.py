@@ -60,7 +60,6 @@ CASES: list[tuple[Any, Any, list[tuple[str, str]]]] = [
 
 @pytest.mark.parametrize(("before", "after", "expected"), CASES)
 def test_a_difference(before: Any, after: Any, expected: list[tuple[str, str]]) -> None:
-    """Each kind of difference has its code and its path."""
     assert [(change.code, change.path) for change in compare_schemas("$.s", before, after)] == expected
 
 
@@ -69,13 +68,11 @@ def _by_reference(reference: str, **parts: Any) -> dict[str, Any]:
 
 
 def test_what_a_reference_leads_to_is_compared_once_where_it_stands() -> None:
-    """A shared part that changed is told once, however many parameters use it."""
     before, after = ({**_object(a={"$ref": "#/$defs/x"}, b={"$ref": "#/$defs/x"}), "$defs": {"x": s}} for s in (S, N))
     assert [(c.code, c.path) for c in compare_schemas("$.s", before, after)] == [("type_changed", "$.s.$defs.x.type")]
 
 
 def test_a_reference_that_leads_elsewhere_is_followed() -> None:
-    """What it leads to is compared at the place that refers to it."""
     changes = list(compare_schemas("$.s", _by_reference("#/$defs/x", x=S, y=N), _by_reference("#/$defs/y", x=S, y=N)))
     assert ("type_changed", f"{P}.a.type") in [(c.code, c.path) for c in changes]
 
@@ -87,7 +84,6 @@ def test_a_part_put_in_place_of_its_reference_says_the_same() -> None:
 
 
 def test_a_reference_to_another_document_is_not_followed() -> None:
-    """It is told as such."""
     changes = compare_schemas("$.s", _by_reference("a.json"), _by_reference("b.json"))
     assert [c.code for c in changes] == ["schema_reference_changed"]
 
@@ -110,7 +106,6 @@ def test_a_circle_against_nothing_ends() -> None:
 
 
 def test_what_goes_beyond_the_limits_is_told() -> None:
-    """Where more differs than the budget of a definition allows, the last change says so."""
     count = DEFAULT_LIMITS.definition_work_units_max // 50
     before, after = ({"inputSchema": _object(None, **{f"p{i}": side for i in range(count)})} for side in (S, N))
     *_, last = compare_definitions(before, after)

@@ -13,17 +13,14 @@ TEXT: dict[str, Any] = {"type": "string"}
 
 
 def a_tool(parameter: dict[str, Any]) -> dict[str, Any]:
-    """A tool with this parameter."""
     return {"name": "t", "inputSchema": {"type": "object", "properties": {"p": parameter}}}
 
 
 def level_of(before: dict[str, Any], after: dict[str, Any]) -> Level:
-    """The level under ``soc``."""
     return assess(PROFILES["soc"], "tool_changed", compare_definitions(a_tool(before), a_tool(after)))
 
 
 def codes_of(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The codes of all changes."""
     return [change.code for change in compare_definitions(a_tool(before), a_tool(after))]
 
 
@@ -59,7 +56,6 @@ def test_a_server_started_twice_raises_nothing(pair: tuple[dict[str, Any], dict[
     ],
 )
 def test_another_value_is_no_other_order(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Only the same values between the same brackets are."""
     assert codes_of(before, after) == ["default_changed"]
 
 

@@ -32,10 +32,8 @@ ROOT: dict[str, Any] = {
     ],
 )
 def test_a_reference(reference: Any, found: Any) -> None:
-    """Pointers are followed; what leads outside, nowhere or in a circle is not."""
     assert expand(ROOT, {"$ref": reference}, Work(UNLIMITED)) == found
 
 
 def test_what_stands_beside_takes_precedence() -> None:
-    """A description beside a reference is the one that counts."""
     assert expand(ROOT, {"$ref": "#/anyOf/0", "title": "T"}, Work(UNLIMITED)) == {"type": "null", "title": "T"}

@@ -15,17 +15,14 @@ REFERRED = {"$defs": {"Point": {"type": "object", "required": ["x"]}}, "properti
 
 
 def a_tool(**keywords: Any) -> dict[str, Any]:
-    """A tool whose input schema has one parameter, and further keywords."""
     return {"name": "t", "inputSchema": {"type": "object", "properties": {"path": TEXT}} | keywords}
 
 
 def codes_of(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The codes of all changes, in the order of their paths."""
     return [change.code for change in compare_definitions(before, after)]
 
 
 def level_of(before: dict[str, Any], after: dict[str, Any]) -> Level:
-    """The level under ``soc``."""
     return assess(PROFILES["soc"], "tool_changed", compare_definitions(before, after))
 
 
@@ -54,7 +51,6 @@ def test_a_regenerated_schema_is_one_low_change(pair: tuple[dict[str, Any], dict
 
 
 def test_words_in_a_regenerated_schema_count_by_themselves() -> None:
-    """A description that came with it keeps its code and its path."""
     after = a_tool(properties={"path": TEXT | {"description": "Where to read."}})
     found = compare_definitions(a_tool(additionalProperties=False), after)
     assert [(change.code, change.path) for change in found] == [
@@ -73,7 +69,6 @@ def test_words_in_a_regenerated_schema_count_by_themselves() -> None:
     ],
 )
 def test_nothing_hides_behind_a_regenerated_schema(after: dict[str, Any], codes: list[str]) -> None:
-    """Where anything else changed, each change is told by its own code."""
     assert codes_of(a_tool(additionalProperties=False), after) == codes
     assert level_of(a_tool(additionalProperties=False), after) is Level.MEDIUM
 

@@ -41,7 +41,6 @@ from assay_stream.work import UNLIMITED, Work
     ],
 )
 def test_what_changed(before: Any, after: Any, code: str | None) -> None:
-    """Each kind of difference has its code."""
     assert [change.code for change in compare_texts("description", "$.d", before, after)] == ([code] if code else [])
 
 
@@ -52,5 +51,4 @@ def test_four_spellings_are_a_change_of_words() -> None:
 
 
 def test_the_words_of_a_text() -> None:
-    """Case, quotes and punctuation at the ends of words are taken away, within words they stay."""
     assert words_of("“Read” the, FILE: a_b/c.", Work(UNLIMITED)) == ["read", "the", "file", "a_b/c"]

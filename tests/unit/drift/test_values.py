@@ -49,7 +49,6 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("before", "after", "codes"), CASES)
 def test_what_is_allowed(before: dict[str, Any], after: dict[str, Any], codes: list[str]) -> None:
-    """Each kind of difference has its code; the same in another form has none of confinement."""
     assert [change.code for change in compare_values("$", before, after)] == codes
 
 

@@ -13,13 +13,11 @@ from tests.support.exports import NOON_US, definition, evidence, replayed, value
 
 
 def row(raw: bytes) -> dict[str, Value]:
-    """One record as a row."""
     (item,) = items([Stored("here", raw)])
     return row_of(item)
 
 
 def test_evidence_has_its_columns() -> None:
-    """Nested members stand flat, absent ones are null, and the record is whole."""
     found = row(evidence(7, data={"timing": {"duration_ms": 3}, "ok": False, "error": {"code": "E"}}))
     assert {name: value for name, value in found.items() if value is not None} == {
         "time": NOON_US,
@@ -49,7 +47,6 @@ def test_evidence_has_its_columns() -> None:
 
 
 def test_an_alert_has_its_columns() -> None:
-    """Its times are milliseconds in the record, and microseconds here."""
     found = row(alert_records(finding_of())[0].value or b"")
     assert found["time"] == found["first_seen"] == TIME_US // 1_000 * 1_000
     assert (found["kind"], found["server_id"], found["tool_name"]) == ("tool_changed", "server", "tool")
@@ -58,7 +55,6 @@ def test_an_alert_has_its_columns() -> None:
 
 
 def test_a_definition_has_its_columns() -> None:
-    """What is open-ended is JSON, in its canonical form."""
     found = row(definition("t", description="d", outputSchema={"b": 1, "a": [None, 1e3]}))
     assert (found["name"], found["description"], found["title"]) == ("t", "d", None)
     assert (found["input_schema"], found["output_schema"]) == ("{}", '{"a":[null,1000],"b":1}')
@@ -72,7 +68,6 @@ def test_a_definition_has_its_columns() -> None:
     ],
 )
 def test_a_value_of_another_type_is_null(data: dict[str, object]) -> None:
-    """The column keeps its type, and the record still has the value."""
     found = row(evidence(data=data))
     for name in ("tool_name", "ok", "origin_topic", "origin_partition", "origin_offset", "duration_ms"):
         assert found[name] is None
@@ -91,7 +86,6 @@ def test_a_value_of_another_type_is_null(data: dict[str, object]) -> None:
     ],
 )
 def test_what_the_engine_writes_fills_the_columns(kind: Dataset, role: Role, never: set[str]) -> None:
-    """The paths are those of real records: these are never null."""
     found = [row(raw) for raw in values(replayed(), role)]
     assert found
     assert all(line[name] is not None for line in found for name in never)
@@ -99,7 +93,6 @@ def test_what_the_engine_writes_fills_the_columns(kind: Dataset, role: Role, nev
 
 
 def test_names_are_unique_and_the_record_is_last() -> None:
-    """No column hides another."""
     for columns in COLUMNS.values():
         assert len({column.name for column in columns}) == len(columns)
         assert columns[-1] == ("record", ColumnType.JSON, ())

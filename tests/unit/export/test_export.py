@@ -19,19 +19,16 @@ RAW = [evidence(number, time=f"2026-03-01T12:00:{number:02}Z") for number in ran
 
 
 def collected(raw: Iterable[bytes], selection: ExportSelection | None = None, *kinds: Dataset) -> Collection:
-    """These records, collected."""
     collection = Collection(selection or ExportSelection(), frozenset(kinds or Dataset))
     collection.take(Stored(f"record {number}", line) for number, line in enumerate(raw))
     return collection
 
 
 def offsets(path: Path) -> list[int]:
-    """Offsets of the calls in a bundle, in its order."""
     return [orjson.loads(line)["data"]["origin"]["offset"] for line in read_bundle(path)]
 
 
 def test_a_bundle_is_in_the_order_of_event_time(tmp_path: Path) -> None:
-    """Of equal times, in the order of the calls' log."""
     raw = [*reversed(RAW), *(evidence(number, time="2026-03-01T12:00:03Z") for number in (50, 9, 100))]
     with collected(raw) as collection:
         ((path, manifest),) = export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=None)
@@ -40,8 +37,6 @@ def test_a_bundle_is_in_the_order_of_event_time(tmp_path: Path) -> None:
 
 
 def test_the_run_id_follows_from_the_content(tmp_path: Path) -> None:
-    """Equal evidence, equal run; a record less, another run."""
-
     def run_of(raw: list[bytes]) -> str:
         with collected(raw) as collection:
             ((_, manifest),) = export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=None)
@@ -52,7 +47,6 @@ def test_the_run_id_follows_from_the_content(tmp_path: Path) -> None:
 
 
 def test_a_bundle_can_be_split(tmp_path: Path) -> None:
-    """Each part is a bundle with a run of its own, and together they are the whole."""
     with collected(RAW) as collection:
         written = export_bundles(collection, tmp_path / "b.tar.gz", run_id="night", split=3)
     assert [(path.name, manifest.run_id) for path, manifest in written] == [
@@ -64,21 +58,18 @@ def test_a_bundle_can_be_split(tmp_path: Path) -> None:
 
 
 def test_one_part_keeps_its_name(tmp_path: Path) -> None:
-    """Where all fits into one."""
     with collected(RAW) as collection:
         ((path, manifest),) = export_bundles(collection, tmp_path / "b.tar.gz", run_id="night", split=7)
     assert (path.name, manifest.run_id) == ("b.tar.gz", "night")
 
 
 def test_a_bad_run_id_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    """Also where there would be nothing to write."""
     with collected([]) as collection, pytest.raises(InputError) as caught:
         export_bundles(collection, tmp_path / "b.tar.gz", run_id="a:b", split=None)
     assert caught.value.code == "bad_run_id"
 
 
 def test_nothing_makes_no_file(tmp_path: Path) -> None:
-    """Of any kind; what was left out is counted."""
     with collected(RAW, ExportSelection(server_ids=frozenset({"none"}))) as collection:
         assert export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=None) == []
         assert not any(export_parquet(collection, tmp_path / "p").values())
@@ -88,7 +79,6 @@ def test_nothing_makes_no_file(tmp_path: Path) -> None:
 
 
 def test_datasets_have_what_the_engine_wrote(tmp_path: Path) -> None:
-    """Every record once, also a definition that was written for two servers."""
     outputs = replayed()
     raw = {
         kind: values(outputs, role)
@@ -110,7 +100,6 @@ def test_a_dataset_without_rows_is_not_written(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_place_is_an_error(tmp_path: Path) -> None:
-    """The file is named, and nothing is left behind."""
     (tmp_path / "file").write_bytes(b"")
     with collected(RAW) as collection:
         with pytest.raises(InputError) as caught:

@@ -22,12 +22,10 @@ ROW: dict[str, Value] = {column.name: None for column in COLUMNS[Dataset.EVIDENC
 
 
 def rows(count: int) -> list[dict[str, Value]]:
-    """Some rows of evidence."""
     return [ROW | {"origin_offset": number, "time": 1_772_366_400_000_001, "ok": True} for number in range(count)]
 
 
 def test_types_are_the_columns(tmp_path: Path) -> None:
-    """Also where every value is null: times are UTC to the microsecond."""
     write_parquet(tmp_path / "e.parquet", Dataset.EVIDENCE, [ROW])
     schema = pq.read_schema(tmp_path / "e.parquet")
     assert schema.names == list(ROW)
@@ -42,7 +40,6 @@ def test_types_are_the_columns(tmp_path: Path) -> None:
 
 
 def test_values_are_read_back(tmp_path: Path) -> None:
-    """In order, as they were."""
     assert write_parquet(tmp_path / "e.parquet", Dataset.EVIDENCE, rows(3)) == 3
     (first, *_) = found = pq.read_table(tmp_path / "e.parquet").to_pylist()
     assert [line["origin_offset"] for line in found] == [0, 1, 2]
@@ -50,7 +47,6 @@ def test_values_are_read_back(tmp_path: Path) -> None:
 
 
 def test_rows_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By number, and sooner where they are large."""
     monkeypatch.setattr(module, "ROWS_PER_GROUP", 4)
     write_parquet(tmp_path / "e.parquet", Dataset.EVIDENCE, rows(9))
     assert pq.read_metadata(tmp_path / "e.parquet").num_row_groups == 3
@@ -60,7 +56,6 @@ def test_rows_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
-    """Whole or not at all."""
     path = tmp_path / "e.parquet"
     path.write_bytes(b"before")
 
@@ -74,7 +69,6 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What to install is said."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=r"assay-stream\[parquet\]") as caught:
         module.check_installed()
@@ -82,7 +76,6 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """The file is named."""
     with pytest.raises(InputError) as caught:
         write_parquet(tmp_path / "no" / "e.parquet", Dataset.EVIDENCE, [ROW])
     assert caught.value.code == "unwritable_file"

@@ -20,36 +20,30 @@ REQUIRED = ("message", "datetime", "timestamp_desc")
 
 
 def read(*raw: bytes) -> list[ExportRecord]:
-    """Records to be exported."""
     return list(items(Stored("here", line) for line in raw))
 
 
 def table(*raw: bytes) -> list[dict[str, str]]:
-    """The rows of the CSV file, by Python's reader."""
     return list(csv.DictReader(io.StringIO(b"".join(as_csv(read(*raw))).decode(), newline="")))
 
 
 def lines(*raw: bytes) -> list[dict[str, object]]:
-    """The objects of the JSON lines file."""
     return [json.loads(line) for line in as_jsonl(read(*raw))]
 
 
 @pytest.mark.parametrize("raw", [evidence(), ALERT])
 def test_an_event_has_what_timesketch_demands(raw: bytes) -> None:
-    """In both forms, and not empty."""
     for events in (table(raw), lines(raw)):
         for event in events:
             assert all(event[name] for name in REQUIRED)
 
 
 def test_the_time_is_told_twice() -> None:
-    """ISO 8601 with its offset, and microseconds since the epoch."""
     (event,) = lines(evidence(time="2026-03-01T12:00:00.000007Z"))
     assert (event["datetime"], event["timestamp"]) == ("2026-03-01T12:00:00.000007+00:00", NOON_US + 7)
 
 
 def test_messages_say_what_happened() -> None:
-    """A call with what it was bound to, an alert with its level."""
     bound = "sha256:" + "a" * 64
     messages = [line["message"] for line in lines(evidence(), evidence(data={"tool_definition_digest": bound}), ALERT)]
     assert messages == [
@@ -60,7 +54,6 @@ def test_messages_say_what_happened() -> None:
 
 
 def test_both_forms_say_the_same() -> None:
-    """But for what is absent: empty in a table, not there in a line."""
     for row, line in zip(table(evidence(), ALERT), lines(evidence(), ALERT), strict=True):
         assert {name: value for name, value in row.items() if value} == {name: str(line[name]) for name in line}
     assert set(row) == set(HEADER)

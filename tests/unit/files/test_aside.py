@@ -13,7 +13,6 @@ from assay_stream.files.local import Aside, locked_folder
 
 
 def test_a_folder_takes_one_run_at_a_time(tmp_path: Path) -> None:
-    """The second run is refused until the first is done; the lock is no file."""
     folder = tmp_path / "out"
     with locked_folder(folder):
         with pytest.raises(ConfigurationError) as caught, locked_folder(folder):
@@ -25,7 +24,6 @@ def test_a_folder_takes_one_run_at_a_time(tmp_path: Path) -> None:
 
 
 def test_files_take_their_places_together_or_not_at_all(tmp_path: Path) -> None:
-    """An error keeps what was there."""
     old, new, stale = (tmp_path / name for name in ("old", "new", "stale"))
     old.write_text("old")
     stale.write_text("stale")

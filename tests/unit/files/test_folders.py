@@ -12,24 +12,20 @@ from assay_stream.files.archive import files_in
 
 
 def a_folder(path: Path, *names: str) -> Path:
-    """A folder with empty files."""
     for name in names:
         (path / name).touch()
     return path
 
 
 def names_of(path: Path, kind: str | None = None) -> list[str]:
-    """The files that are read, in order."""
     return [file.name for file in files_in(path, kind)]
 
 
 def test_a_file_stands_for_itself(tmp_path: Path) -> None:
-    """Whatever it is called, and whether it exists or not."""
     assert list(files_in(tmp_path / "x.bin")) == [tmp_path / "x.bin"]
 
 
 def test_an_archive_gives_its_observations_and_its_manifest(tmp_path: Path) -> None:
-    """In the order of their names."""
     folder = a_folder(
         tmp_path, "snapshots.ndjson.zst", "calls.ndjson.gz", "control.ndjson", "archive.json", ".hidden.ndjson"
     )
@@ -37,7 +33,6 @@ def test_an_archive_gives_its_observations_and_its_manifest(tmp_path: Path) -> N
 
 
 def test_results_of_a_replay_are_no_observations(tmp_path: Path) -> None:
-    """Each kind is read where it is asked for."""
     folder = a_folder(tmp_path, "evidence.ndjson", "alerts.ndjson", "definitions.ndjson", "o.jsonl", "notes.txt")
     assert names_of(folder) == ["o.jsonl"]
     assert names_of(folder, "evidence") == ["evidence.ndjson"]
@@ -45,14 +40,12 @@ def test_results_of_a_replay_are_no_observations(tmp_path: Path) -> None:
 
 
 def test_an_archive_of_seals_gives_the_evidence_of_every_partition(tmp_path: Path) -> None:
-    """One file for each."""
     folder = a_folder(tmp_path, "evidence-0.ndjson.gz", "evidence-1.ndjson.gz", "checkpoints-0.ndjson")
     assert names_of(folder, "evidence") == ["evidence-0.ndjson.gz", "evidence-1.ndjson.gz"]
 
 
 @pytest.mark.parametrize("kind", [None, "evidence"])
 def test_a_folder_without_such_files_is_an_error(tmp_path: Path, kind: str | None) -> None:
-    """Rather than nothing read; it says what was looked for."""
     with pytest.raises(InputError, match=r"unreadable_file.*ndjson"):
         names_of(a_folder(tmp_path, "notes.txt"), kind)
 
@@ -85,7 +78,6 @@ def test_what_is_skipped_in_a_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_where_nothing_is_skipped(tmp_path: Path) -> None:
-    """Not about an archive, and not about results of other kinds where one is asked for."""
     folder = a_folder(tmp_path, "calls.ndjson", "archive.json")
     skipped: list[str] = []
     list(files_in(folder, None, skipped.append))
@@ -96,7 +88,6 @@ def test_nothing_is_said_where_nothing_is_skipped(tmp_path: Path) -> None:
 
 
 def test_many_skipped_files_are_counted(tmp_path: Path) -> None:
-    """The first are named."""
     skipped: list[str] = []
     list(files_in(a_folder(tmp_path, "o.ndjson", *(f"{n}.txt" for n in range(10))), None, skipped.append))
     assert "7.txt and 2 more" in skipped[0]

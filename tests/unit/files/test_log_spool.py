@@ -10,12 +10,10 @@ from assay_stream.model.record import Origin, Record, Role
 
 
 def record(offset: int, value: bytes = b"v", topic: str = "t", partition: int = 0) -> Record:
-    """A record at its place."""
     return Record(Role.CALLS, Origin(topic, partition, offset), b"k", value, (("h", b"\xff"),), offset)
 
 
 def spooled(*records: Record) -> LogSpool:
-    """A spool of very small blocks, on disk at once."""
     spool = LogSpool(in_memory_bytes_max=1, block_bytes=1, runs_max=2)
     try:
         for given in records:
@@ -28,7 +26,6 @@ def spooled(*records: Record) -> LogSpool:
 
 
 def test_records_come_back_as_they_were_whatever_the_order() -> None:
-    """Two hundred blocks in reverse, merged two at a time, are the log."""
     records = [record(offset) for offset in range(200)]
     with spooled(*reversed(records)) as spool:
         assert list(spool.read(Log(Role.CALLS, "t", 0))) == records
@@ -43,14 +40,12 @@ def test_a_copy_that_says_that_a_record_was_set_aside_counts() -> None:
 
 
 def test_logs_are_told_apart_by_role_topic_and_partition() -> None:
-    """Each has its own records."""
     with spooled(record(0), record(0, topic="u"), record(0, partition=1)) as spool:
         assert [tuple(log)[1:] for log in spool.logs()] == [("t", 0), ("t", 1), ("u", 0)]
 
 
 @pytest.mark.parametrize("between", [0, 1, 9])
 def test_a_conflict_is_found_however_far_apart(between: int) -> None:
-    """Two records that differ at one place are an error at the end of reading at the latest."""
     others = [record(offset) for offset in range(1, between + 1)]
     with pytest.raises(InputError) as caught:
         spooled(record(0), *others, record(0, b"other"))
@@ -58,7 +53,6 @@ def test_a_conflict_is_found_however_far_apart(between: int) -> None:
 
 
 def test_too_many_logs_are_refused() -> None:
-    """Each takes memory of its own, and anybody who writes an archive can make up names."""
     with LogSpool(logs_max=2) as spool:
         spool.add(record(0))
         spool.add(record(0, partition=1))

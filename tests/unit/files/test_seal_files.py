@@ -17,7 +17,6 @@ RECORDS = some_records(1, 2, 5)
 
 
 def test_the_logs_of_a_file_are_told_apart(tmp_path: Path) -> None:
-    """By topic and partition, however they are mixed; and can be read again."""
     other = [record._replace(origin=record.origin._replace(partition=1)) for record in RECORDS]
     mixed = [record for pair in zip(RECORDS, other, strict=True) for record in pair]
     (tmp_path / "a").write_bytes(lines_of(mixed))
@@ -30,7 +29,6 @@ def test_the_logs_of_a_file_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_read_by_the_names_of_its_files(tmp_path: Path) -> None:
-    """Each kind has its own."""
     (tmp_path / "evidence-0.ndjson").write_bytes(lines_of(RECORDS))
     (tmp_path / "checkpoints-0.ndjson").write_bytes(lines_of(checkpoint_records(checkpoints_of(RECORDS))))
     (tmp_path / "notes.txt").write_bytes(b"?")
@@ -57,7 +55,6 @@ def test_what_is_no_line_of_the_kind_is_told_and_passed_over(tmp_path: Path) -> 
 
 
 def test_bad_lines_are_told_up_to_a_bound(tmp_path: Path) -> None:
-    """And counted."""
     (tmp_path / "a").write_bytes(b"?\n" * (FAULTS_TOLD_MAX + 5))
     logs = FileLogs([tmp_path / "a"], Role.EVIDENCE)
     assert (len(logs.bad_lines), logs.bad_lines_count) == (FAULTS_TOLD_MAX, FAULTS_TOLD_MAX + 5)
@@ -71,14 +68,12 @@ def test_a_log_begins_where_it_is_said_to(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """No archive is taken for an empty one."""
     with pytest.raises(InputError, match="unreadable_file"):
         FileLogs([tmp_path / "none"], Role.EVIDENCE)
 
 
 @pytest.fixture
 def logs(tmp_path: Path) -> tuple[FileLogs, FileLogs]:
-    """Evidence and checkpoints."""
     (tmp_path / "evidence").write_bytes(lines_of(RECORDS))
     (tmp_path / "checkpoints").write_bytes(lines_of(checkpoint_records(checkpoints_of(RECORDS))))
     return (FileLogs([tmp_path / "evidence"], Role.EVIDENCE), FileLogs([tmp_path / "checkpoints"], Role.CHECKPOINTS))
@@ -86,7 +81,6 @@ def logs(tmp_path: Path) -> tuple[FileLogs, FileLogs]:
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_what_is_written_is_read_back(compress: bool, logs: tuple[FileLogs, FileLogs], tmp_path: Path) -> None:
-    """One file for each log, the same bytes every time."""
     folder = tmp_path / "made" / "kept"
     assert write_logs(folder, *logs, compress=compress) == {"checkpoints": 1, "evidence": 3}
     ending = ".ndjson.gz" if compress else ".ndjson"
@@ -100,7 +94,6 @@ def test_what_is_written_is_read_back(compress: bool, logs: tuple[FileLogs, File
 
 
 def test_archives_are_not_mixed(logs: tuple[FileLogs, FileLogs], tmp_path: Path) -> None:
-    """A folder that holds something is left as it is."""
     with pytest.raises(InputError, match="folder_not_empty"):
         write_logs(tmp_path, *logs)
     with pytest.raises(InputError, match="unwritable_folder"):

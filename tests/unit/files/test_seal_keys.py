@@ -13,7 +13,6 @@ from tests.support.seals import KEY, OTHER_KEY, write_keys
 
 
 def test_keys_are_read(tmp_path: Path) -> None:
-    """The private one, and public ones by their ids."""
     write_keys(tmp_path)
     write_keys(tmp_path, "other", OTHER_KEY)
     assert read_private_key(tmp_path / "seal.pem", "").private_bytes_raw() == KEY.private_bytes_raw()
@@ -23,14 +22,12 @@ def test_keys_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o440, 0o640])
 def test_a_key_may_be_read_by_its_owner_and_group(mode: int, tmp_path: Path) -> None:
-    """As secrets are mounted into containers."""
     (tmp_path / "seal.pem").write_bytes(private_pem(KEY, b"secret"))
     (tmp_path / "seal.pem").chmod(mode)
     assert read_private_key(tmp_path / "seal.pem", "secret").private_bytes_raw() == KEY.private_bytes_raw()
 
 
 def test_what_is_no_key_file_is_told_with_its_path(tmp_path: Path) -> None:
-    """A folder, a file that is not there, and one with something else in it."""
     (tmp_path / "text").write_text("no key")
     (tmp_path / "text").chmod(0o600)
     for name, code in (("", "unreadable_file"), ("none", "seal_key_missing"), ("text", "bad_seal_key")):

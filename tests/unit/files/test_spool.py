@@ -14,13 +14,11 @@ from assay_stream.files.spool import Spool
 
 
 def a_spool(**sizes: int) -> Spool[str]:
-    """Rows of a number, a name and bytes, ordered by number and name."""
     return Spool(itemgetter(slice(2)), **sizes)
 
 
 @pytest.mark.parametrize("sizes", [{}, {"in_memory_bytes_max": 1, "block_bytes": 1, "runs_max": 2}])
 def test_rows_come_in_the_order_of_their_keys(sizes: dict[str, int]) -> None:
-    """Each member of a key by its own order, whatever the order of arrival; other streams apart."""
     rows = sorted((number, name, f"{number}{name}".encode()) for number in (-1, 2, 10) for name in ("", "a", "é"))
     with a_spool(**sizes) as spool:
         for row in random.Random(1).sample(rows, len(rows)):
@@ -34,7 +32,6 @@ def test_rows_come_in_the_order_of_their_keys(sizes: dict[str, int]) -> None:
 
 
 def test_of_equal_keys_the_first_row_counts() -> None:
-    """Within a block and across blocks."""
     for sizes in ({}, {"in_memory_bytes_max": 1, "block_bytes": 1, "runs_max": 2}):
         with a_spool(**sizes) as spool:
             for value in (b"first", b"second", b"third"):
@@ -44,7 +41,6 @@ def test_of_equal_keys_the_first_row_counts() -> None:
 
 
 def test_rows_can_be_read_twice_and_added_to() -> None:
-    """Reading does not use them up."""
     with a_spool() as spool:
         spool.put("s", (2, "", b"2"))
         spool.finish()

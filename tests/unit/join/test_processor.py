@@ -27,7 +27,6 @@ TOOL = {"name": "tool", "description": "Does it.", "inputSchema": {"type": "obje
 
 
 def a_call(event: dict[str, Any] | None = None, **data: Any) -> Record:
-    """The record of a call; ``event`` changes the envelope, the rest the data."""
     required = {
         "server_id": "server",
         "observer_id": "alice",
@@ -53,7 +52,6 @@ def a_call(event: dict[str, Any] | None = None, **data: Any) -> Record:
 
 
 def a_snapshot(*tools: dict[str, Any], **data: Any) -> Record:
-    """The record of a snapshot, ten seconds before the call."""
     required = {
         "server_id": "server",
         "observer_id": "alice",
@@ -79,7 +77,6 @@ def a_snapshot(*tools: dict[str, Any], **data: Any) -> Record:
 
 
 def outputs_of(call: Record, *before: Record) -> list[Output]:
-    """What a call gives after snapshots and control records."""
     state = EngineState(producer=PRODUCER)
     for record in before:
         for fact in engine.process(state, record):
@@ -89,20 +86,17 @@ def outputs_of(call: Record, *before: Record) -> list[Output]:
 
 
 def evidence_of(call: Record, *before: Record) -> Output:
-    """The evidence of a call."""
     first = outputs_of(call, *before)[0]
     assert first.role is Role.EVIDENCE, first
     return first
 
 
 def event_of(output: Output) -> dict[str, Any]:
-    """The event that a record holds."""
     parsed: dict[str, Any] = json.loads(output.value or b"")
     return parsed
 
 
 def data_of(call: Record, *before: Record) -> dict[str, Any]:
-    """The data of a call's evidence."""
     data: dict[str, Any] = event_of(evidence_of(call, *before))["data"]
     return data
 
@@ -158,7 +152,6 @@ ENVELOPE = st.fixed_dictionaries(
 def test_evidence_is_canonical_whatever_the_call_says(
     data: dict[str, Any], event: dict[str, Any], observed: bool
 ) -> None:
-    """The record's bytes are the JCS form of what they say, and its content hash is Assay's."""
     call = a_call(event, **data)
     evidence = evidence_of(call, *([a_snapshot(TOOL)] if observed else []))
     told = event_of(evidence)
@@ -170,7 +163,6 @@ def test_evidence_is_canonical_whatever_the_call_says(
 def test_the_identity_is_that_of_the_observed_event(
     one: dict[str, Any], other: dict[str, Any], data: dict[str, Any]
 ) -> None:
-    """Equal source and id give an equal record id, whatever else; otherwise the ids differ."""
     ids = [event_of(evidence_of(a_call(event, **own)))["id"] for event, own in ((one, data), (other, {}))]
     same = (one["source"], one["id"]) == (other["source"], other["id"])
     assert (ids[0] == ids[1]) is same
@@ -179,7 +171,6 @@ def test_the_identity_is_that_of_the_observed_event(
 
 @given(st.text(alphabet="abc", max_size=3), st.text(alphabet="abc", max_size=3))
 def test_source_and_id_do_not_run_together(source: str, number: str) -> None:
-    """Two events whose source and id only concatenate alike have two identities."""
     one = event_of(evidence_of(a_call({"source": "u" + source, "id": number + "x"})))["id"]
     two = event_of(evidence_of(a_call({"source": "u" + source + number, "id": "x"})))["id"]
     assert (one == two) is (number == "")
@@ -187,13 +178,11 @@ def test_source_and_id_do_not_run_together(source: str, number: str) -> None:
 
 @pytest.mark.parametrize("most", [2**53, 2**53 - 1])
 def test_the_largest_counts_are_written_as_every_reader_has_them(most: int) -> None:
-    """Counts up to 2^53 stand in the record as they are."""
     data = data_of(a_call(delegation_depth=most, timing={"duration_ms": most}))
     assert (data["delegation_depth"], data["timing"]["duration_ms"]) == (most, most)
 
 
 def test_the_envelope_is_assay_s() -> None:
-    """The envelope names type, source, producer and subject, and no notion of a bundle."""
     told = event_of(evidence_of(a_call()))
     assert told["type"] == "assay.tool.decision"
     assert told["source"] == "urn:assay-stream"
@@ -206,7 +195,6 @@ def test_the_envelope_is_assay_s() -> None:
 
 
 def test_trace_context_passes() -> None:
-    """A traceparent stands in the event and in the Kafka header; without one there is neither."""
     traced = evidence_of(a_call({"traceparent": TRACEPARENT}))
     assert event_of(traced)["traceparent"] == TRACEPARENT
     assert dict(traced.headers)["traceparent"] == TRACEPARENT.encode()
@@ -216,14 +204,12 @@ def test_trace_context_passes() -> None:
 
 
 def test_evidence_stands_where_its_call_stood() -> None:
-    """Key, partition and timestamp are those of the call, and the data names its place."""
     evidence = evidence_of(a_call())
     assert (evidence.key, evidence.partition, evidence.timestamp_ms) == (b"server", 2, 1_772_323_210_000)
     assert event_of(evidence)["data"]["origin"] == {"topic": "mcp.tools.call", "partition": 2, "offset": 41}
 
 
 def test_the_definition_cluster_is_whole_when_bound() -> None:
-    """A bound call carries the digest of the definition in force with all its companions."""
     data = data_of(a_call(), a_snapshot(TOOL))
     digest = assay.definition_digest(TOOL, server_id="server")
     assert assay.check_definition_cluster(data) == str(digest)
@@ -235,7 +221,6 @@ def test_the_definition_cluster_is_whole_when_bound() -> None:
 
 
 def test_an_unscoped_list_leaves_the_server_out() -> None:
-    """Where the observation is not server-scoped, neither is the digest, and the record says so."""
     data = data_of(a_call(), a_snapshot(TOOL, server_scoped=False))
     assert data["tool_definition_digest"] == str(assay.definition_digest(TOOL, server_id=None))
     assert data["binding"]["server_scoped"] is False
@@ -250,7 +235,6 @@ def test_what_the_caller_claims_of_the_definition_is_not_evidence() -> None:
 
 
 def test_the_policy_cluster_passes_whole() -> None:
-    """A whole policy cluster is copied; a digest alone is copied alone."""
     data = data_of(a_call(None, **POLICY_CLUSTER))
     assert assay.check_policy_cluster(data) == POLICY
     alone = data_of(a_call(policy_digest=POLICY))
@@ -269,13 +253,11 @@ def test_the_policy_cluster_passes_whole() -> None:
     ],
 )
 def test_half_a_cluster_is_refused(data: dict[str, Any], code: str) -> None:
-    """A call with part of a cluster, or a wrong one, becomes no evidence."""
     (output,) = outputs_of(a_call(**data))
     assert (output.role, output.label) == (Role.REJECTED, f"rejected:{code}")
 
 
 def test_arguments_results_and_messages_stay_out() -> None:
-    """Of what is given inline only the hash is written, and it wins over one computed elsewhere."""
     secret = "hunter2 is the secret"
     call = a_call(
         args={"q": secret},
@@ -294,7 +276,6 @@ def test_arguments_results_and_messages_stay_out() -> None:
 
 
 def test_an_argument_of_null_is_an_argument() -> None:
-    """Inline null is hashed: it is something else than no arguments."""
     assert "args_hash" in data_of(a_call(args=None))
     assert "args_hash" not in data_of(a_call())
 
@@ -308,7 +289,6 @@ def test_an_ended_hold_is_never_a_guess() -> None:
 
 
 def test_the_producer_s_fragment_is_canonical() -> None:
-    """A producer's name needs escaping now and then; the record stays canonical."""
     state = EngineState(producer=Producer(version='1"\n', git="é"))
     value = engine.process(state, a_call())[0].value
     assert value == rfc8785.dumps(json.loads(value or b""))

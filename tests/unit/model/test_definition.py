@@ -13,7 +13,6 @@ FULL = "sha256:" + "a" * 64
 
 
 def test_a_record_holds_the_definition_and_its_projection() -> None:
-    """Under the full digest as its key."""
     output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL, TOOL | {"title": "Read"})
     value = json.loads(output.value or b"")
     assert (output.key, value["full_digest"]) == (FULL.encode(), FULL)
@@ -22,21 +21,18 @@ def test_a_record_holds_the_definition_and_its_projection() -> None:
 
 
 def test_what_gives_no_projection_is_shown_all_the_same() -> None:
-    """A tool without a name, say."""
     output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL, {"description": "nameless"})
     assert json.loads(output.value or b"") == {"full_digest": FULL, "definition": {"description": "nameless"}}
     assert output.label == "definition:not_digestible"
 
 
 def test_prompts_and_templates_are_shown_as_they_came() -> None:
-    """With all their members."""
     for item in (PROMPT, TEMPLATE):
         output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL, item)
         assert json.loads(output.value or b"")["definition"] == item
 
 
 def test_instructions_are_no_tool_that_failed_to_be_digested() -> None:
-    """They are shown without a projection, and counted as any definition."""
     item = {"instructions": "Pages are Markdown."}
     output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL, item)
     assert json.loads(output.value or b"") == {"full_digest": FULL, "definition": item}

@@ -69,7 +69,6 @@ FACTS: list[Fact] = [
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: str(fact.key()[0]))
 def test_a_fact_comes_back_as_it_went(fact: Fact) -> None:
-    """Every kind of fact survives the binding topic."""
     key = decode_key(encode_key(fact.key()))
     assert key == fact.key()
     again = decode_fact(key, encode_value(fact))
@@ -78,19 +77,16 @@ def test_a_fact_comes_back_as_it_went(fact: Fact) -> None:
 
 
 def test_equal_facts_have_equal_bytes() -> None:
-    """Whatever the order of their parts."""
     one, other = a_catalogue("d", {"x": "1", "y": "2"}), a_catalogue("d", {"y": "2", "x": "1"})
     assert encode_value(one) == encode_value(other)
 
 
 def test_facts_of_different_things_have_different_keys() -> None:
-    """Compaction may drop a fact only for a later one of the same thing."""
     assert len({encode_key(fact.key()) for fact in FACTS}) == len(FACTS)
 
 
 @pytest.mark.parametrize("key", [None, b"", b"server-1", b"7", b"null"])
 def test_a_foreign_key_stops_the_reader(key: bytes | None) -> None:
-    """Somebody else's record in the binding topic is an integrity error, not a fact."""
     with pytest.raises(IntegrityError) as caught:
         decode_key(key)
     assert caught.value.code == "foreign_fact"
@@ -125,7 +121,6 @@ def test_progress_goes_to_the_partition_it_is_about() -> None:
 
 
 def test_a_tombstone_takes_a_fact_back() -> None:
-    """A record without a value removes what its key names."""
     bindings = Bindings()
     fact = seen("alice", 1, "one", offset=0)
     for value in (encode_value(fact), None):

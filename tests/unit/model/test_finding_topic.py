@@ -14,7 +14,6 @@ from tests.support.findings import a_finding, a_rule, an_end, at
 
 
 def test_every_entry_is_read_as_it_was_written() -> None:
-    """Findings, ends, rules and ticks."""
     assert decode_entry(a_finding().encode()) == a_finding()
     for end in (an_end(1), an_end(1, observer_id=None, everywhere=True)):
         assert decode_entry(end.output().value) == end
@@ -40,25 +39,21 @@ def test_every_entry_is_read_as_it_was_written() -> None:
     ],
 )
 def test_what_this_version_cannot_read_stops_it(value: bytes | None) -> None:
-    """Our own topic holds what a later version wrote, or another hand."""
     with pytest.raises(IntegrityError) as caught:
         decode_entry(value)
     assert caught.value.code == "unknown_finding"
 
 
 def handed_on(**rule: Any) -> list[Output]:
-    """The records of a rule that was set, for three partitions."""
     return Suppression(rule=a_rule(**rule), is_set=True, time_us=at(0)).outputs(3)
 
 
 def test_a_rule_goes_where_the_findings_of_its_server_go() -> None:
-    """The partition of the key."""
     [output] = handed_on(server_id="server", kind="tool_changed")
     assert (output.role, output.key, output.partition) == (Role.FINDINGS, b"server", None)
 
 
 def test_a_rule_for_every_server_goes_everywhere() -> None:
-    """The same bytes into each partition."""
     outputs = handed_on(server_id="*")
     assert [output.partition for output in outputs] == [0, 1, 2]
     assert len({output.value for output in outputs}) == 1

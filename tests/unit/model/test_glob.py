@@ -23,20 +23,17 @@ from assay_stream.model.fields import compile_glob
     ],
 )
 def test_a_glob_matches_whole_names(glob: str, name: str, expected: bool) -> None:
-    """Letters stand for themselves, in their case."""
     assert (compile_glob(glob).fullmatch(name) is not None) is expected
 
 
 @pytest.mark.parametrize("glob", ["[", "a[bc", "[]", "[!]", "a]", "[[a]]"])
 def test_a_bad_set_is_refused(glob: str) -> None:
-    """With the code, and without the pattern in the message."""
     with pytest.raises(InputError) as caught:
         compile_glob(glob)
     assert caught.value.code == "bad_pattern"
 
 
 def test_a_long_glob_takes_no_long_time() -> None:
-    """Many stars and sets against a long name that almost fits."""
     assert compile_glob("*a" * 25 + "b").fullmatch("a" * 1_000) is None
     with pytest.raises(InputError):
         compile_glob("[a" * 10_000)

@@ -19,7 +19,6 @@ LIST = ItemList(server_id=SERVER, subject=Subject.PROMPT, digest=B, items=(("p",
 
 @pytest.mark.parametrize("fact", [ITEM, UNKEPT, LIST])
 def test_a_fact_is_read_as_it_was_written(fact: Fact) -> None:
-    """Key and value hold all of it."""
     assert decode_fact(decode_key(encode_key(fact.key())), encode_value(fact)) == fact
 
 
@@ -34,13 +33,11 @@ def test_a_fact_is_read_as_it_was_written(fact: Fact) -> None:
     ],
 )
 def test_what_this_version_cannot_read_is_refused(key: bytes, value: bytes) -> None:
-    """Never guessed at."""
     with pytest.raises(IntegrityError, match="cannot read"):
         decode_fact(decode_key(key), value)
 
 
 def test_a_name_may_stand_several_times() -> None:
-    """With each of its definitions, in order."""
     assert LIST.by_name() == {"p": (A, B), "q": (A,)}
 
 

@@ -9,7 +9,6 @@ from assay_stream.model.facts import JoinProgress, read_progress, write_progress
 
 
 def test_progress_is_read_as_it_was_written() -> None:
-    """Both offsets."""
     progress = JoinProgress(calls=7, rerouted=0)
     assert read_progress(write_progress(progress)) == progress
 

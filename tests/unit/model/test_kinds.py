@@ -11,7 +11,6 @@ from assay_stream.model.kinds import KINDS, Kind
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_kind_is_explained(kind: Kind) -> None:
-    """Title, severity, explanation and next step; nothing is left empty."""
     info = KINDS[kind]
     assert info.title
     assert not info.title.endswith(".")
@@ -22,7 +21,6 @@ def test_every_kind_is_explained(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_references_have_the_form_of_their_lists(kind: Kind) -> None:
-    """ATLAS techniques, OWASP MCP Top 10 and Agentic entries."""
     info = KINDS[kind]
     assert all(re.fullmatch(r"AML\.T\d{4}(\.\d{3})?", technique) for technique in info.atlas)
     assert all(re.fullmatch(r"MCP(0[1-9]|10)|ASI(0[1-9]|10)", entry) for entry in info.owasp)
@@ -30,5 +28,4 @@ def test_references_have_the_form_of_their_lists(kind: Kind) -> None:
 
 
 def test_no_kind_is_missing() -> None:
-    """The table has a row for each, and no other."""
     assert set(KINDS) == set(Kind)

@@ -12,14 +12,12 @@ from assay_stream.model.record import _murmur2, _remembered, home_of, murmur2_pa
 
 @given(st.binary(max_size=64), st.integers(1, 200))
 def test_partitions_are_those_of_the_producer(key: bytes, partitions: int) -> None:
-    """Any key goes where aiokafka's own partitioner puts it."""
     every = list(range(partitions))
     assert murmur2_partition(key, partitions) == DefaultPartitioner()(key, every, every)
 
 
 @given(st.binary(max_size=64))
 def test_the_hash_is_the_producer_s(key: bytes) -> None:
-    """The hash itself is aiokafka's, so that the partition agrees for any number of partitions."""
     assert _murmur2(key) & 0xFFFFFFFF == murmur2(key) & 0xFFFFFFFF
 
 

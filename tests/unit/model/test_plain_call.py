@@ -34,7 +34,6 @@ EVENT = {
 
 
 def text(event: dict[str, Any] | None = None, **data: Any) -> bytes:
-    """A call as compact JSON."""
     content = EVENT | (event or {}) | {"data": DATA | data}
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -51,7 +50,6 @@ def text(event: dict[str, Any] | None = None, **data: Any) -> bytes:
     ids=str,
 )
 def test_an_ordinary_call_is_plain(data: dict[str, Any]) -> None:
-    """With all that proxies send along."""
     call = read_plain(text(**data), DEFAULT_LIMITS)
     assert call is not None
     assert (call.server_id, call.tool_name, call.snapshot_id) == ("server", "tool", "snapshot-1")

@@ -7,7 +7,6 @@ from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role, rejecte
 
 
 def a_record(**changes: object) -> Record:
-    """A call's record."""
     record = Record(
         role=Role.CALLS,
         origin=Origin(topic="mcp.tools.call", partition=3, offset=9),
@@ -20,14 +19,12 @@ def a_record(**changes: object) -> Record:
 
 
 def test_a_rejected_copy_keeps_everything() -> None:
-    """Bytes, key, headers and timestamp of the original come first and unchanged."""
     copy = rejected(a_record(), InputError("not_json", "it is not"))
     assert (copy.role, copy.key, copy.value, copy.timestamp_ms) == (Role.REJECTED, b"k\xff", b"\x00v", 5)
     assert copy.headers[:2] == (("h", b"\xfe"), ("h", b"2"))
 
 
 def test_a_rejected_copy_says_why_and_whence() -> None:
-    """The error.* headers name code, message with path, and the place of the original."""
     copy = rejected(a_record(), InputError("not_json", "it is not", path="$.é\ud800"))
     assert dict(copy.headers[2:]) == {
         "error.code": b"not_json",
@@ -40,16 +37,13 @@ def test_a_rejected_copy_says_why_and_whence() -> None:
 
 
 def test_nothing_at_all_can_be_rejected() -> None:
-    """A record with neither key nor value has a copy with neither."""
     copy = rejected(a_record(key=None, value=None, headers=()), InputError("tombstone", "empty"))
     assert (copy.key, copy.value, len(copy.headers)) == (None, None, 5)
 
 
 def test_an_origin_is_three_names_in_json() -> None:
-    """Evidence names topic, partition and offset."""
     assert a_record().origin.as_json() == {"topic": "mcp.tools.call", "partition": 3, "offset": 9}
 
 
 def test_every_role_has_a_topic_of_its_own() -> None:
-    """No two roles share a topic name."""
     assert len({TOPIC_NAMES[role] for role in Role}) == len(Role)

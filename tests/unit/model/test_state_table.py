@@ -9,7 +9,6 @@ from assay_stream.model.state_table import StateTable
 
 
 def test_the_key_of_the_progress_record_cannot_be_used() -> None:
-    """A value under it would be lost, and the table with it."""
     table = StateTable(Role.ALERT_STATES, 0, "input")
     with pytest.raises(ValueError, match="'progress' is reserved"):
         table["progress"] = {}

@@ -30,19 +30,16 @@ from tests.support.findings import a_finding, a_rule, at
     ],
 )
 def test_a_rule_covers_what_all_of_it_says(rule: dict[str, Any], expected: bool) -> None:
-    """What is left out applies to all; its end is no longer in force."""
     assert a_rule(**rule).covers(a_finding(), at(9)) is expected
 
 
 def test_a_rule_on_a_field_does_not_cover_more() -> None:
-    """Where another field changed too, somebody should look."""
     rule = a_rule(field="description")
     assert not rule.covers(a_finding(changed_fields=("description", "inputSchema")), at(0))
     assert not rule.covers(a_finding(changed_fields=()), at(0))
 
 
 def test_a_tool_pattern_does_not_cover_what_is_about_the_server() -> None:
-    """Unless it is the one for everything."""
     about_the_server = a_finding(tool_name=None)
     assert not a_rule(tool="a*").covers(about_the_server, at(0))
     assert a_rule(tool="*").covers(about_the_server, at(0))
@@ -50,7 +47,6 @@ def test_a_tool_pattern_does_not_cover_what_is_about_the_server() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.DETECTION, Kind.AGENT_LIMITED])
 def test_a_rule_for_an_agent_covers_what_this_one_finds(kind: Kind) -> None:
-    """And nothing that others find, whatever the agents."""
     detected = Detected(agent="bursts", title="T", severity_id=4, key=("k",), digest="sha256:" + "0" * 64)
     finding = a_finding(kind=kind, detection=detected)
     assert a_rule(detection="bursts").covers(finding, at(0))
@@ -59,7 +55,6 @@ def test_a_rule_for_an_agent_covers_what_this_one_finds(kind: Kind) -> None:
 
 
 def test_the_first_by_id_is_named() -> None:
-    """Whatever the order in which rules are kept."""
     rules = [a_rule(id="b"), a_rule(id="a"), a_rule(id="0", kind="tool_added")]
     covering = covering_rule(rules, a_finding(), at(0))
     assert covering is not None

@@ -15,12 +15,6 @@ from assay_stream.model.wire import ALWAYS, pairs, read_record, record_model, ro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One of each.
-
-    Args:
-        subject: what a schema does not describe.
-    """
-
     subject: Subject
     origin: Origin
     names: tuple[str, ...]
@@ -45,7 +39,6 @@ FULL = Sample(
 
 
 def test_what_holds_its_default_is_left_out() -> None:
-    """Unless it is always written."""
     assert write_record(PLAIN) == {
         "subject": "tool",
         "origin": {"topic": "t", "partition": 0, "offset": 1},
@@ -56,7 +49,6 @@ def test_what_holds_its_default_is_left_out() -> None:
 
 @pytest.mark.parametrize("record", [PLAIN, FULL])
 def test_a_record_comes_back_as_it_went(record: Sample) -> None:
-    """And its schema takes what was written."""
     content = write_record(record)
     errors = Draft202012Validator(record_model(Sample).model_json_schema()).iter_errors(
         {name: sorted(map(list, value)) if name == "by_name" else value for name, value in content.items()}
@@ -77,7 +69,6 @@ def test_what_is_no_such_record_is_refused(change: dict[str, object]) -> None:
 
 
 def test_a_member_that_is_always_written_must_be_there() -> None:
-    """Its absence is no default."""
     content = write_record(FULL)
     del content["stated"]
     with pytest.raises(ValueError, match="members"):

@@ -13,19 +13,16 @@ USED_UP = Allowance(server_id="s", time_ms=10_000, units=0)
 
 
 def test_a_server_that_was_never_charged_has_saved_up_all() -> None:
-    """Whatever the log's timestamp says."""
     assert refilled(None, "s", 10_000, LIMITS) == Allowance(server_id="s", time_ms=10_000, units=5_000)
     assert refilled(None, "s", -1, LIMITS).time_ms == 0
 
 
 def test_time_of_the_log_refills_it() -> None:
-    """Up to what may be saved."""
     assert refilled(USED_UP, "s", 12_500, LIMITS).units == 2_500
     assert refilled(USED_UP, "s", 99_000, LIMITS).units == 5_000
 
 
 def test_an_earlier_timestamp_refills_nothing() -> None:
-    """And what follows it refills no more than the time since the latest."""
     earlier = refilled(USED_UP, "s", 1, LIMITS)
     assert earlier == USED_UP
     assert refilled(earlier, "s", 10_500, LIMITS).units == 500
@@ -50,7 +47,6 @@ def test_what_a_list_cost_is_taken_from_it() -> None:
 
 
 def test_few_changes_are_remembered() -> None:
-    """By number, and by how many definitions they are about."""
     allowance = USED_UP
     for change in ("a", "b", "c"):
         allowance = charged(allowance, 1, (change, 10), LIMITS)
@@ -61,6 +57,5 @@ def test_few_changes_are_remembered() -> None:
 
 
 def test_it_is_read_as_it_was_written() -> None:
-    """As every fact is."""
     allowance = charged(USED_UP, 1, ("a", 10), LIMITS)
     assert decode_fact(decode_key(encode_key(allowance.key())), encode_value(allowance)) == allowance

@@ -16,7 +16,6 @@ ORIGIN = Origin(topic="mcp.tools.list", partition=0, offset=1)
 
 
 def test_what_was_paid_for_is_kept() -> None:
-    """The rest is left out, and said to be."""
     analysis = Analysis(25)
     assert list(analysis.paid(range(9), 10, LeftOut.RESOLUTIONS)) == [0, 1]
     assert analysis.left_out == {LeftOut.RESOLUTIONS}
@@ -24,14 +23,12 @@ def test_what_was_paid_for_is_kept() -> None:
 
 
 def test_nothing_is_found_where_nothing_was_left_out() -> None:
-    """A budget may be used up to the last unit."""
     analysis = Analysis(20)
     assert list(analysis.paid(range(2), 10, LeftOut.TEXT)) == [0, 1]
     assert list(analysis.finding("s", ORIGIN, 1, catalogue="c", cut=CutReason.BUDGET)) == []
 
 
 def test_a_list_that_was_cut_short_is_found_by_its_catalogue() -> None:
-    """A rationed server once, whatever it lists."""
     analysis = Analysis(1)
     analysis.left_out |= {LeftOut.TEXT, LeftOut.COMPARISON}
     [one] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=CutReason.BUDGET)
@@ -49,7 +46,6 @@ def test_a_list_that_was_cut_short_is_found_by_its_catalogue() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)
 def test_it_is_high(profile: object) -> None:
-    """What could not be compared must not look harmless."""
     analysis = Analysis(1)
     analysis.left_out.add(LeftOut.TEXT)
     [finding] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=CutReason.BUDGET)

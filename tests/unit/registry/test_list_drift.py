@@ -23,8 +23,6 @@ U = {"name": "u"}
 
 
 class Fleet:
-    """A registry that is shown lists, one a second, and tells what it finds in each."""
-
     def __init__(self) -> None:
         self.registry = Registry(producer=PRODUCER, limits=Limits())
         self.count = 0
@@ -44,7 +42,6 @@ class Fleet:
         return self.publish(Role.SNAPSHOTS, "mcp.tools.list.observed", data, second)
 
     def pin(self, digest: str, scheme: str = "assay.schema_hash") -> None:
-        """Pin the tool ``t``."""
         data = {
             "server_id": "server",
             "tool_name": "t",
@@ -56,7 +53,6 @@ class Fleet:
         self.publish(Role.CONTROL, "assay.control.pin.set", data, None)
 
     def publish(self, role: Role, kind: str, data: dict[str, Any], second: int | None) -> list[Finding]:
-        """Publish an event to the registry; returns the findings."""
         time = self.count if second is None else second
         event = {
             "specversion": "1.0",
@@ -77,17 +73,14 @@ class Fleet:
 
 @pytest.fixture
 def fleet() -> Fleet:
-    """A registry without history."""
     return Fleet()
 
 
 def told(findings: list[Finding]) -> list[tuple[Kind, str | None, bool]]:
-    """Kind, tool, and whether it was known."""
     return [(finding.kind, finding.tool_name, finding.known) for finding in findings]
 
 
 def test_a_changed_definition_is_found_with_what_changed(fleet: Fleet) -> None:
-    """A change names the tool, both digests, the fields and the snapshot."""
     fleet.show(T1)
     (finding,) = fleet.show(T2)
     assert told([finding]) == [(Kind.TOOL_CHANGED, "t", False)]
@@ -97,7 +90,6 @@ def test_a_changed_definition_is_found_with_what_changed(fleet: Fleet) -> None:
 
 
 def test_a_tool_added_to_a_complete_list_is_found(fleet: Fleet) -> None:
-    """A new tool after a complete list was added, whether or not the new list is complete."""
     fleet.show(T1)
     assert told(fleet.show(T1, U, complete=False)) == [(Kind.TOOL_ADDED, "u", False)]
 
@@ -110,7 +102,6 @@ def test_what_nobody_was_ever_shown_is_added_though_no_complete_list_came_before
 
 
 def test_partial_lists_add_up(fleet: Fleet) -> None:
-    """Since the last complete list, what partial lists showed is known too."""
     fleet.show(T1)
     fleet.show(U, complete=False)
     assert fleet.show(T1, U) == []
@@ -118,7 +109,6 @@ def test_partial_lists_add_up(fleet: Fleet) -> None:
 
 
 def test_an_observer_is_compared_with_its_own_past(fleet: Fleet) -> None:
-    """Observers with different rights see different lists; neither is drift of the other."""
     fleet.show(T1, observer="alice")
     fleet.show(T2, observer="bob")
     assert fleet.show(T1, observer="alice") == []
@@ -126,13 +116,11 @@ def test_an_observer_is_compared_with_its_own_past(fleet: Fleet) -> None:
 
 
 def test_a_first_look_is_compared_with_the_fleet(fleet: Fleet) -> None:
-    """What an observer sees first is held against what the others last saw."""
     fleet.show(T1, observer="alice")
     assert told(fleet.show(T2, observer="bob")) == [(Kind.TOOL_CHANGED, "t", False)]
 
 
 def test_what_the_fleet_has_seen_is_known(fleet: Fleet) -> None:
-    """The second observer of a change finds it too, marked as known."""
     fleet.show(T1, observer="alice")
     fleet.show(T1, observer="bob")
     assert told(fleet.show(T2, observer="alice")) == [(Kind.TOOL_CHANGED, "t", False)]
@@ -140,7 +128,6 @@ def test_what_the_fleet_has_seen_is_known(fleet: Fleet) -> None:
 
 
 def test_both_observers_find_the_same_thing(fleet: Fleet) -> None:
-    """The identity of a change does not depend on who saw it."""
     for observer in ("alice", "bob"):
         fleet.show(T1, observer=observer)
     one, other = (fleet.show(T2, observer=observer)[0] for observer in ("alice", "bob"))
@@ -148,14 +135,12 @@ def test_both_observers_find_the_same_thing(fleet: Fleet) -> None:
 
 
 def test_a_late_list_is_compared_with_what_came_before_it_in_time(fleet: Fleet) -> None:
-    """A snapshot that arrives late is held against the list of its own time, not the latest."""
     fleet.show(T1, second=10)
     fleet.show(T2, second=30)
     assert fleet.show(T1, second=20) == []
 
 
 def test_a_name_that_stands_twice_is_ambiguous(fleet: Fleet) -> None:
-    """Two definitions of one name are a finding, on a first list too; equal ones are one."""
     assert told(fleet.show(T1, T2)) == [(Kind.DEFINITION_AMBIGUOUS, "t", False)]
     assert fleet.show(T1, T1, second=50) == []
 
@@ -168,7 +153,6 @@ def test_findings_come_in_the_order_of_names(fleet: Fleet) -> None:
 
 
 def test_a_definition_that_differs_from_its_pin_is_found_each_time(fleet: Fleet) -> None:
-    """A pin mismatch is found on every list that shows it, change or not."""
     fleet.pin("0" * 64)
     assert told(fleet.show(T1)) == [(Kind.PIN_MISMATCH, "t", False)]
     assert told(fleet.show(T1)) == [(Kind.PIN_MISMATCH, "t", False)]

@@ -13,7 +13,6 @@ LIMITS = Limits(incomplete_lists_max=3)
 
 
 def a_server(*shown: tuple[str, Completeness]) -> ServerBindings:
-    """What observers saw, in order."""
     bindings = Bindings(keep_definitions=True)
     bindings.apply(a_catalogue("one", {}))
     for offset, (observer_id, completeness) in enumerate(shown):
@@ -22,19 +21,16 @@ def a_server(*shown: tuple[str, Completeness]) -> ServerBindings:
 
 
 def is_found(server: ServerBindings, observer_id: str = "alice", completeness: Completeness = "partial") -> bool:
-    """Whether the next list of an observer is one too many."""
     shown = seen(observer_id, 100, "one", offset=100, completeness=completeness)
     return bool(list(never_complete(server, shown, LIMITS)))
 
 
 def ended_for(server: ServerBindings, observer_id: str = "alice") -> list[str | None]:
-    """Whom a complete list ends it for."""
     shown = seen(observer_id, 100, "one", offset=100)
     return [resolution.observer_id for resolution in resolved_by_complete_list(server, shown, LIMITS)]
 
 
 def test_a_run_is_counted_from_the_last_complete_list() -> None:
-    """Of the same observer."""
     partial: tuple[str, Completeness] = ("alice", "partial")
     whole: tuple[str, Completeness] = ("alice", "complete")
     assert is_found(a_server(whole, partial, partial))
@@ -44,7 +40,6 @@ def test_a_run_is_counted_from_the_last_complete_list() -> None:
 
 
 def test_without_any_complete_list_the_fleet_counts() -> None:
-    """Whoever saw the others."""
     server = a_server(("bob", "unknown"), ("carol", "partial"))
     assert is_found(server)
     assert not is_found(a_server(("bob", "complete"), ("carol", "partial"), ("dave", "partial")))
@@ -67,7 +62,6 @@ def test_a_complete_list_ends_it_for_its_observer_or_for_all() -> None:
 
 
 def test_a_list_that_is_cached_for_more_than_a_day_is_found() -> None:
-    """A day is not; nor is a list that does not say."""
     shown = seen("alice", 100, "one", offset=100)
     day_ms = 24 * 60 * 60 * 1_000
     found = {ttl_ms: len(list(cached_long(shown, ttl_ms, Limits()))) for ttl_ms in (None, 0, day_ms, day_ms + 1)}

@@ -23,7 +23,6 @@ LIMIT_S = DEFAULT_LIMITS.late_limit_ms // 1_000
 
 @pytest.fixture
 def server() -> Shown:
-    """A server seen twice, ten minutes apart, by one observer."""
     shown = Shown()
     shown.show(silent=True, second=0)
     shown.show(silent=True, second=600)
@@ -31,13 +30,11 @@ def server() -> Shown:
 
 
 def late(server: Shown, second: int, *tools: dict[str, Any], **fields: Any) -> list[Finding]:
-    """What is found of lateness in a list of some time."""
     findings = server.show(silent=True, second=second, tools=tools or (NEW,), **fields)
     return [finding for finding in findings if finding.kind is Kind.SNAPSHOT_LATE]
 
 
 def test_a_list_that_changes_the_past_was_late(server: Shown) -> None:
-    """By how much stands in the finding, which is dated by when that showed and is about no tool."""
     (finding,) = late(server, 300)
     assert (finding.late_ms, finding.observer_id, finding.snapshot_id) == (300_000, "alice", "snapshot-2")
     assert finding.time_us == 1_772_323_200_000_000 + 600_000_000
@@ -45,7 +42,6 @@ def test_a_list_that_changes_the_past_was_late(server: Shown) -> None:
 
 
 def test_the_bound_is_what_counts_as_in_time(server: Shown) -> None:
-    """A list at the bound is in time, one just before it is late."""
     assert late(server, 600 - LIMIT_S) == []
     assert len(late(server, 600 - LIMIT_S - 1)) == 1
 
@@ -64,13 +60,11 @@ def test_any_observer_s_later_list_makes_it_late(server: Shown) -> None:
 
 
 def test_another_server_s_time_says_nothing(server: Shown) -> None:
-    """Each server has its own."""
     assert Shown().show(silent=True, second=0) == []
     assert late(server, 700) == []
 
 
 def test_ten_thousand_old_lists_are_one_alert_with_a_count() -> None:
-    """A proxy publishes the backlog of weeks, every list another one than the one before."""
     server = Shown(Limits(timeline_entries_max=4))
     server.show(silent=True, second=20 * 86_400)
     tools = [TOOL | {"description": str(number % 2)} for number in range(500)]

@@ -11,32 +11,27 @@ ORIGIN = Origin(topic="mcp.tools.list", partition=0, offset=1)
 
 
 def test_a_claim_is_read_as_it_was_written() -> None:
-    """And stands under the skeleton of its name."""
     claim = a_claim("server", "Read-File", 1, sketch=name_sketch(["a", "b"]))
     assert decode_entry(claim.output().value) == claim
     assert claim.output().key == a_claim("other", "read_file").output().key
 
 
 def test_what_stands_as_it_stood_is_not_claimed() -> None:
-    """A claim tells of a change."""
     offered = {("a", A): False}
     assert list(claims_between(offered, offered, "server", time_us=1, origin=ORIGIN)) == []
 
 
 def test_an_upgrade_comes_before_it_goes() -> None:
-    """So the server holds its name throughout."""
     claims = claims_between({("a", A): False}, {("a", B): False}, "server", time_us=1, origin=ORIGIN)
     assert [(claim.full, claim.is_offered) for claim in claims] == [(B, True), (A, False)]
 
 
 def test_an_approval_is_claimed() -> None:
-    """Also one that is taken back."""
     [claim] = claims_between({("a", A): True}, {("a", A): False}, "server", time_us=1, origin=ORIGIN)
     assert (claim.is_offered, claim.approved) == (True, False)
 
 
 def test_a_name_is_added_where_a_complete_list_lacked_it() -> None:
-    """Another definition of a name that was there is not."""
     before, after = {("a", A): False}, {("a", A): False, ("a", B): False, ("b", A): False}
     claims = claims_between(before, after, "server", time_us=1, origin=ORIGIN, had_complete=True)
     assert [(claim.tool_name, claim.added) for claim in claims] == [("a", False), ("b", True)]

@@ -11,12 +11,10 @@ MOST = DEFAULT_LIMITS.name_sketch_max
 
 
 def names(*numbers: int) -> list[str]:
-    """Tool names."""
     return [f"tool_{number}" for number in numbers]
 
 
 def test_a_sketch_is_bounded_and_has_an_order_of_its_own() -> None:
-    """However many names there are, and however they come."""
     many = names(*range(500))
     assert len(name_sketch(many)) == MOST
     assert name_sketch(many) == name_sketch(reversed(many))
@@ -37,7 +35,6 @@ def test_a_sketch_is_bounded_and_has_an_order_of_its_own() -> None:
     ids=["one more", "a quarter", "less", "one of eight", "none", "the only one", "none offered", "nothing at all"],
 )
 def test_names_are_shared_where_a_quarter_of_all_is_in_both(one: range, other: range, shared: bool) -> None:
-    """Exact for as many names as a sketch holds; the same from either side."""
     first, second = name_sketch(names(*one)), name_sketch(names(*other))
     assert share_names(first, second) is share_names(second, first) is shared
 

@@ -15,20 +15,17 @@ LIMITS = Limits(seen_run_rows_min=3, seen_run_rows_max=6)
 
 
 def told(outputs: list[Output]) -> list[tuple[str, int, bool]]:
-    """Kind of each fact, the offset in its key, and whether it was published."""
     keys = [decode_key(output.key) for output in outputs]
     return [(str(k[0]), int(k[-1]), out.value is not None) for k, out in zip(keys, outputs, strict=True)]
 
 
 def step(ledger: Ledger, fact: Seen) -> list[tuple[str, int, bool]]:
-    """What is written beside the list's own fact."""
     record = Record(Role.SNAPSHOTS, fact.origin, b"", b"")
     ledger.publish(record, fact)
     return told(pack_repeats(ledger, record, ledger.bindings.server(SERVER).observers[fact.observer_id], fact))
 
 
 def lists(*times_us: int, catalogue: str = "one") -> list[Seen]:
-    """Lists of one observer, by their times; each has its time as its offset."""
     return [seen("alice", time_us, catalogue, offset=time_us) for time_us in times_us]
 
 
@@ -40,14 +37,12 @@ def test_as_many_repeats_as_a_run_needs_become_one() -> None:
 
 
 def test_the_next_repeats_join_the_run_until_it_is_full() -> None:
-    """The seventh begins another one."""
     ledger = Ledger(LIMITS)
     written = [step(ledger, fact)[:1] for fact in lists(*range(1, 10))]
     assert [found[0] for found in written if found] == [("seen_run", n, True) for n in (1, 1, 7)]
 
 
 def test_another_list_in_between_starts_anew() -> None:
-    """So does one under other rights."""
     ledger = Ledger(LIMITS)
     other = replace(lists(6)[0], auth_context="ab")
     history = [*lists(1, 2), *lists(3, catalogue="two"), *lists(4, 5), other, *lists(7, 8)]
@@ -63,7 +58,6 @@ def test_a_late_list_is_never_packed() -> None:
 
 
 def test_a_topic_of_single_facts_is_packed_with_the_next_list() -> None:
-    """As many of the latest as a run may have."""
     ledger = Ledger(LIMITS)
     for fact in lists(*range(1, 9)):
         ledger.bindings.apply(fact)
@@ -71,7 +65,6 @@ def test_a_topic_of_single_facts_is_packed_with_the_next_list() -> None:
 
 
 def test_rows_are_cut_until_half_are_gone() -> None:
-    """Then the run is written again, and at last taken back."""
     ledger = Ledger(LIMITS)
     facts = lists(1, 2, 3, 4, 5, 6)
     for fact in facts:

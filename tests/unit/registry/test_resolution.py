@@ -23,8 +23,6 @@ U = {"name": "u", "inputSchema": {"type": "object"}}
 
 
 class Fleet:
-    """A registry, and the alerts that stand as far as its findings and ends tell."""
-
     def __init__(self) -> None:
         self.registry = Registry(producer=Producer(version="1"))
         self.count = 0
@@ -33,7 +31,6 @@ class Fleet:
         self._names: dict[str, tuple[str, str | None]] = {}
 
     def shows(self, *tools: Any, observer: str = "alice", complete: bool = True, minute: int | None = None) -> None:
-        """An observer lists tools."""
         data = {
             "server_id": "server",
             "observer_id": observer,
@@ -45,17 +42,14 @@ class Fleet:
         self._publish(Role.SNAPSHOTS, "mcp.tools.list.observed", data, minute)
 
     def decides(self, act: str, minute: int | None = None, **data: Any) -> None:
-        """An operator decides."""
         fields = {"server_id": "server", "author": "ann", "reason": "review", **data}
         self._publish(Role.CONTROL, f"assay.control.{act}", fields, minute)
 
     def pins(self, act: str, tool: dict[str, Any], scheme: str = "assay.v1", minute: int | None = None) -> None:
-        """A decision on one value of the tool."""
         value = fingerprint(tool, server_id=None).schemes[scheme]
         self.decides(f"pin.{act}", minute, tool_name="t", scheme=scheme, value=value)
 
     def garbles(self, value: bytes) -> None:
-        """A list that cannot be read."""
         self._apply(Role.SNAPSHOTS, value)
 
     def _publish(self, role: Role, kind: str, data: dict[str, Any], minute: int | None) -> None:
@@ -93,20 +87,17 @@ class Fleet:
 
     @property
     def open(self) -> list[str]:
-        """Kinds of the alerts that somebody still sees, sorted."""
         return sorted(kind for (kind, _), who in self.active.items() if who)
 
 
 @pytest.fixture
 def fleet() -> Fleet:
-    """A server that was seen once."""
     fleet = Fleet()
     fleet.shows(OLD, U)
     return fleet
 
 
 def test_a_definition_that_returns_ends_the_change(fleet: Fleet) -> None:
-    """And what comes in between ends what came before it."""
     fleet.shows(NEW, U)
     assert fleet.open == ["tool_changed"]
     fleet.shows(NEWER, U)
@@ -116,7 +107,6 @@ def test_a_definition_that_returns_ends_the_change(fleet: Fleet) -> None:
 
 
 def test_each_observer_ends_it_for_itself(fleet: Fleet) -> None:
-    """An observer's return says nothing of the other, whichever returns first."""
     fleet.shows(OLD, U, observer="bob")
     fleet.shows(NEW, U)
     fleet.active[next(iter(fleet.active))].add("bob")
@@ -130,7 +120,6 @@ def test_each_observer_ends_it_for_itself(fleet: Fleet) -> None:
 
 
 def test_a_tool_that_comes_back_ends_its_removal(fleet: Fleet) -> None:
-    """For the observer that missed it; another's first look says nothing of that."""
     fleet.shows(U)
     assert fleet.open == ["tool_removed"]
     fleet.shows(OLD, U, observer="carol")
@@ -149,7 +138,6 @@ def test_an_incomplete_list_ends_only_what_it_contradicts(fleet: Fleet) -> None:
 
 
 def test_a_late_list_ends_nothing(fleet: Fleet) -> None:
-    """It says how things were."""
     fleet.shows(NEW, U, minute=10)
     fleet.shows(OLD, U, minute=5)
     assert fleet.open == ["tool_changed"]
@@ -157,7 +145,6 @@ def test_a_late_list_ends_nothing(fleet: Fleet) -> None:
 
 
 def test_a_list_that_names_a_tool_once_again_ends_the_ambiguity(fleet: Fleet) -> None:
-    """And with it the change that the other definition was."""
     fleet.shows(OLD, NEW, U)
     assert fleet.open == ["definition_ambiguous", "tool_changed"]
     fleet.shows(OLD, U)
@@ -165,7 +152,6 @@ def test_a_list_that_names_a_tool_once_again_ends_the_ambiguity(fleet: Fleet) ->
 
 
 def test_a_list_that_can_be_read_ends_every_refusal_since_the_last(fleet: Fleet) -> None:
-    """Whatever the reasons, also those of refusals that changed nothing; and later lists do not repeat it."""
     fleet.garbles(b"{")
     fleet.garbles(b'{"a":1,"a":2}')
     fleet.garbles(b"{")
@@ -177,7 +163,6 @@ def test_a_list_that_can_be_read_ends_every_refusal_since_the_last(fleet: Fleet)
 
 
 def test_a_pin_ends_what_was_found_about_the_definition(fleet: Fleet) -> None:
-    """For the whole fleet."""
     fleet.shows(NEW, U)
     fleet.pins("set", NEW)
     assert fleet.open == []
@@ -185,7 +170,6 @@ def test_a_pin_ends_what_was_found_about_the_definition(fleet: Fleet) -> None:
 
 
 def test_a_definition_that_was_pinned_before_it_is_offered_is_decided_already(fleet: Fleet) -> None:
-    """The operator approved the upgrade in advance."""
     fleet.pins("set", NEW)
     assert fleet.open == ["pin_mismatch"]
     fleet.shows(NEW, U)
@@ -193,7 +177,6 @@ def test_a_definition_that_was_pinned_before_it_is_offered_is_decided_already(fl
 
 
 def test_a_pin_that_another_scheme_contradicts_ends_nothing(fleet: Fleet) -> None:
-    """It still differs from what was approved."""
     fleet.pins("set", OLD, "assay.meta_hash")
     fleet.shows(NEW, U)
     assert fleet.open == ["pin_mismatch", "tool_changed"]
@@ -204,7 +187,6 @@ def test_a_pin_that_another_scheme_contradicts_ends_nothing(fleet: Fleet) -> Non
 
 
 def test_a_pin_that_a_later_one_replaced_ends_nothing(fleet: Fleet) -> None:
-    """Though it is read last."""
     fleet.shows(NEW, U, minute=5)
     fleet.pins("set", OLD, minute=20)
     fleet.pins("set", NEW, minute=10)
@@ -212,7 +194,6 @@ def test_a_pin_that_a_later_one_replaced_ends_nothing(fleet: Fleet) -> None:
 
 
 def test_a_rejected_definition_stays_open(fleet: Fleet) -> None:
-    """A decision against it ends nothing but what it replaces."""
     fleet.shows(NEW, U)
     fleet.pins("reject", NEW)
     assert fleet.open == ["pin_mismatch", "tool_changed"]
@@ -221,7 +202,6 @@ def test_a_rejected_definition_stays_open(fleet: Fleet) -> None:
 
 
 def test_a_policy_that_asks_for_no_pin_ends_the_demand(fleet: Fleet) -> None:
-    """For the tools that it is about."""
     fleet.decides("policy.set", enforcement="warn", unknown="warn")
     assert set(fleet.open) == {"unpinned_tool"}
     fleet.decides("policy.set", enforcement="warn", unknown="allow_degraded")
@@ -229,7 +209,6 @@ def test_a_policy_that_asks_for_no_pin_ends_the_demand(fleet: Fleet) -> None:
 
 
 def test_a_list_that_all_changes_gives_records_of_bounded_size() -> None:
-    """Thousands of tools at once: no record is larger than the topic takes."""
     fleet = Fleet()
     tools = [OLD | {"name": f"t{number}"} for number in range(400)]
     fleet.shows(*tools)

@@ -10,7 +10,6 @@ from tests.support.events import Outcome
 
 
 def ends(outcome: Outcome) -> int:
-    """How many records tell of a signature that returned."""
     return [output.label for output in outcome.outputs].count("resolution:signature_returned")
 
 
@@ -21,16 +20,13 @@ def after(*between: dict[str, Any], **fields: Any) -> int:
 
 
 def test_what_counts_is_how_the_tool_was_listed_last() -> None:
-    """A list that lacks it, complete or not, says nothing of its signature; the end is told once."""
     assert after(OTHER, completeness="partial") == 1
     assert after(OTHER) == 1
 
 
 def test_a_definition_that_was_another_one_in_between_has_ended_already() -> None:
-    """It was no longer offered: that was told with the list that had another one."""
     assert after(SECOND) == 0
 
 
 def test_a_first_signature_ends_nothing() -> None:
-    """Before it nothing was expected."""
     assert ends(SignedTalk().discovered(0).unsigned(1, FIRST).signs(2).ends()) == 0

@@ -13,7 +13,6 @@ from tests.unit.registry.test_processor import PRODUCER, TOOL, a_snapshot
 
 
 def test_pins_are_evaluated_once_before_and_once_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the observation is known, and when it is: no other picture of the state is taken."""
     known: list[int] = []
 
     def counted(server: Any, *args: Any, **options: Any) -> Any:
@@ -28,7 +27,6 @@ def test_pins_are_evaluated_once_before_and_once_after(monkeypatch: pytest.Monke
 
 
 def test_what_stays_the_same_is_not_published_again() -> None:
-    """A list that is shown again changes neither claims nor verdicts."""
     registry = Registry(producer=PRODUCER)
     first = process(registry, a_snapshot(TOOL))
     again = process(registry, a_snapshot(TOOL, offset=1))

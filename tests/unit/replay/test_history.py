@@ -9,7 +9,6 @@ from tests.support.events import SERVER, TOOL, Story
 
 
 def test_nothing_is_folded_away() -> None:
-    """More lists than a registry keeps are all there."""
     story = Story()
     for number in range(5):
         story.lists({**TOOL, "description": str(number)})
@@ -24,7 +23,6 @@ def test_nothing_is_folded_away() -> None:
 
 
 def test_the_order_in_which_records_are_given_does_not_matter() -> None:
-    """A partition that is given out of order, or twice, is applied in the order of its offsets, once."""
     story = Story().lists(TOOL).lists().calls().lists(TOOL)
     one = history_of(lambda: story.records)
     other = history_of(lambda: [*reversed(story.records), *story.records])
@@ -34,7 +32,6 @@ def test_the_order_in_which_records_are_given_does_not_matter() -> None:
 
 
 def test_what_was_there_is_remembered_of_every_topic() -> None:
-    """The first and the last offset of each partition, of the calls too."""
     story = Story().lists(TOOL).calls().calls()
     assert history_of(lambda: story.records[1:]).ranges == {("calls", 0): (0, 1)}
     assert history_of(lambda: story.records).ranges == {("calls", 0): (0, 1), ("snapshots", 0): (0, 0)}

@@ -14,7 +14,6 @@ from tests.unit.replay.test_run import call, listing
 
 
 def test_more_refused_calls_than_are_held_back_keep_their_order() -> None:
-    """A long row of refused calls from the future is given back whole, in its order, before what follows it."""
     poison: list[Record] = [
         call(offset, 1)._replace(value=b'{"time": "2099-01-01T00:00:00Z"}', timestamp_ms=0)
         for offset in range(REFUSED_AHEAD_MAX + 50)
@@ -25,8 +24,6 @@ def test_more_refused_calls_than_are_held_back_keep_their_order() -> None:
 
 
 def test_each_refused_call_is_looked_at_a_few_times() -> None:
-    """Not once for each of the many that are held back with it."""
-
     def merged(count: int) -> list[Record]:
         return merge_by_event_time([call(offset, 1)._replace(value=b"{") for offset in range(count)])
 
@@ -36,7 +33,6 @@ def test_each_refused_call_is_looked_at_a_few_times() -> None:
 
 
 def test_a_refused_call_without_a_log_time_is_dated_by_what_it_claims() -> None:
-    """The log's time counts first; a claim that no clock could make counts as none."""
     claimed = call(0, 0)._replace(value=b'{"time": "1970-01-01T00:00:01Z"}')
     assert time_of_refused_ms(claimed, DEFAULT_LIMITS) == claimed.timestamp_ms
     assert time_of_refused_ms(claimed._replace(timestamp_ms=0), DEFAULT_LIMITS) == 1_000
@@ -45,7 +41,6 @@ def test_a_refused_call_without_a_log_time_is_dated_by_what_it_claims() -> None:
 
 
 def named_times(lists: Iterable[tuple[str, str, int]]) -> _NamedTimes:
-    """What is noted of lists: observer, snapshot id and time."""
     entries = bytearray()
     for observer_id, snapshot_id, time_ms in lists:
         for name in _names("server", observer_id, snapshot_id):

@@ -19,7 +19,6 @@ from tests.support.merging import merge_by_event_time
 
 
 def at(offset: int, published: Published, partition: int = 0) -> Record:
-    """A published record in its log."""
     role, key, value = published
     place = Origin(topic=role.value, partition=partition, offset=offset)
     timestamp_ms = event_timestamp_ms(orjson.loads(value)["time"]) or 0
@@ -27,33 +26,27 @@ def at(offset: int, published: Published, partition: int = 0) -> Record:
 
 
 def listing(offset: int, minute: float, version: int = 0, number: int | None = None, observer: int = 0) -> Record:
-    """A snapshot at some minute."""
     moment = START + timedelta(minutes=minute)
     return at(offset, a_listing(0, observer, version, offset if number is None else number, moment))
 
 
 def call(offset: int, minute: int, names: str | None = None, observer: int = 0) -> Record:
-    """A call at some minute; its number is a multiple of three, so that it calls the tool that changes."""
     return at(offset, a_call_by(0, observer, offset * 3, START + timedelta(minutes=minute), names))
 
 
 def places(records: list[Record]) -> list[tuple[str, int]]:
-    """Role and offset of each record."""
     return [(record.role.value, record.origin.offset) for record in merge_by_event_time(records)]
 
 
 def outputs_of(*records: Record, role: Role) -> list[Output]:
-    """What a replay writes to one topic."""
     return [output for output in replay(records, producer=Producer(version="1")) if output.role is role]
 
 
 def evidence(*records: Record) -> list[dict[str, Any]]:
-    """The data of the evidence, in order."""
     return [orjson.loads(output.value or b"")["data"] for output in outputs_of(*records, role=Role.EVIDENCE)]
 
 
 def test_a_snapshot_goes_before_calls_of_its_time() -> None:
-    """At equal times control comes first, then snapshots, then calls."""
     control = Record(
         role=Role.CONTROL,
         origin=Origin(topic="control", partition=0, offset=0),
@@ -70,27 +63,23 @@ def test_a_snapshot_goes_before_every_call_that_is_not_earlier() -> None:
 
 
 def test_a_call_goes_after_the_snapshot_it_names() -> None:
-    """Whatever the clocks said, and its partition's later calls go after it."""
     records = [listing(0, 5, number=7), call(0, 1, "snapshot-7"), call(1, 2)]
     assert places(records) == [("snapshots", 0), ("calls", 0), ("calls", 1)]
     assert evidence(*records)[0]["binding"]["scope"] == "exact"
 
 
 def test_records_without_a_time_are_where_the_log_put_them() -> None:
-    """What cannot be dated by its event is dated by the log."""
     junk = call(1, 0)._replace(value=b"{", timestamp_ms=call(0, 5).timestamp_ms)
     assert places([junk, listing(0, 4), listing(1, 6)]) == [("snapshots", 0), ("calls", 1), ("snapshots", 1)]
 
 
 def test_binary_events_are_dated_by_their_header() -> None:
-    """An event in binary mode has its time in ce_time."""
     record = call(0, 0)
     binary = record._replace(value=b"{}", headers=(("ce_time", b"2026-03-01T00:05:00Z"),), timestamp_ms=0)
     assert places([binary, listing(0, 4)]) == [("snapshots", 0), ("calls", 0)]
 
 
 def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
-    """In binary mode the value is the data, and what it names counts all the same."""
     plain = listing(0, 5, number=7)
     event = orjson.loads(plain.value or b"")
     headers = tuple(
@@ -101,13 +90,11 @@ def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
 
 
 def test_calls_see_the_list_of_their_own_time() -> None:
-    """Over a change, each call is bound to what was in force when it was made."""
     data = evidence(listing(0, 0), listing(1, 5, version=1), call(0, 1), call(1, 4), call(2, 5), call(3, 9))
     assert [told["binding"]["snapshot_id"] for told in data] == ["snapshot-0", "snapshot-0", "snapshot-1", "snapshot-1"]
 
 
 def test_findings_come_out_with_their_alerts() -> None:
-    """A change gives its finding, and right behind it the alert."""
     records = [listing(0, 0), listing(1, 5, version=1)]
     written = [
         output.role
@@ -118,7 +105,6 @@ def test_findings_come_out_with_their_alerts() -> None:
 
 
 def binary_form(record: Record, *, data: dict[str, Any] | None = None) -> Record:
-    """The record in binary mode, with more members in its data."""
     event = orjson.loads(record.value or b"")
     headers = tuple(
         (f"ce_{name}", str(event[name]).encode()) for name in ("specversion", "type", "source", "id", "time")
@@ -127,7 +113,6 @@ def binary_form(record: Record, *, data: dict[str, Any] | None = None) -> Record
 
 
 def test_both_content_modes_are_replayed_alike() -> None:
-    """The same history gives the same bytes, whichever records are in binary mode."""
     history = [listing(0, 0), call(0, 1), listing(1, 5, version=1), call(1, 6)]
     expected = [output.value for output in outputs_of(*history, role=Role.EVIDENCE)]
     for chosen in range(16):
@@ -162,7 +147,6 @@ def test_a_call_that_names_null_names_nothing() -> None:
 
 @pytest.mark.parametrize("time", ["2099-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
 def test_a_refused_call_does_not_move_those_behind_it(time: str) -> None:
-    """A call dated in a future that is refused leaves the later calls of its partition at their own times."""
     event = orjson.loads(call(0, 1).value or b"")
     poison = call(0, 1)._replace(value=orjson.dumps(event | {"time": time}))
     history = [listing(0, 0), poison, call(1, 2), listing(1, 5, version=1)]
@@ -170,7 +154,6 @@ def test_a_refused_call_does_not_move_those_behind_it(time: str) -> None:
 
 
 def test_a_call_waits_for_the_first_snapshot_of_a_name() -> None:
-    """Where an observer uses a name again, a call made in between is bound to what had that name by then."""
     records = [listing(0, 0, number=7), call(0, 1, "snapshot-7"), listing(1, 5, version=1, number=7)]
     assert places(records) == [("snapshots", 0), ("calls", 0), ("snapshots", 1)]
     assert evidence(*records)[0]["binding"]["scope"] == "exact"
@@ -205,7 +188,6 @@ def test_two_records_at_one_place_are_an_error() -> None:
 
 
 def alerts_of(records: list[Record]) -> list[dict[str, Any]]:
-    """The alerts of a replay, in order."""
     outputs = without_inventory(replay(records, producer=Producer(version="1")))
     return [orjson.loads(output.value or b"") for output in outputs if output.role is Role.ALERTS]
 
@@ -214,12 +196,10 @@ CHANGE = [listing(0, 0), listing(1, 1, version=1), listing(2, 2)]
 
 
 def another_server(minute: float) -> Record:
-    """A list of another server."""
     return at(3, a_listing(1, 0, 0, 3, START + timedelta(minutes=minute)))
 
 
 def test_time_passes_with_what_is_replayed() -> None:
-    """Another server's list ten minutes later lets the alert close, with the time at which it ended."""
     assert [alert["activity_name"] for alert in alerts_of(CHANGE)] == ["Create"]
     closed = alerts_of([*CHANGE, another_server(12)])
     assert [alert["activity_name"] for alert in closed] == ["Create", "Close"]
@@ -227,5 +207,4 @@ def test_time_passes_with_what_is_replayed() -> None:
 
 
 def test_nothing_is_written_for_the_time_after_the_last_record() -> None:
-    """A moment too early it stays open."""
     assert [alert["activity_name"] for alert in alerts_of([*CHANGE, another_server(11.99)])] == ["Create"]

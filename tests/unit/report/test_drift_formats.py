@@ -35,12 +35,10 @@ def _findings() -> list[DriftFinding]:
     ],
 )
 def test_what_is_invisible_is_made_visible(text: str, shown: str) -> None:
-    """Letters of all scripts stay; what shows nothing or steers a terminal is written out."""
     assert visible(text) == shown
 
 
 def test_lines_for_a_person() -> None:
-    """The finding, then each change with its values before and after."""
     lines = [line for _, line in as_lines(_findings())]
     assert lines == [
         "medium         tool_changed          t\\u{200b}",
@@ -81,7 +79,6 @@ def test_sarif_has_the_required_structure() -> None:
 
 
 def test_each_level_has_a_sarif_level() -> None:
-    """High and critical are errors, medium is a warning, the rest are notes."""
     levels = []
     for level in Level:
         finding = DriftFinding(kind="tool_added", name="t", level=level)
@@ -90,7 +87,6 @@ def test_each_level_has_a_sarif_level() -> None:
 
 
 def test_fingerprints_tell_findings_apart() -> None:
-    """Equal findings have equal fingerprints, others do not."""
     logs = [as_sarif([DriftFinding(kind="tool_added", name=name, level=Level.LOW)], after_uri="a") for name in "aab"]
     one, same, other = (json.loads(log)["runs"][0]["results"][0]["partialFingerprints"] for log in logs)
     assert one == same != other

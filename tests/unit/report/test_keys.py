@@ -8,7 +8,6 @@ from tests.support.operators import a_state
 
 
 def test_the_last_policy_of_each_scope_is_in_force() -> None:
-    """The server's is written as a star."""
     rows = list(policy_rows(a_state(), server_id=None))
     assert [(row["tool_name"], row["enforcement"], row["since"]) for row in rows] == [
         ("*", "warn", "1970-01-01T00:00:02Z"),
@@ -18,7 +17,6 @@ def test_the_last_policy_of_each_scope_is_in_force() -> None:
 
 
 def test_keys_by_where_they_come_from() -> None:
-    """Observations of a domain, failed ones too, then the operator's decisions."""
     rows = list(key_rows(a_state(), server_id=facts.SERVER))
     assert [(row["what"], row["domain"], row["fingerprint"][:8]) for row in rows] == [
         ("observed", "example.com", "sha256:a"),
@@ -31,6 +29,5 @@ def test_keys_by_where_they_come_from() -> None:
 
 
 def test_another_server_has_none_of_it() -> None:
-    """Rows can be narrowed to a server."""
     assert list(policy_rows(a_state(), server_id="other")) == []
     assert list(key_rows(a_state(), server_id="other")) == []

@@ -22,13 +22,11 @@ PROMPT: dict[str, Any] = {"name": "p", "description": "Sums"}
 
 
 def report(peer: str, before: Any, after: Any, fail_on: Level = Level.HIGH) -> tuple[Any, bool]:
-    """A report, and whether it fails."""
     return PEERS[peer](json.dumps(before).encode(), json.dumps(after).encode(), "before.json", fail_on)
 
 
 @pytest.mark.parametrize("case", P60["granular_diff_cases.json"]["cases"], ids=lambda case: str(case["id"]))
 def test_a_published_pair_of_records_gives_the_published_findings(case: dict[str, Any]) -> None:
-    """And the codes of what could not be told, which fail whatever was asked for."""
     found, fails = report("p60", case["declared"], case["observed"], Level.CRITICAL)
     pairs = Counter((each["name"], each["reason_code"]) for each in found["findings"])
     assert pairs == Counter((each["name"], each["reason_code"]) for each in case["expected"]["findings"])
@@ -37,7 +35,6 @@ def test_a_published_pair_of_records_gives_the_published_findings(case: dict[str
 
 
 def test_two_lists_are_compared_as_assay_does() -> None:
-    """By its digests, and with its severities, which are ours by name."""
     before, after = {"tools": [PLAIN, ADMIN]}, {"tools": [PLAIN | {"description": "Finds all"}]}
     found, fails = report("p60", before, after)
     assert found == {
@@ -57,7 +54,6 @@ def test_two_lists_are_compared_as_assay_does() -> None:
 
 
 def test_a_list_is_held_against_a_declared_manifest() -> None:
-    """Whatever name the server has there."""
     tools = P60["canonicalization_example.json"]["manifest"]["tools"]
     found, fails = report("p60", P60["declared_per_tool_baseline.json"], {"tools": tools})
     assert (found["findings"], found["inconclusive"], fails) == ([], [], False)
@@ -65,7 +61,6 @@ def test_a_list_is_held_against_a_declared_manifest() -> None:
 
 @pytest.mark.parametrize("before", [{"tools": [PLAIN], "nextCursor": ""}, {"tools": [PLAIN, PLAIN]}, PLAIN])
 def test_a_baseline_of_assay_is_a_complete_list(before: Any) -> None:
-    """With each name once."""
     with pytest.raises(InputError) as caught:
         report("p60", before, {"tools": [PLAIN]})
     assert caught.value.code == "manifest_not_declarable"
@@ -74,7 +69,6 @@ def test_a_baseline_of_assay_is_a_complete_list(before: Any) -> None:
 @pytest.mark.parametrize("before", ["before", "lockfile_v3"])
 @pytest.mark.parametrize("case", MCPTRUST, ids=lambda case: str(case["id"]))
 def test_a_check_is_mcptrusts_own(case: dict[str, Any], before: str) -> None:
-    """Of two lists and of a lockfile alike; the messages, and the names of server and file, apart."""
     found, fails = report("mcptrust", case[before], case["after"])
     expected = dict(case["check_result_v3"])
     for item in (*found["drift"], *expected["drift"]):
@@ -85,7 +79,6 @@ def test_a_check_is_mcptrusts_own(case: dict[str, Any], before: str) -> None:
 
 
 def test_what_is_not_recorded_on_both_sides_is_not_compared() -> None:
-    """And an incomplete recording removes nothing."""
     before = {"tools": [PLAIN], "prompts": [PROMPT]}
     assert report("mcptrust", before, {"tools": [PLAIN], "resourceTemplates": []})[0]["drift"] == []
     assert report("mcptrust", {"prompts": [PROMPT]}, before)[0]["drift"] == []
@@ -96,7 +89,6 @@ def test_what_is_not_recorded_on_both_sides_is_not_compared() -> None:
 
 
 def test_the_least_severity_that_fails_is_ours() -> None:
-    """MCPTrust has three levels, and takes the next one above."""
     changed = {"tools": [PLAIN | {"description": "Finds all"}]}
     for level, name, fails in (
         (Level.LOW, "moderate", True),

@@ -15,20 +15,17 @@ OTHER = {**TOOL, "description": "Another one"}
 
 
 def a_story() -> Story:
-    """A list, a decision, a list that says the same, one that differs, and a call of no tool."""
     pin = a_control("pin.set", second=1, tool_name="read_file", scheme="assay.v1", value="0" * 64)
     story = Story().lists(TOOL).raw(Role.CONTROL, pin).lists(TOOL).lists(OTHER)
     return story.calls("ghost")
 
 
 def told(story: Story, **options: Any) -> list[dict[str, Any]]:
-    """The timeline of the server."""
     tool = options.pop("tool_name", None)
     return timeline_rows(SERVER, changes(load(written(story.records)), SERVER, tool_name=tool), **options)
 
 
 def test_only_lists_that_differ_are_told() -> None:
-    """The first look and the change; the same list again is no news."""
     rows = [row for row in told(a_story()) if row["what"] == "snapshot"]
     assert [(row["kind"], row["snapshot_id"], row["tools"]) for row in rows] == [
         ("first_look", "snapshot-0", ["read_file"]),
@@ -37,14 +34,12 @@ def test_only_lists_that_differ_are_told() -> None:
 
 
 def test_decisions_name_author_and_reason() -> None:
-    """And the record that made them."""
     [row] = [row for row in told(a_story()) if row["what"] == "decision"]
     assert (row["kind"], row["author"], row["reason"]) == ("pin.set", "ann", "review")
     assert row["origin"] == {"topic": "control", "partition": 0, "offset": 0}
 
 
 def test_findings_and_alerts_stand_behind_what_they_follow_from() -> None:
-    """Time by time: decision, list, finding, alert."""
     rows = told(a_story())
     assert rows == sorted(rows, key=lambda row: row["time"])
     last = [row["what"] for row in rows if row["time"] == "2026-03-01T10:00:03Z"]
@@ -54,13 +49,11 @@ def test_findings_and_alerts_stand_behind_what_they_follow_from() -> None:
 
 
 def test_a_call_to_a_tool_that_is_not_listed_is_on_the_timeline_of_that_tool() -> None:
-    """What is found in calls is told, too, and only what is about the tool."""
     rows = told(a_story(), tool_name="ghost")
     assert {row["kind"] for row in rows} == {"call_to_unlisted_tool"}
 
 
 def test_bounds_are_inclusive() -> None:
-    """Since and until name the first and the last time that counts."""
     at = 1_772_359_203_000_000
     rows = told(a_story(), since_us=at, until_us=at)
     assert {row["time"] for row in rows} == {"2026-03-01T10:00:03Z"}

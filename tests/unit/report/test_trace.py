@@ -12,13 +12,11 @@ from tests.support.readmodel import written
 
 
 def rows_of(story: Story, sought: Sought) -> list[dict[str, object]]:
-    """The steps of the calls sought."""
     store = load(written(story.records))
     return trace_rows(store, traced(store, sought))
 
 
 def test_a_call_is_followed_to_the_end() -> None:
-    """Call, snapshot, evidence, finding and alert, each with what it says."""
     story = Story().lists(TOOL).calls("ghost", tool_call_id="the one").calls(tool_call_id="another")
     rows = rows_of(story, Sought(tool_call_id="the one"))
     assert [row["step"] for row in rows] == ["call", "snapshot", "evidence", "finding", "alert"]
@@ -29,7 +27,6 @@ def test_a_call_is_followed_to_the_end() -> None:
 
 
 def test_what_is_out_of_the_ordinary_in_a_call_is_shown() -> None:
-    """Its rounds, what the server asked, and how its task ended."""
     digest = "sha256:" + "0" * 64
     story = Story().calls(
         tool_call_id="c",
@@ -45,7 +42,6 @@ def test_what_is_out_of_the_ordinary_in_a_call_is_shown() -> None:
 
 
 def test_all_calls_of_a_trace_are_followed() -> None:
-    """Numbered, in the order of the log."""
     story = Story().lists(TOOL).calls(trace_id="t").calls(trace_id="u").calls(trace_id="t")
     rows = rows_of(story, Sought(trace_id="t"))
     assert [(row["call"], row["tool_call_id"]) for row in rows if row["step"] == "call"] == [
@@ -55,7 +51,6 @@ def test_all_calls_of_a_trace_are_followed() -> None:
 
 
 def test_both_ids_must_fit_where_both_are_given() -> None:
-    """A call of another trace is not the one."""
     story = Story().lists(TOOL).calls(trace_id="t", tool_call_id="c")
     assert rows_of(story, Sought(trace_id="u", tool_call_id="c")) == []
     assert rows_of(story, Sought(trace_id="t", tool_call_id="c")) != []
@@ -82,7 +77,6 @@ def test_a_list_that_is_forgotten_is_said_to_be_gone() -> None:
 
 
 def test_altered_evidence_is_seen() -> None:
-    """By its own content hash."""
     [record] = [each for each in written(Story().lists(TOOL).calls().records) if each.role is Role.EVIDENCE]
     store = load([record._replace(value=(record.value or b"").replace(b'"allow"', b'"deny"'))])
     rows = trace_rows(store, traced(store, Sought(tool_call_id="call-1")))
@@ -90,7 +84,6 @@ def test_altered_evidence_is_seen() -> None:
 
 
 def test_a_call_that_is_not_joined_yet_has_no_evidence_yet() -> None:
-    """The call alone is a trace."""
     [record] = Story().calls(tool_call_id="c").records
     event = Sought(tool_call_id="c").call_in(record)
     assert event is not None

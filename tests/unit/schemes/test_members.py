@@ -26,14 +26,12 @@ WHOLE = {"a": {"b": ["x"], "n": True, "d": "sha256:" + "0" * 63}, "list": [{}, 7
     ],
 )
 def test_what_is_wrong_is_named_by_its_path(read: Callable[[], Any], code: str, path: str) -> None:
-    """From the outermost object."""
     with pytest.raises(InputError) as caught:
         read()
     assert (caught.value.code, caught.value.path) == (code, path)
 
 
 def test_the_rest_is_what_nobody_took() -> None:
-    """So that what a reader does not know can be written again."""
     members = Members({"a": 1, "b": "text"})
     assert members.take("b", str) == "text"
     assert members.rest == {"a": 1}

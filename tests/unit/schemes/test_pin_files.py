@@ -35,8 +35,6 @@ def _line(**members: Any) -> bytes:
 
 
 class TestMcptrust:
-    """Lockfiles."""
-
     @pytest.mark.parametrize(
         "head", [{"version": "2.0", "server_command": "npx s"}, {"lockFileVersion": "3.0", "server": {"name": "n"}}]
     )
@@ -54,7 +52,6 @@ class TestMcptrust:
         assert left_out == [HANGAR, *LOCKED[:2]]
 
     def test_version_3_is_written_where_it_is_asked_for(self) -> None:
-        """It names who wrote it and when, and is read back the same."""
         stamp = LockfileStamp("assay-stream/0", "2026-01-01T00:00:00Z")
         raw, left_out = write_pins(LOCKED, format="mcptrust", server_id="s", lockfile_stamp=stamp)
         document = json.loads(raw)
@@ -64,7 +61,6 @@ class TestMcptrust:
         assert read_pins(raw, format="mcptrust", server_id="s") == LOCKED
 
     def test_it_is_of_one_server(self) -> None:
-        """The pins of others are named as left out."""
         others = [pin._replace(server_id="other") for pin in LOCKED]
         raw, left_out = write_pins([*LOCKED, *others], format="mcptrust", server_id="s")
         assert list(json.loads(raw)["tools"]) == ["t"]
@@ -73,8 +69,6 @@ class TestMcptrust:
 
 
 class TestHangar:
-    """Hangar's configuration, and what its pin command prints."""
-
     @pytest.mark.parametrize(
         "text",
         [
@@ -85,18 +79,15 @@ class TestHangar:
         ],
     )
     def test_its_shapes(self, text: str) -> None:
-        """The configuration file, and both outputs of its pin command."""
         assert read_pins(text.encode(), format="hangar", server_id=None) == [HANGAR]
 
     def test_the_older_digest_is_asked_for(self) -> None:
-        """The file does not say how its digests were made."""
         pin = HANGAR._replace(scheme="hangar.v1_2")
         raw, left_out = write_pins([pin, HANGAR], format="hangar", server_id=None, hangar_scheme="hangar.v1_2")
         assert left_out == [HANGAR]
         assert read_pins(raw, format="hangar", server_id=None, hangar_scheme="hangar.v1_2") == [pin]
 
     def test_it_is_written_as_configuration(self) -> None:
-        """To be merged into the operator's own."""
         raw, left_out = write_pins([HANGAR, HANGAR._replace(server_id=None)], format="hangar", server_id=None)
         assert raw.decode() == f"mcp_servers:\n  s:\n    tool_projection:\n      pins:\n        t: {A}\n"
         assert left_out == [HANGAR._replace(server_id=None)]
@@ -113,7 +104,6 @@ class TestHangar:
 
     @pytest.mark.parametrize("digits", ["1" * 64, "0" * 64, "7" * 63 + "e"])
     def test_a_digest_that_looks_like_a_number_stays_one(self, digits: str) -> None:
-        """Unquoted, as Hangar writes it."""
         assert read_pins(f"s: {{t: {digits}}}".encode(), format="hangar", server_id=None)[0].value == digits
 
     def test_what_pins_are_bound_to_survives(self) -> None:
@@ -162,15 +152,11 @@ class TestHangar:
         ],
     )
     def test_bad_files(self, text: str, code: str, path: str) -> None:
-        """The error says what is wrong and where; names that are not plain stay out of it."""
         assert _refused(text.encode(), "hangar") == (code, path)
 
 
 class TestAssay:
-    """Assay's policies."""
-
     def test_the_pins_of_a_policy(self) -> None:
-        """YAML, with other members beside them."""
         text = (
             "version: '2.0'\ntools:\n  allow: ['*']\ntool_pins:\n  t:\n"
             f'    server_id: s\n    tool_name: t\n    schema_hash: {A}\n    meta_hash: "{B}"\n'
@@ -179,12 +165,10 @@ class TestAssay:
         assert read_pins(b"version: '2.0'", format="assay", server_id=None) == []
 
     def test_a_policy_in_json(self) -> None:
-        """JSON is read strictly as such."""
         pin = {"server_id": "s", "tool_name": "t", "schema_hash": A, "meta_hash": B}
         assert read_pins(json.dumps({"tool_pins": {"t": pin}}).encode(), format="assay", server_id=None) == IDENTITY
 
     def test_a_pin_needs_both_hashes_and_a_server(self) -> None:
-        """What cannot be written is named."""
         pins = [IDENTITY[0], IDENTITY[1]._replace(tool_name="u"), *(pin._replace(server_id=None) for pin in IDENTITY)]
         raw, left_out = write_pins(pins, format="assay", server_id=None)
         assert raw == b"tool_pins: {}\n"
@@ -208,19 +192,15 @@ class TestAssay:
         ],
     )
     def test_bad_pins(self, pin: dict[str, Any], code: str, path: str) -> None:
-        """The error says what is wrong and where."""
         whole = {"server_id": "s", "tool_name": "t", "schema_hash": A, "meta_hash": B} | pin
         assert _refused(json.dumps({"tool_pins": {"t": whole}}).encode(), "assay") == (code, path)
 
     def test_a_missing_member(self) -> None:
-        """All four are required."""
         raw = json.dumps({"tool_pins": {"t": {"server_id": "s", "tool_name": "t", "schema_hash": A}}}).encode()
         assert _refused(raw, "assay") == ("missing_field", "$.tool_pins.t.meta_hash")
 
 
 class TestNative:
-    """Our own lines."""
-
     def test_a_line(self) -> None:
         """One object a line, canonical, sorted by server, tool and scheme; blank lines are skipped."""
         other = PinEntry(None, "t", "mcptrust.risk_level", "LOW")
@@ -249,18 +229,15 @@ class TestNative:
         ],
     )
     def test_bad_lines(self, members: dict[str, Any], code: str, path: str) -> None:
-        """The error says what is wrong and where."""
         assert _refused(_line(**members), "native") == (code, path)
 
     def test_an_error_names_its_line(self) -> None:
-        """Lines are counted from one."""
         with pytest.raises(InputError) as caught:
             read_pins(_line() + b"\n{", format="native", server_id=None)
         assert caught.value.code == "not_json"
         assert caught.value.message.startswith("line 2: ")
 
     def test_a_line_without_a_member(self) -> None:
-        """Everything but the server is required."""
         assert _refused(b'{"tool_name":"t","scheme":"hangar.v2"}', "native") == ("missing_field", "$.value")
 
 
@@ -275,7 +252,6 @@ def test_two_values_of_one_tool_are_refused(second: str) -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "\ud800"])
 def test_a_name_that_nobody_could_read_back_is_refused(name: str) -> None:
-    """Blank names, and half a surrogate pair."""
     for pin in (HANGAR._replace(tool_name=name), HANGAR._replace(server_id=name)):
         with pytest.raises(InputError) as caught:
             write_pins([pin], format="native", server_id=None)
@@ -284,7 +260,6 @@ def test_a_name_that_nobody_could_read_back_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_bad_value_is_never_written(kind: PinFormat) -> None:
-    """Whatever the format."""
     with pytest.raises(InputError) as caught:
         write_pins([HANGAR._replace(value="x")], format=kind, server_id=None)
     assert caught.value.code == "bad_pin_value"
@@ -292,13 +267,11 @@ def test_a_bad_value_is_never_written(kind: PinFormat) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_file_has_a_size(kind: PinFormat) -> None:
-    """One byte over ten megabytes is refused before anything is read."""
     assert _refused(b" " * (PIN_FILE_LIMITS.record_bytes_max + 1), kind)[0] == "too_large"
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_no_error_quotes_the_file(kind: PinFormat) -> None:
-    """Messages name what, where and how to mend it, never the value."""
     secret = "hunter2 is no digest"
     texts = {
         "mcptrust": {"version": "2.0", "server_command": "s", "tools": {"t": {"risk_level": secret}}},

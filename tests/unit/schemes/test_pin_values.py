@@ -19,7 +19,6 @@ PREFIXED = f"sha256:{BARE}"
     [{"name": "t"}, {"name": "rm", "inputSchema": {"type": "object"}}, {"name": "exec_shell", "description": "Runs."}],
 )
 def test_whatever_a_fingerprint_prints_can_be_pinned(tool: dict[str, Any]) -> None:
-    """Every scheme of a fingerprint has a form, and each printed value has it."""
     assert set(SCHEMES) <= set(SCHEME_NAMES)
     for scheme, value in fingerprint(tool, server_id=None).schemes.items():
         assert check_value(scheme, value) == value
@@ -41,7 +40,6 @@ def test_whatever_a_fingerprint_prints_can_be_pinned(tool: dict[str, Any]) -> No
     ],
 )
 def test_each_scheme_takes_its_own_values_alone(scheme: str, values: set[str]) -> None:
-    """The values of other schemes, other cases and lengths, and trailing line ends are refused."""
     others = {"", BARE, PREFIXED, "LOW", "low", "MEDIUM", "HIGH", BARE.upper(), BARE[1:], f"{BARE}0", f"{BARE}\n"}
     for value in others | {f"{PREFIXED}\n", PREFIXED.upper(), f"sha512:{BARE}", "LOW\n"}:
         if value in values:
@@ -54,7 +52,6 @@ def test_each_scheme_takes_its_own_values_alone(scheme: str, values: set[str]) -
 
 
 def test_another_scheme_is_refused() -> None:
-    """The message lists the schemes."""
     with pytest.raises(InputError) as caught:
         check_value("assay.v2", PREFIXED)
     assert (caught.value.code, caught.value.path) == ("unknown_value", "$.scheme")

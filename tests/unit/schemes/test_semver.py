@@ -11,7 +11,6 @@ from assay_stream.schemes.members import is_plain, parse_version
 
 
 def test_all_parts_are_read() -> None:
-    """Numbers, pre-release labels and build."""
     assert parse_version("1.22.3-rc.1+exp.5").to_tuple() == (1, 22, 3, "rc.1", "exp.5")
 
 
@@ -20,7 +19,6 @@ def test_all_parts_are_read() -> None:
     ["0.0.4", "10.20.30", "1.0.0-alpha.0valid", "1.0.0-0A.is.legal", "1.0.0+001", "1.0.0--", "1.0.0-alpha-a.b-c+build"],
 )
 def test_what_the_specification_calls_valid(text: str) -> None:
-    """Valid versions are read."""
     assert parse_version(text)
 
 
@@ -32,14 +30,12 @@ def test_what_the_specification_calls_valid(text: str) -> None:
     ],
 )
 def test_what_the_specification_calls_invalid(text: str) -> None:
-    """Everything else is refused."""
     with pytest.raises(InputError) as caught:
         parse_version(text)
     assert caught.value.code == "bad_format"
 
 
 def test_a_version_has_a_length() -> None:
-    """64 characters are read, one more is refused before anything is made of it."""
     assert parse_version("1.0." + "9" * 60).patch == int("9" * 60)
     with pytest.raises(InputError) as caught:
         parse_version("1.0." + "9" * 61)
@@ -66,5 +62,4 @@ def test_builds_have_no_order() -> None:
 
 @pytest.mark.parametrize(("text", "plain"), [("1.0.0", True), ("1.0.0-rc", False), ("1.0.0+b", False)])
 def test_a_plain_version_has_no_labels(text: str, plain: bool) -> None:
-    """MAJOR.MINOR.PATCH alone is plain."""
     assert is_plain(parse_version(text)) is plain

@@ -37,7 +37,6 @@ def _with_and_without_libyaml(request: pytest.FixtureRequest, monkeypatch: pytes
     ],
 )
 def test_what_is_read(text: str, value: Any) -> None:
-    """Scalars are texts but for a plain null; aliases stand for what they name."""
     assert decode_yaml(text.encode(), limits=LIMITS) == value
 
 
@@ -62,14 +61,12 @@ def test_what_is_read(text: str, value: Any) -> None:
     ],
 )
 def test_what_is_refused(raw: bytes, code: str) -> None:
-    """Two readings of one file, features that hide members, and what exceeds the limits."""
     with pytest.raises(InputError) as caught:
         decode_yaml(raw, limits=LIMITS)
     assert caught.value.code == code
 
 
 def test_depth_costs_no_stack() -> None:
-    """Nesting without end is refused, however deep it goes."""
     with pytest.raises(InputError) as caught:
         decode_yaml(b"[" * 100_000, limits=Limits())
     assert caught.value.code in {"too_deep", "not_yaml"}

@@ -23,7 +23,6 @@ IGNORABLE = [
 
 @pytest.mark.parametrize("escaped", [visible, lambda text: json_text(json.dumps(text, ensure_ascii=False))])
 def test_nothing_unseen_is_left(escaped: object) -> None:
-    """Controls, format characters, separators, unassigned and private ones, and all that may be ignored."""
     assert callable(escaped)
     for code in (*range(0x20000), *IGNORABLE, *range(0xE0000, 0xE0200), 0x10FFFF):
         character = chr(code)
@@ -35,7 +34,6 @@ def test_nothing_unseen_is_left(escaped: object) -> None:
 
 @given(st.text())
 def test_what_can_be_read_stays(text: str) -> None:
-    """A text without anything unseen is as it was; whatever it was, it is on one line and has nothing unseen."""
     shown = visible(text)
     assert not any(map(is_unseen, shown))
     assert shown == text or any(map(is_unseen, text))
@@ -47,7 +45,6 @@ def test_what_can_be_read_stays(text: str) -> None:
     )
 )
 def test_escaped_json_is_the_same_value(value: object) -> None:
-    """Indented or not; a lone surrogate, too."""
     for indent in (None, 2):
         text = json_text(json.dumps(value, ensure_ascii=False, indent=indent))
         assert json.loads(text) == value
@@ -56,13 +53,11 @@ def test_escaped_json_is_the_same_value(value: object) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_bytes_and_text_of_json_agree(text: str) -> None:
-    """One function."""
     raw = json.dumps(text, ensure_ascii=False)
     assert json_bytes(raw.encode()).decode() == json_text(raw)
 
 
 def test_line_ends_can_be_kept() -> None:
-    """Where the format holds them."""
     assert visible("a\r\nb\tc", keep="\n") == "a\\r\nb\\tc"
 
 
@@ -75,7 +70,6 @@ def test_line_ends_can_be_kept() -> None:
     ],
 )
 def test_a_cell_that_could_run_gets_an_apostrophe(text: str) -> None:
-    """Whatever stands before the sign that no spreadsheet shows."""
     [[cell]] = csv.reader(io.StringIO(csv_line([text]), newline=""))
     assert cell.startswith("'")
     assert not any(is_unseen(character) for character in cell if character != "\n")
@@ -83,12 +77,10 @@ def test_a_cell_that_could_run_gets_an_apostrophe(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "a=b", "1", '"quoted"', "x -y", "名前", "a\nb", "(=1)"])
 def test_an_ordinary_cell_stays(text: str) -> None:
-    """Signs within it begin no formula."""
     assert list(csv.reader(io.StringIO(csv_line([text, "x"]), newline=""))) == [[text, "x"]]
 
 
 def test_a_cell_of_csv_may_be_anything_that_a_row_holds() -> None:
-    """Numbers stay numbers, a list of texts is one cell, and the rest is JSON."""
     cells = [None, -5, True, ["a", "b"], [1], {"a": 1}]
     assert csv_line(cells) == ',-5,true,"a, b",[1],"{""a"":1}"\r\n'
 
@@ -101,7 +93,6 @@ def test_a_cell_of_csv_may_be_anything_that_a_row_holds() -> None:
     ],
 )
 def test_markdown_makes_nothing_of_it(text: str) -> None:
-    """Every sign that begins something is escaped."""
     shown = markdown(text)
     for sign in "[]<>`|#*~@&$_{}!":
         assert shown.count(sign) == shown.count(f"\\{sign}"), shown

@@ -13,23 +13,19 @@ MARKS = "\u0f73"
 
 
 def test_ascii_costs_least() -> None:
-    """It is not changed by normalisation."""
     assert units_to_normalize("a" * 1_000) < units_to_normalize("é" * 1_000)
 
 
 @pytest.mark.parametrize("text", ["\ufdfa" * 100, MARKS * 500], ids=["expanding", "marks"])
 def test_what_expands_or_is_sorted_costs_more(text: str) -> None:
-    """Characters that become many, and long runs of marks in the square of their length."""
     assert units_to_normalize(text) > 10 * units_to_normalize("é" * len(text))
 
 
 def test_the_cost_of_a_run_grows_with_its_square() -> None:
-    """As the time does that it takes to sort it."""
     assert units_to_normalize(MARKS * 2_000) > 3.9 * units_to_normalize(MARKS * 1_000)
 
 
 def test_a_run_of_marks_ends_where_stream_safe_text_ends_it() -> None:
-    """Thirty marks behind a letter are kept; other text is not touched."""
     assert without_long_runs("a" + MARKS * 40 + "b") == "a" + MARKS * 30 + "b"
     assert without_long_runs("n\u0303o" * 100) == "n\u0303o" * 100
 

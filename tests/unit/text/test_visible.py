@@ -31,7 +31,6 @@ from assay_stream.text.escaping import LineSpan, is_unseen, shown, spans_of
     ],
 )
 def test_what_is_hidden_is_marked(text: str, expected: str) -> None:
-    """By code point and name; what can be read stays as it is."""
     assert shown(text) == expected
 
 
@@ -60,7 +59,6 @@ def test_lookalikes_are_marked(text: str, expected: str) -> None:
 
 
 def test_lines_can_be_kept() -> None:
-    """As a sign and a line's end, in the style of marks."""
     assert spans_of("a\nb", "come", keep_lines=True) == [
         LineSpan("a", "come"),
         LineSpan("⏎\n", "mark"),
@@ -69,6 +67,5 @@ def test_lines_can_be_kept() -> None:
 
 
 def test_every_control_character_is_unseen() -> None:
-    """Those of ASCII and of Latin-1, and the space is not."""
     assert all(is_unseen(chr(code)) for code in (*range(0x20), *range(0x7F, 0xA1)))
     assert not is_unseen(" ")

@@ -20,12 +20,10 @@ from assay_stream.text.words import Words, as_read, mixes_scripts, other_forms, 
     ],
 )
 def test_what_hides_a_word_is_taken_off(text: str) -> None:
-    """Invisible characters, escapes, marks and compatibility letters leave the word."""
     assert as_read(text) == "ignore"
 
 
 def test_case_and_accents_do_not_count() -> None:
-    """A word is compared in its plain form."""
     assert [plain_form(word) for word in ("Précédentes", "STRASSE", "Straße", "أرسل")] == [
         "precedentes",
         "strasse",
@@ -35,7 +33,6 @@ def test_case_and_accents_do_not_count() -> None:
 
 
 def test_other_forms() -> None:
-    """A word with Cyrillic letters or digits is also looked up as the Latin word it looks like."""
     assert "password" in other_forms("раѕѕԝоrd")
     assert "ignore" in other_forms("1gn0r3")
     assert list(other_forms("plain")) == []
@@ -53,12 +50,10 @@ def test_mixed_scripts() -> None:
 
 
 def test_han_kana_and_hangul_are_single_words() -> None:
-    """Scripts without spaces give one word for each character."""
     assert Words("忽略 すし 지시 two words").forms == ["忽", "略", "す", "し", "지", "시", "two", "words"]
 
 
 def test_sentence_end_is_a_leap() -> None:
-    """The next sentence is further away than the next word, a dot within a name is none."""
     words = Words("One two. Three v1.2")
     assert words.places == [0, 1, 5, 6, 7]
     assert words.sentence_keys() == ["one two", "three v1 2"]

@@ -13,7 +13,6 @@ from tests.support.alerts import alert_of
 
 
 def other(alert: dict[str, Any], place: str, value: object) -> dict[str, Any]:
-    """The alert with another member."""
     *way, name = place.split(".")
     return alert | ({name: value} if not way else {way[0]: alert[way[0]] | {name: value}})
 
@@ -36,7 +35,6 @@ def holds(alert: dict[str, Any], end: dict[str, Any]) -> bool:
 )
 @pytest.mark.parametrize("kind", [Kind.TOOL_CHANGED, *FROM_SEVERAL_PARTITIONS])
 def test_what_was_found_and_how_grave_it_is_follows_no_order(kind: Kind, place: str, value: object) -> None:
-    """Of no kind; the path names the member, and true is not 1."""
     alert = alert_of(kind=kind)
     assert differing_members(other(alert, place, value), alert) == (f"$.{place}",)
     assert not holds(other(alert, place, value), alert)
@@ -51,14 +49,12 @@ def test_place_and_pace_follow_it_where_findings_come_from_several_partitions(pl
 
 
 def test_who_held_a_name_first_follows_it_for_shadowed_tools_alone() -> None:
-    """Of a pin the same member is the value that was observed."""
     for kind in FROM_SEVERAL_PARTITIONS:
         alert = alert_of(kind=kind, observed="one")
         assert holds(other(alert, "unmapped.mcp_pin_observed", "two"), alert) is (kind is Kind.TOOL_SHADOWED)
 
 
 def test_whether_it_is_open_or_suppressed_follows_no_order() -> None:
-    """Also of the kinds whose place and pace do."""
     alert = alert_of(kind=Kind.PIN_MISMATCH)
     assert not holds(other(alert, "activity_id", int(Activity.CLOSE)), alert)
     assert not holds(other(alert, "status_id", 3), alert)
@@ -66,7 +62,6 @@ def test_whether_it_is_open_or_suppressed_follows_no_order() -> None:
 
 
 def test_the_time_of_an_end_follows_it() -> None:
-    """That of the decision or of the list, whichever was read second; nothing else of the end does."""
     closed = alert_of() | {"activity_id": int(Activity.CLOSE)}
     assert holds(other(closed, "time", 1), closed)
     assert not holds(other(other(closed, "time", 1), "unmapped.mcp_resolved_by", "decided"), closed)
@@ -88,7 +83,6 @@ def test_an_unknown_member_is_named_by_its_object() -> None:
 
 
 def joined(*reasons: str, **flat: Any) -> dict[str, Any]:
-    """An alert about a change that something else has joined."""
     alert = alert_of(kind=Kind.TOOL_CHANGED)
     alert["message"] += "".join(f"; {reason}" for reason in reasons)
     kinds = [*alert["finding_info"]["types"], *(reason.partition(":")[0] for reason in reasons)]

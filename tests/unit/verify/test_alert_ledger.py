@@ -20,14 +20,12 @@ CALLED = [
 
 
 def values(findings: Any) -> list[bytes]:
-    """The alert records that these findings raise."""
     return [output.value or b"" for output in alert_records(*findings)]
 
 
 def held(
     replayed: list[bytes], recorded: list[bytes | None], later: list[bytes] | None = None
 ) -> tuple[AlertLedger, list[AlertDifference]]:
-    """What differs between two lists of alert records."""
     ledger = AlertLedger()
     for value in replayed:
         ledger.replayed(value)
@@ -38,7 +36,6 @@ def held(
 
 
 def changed(value: bytes, **members: Any) -> bytes:
-    """An alert record with other members."""
     return canonicalize(orjson.loads(value) | members)
 
 
@@ -51,14 +48,12 @@ def test_the_same_records_are_alike_though_one_stands_twice() -> None:
 
 
 def test_an_alert_on_one_side_only_is_missing_or_unexpected() -> None:
-    """By its uid."""
     told = values(CHANGED)
     assert [difference.cause for difference in held(told, [])[1]] == ["missing_record"]
     assert [difference.cause for difference in held([], [*told])[1]] == ["unexpected_record"]
 
 
 def test_a_record_that_is_gone_is_named() -> None:
-    """The first, one between, the last: with its activity, count and time."""
     told = values(CHANGED)
     for number, activity in enumerate(("Create at 1", "Update at 2", "Update at 5")):
         _, [difference] = held(told, [*told[:number], *told[number + 1 :]])
@@ -67,7 +62,6 @@ def test_a_record_that_is_gone_is_named() -> None:
 
 
 def test_how_an_alert_stands_is_compared_member_by_member() -> None:
-    """The last record's count, severity, status and times; the paths say which differs."""
     told = values(CHANGED)
     info = orjson.loads(told[-1])["finding_info"]
     for path, members in (
@@ -96,7 +90,6 @@ def test_a_record_on_the_way_may_be_written_at_another_moment_and_say_nothing_el
 
 
 def test_records_in_exchanged_order_were_altered() -> None:
-    """How the alert stands would be another."""
     told = values(CHANGED)
     assert [found.cause for found in held(told, [told[0], told[2], told[1]])[1]] == ["altered_record"]
 
@@ -112,7 +105,6 @@ def test_findings_of_calls_in_another_order_give_the_same_alert() -> None:
 
 
 def test_what_time_wrote_later_may_be_there_and_need_not() -> None:
-    """Where it is, it must be what the replay would write."""
     told = values(CHANGED)
     later = [changed(told[-1], time=orjson.loads(told[-1])["time"] + number) for number in (1, 2)]
     assert held(told, [*told], later)[1] == []
@@ -122,7 +114,6 @@ def test_what_time_wrote_later_may_be_there_and_need_not() -> None:
 
 
 def test_another_version_is_told_as_such_and_all_else_compared() -> None:
-    """A record of another version that differs otherwise was altered."""
     told = values(CHANGED)
     older = [value.replace(b'"version":"1.2.3"', b'"version":"1.2.2"') for value in told]
     assert older != told

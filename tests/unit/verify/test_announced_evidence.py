@@ -13,19 +13,16 @@ from tests.unit.replay.test_log_cut import explained, lists
 
 
 def judged(talk: Dialogue) -> list[RecordStatus]:
-    """What verify says of each record of evidence that a join wrote in the order of the logs."""
     written = talk.joined_in_order().of(Role.EVIDENCE)
     return statuses(verified([output.value or b"" for output in written], talk.records, partitions=1))
 
 
 def test_what_was_written_between_an_announcement_and_a_list_holds() -> None:
-    """Also where further announcements were dropped as redundant."""
     talk = Dialogue().lists(1, FIRST).calls(1.5).announces(2).calls(2.5).announces(3).calls(3.5)
     assert judged(talk.lists(4, SECOND).calls(5)) == [RecordStatus.HOLDS] * 4
 
 
 def test_what_was_written_behind_junk_holds_by_the_headers_of_the_log() -> None:
-    """An archive keeps them."""
     talk = fleet()
     talk.garbles(1, by("proxy-1")).garbles(2)
     for name in ("proxy-1", "proxy-2", "old-proxy", "new-proxy"):
@@ -34,7 +31,6 @@ def test_what_was_written_behind_junk_holds_by_the_headers_of_the_log() -> None:
 
 
 def test_a_call_that_was_joined_before_an_announcement_arrived_is_late() -> None:
-    """It is explained by the logs without the announcement, which is named."""
     known = [lists(0, "one")]
     late = record_of(Role.SNAPSHOTS, an_announcement(number=1, second=5), offset=1)
     origin = Origin(topic="mcp.tools.list", partition=0, offset=1)

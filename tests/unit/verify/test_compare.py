@@ -20,7 +20,6 @@ from tests.support.events import TOOL, Story
 
 
 def a_story(*, enforcement: str | None = None) -> Story:
-    """A list, maybe a policy, a call."""
     story = Story().lists(TOOL)
     if enforcement is not None:
         policy = a_control("policy.set", second=0.5, enforcement=enforcement, unknown="warn")
@@ -32,19 +31,16 @@ def a_story(*, enforcement: str | None = None) -> Story:
 
 
 def values_of(story: Story) -> list[bytes]:
-    """The evidence of a story."""
     return [output.value or b"" for output in story.tell().of(Role.EVIDENCE)]
 
 
 def compared(records: list[Record], values: list[bytes], *, version: str = "0.1.0") -> list[Difference]:
-    """A replay of some records held against recorded evidence."""
     comparison = ReplayComparison(lambda: records)
     recorded = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
     return list(comparison.differences(replay(records, producer=Producer(version=version)), recorded))
 
 
 def with_data(value: bytes, **changes: Any) -> bytes:
-    """The record with other data, and a content hash that fits."""
     content = orjson.loads(value)
     content["data"] |= changes
     content["assaycontenthash"] = str(assay.content_hash(content))
@@ -52,7 +48,6 @@ def with_data(value: bytes, **changes: Any) -> bytes:
 
 
 def test_a_policy_that_came_late_is_named() -> None:
-    """The record is as it would be without it."""
     [value] = values_of(a_story())
     [difference] = compared(a_story(enforcement="block").records, [value])
     assert difference.causes == ("policy_changed",)
@@ -61,7 +56,6 @@ def test_a_policy_that_came_late_is_named() -> None:
 
 
 def test_a_digest_that_another_version_worked_out_is_its_own_cause() -> None:
-    """Other software, and nothing else differs than what is worked out of definitions."""
     story = a_story()
     [value] = values_of(story)
     other = with_data(value, tool_definition_digest="sha256:" + "0" * 64)
@@ -78,14 +72,12 @@ def test_another_version_does_not_explain_what_was_copied_from_the_call() -> Non
 
 
 def test_what_is_no_evidence_was_altered() -> None:
-    """Its call then has no record: that is told, too."""
     story = a_story()
     found = compared(story.records, [b"{}"])
     assert [difference.causes for difference in found] == [("altered_record",), ("missing_record",)]
 
 
 def test_evidence_of_a_call_that_is_not_there_is_unexpected() -> None:
-    """The replay has no such call."""
     story = a_story()
     values = values_of(story)
     records = [record for record in story.records if record.role is not Role.CALLS]

@@ -9,12 +9,10 @@ PLACE = ("mcp.tools.call", 0)
 
 
 def at(offset: int) -> Origin:
-    """A call."""
     return Origin(*PLACE, offset)
 
 
 def test_a_call_before_one_with_evidence_is_due() -> None:
-    """The join takes each partition in order."""
     coverage = Coverage(Expect.JOINED, {PLACE: 2})
     coverage.note(at(7))
     assert coverage.is_missing(at(6))
@@ -32,7 +30,6 @@ def test_where_evidence_is_out_of_order_what_the_join_committed_tells() -> None:
 
 
 def test_without_committed_offsets_evidence_is_all_that_tells() -> None:
-    """As of files without a manifest."""
     coverage = Coverage(Expect.JOINED)
     coverage.note(at(7))
     coverage.note(at(3))

@@ -15,7 +15,6 @@ ORIGIN = attrgetter("origin")
 
 
 def a_run() -> tuple[list[Recorded], Story]:
-    """Evidence of a few calls, and the story."""
     story = Story().lists(TOOL)
     for _ in range(6):
         story.calls()
@@ -26,7 +25,6 @@ def a_run() -> tuple[list[Recorded], Story]:
 @pytest.mark.parametrize("waiting_max", [1, 2, 100])
 @pytest.mark.parametrize("seed", range(4))
 def test_everything_finds_its_other_in_any_order(waiting_max: int, seed: int) -> None:
-    """However little waits in memory: what came out of the file is what went in."""
     evidence, story = a_run()
     calls = [record for record in story.records if record.role is Role.CALLS]
     choose = random.Random(seed)
@@ -41,7 +39,6 @@ def test_everything_finds_its_other_in_any_order(waiting_max: int, seed: int) ->
 
 @pytest.mark.parametrize("waiting_max", [1, 100])
 def test_what_finds_nothing_is_left(waiting_max: int) -> None:
-    """Evidence without a call, a second record of one call, and a call without evidence are told apart."""
     evidence, story = a_run()
     calls = [record for record in story.records if record.role is Role.CALLS]
     pairing = Pairing(ORIGIN, waiting_max=waiting_max)
@@ -56,7 +53,6 @@ def test_what_finds_nothing_is_left(waiting_max: int) -> None:
 
 
 def test_evidence_is_paired_with_other_evidence() -> None:
-    """By the call that both name."""
     evidence, _ = a_run()
     pairing = Pairing(attrgetter("call"), waiting_max=1)
     found = list(pairing.pairs(evidence, reversed(evidence), keep=True))
@@ -65,7 +61,6 @@ def test_evidence_is_paired_with_other_evidence() -> None:
 
 
 def test_offsets_that_follow_each_other_are_one_run() -> None:
-    """In whatever order they come, and no other offset is among them."""
     numbers = [*range(20), *range(30, 35)]
     random.Random(1).shuffle(numbers)
     offsets = Offsets()
@@ -77,7 +72,6 @@ def test_offsets_that_follow_each_other_are_one_run() -> None:
 
 
 def test_large_values_go_to_the_file_whatever_their_number() -> None:
-    """What waits is bounded in bytes, too."""
     size = 4 * 1024 * 1024
     calls = [Record(Role.CALLS, Origin("t", 0, offset), None, bytes([offset]) * size) for offset in range(40)]
     pairing = Pairing(ORIGIN)

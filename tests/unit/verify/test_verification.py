@@ -29,19 +29,16 @@ OTHER = {**TOOL, "description": "Another one"}
 
 
 def a_story() -> Story:
-    """A server lists a tool, an operator pins another definition, an agent calls it."""
     story = Story().lists(TOOL)
     pin = a_control("pin.set", second=1, tool_name="read_file", scheme="assay.v1", value="0" * 64)
     return story.raw(Role.CONTROL, pin).calls()
 
 
 def evidence_of(story: Story) -> list[bytes]:
-    """What the engine writes for a story."""
     return [output.value or b"" for output in story.tell().of(Role.EVIDENCE)]
 
 
 def judged(values: list[bytes], records: list[Record], **options: Any) -> list[Judgement]:
-    """The judgements on some values, by some records."""
     selection = options.pop("selection", EvidenceSelection())
     verifier = Verifier(history_of(lambda: records), **options)
     evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
@@ -49,7 +46,6 @@ def judged(values: list[bytes], records: list[Record], **options: Any) -> list[J
 
 
 def changed(value: bytes, path: str, new: Any, *, hashed: bool = True) -> bytes:
-    """The record with another value at a path, and a content hash that fits."""
     content = orjson.loads(value)
     *parents, last = path.split(".")
     place = content
@@ -62,7 +58,6 @@ def changed(value: bytes, path: str, new: Any, *, hashed: bool = True) -> bytes:
 
 
 def test_white_space_and_order_of_members_do_not_matter() -> None:
-    """A tool that printed the record anew has changed nothing that is covered."""
     story = a_story()
     [value] = evidence_of(story)
     content = orjson.loads(value)
@@ -96,7 +91,6 @@ def test_white_space_and_order_of_members_do_not_matter() -> None:
     ],
 )
 def test_what_is_wrong_has_its_code_and_path(path: str, new: Any, code: str) -> None:
-    """Each altered member, with a content hash that fits again, is told by the code of what it is about."""
     story = a_story()
     [value] = evidence_of(story)
     [judgement] = judged([changed(value, path, new)], story.records)
@@ -104,7 +98,6 @@ def test_what_is_wrong_has_its_code_and_path(path: str, new: Any, code: str) -> 
 
 
 def test_a_path_never_shows_what_somebody_wrote() -> None:
-    """A member that we do not know is told by the object that it stands in."""
     story = a_story()
     [value] = evidence_of(story)
     [judgement] = judged([changed(value, "data.\x1b[2J", 1)], story.records)
@@ -121,7 +114,6 @@ def test_a_content_hash_that_does_not_fit_is_told_first() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b"\xff", b'{"data":1}', b'{"a":1,"a":2}'])
 def test_what_is_no_evidence_is_said_to_be_none(value: bytes) -> None:
-    """Any bytes get a judgement."""
     [judgement] = judged([value], a_story().records)
     assert (judgement.status, judgement.codes) == (RecordStatus.WRONG, ("not_evidence",))
 
@@ -135,7 +127,6 @@ def test_a_key_that_stands_there_twice_is_no_evidence() -> None:
 
 
 def test_a_call_that_is_refused_has_no_evidence() -> None:
-    """Evidence that names a refused call was not written by a join."""
     story = a_story()
     [value] = evidence_of(story)
     records = [record._replace(value=b"{}") if record.role is Role.CALLS else record for record in story.records]
@@ -151,7 +142,6 @@ def test_a_call_beyond_the_end_of_its_log_never_was() -> None:
 
 
 def test_a_call_that_retention_deleted_is_gone_and_named() -> None:
-    """Topic, partition and offset of it are told."""
     story = a_story()
     records = [record for record in story.records if record.role is not Role.CALLS]
     [judgement] = judged(evidence_of(story), records, starts={("calls", 0): 3})
@@ -160,7 +150,6 @@ def test_a_call_that_retention_deleted_is_gone_and_named() -> None:
 
 
 def test_a_snapshot_that_retention_deleted_is_gone_and_named() -> None:
-    """What the binding rests on cannot be looked at any more."""
     story = a_story()
     records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
     [judgement] = judged(evidence_of(story), records, starts={("snapshots", 0): 1})
@@ -169,7 +158,6 @@ def test_a_snapshot_that_retention_deleted_is_gone_and_named() -> None:
 
 
 def test_what_is_wrong_in_the_call_is_wrong_although_the_snapshot_is_gone() -> None:
-    """What can still be told is told."""
     story = a_story()
     records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
     value = changed(evidence_of(story)[0], "data.decision", "deny")
@@ -188,7 +176,6 @@ def test_a_call_cut_short_by_the_hold_limit_holds() -> None:
 
 
 def test_a_record_joined_without_a_late_list_is_late_and_names_it() -> None:
-    """It holds as the log stood then, and strict readers may call it wrong."""
     before = Story().lists(TOOL).raw(Role.CALLS, Story().lists().lists().calls().records[2].value)
     [value] = evidence_of(before)
     late = Story().lists(TOOL).lists(OTHER).records
@@ -207,7 +194,6 @@ def test_only_expected_producers_are_taken() -> None:
 
 
 def test_a_record_of_the_log_has_its_key_time_headers_and_partition() -> None:
-    """What stands around the value in Kafka is checked with it."""
     story = a_story()
     [output] = story.tell().of(Role.EVIDENCE)
     place = Origin("assay.tool.decision", 0, 0)
@@ -227,7 +213,6 @@ def test_a_record_of_the_log_has_its_key_time_headers_and_partition() -> None:
 
 
 def test_the_summary_counts_and_gives_the_exit_code() -> None:
-    """0 where all holds, 3 where something is gone, 1 where something is wrong, whatever else is gone."""
     story = a_story()
     [value] = evidence_of(story)
     verifier = Verifier(history_of(lambda: story.records))
@@ -260,7 +245,6 @@ def test_the_summary_counts_and_gives_the_exit_code() -> None:
     ],
 )
 def test_only_what_is_asked_for_is_judged(selection: EvidenceSelection, chosen: list[int]) -> None:
-    """By server, by place of the call, by inclusive times, by id."""
     story = Story().lists(TOOL).calls().calls()
     found = judged(evidence_of(story), story.records, selection=selection)
     assert [judgement.evidence.call.offset for judgement in found if judgement.evidence.call] == chosen

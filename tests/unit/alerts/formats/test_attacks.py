@@ -15,7 +15,6 @@ UNMAPPED = {
 
 
 def test_what_the_table_maps_exists() -> None:
-    """Kinds and rules by the names they have; techniques that the table names itself."""
     assert {Kind(kind) for kind in TABLE["kinds"]} <= set(KINDS)
     assert TABLE["indicators"].keys() | UNMAPPED == {rule.id for rule in RULES}
     mapped = [each for table in ("kinds", "indicators") for ids in TABLE[table].values() for each in ids]
@@ -23,13 +22,11 @@ def test_what_the_table_maps_exists() -> None:
 
 
 def test_every_technique_of_a_kind_is_known() -> None:
-    """What a record can name is never left out."""
     for info in KINDS.values():
         assert len(technique_ids(info.atlas, [], [])) == len(info.atlas)
 
 
 def test_a_sub_technique_takes_the_tactics_of_its_technique() -> None:
-    """One object for each tactic."""
     tactics = [each["tactic"]["uid"] for each in attack_objects(["AML.T0053"])]
     assert tactics == ["AML.TA0005", "AML.TA0012", "AML.TA0015"]
     (poisoned,) = attack_objects(["AML.T0110.000"])
@@ -37,5 +34,4 @@ def test_a_sub_technique_takes_the_tactics_of_its_technique() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    """A record of a later version may name anything."""
     assert technique_ids(["AML.T9999", ""], ["later"], ["later"]) == []

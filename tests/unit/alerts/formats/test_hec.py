@@ -9,7 +9,6 @@ from tests.support.alerts import alert_of
 
 
 def test_an_event_is_an_envelope_around_flat_facts() -> None:
-    """Time in seconds with milliseconds; server and tool also as TA-mcp-jsonrpc names them."""
     envelope = json.loads(to_hec(alert_of()))
     assert envelope["time"] == "1772323200.123"
     assert (envelope["source"], envelope["sourcetype"]) == ("assay-stream", "mcp:jsonrpc")
@@ -20,6 +19,5 @@ def test_an_event_is_an_envelope_around_flat_facts() -> None:
 
 
 def test_a_receiver_chooses_index_and_sourcetype() -> None:
-    """Metadata of the envelope, never of the event."""
     envelope = json.loads(to_hec(alert_of(), index="mcp", sourcetype="assay:alert"))
     assert (envelope["index"], envelope["sourcetype"]) == ("mcp", "assay:alert")

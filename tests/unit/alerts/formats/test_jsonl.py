@@ -9,7 +9,6 @@ from tests.support.alerts import A, B, alert_of, finding_of
 
 
 def test_everything_an_analyst_asks_for_is_a_scalar_of_the_top_level() -> None:
-    """Identity, kind, place, severity, life, digests and observers, and nothing nested."""
     flat = json.loads(to_jsonl(alert_of()))
     assert flat == flat | {
         "uid": finding_of().uid(),
@@ -33,7 +32,6 @@ def test_everything_an_analyst_asks_for_is_a_scalar_of_the_top_level() -> None:
 
 
 def test_a_flat_fact_never_takes_the_place_of_a_member() -> None:
-    """A fact that is named like a member of ours is left out; one of a later version comes along."""
     alert = alert_of()
     alert["unmapped"] |= {"mcp_uid": "forged", "mcp_profile": "strict", "mcp_nested": {"a": 1}}
     flat = json.loads(to_jsonl(alert))

@@ -36,7 +36,6 @@ def ocsf_1_8() -> jsonschema.Draft202012Validator:
 
 
 def of_kind(kind: Kind) -> dict[str, Any]:
-    """An alert of a kind, with indicators and change codes."""
     return alert_of(kind=kind, indicators=(("data_sent", 4, "description"),))
 
 
@@ -58,7 +57,6 @@ def test_every_kind_is_valid_in_both_versions(kind: Kind, ocsf_1_8: jsonschema.D
 
 
 def test_every_member_of_the_record_is_kept() -> None:
-    """What is added never takes the place of what the topic holds, of a later version too."""
     (record,) = alert_records(finding_of("tööl\n"))
     stored = json.loads(record.value or b"") | {"later": {"a": [1]}}
     written = json.loads(to_ocsf(read_alert(json.dumps(stored).encode())))
@@ -68,7 +66,6 @@ def test_every_member_of_the_record_is_kept() -> None:
 
 
 def test_an_alert_that_went_through_twice_is_the_same() -> None:
-    """What was exported can be read, and exported again."""
     once = to_ocsf(alert_of())
     assert to_ocsf(read_alert(once.encode())) == once
 
@@ -83,7 +80,6 @@ def test_attacks_name_technique_sub_technique_and_tactic() -> None:
 
 
 def test_evidence_and_resources_say_what_and_where() -> None:
-    """Digests, fields and the place in the log; the server and its tool."""
     written = json.loads(to_ocsf(alert_of()))
     assert [each["uid"] for each in written["resources"]] == ["server", "server/tool"]
     (evidence,) = written["evidences"]
@@ -93,7 +89,6 @@ def test_evidence_and_resources_say_what_and_where() -> None:
 
 
 def test_an_observer_that_dropped_observations_is_a_resource() -> None:
-    """Its type is what it is, not the first word of the kind."""
     alert = alert_of(None, kind=Kind.OBSERVATIONS_LOST, item_name="proxy-1")
     written = json.loads(to_ocsf(alert))
     assert written["resources"][1] == {"type": "MCP observer", "uid": "server/proxy-1", "name": "proxy-1"}

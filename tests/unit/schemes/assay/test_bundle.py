@@ -29,7 +29,6 @@ EVENT: dict[str, Any] = orjson.loads(evidence())
     ],
 )
 def test_an_envelope_that_assay_cannot_read_is_refused(changes: dict[str, Any], path: str) -> None:
-    """The attribute is named."""
     with pytest.raises(InputError) as caught:
         check_event(orjson.loads(sealed(EVENT | changes)))
     assert (caught.value.code, caught.value.path) == ("not_evidence", path)
@@ -37,7 +36,6 @@ def test_an_envelope_that_assay_cannot_read_is_refused(changes: dict[str, Any], 
 
 @pytest.mark.parametrize("event", [None, [], "x", {}])
 def test_something_else_is_refused(event: object) -> None:
-    """Only an object of CloudEvents 1.0 is looked at."""
     with pytest.raises(InputError) as caught:
         check_event(event)
     assert caught.value.code == "not_evidence"
@@ -45,38 +43,32 @@ def test_something_else_is_refused(event: object) -> None:
 
 @pytest.mark.parametrize("change", [{"data": {}}, {"type": "other"}, {"subject": "other"}, {"assaycontenthash": None}])
 def test_content_that_is_not_the_hashs_is_refused(change: dict[str, Any]) -> None:
-    """Each field that the hash covers, and the hash itself."""
     with pytest.raises(InputError) as caught:
         check_event(EVENT | change)
     assert caught.value.code == "content_hash_mismatch"
 
 
 def test_an_event_without_data_is_refused() -> None:
-    """Nothing to hash is no content."""
     with pytest.raises(InputError) as caught:
         check_event({name: value for name, value in EVENT.items() if name != "data"})
     assert caught.value.code == "content_hash_mismatch"
 
 
 def test_the_run_is_not_covered_by_the_content_hash() -> None:
-    """The same content hash before and after a run was assigned."""
     assert check_event(run_event(EVENT, run_id="r", seq=7)) == check_event(EVENT)
 
 
 def test_a_run_replaces_the_one_before() -> None:
-    """An event of one bundle can go to another."""
     moved = run_event(run_event(EVENT, run_id="a", seq=9), run_id="b", seq=1)
     assert (moved["id"], moved["assayrunid"], moved["assayseq"]) == ("b:1", "b", 1)
 
 
 def test_a_commit_that_is_not_known_is_left_out_of_the_manifest() -> None:
-    """As Assay does it."""
     assert producer_of(EVENT) == {"name": "assay-stream", "version": "1.2.3"}
     assert producer_of(EVENT | {"assaygit": "abc"})["git"] == "abc"
 
 
 def test_a_long_line_is_refused() -> None:
-    """The bound counts the line feed."""
     line = event_line(EVENT)
     assert event_line(EVENT, limits=BundleLimits(line_bytes_max=len(line))) == line
     with pytest.raises(InputError) as caught:
@@ -98,7 +90,6 @@ def test_a_long_line_is_refused() -> None:
     ],
 )
 def test_times_are_printed_as_assays_writer_prints_them(given: str, printed: str) -> None:
-    """In UTC, with 0, 3, 6 or 9 digits after the second."""
     assert written_time(given) == printed
     assert written_time(printed) == printed
 
@@ -107,7 +98,6 @@ def test_times_are_printed_as_assays_writer_prints_them(given: str, printed: str
     "text", ["", "yesterday", "2026-13-01T00:00:00Z", "2026-11-21T02:06:00", "0001-01-01T00:00:00+01:00"]
 )
 def test_a_time_that_does_not_exist_is_refused(text: str) -> None:
-    """Before it stands in a bundle that no verifier takes."""
     with pytest.raises(InputError) as caught:
         written_time(text)
     assert caught.value.code == "bad_time"

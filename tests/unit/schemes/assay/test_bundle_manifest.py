@@ -24,7 +24,6 @@ FILE: dict[str, Any] = CONTENT["files"]["events.ndjson"]
 
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
-    """Encoding and reading are inverse."""
     assert read_manifest(MANIFEST.encode()) == MANIFEST
 
 
@@ -58,7 +57,6 @@ def test_further_members_and_a_bare_digest_are_read() -> None:
     ],
 )
 def test_a_manifest_that_says_something_else_is_refused(changes: dict[str, Any], path: str) -> None:
-    """The member is named."""
     with pytest.raises(InputError) as caught:
         read_manifest(orjson.dumps(CONTENT | changes))
     assert (caught.value.code, caught.value.path) == ("bundle_manifest", path)
@@ -66,14 +64,12 @@ def test_a_manifest_that_says_something_else_is_refused(changes: dict[str, Any],
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'{"a":1,"a":1}', b"\xff"])
 def test_what_is_no_object_is_refused(raw: bytes) -> None:
-    """Whatever the bytes are, the error is the manifest's."""
     with pytest.raises(InputError) as caught:
         read_manifest(raw)
     assert caught.value.code == "bundle_manifest"
 
 
 def test_more_events_than_a_bundle_may_have_are_refused_at_once() -> None:
-    """Before any of them is read."""
     with pytest.raises(InputError) as caught:
         read_manifest(orjson.dumps(CONTENT | {"event_count": 100_001}))
     assert caught.value.code == "bundle_limit"

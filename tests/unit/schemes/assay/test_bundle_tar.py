@@ -14,7 +14,6 @@ MEMBER = Member("events.ndjson", 1_234_567)
 
 
 def test_another_reader_reads_our_header() -> None:
-    """Python's tarfile finds a plain file of assay's, of no time."""
     info = tarfile.TarInfo.frombuf(tar_header(MEMBER), "ascii", "strict")
     assert (info.name, info.size, info.mode, info.mtime) == ("events.ndjson", 1_234_567, 0o644, 0)
     assert (info.uid, info.gid, info.uname, info.gname, info.isreg()) == (0, 0, "assay", "assay", True)
@@ -22,7 +21,6 @@ def test_another_reader_reads_our_header() -> None:
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT])
 def test_we_read_the_headers_of_others(form: Literal[0, 1]) -> None:
-    """Both kinds that are in use."""
     info = tarfile.TarInfo("events.ndjson")
     info.size = 1_234_567
     assert read_tar_header(info.tobuf(form)) == MEMBER
@@ -36,7 +34,6 @@ def test_zeros_are_the_end() -> None:
 
 @pytest.mark.parametrize("position", [0, 130, 150, 156, 260])
 def test_a_damaged_header_is_refused(position: int) -> None:
-    """The checksum covers each byte."""
     block = bytearray(tar_header(MEMBER))
     block[position] ^= 1
     with pytest.raises(InputError) as caught:
@@ -45,7 +42,6 @@ def test_a_damaged_header_is_refused(position: int) -> None:
 
 
 def test_a_size_beyond_octal_is_refused() -> None:
-    """A size in the binary form of GNU tar is one that no bundle has."""
     info = tarfile.TarInfo("events.ndjson")
     info.size = 2**40
     with pytest.raises(InputError) as caught:
@@ -55,7 +51,6 @@ def test_a_size_beyond_octal_is_refused() -> None:
 
 @pytest.mark.parametrize(("size_bytes", "zeros"), [(0, 0), (1, 511), (512, 0), (513, 511)])
 def test_content_is_filled_up_to_blocks(size_bytes: int, zeros: int) -> None:
-    """Of 512 bytes."""
     assert tar_padding(size_bytes) == bytes(zeros)
 
 

@@ -14,13 +14,11 @@ SEARCH = {"name": "search", "description": "finds", "inputSchema": {"type": "obj
 
 
 def test_duplicate_names() -> None:
-    """A list with one name twice is ambiguous: no digest, even where both are equal."""
     observed = manifest.observe_manifest("s", [{"name": "t"}, {"name": "t"}], "complete")
     assert (observed.status, len(observed.tools), observed.digest()) == ("ambiguous", 2, None)
 
 
 def test_a_tool_without_a_name() -> None:
-    """A list with a tool that has no name has no digest."""
     with pytest.raises(InputError) as caught:
         manifest.observe_manifest("s", [{"name": "t"}, {}], "complete")
     assert caught.value.code == "tool_name_missing"
@@ -50,7 +48,6 @@ def test_names_are_sorted_as_utf_8() -> None:
     ],
 )
 def test_classification_goes_by_the_name_after_the_last_dot(name: str, wanted: str | None) -> None:
-    """The last part of the name decides, letter by letter."""
     assert manifest.action_class(name) == wanted
 
 
@@ -84,7 +81,6 @@ def test_digests_of_another_projection_add_up_to_nothing() -> None:
     [(None, "complete"), ([SEARCH], "partial"), ([SEARCH], "unknown"), ([SEARCH, SEARCH], "complete")],
 )
 def test_what_may_not_be_declared(tools: Any, completeness: manifest.Completeness) -> None:
-    """A baseline is made of a complete list with each name once."""
     with pytest.raises(InputError) as caught:
         manifest.declare_manifest(manifest.observe_manifest("s", tools, completeness))
     assert caught.value.code == "manifest_not_declarable"

@@ -32,17 +32,14 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 def seen(*tools: dict[str, Any], completeness: Completeness = "complete") -> ObservedManifest:
-    """What was observed on the server."""
     return observe_manifest("s", tools, completeness)
 
 
 def declared(*tools: dict[str, Any]) -> DeclaredManifest:
-    """The baseline of these tools."""
     return declare_manifest(seen(*tools))
 
 
 def told(before: DeclaredManifest, after: ObservedManifest) -> list[tuple[str, str]]:
-    """Reason code and severity of each finding."""
     return [(finding.reason_code, finding.severity) for finding in compare_manifests(before, after).findings]
 
 
@@ -56,7 +53,6 @@ def told(before: DeclaredManifest, after: ObservedManifest) -> list[tuple[str, s
     ],
 )
 def test_a_changed_field_is_named(field: str, plain: str, privileged: str) -> None:
-    """The tool's finding is followed by one for the field, a step more severe on a privileged tool."""
     change = CHANGES[field]
     assert told(declared(PLAIN), seen(PLAIN | change)) == [
         ("mcp_tool_changed", "medium"),
@@ -69,7 +65,6 @@ def test_a_changed_field_is_named(field: str, plain: str, privileged: str) -> No
 
 
 def test_added_and_removed() -> None:
-    """Additions and removals have a code for unclassified and one for privileged tools."""
     assert told(declared(), seen(PLAIN, PRIVILEGED)) == [
         ("mcp_new_privileged_tool", "high"),
         ("mcp_tool_added", "medium"),
@@ -82,7 +77,6 @@ def test_added_and_removed() -> None:
 
 @pytest.mark.parametrize("completeness", ["partial", "unknown"])
 def test_an_incomplete_list_removes_nothing(completeness: Completeness) -> None:
-    """Removals are said to be untold, once; additions and changes hold all the same."""
     other = PLAIN | {"name": "other"}
     drift = compare_manifests(
         declared(PLAIN, PRIVILEGED, other),
@@ -93,7 +87,6 @@ def test_an_incomplete_list_removes_nothing(completeness: Completeness) -> None:
 
 
 def test_fields_are_named_where_both_sides_carry_them() -> None:
-    """Without field digests on one side the tool's change is told, and no field is guessed."""
     bare = dataclasses.replace(
         declared(PLAIN), tools=tuple(dataclasses.replace(t, field_digests=None) for t in declared(PLAIN).tools)
     )
@@ -102,7 +95,6 @@ def test_fields_are_named_where_both_sides_carry_them() -> None:
 
 @pytest.mark.parametrize("side", ["declared", "observed"])
 def test_one_side_makes_a_change_privileged(side: str) -> None:
-    """A change is privileged where the baseline or the list says so."""
     was, now = declared(PLAIN), seen(PLAIN | CHANGES["description"])
     if side == "declared":
         was = dataclasses.replace(was, tools=(dataclasses.replace(was.tools[0], privileged=True),))
@@ -112,7 +104,6 @@ def test_one_side_makes_a_change_privileged(side: str) -> None:
 
 
 def test_obstacles_end_the_comparison() -> None:
-    """What makes a comparison worthless is the whole answer, and the first obstacle is named."""
     was, now = declared(PLAIN), seen(PRIVILEGED)
     twice = ManifestTool(name="search", digest=Digest("0" * 64), privileged=False)
     cases = [
@@ -129,7 +120,6 @@ def test_obstacles_end_the_comparison() -> None:
 
 
 def test_tables_cover_the_same_changes() -> None:
-    """Every change has a code and a severity, and a privileged one is never the milder."""
     assert SEVERITIES.keys() == REASON_CODES.keys()
     assert {f"{field}_changed" for field in MANIFEST_FIELDS} <= SEVERITIES.keys()
     rank = {"low": 0, "medium": 1, "high": 2}

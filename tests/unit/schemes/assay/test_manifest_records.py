@@ -21,14 +21,12 @@ Read = Callable[[Any], Any]
 
 
 def test_unknown_fields_are_ignored() -> None:
-    """A field that is not ours changes nothing, at the top or in a tool."""
     record = copy.deepcopy(DECLARED)
     record["tools"][0]["novelty"] = record["novelty"] = 1
     assert read_declared(record) == read_declared(DECLARED)
 
 
 def test_a_list_that_was_not_observed_is_not_observed() -> None:
-    """The flag decides even where the status says otherwise."""
     record = copy.deepcopy(OBSERVED)
     record["observed"]["tools_list_observed"] = False
     assert read_observed(record).status == "not_observed"
@@ -37,7 +35,6 @@ def test_a_list_that_was_not_observed_is_not_observed() -> None:
 @pytest.mark.parametrize("record", [None, [], "x", 5])
 @pytest.mark.parametrize("read", [read_observed, read_declared])
 def test_a_record_is_an_object(read: Read, record: Any) -> None:
-    """Anything else has no fields to read."""
     with pytest.raises(InputError) as caught:
         read(record)
     assert (caught.value.code, caught.value.path) == ("wrong_type", "$")
@@ -67,7 +64,6 @@ def test_a_record_is_an_object(read: Read, record: Any) -> None:
     ],
 )
 def test_a_wrong_part_is_refused_with_its_path(read: Read, place: str, value: Any, code: str) -> None:
-    """Each field is checked where it stands."""
     record = copy.deepcopy(DECLARED if read is read_declared else OBSERVED)
     *way, last = place.split(".")
     part: Any = record
@@ -82,7 +78,6 @@ def test_a_wrong_part_is_refused_with_its_path(read: Read, place: str, value: An
 
 @pytest.mark.parametrize("read", [read_observed, read_declared])
 def test_a_missing_part_is_named(read: Read) -> None:
-    """Every top-level field of a record is required."""
     whole = DECLARED if read is read_declared else OBSERVED
     for name in whole:
         with pytest.raises(InputError) as caught:

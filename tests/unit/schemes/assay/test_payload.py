@@ -19,13 +19,11 @@ GOLDEN: dict[str, Any] = ENVELOPES["golden"]["event"]
 
 
 def evidence(**changes: Any) -> dict[str, Any]:
-    """An evidence record around the published payload, with its content hash."""
     event = GOLDEN | {"type": DECISION_TYPE, "data": PAYLOAD | changes}
     return event | {"assaycontenthash": str(assay.content_hash(event))}
 
 
 def test_the_published_payload_and_envelopes_are_sound() -> None:
-    """The stable payload, alone and in an envelope, and an envelope around something else."""
     check_payload(PAYLOAD)
     check_envelope(evidence())
     check_envelope(GOLDEN)
@@ -33,7 +31,6 @@ def test_the_published_payload_and_envelopes_are_sound() -> None:
 
 @pytest.mark.parametrize("decision", ["allow", "deny", "requires_approval", "error"])
 def test_the_decisions(decision: str) -> None:
-    """Three of the contract and one of runtime logs."""
     check_payload(PAYLOAD | {"decision": decision})
 
 
@@ -52,14 +49,12 @@ def test_the_decisions(decision: str) -> None:
     ],
 )
 def test_what_is_wrong_with_a_payload(change: dict[str, Any], code: str, path: str) -> None:
-    """It is refused by code, at its place in the record."""
     with pytest.raises(InputError) as caught:
         check_envelope(evidence(**change))
     assert (caught.value.code, caught.value.path) == (code, path)
 
 
 def test_an_altered_record_is_found() -> None:
-    """The content hash does not belong to other data, another subject or another type."""
     for change in ({"data": PAYLOAD | {"decision": "deny"}}, {"subject": "other"}, {"type": "other"}):
         with pytest.raises(InputError) as caught:
             check_envelope(evidence() | change)
@@ -67,7 +62,6 @@ def test_an_altered_record_is_found() -> None:
 
 
 def test_a_record_without_a_content_hash_is_checked_as_far_as_it_goes() -> None:
-    """The hash is optional, the payload is not."""
     check_envelope({name: value for name, value in evidence().items() if name != "assaycontenthash"})
     changes: list[dict[str, Any]] = [{"specversion": "0.3"}, {"data": []}]
     for change in changes:

@@ -27,42 +27,32 @@ NAMES: dict[Check, str] = {assay.check_definition_cluster: "definition", assay.c
 
 
 class TestTrim:
-    """Trimming as Rust does it."""
-
     @pytest.mark.parametrize("code", WHITE_SPACE)
     def test_white_space_goes(self, code: int) -> None:
-        """Unicode White_Space goes at both ends and stays inside."""
         space = chr(code)
         assert assay.trim(f"{space}{space}a{space}b{space}") == f"a{space}b"
 
     @pytest.mark.parametrize("code", NOT_WHITE_SPACE)
     def test_the_rest_stays(self, code: int) -> None:
-        """No other character is trimmed."""
         assert assay.trim(f"{chr(code)}a{chr(code)}") == f"{chr(code)}a{chr(code)}"
 
     def test_only_white_space(self) -> None:
-        """White space alone leaves nothing."""
         assert assay.trim("".join(map(chr, WHITE_SPACE))) == ""
 
 
 class TestDefinition:
-    """The projection of the definition digest."""
-
     @pytest.mark.parametrize("name", [None, 5, "", " \u3000", ["t"]])
     def test_name(self, name: Any) -> None:
-        """A tool whose name is no text or blank gives no digest."""
         with pytest.raises(InputError) as caught:
             assay.definition_digest({"name": name}, server_id=None)
         assert (caught.value.code, caught.value.path) == ("tool_name_missing", "$.name")
 
     def test_name_is_raw(self) -> None:
-        """A name is not trimmed."""
         assert assay.definition_projection({"name": " t "}, server_id=None) == {"name": " t "}
 
     @pytest.mark.parametrize("schema", [None, True, 1, "object", []])
     @pytest.mark.parametrize("spelling", ["inputSchema", "input_schema"])
     def test_schema_that_is_no_object(self, spelling: str, schema: Any) -> None:
-        """A schema that is there and no object gives no digest."""
         with pytest.raises(InputError) as caught:
             assay.definition_digest({"name": "t", spelling: schema}, server_id=None)
         assert caught.value.code == "input_schema_not_object"
@@ -73,27 +63,22 @@ class TestDefinition:
             assay.definition_digest({"name": "t", "inputSchema": None, "input_schema": {}}, server_id=None)
 
     def test_nothing_else_enters(self) -> None:
-        """Other fields of a tool do not change the digest v1."""
         tool = {"name": "t", "inputSchema": {}}
         more = tool | {"outputSchema": {}, "annotations": {"destructiveHint": True}, "title": "T", "server_id": "s"}
         assert assay.definition_digest(more, server_id=None) == assay.definition_digest(tool, server_id=None)
 
     def test_server_id_is_trimmed(self) -> None:
-        """A server id enters trimmed; a blank one does not enter."""
         tool = {"name": "t"}
         assert assay.definition_projection(tool, server_id="\u00a0s ")["server_id"] == "s"
         assert "server_id" not in assay.definition_projection(tool, server_id=" \u0085")
 
     def test_description_with_a_lone_surrogate(self) -> None:
-        """A description that is no Unicode text is refused, not a crash."""
         with pytest.raises(InputError) as caught:
             assay.meta_hash({"name": "t", "description": "\ud800"})
         assert caught.value.code == "lone_surrogate"
 
 
 class TestContentHash:
-    """The content hash of an envelope."""
-
     def test_null_subject_is_present(self) -> None:
         """A subject that is there enters, an absent one does not."""
         event = {"specversion": "1.0", "type": "t", "datacontenttype": "application/json", "data": {}}
@@ -102,7 +87,6 @@ class TestContentHash:
 
     @pytest.mark.parametrize("field", ["specversion", "type", "datacontenttype", "data"])
     def test_covered_field_is_missing(self, field: str) -> None:
-        """An envelope without a field that is covered is refused, and the path says which."""
         event = {"specversion": "1.0", "type": "t", "datacontenttype": "application/json", "data": {}}
         with pytest.raises(InputError) as caught:
             assay.content_hash({name: value for name, value in event.items() if name != field})
@@ -115,19 +99,14 @@ class TestContentHash:
     ids=["definition", "policy"],
 )
 class TestClusters:
-    """Both clusters are whole or absent, and closed."""
-
     def test_whole(self, check: Check, cluster: dict[str, Any]) -> None:
-        """A whole cluster gives its digest, whatever stands beside it."""
         assert check(cluster | {"tool": "t"}) == DIGEST
 
     def test_absent(self, check: Check, cluster: dict[str, Any]) -> None:
-        """An absent cluster is legal, and so is one whose fields are all null."""
         assert check({"tool": "t"}) is None
         assert check(dict.fromkeys(cluster)) is None
 
     def test_half(self, check: Check, cluster: dict[str, Any]) -> None:
-        """A cluster without any one of its fields, or with it null, is refused and the field named."""
         for field in cluster:
             for half in ({key: cluster[key] for key in cluster if key != field}, cluster | {field: None}):
                 with pytest.raises(InputError) as caught:
@@ -143,7 +122,6 @@ class TestClusters:
             assert caught.value.code == f"half_{NAMES[check]}_cluster"
 
     def test_closed_values(self, check: Check, cluster: dict[str, Any]) -> None:
-        """Any other value of a closed field is refused with its path."""
         for field in cluster.keys() - {"policy_digest", "policy_snapshot_digest", "tool_definition_digest"}:
             for value in (cluster[field].upper(), cluster[field] + " ", "", 1, [cluster[field]]):
                 with pytest.raises(InputError) as caught:
@@ -157,7 +135,6 @@ class TestClusters:
          f"sha256:{'aB' * 32}", f"{DIGEST},{DIGEST}"],
     )  # fmt: skip
     def test_digest(self, check: Check, cluster: dict[str, Any], digest: Any) -> None:
-        """A digest that is not sha256: and one lowercase digest or one label is refused."""
         fields = [field for field in cluster if field.endswith("digest")]
         with pytest.raises(InputError) as caught:
             check(cluster | dict.fromkeys(fields, digest))
@@ -170,24 +147,18 @@ class TestClusters:
 
 
 class TestPolicyCluster:
-    """What holds of the policy cluster alone."""
-
     def test_policy_digest_alone(self) -> None:
         """A policy digest without the cluster is legal and binds nothing."""
         assert assay.check_policy_cluster({"policy_digest": DIGEST}) is None
 
     def test_unequal_digests(self) -> None:
-        """The snapshot's digest must be the policy digest."""
         with pytest.raises(InputError) as caught:
             assay.check_policy_cluster(POLICY | {"policy_digest": "sha256:other"})
         assert caught.value.code == "bad_policy_cluster"
 
 
 class TestDefinitionCluster:
-    """What is written of the definition cluster."""
-
     def test_written_cluster_is_accepted(self) -> None:
-        """The cluster that is written for a digest is whole and gives the digest back."""
         digest = Digest("0" * 64)
         assert assay.check_definition_cluster(
             {"tool_definition_digest": str(digest), **assay.CLUSTER_CONSTANTS}

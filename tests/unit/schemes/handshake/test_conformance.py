@@ -32,23 +32,19 @@ CHECKS = {"identity", "input_schema", "output_schema", "schema_draft", "metadata
 
 
 def answers(tool: dict[str, Any], server_id: str = "files") -> dict[str, tuple[str, str]]:
-    """Status and code of each check of one tool."""
     (report,) = check_tools([tool], server_id=server_id)
     return {check: (answer.status.value, answer.code) for check, answer in report.answers.items()}
 
 
 def answer(check: str, **changes: Any) -> tuple[str, str]:
-    """Status and code of one check after a change of the tool."""
     return answers(TOOL | changes)[check]
 
 
 def declares(**changes: Any) -> dict[str, Any]:
-    """A tool's ``_meta`` with a changed contract."""
     return {"handshake": CONTRACT | changes}
 
 
 def test_a_tool_that_meets_every_requirement() -> None:
-    """Nine checks pass; the two that need calls or a server are not applicable, and say so."""
     found = answers(TOOL)
     assert found.keys() == CHECKS
     assert {check for check, (status, _) in found.items() if status != "pass"} == {"event_emission", "idempotency"}
@@ -57,7 +53,6 @@ def test_a_tool_that_meets_every_requirement() -> None:
 
 
 def test_every_answer_but_a_pass_has_a_reason() -> None:
-    """A bare tool fails or is not applicable, each time with a code and a sentence."""
     (report,) = check_tools([{}], server_id="files")
     assert report.denied_by_default
     for given in report.answers.values():
@@ -80,7 +75,6 @@ def test_every_answer_but_a_pass_has_a_reason() -> None:
     ],
 )
 def test_the_tool_id_is_the_name_or_server_and_name(name: str, server_id: str, tool_id: str | None) -> None:
-    """A name that is no tool id is joined to the server's; what matches neither way has none, and fails."""
     assert form_tool_id(name, server_id=server_id) == tool_id
     expected = ("pass", "") if tool_id else ("fail", "bad_format")
     assert answers(TOOL | {"name": name}, server_id)["identity"] == expected
@@ -88,12 +82,10 @@ def test_the_tool_id_is_the_name_or_server_and_name(name: str, server_id: str, t
 
 @pytest.mark.parametrize("name", [None, 7, "", "  "])
 def test_a_tool_needs_a_name(name: Any) -> None:
-    """What is no text or blank fails."""
     assert answer("identity", name=name) == ("fail", "tool_name_missing")
 
 
 def test_names_are_unique() -> None:
-    """Both tools of one name fail, the third does not."""
     reports = check_tools([TOOL, TOOL | {"title": "x"}, TOOL | {"name": "fs.write"}], server_id="files")
     assert [report.answers["identity"].code for report in reports] == ["ambiguous_tool_name"] * 2 + [""]
 
@@ -113,7 +105,6 @@ def test_names_are_unique() -> None:
     ],
 )
 def test_schemas_are_schemas(field: str, schema: Any, code: str) -> None:
-    """What is no schema of an object, or not valid in its dialect, fails."""
     check = {"inputSchema": "input_schema", "outputSchema": "output_schema"}[field]
     assert answer(check, **{field: schema}) == ("fail", code)
 
@@ -133,13 +124,11 @@ def test_a_schema_is_held_against_the_dialect_it_names(schema: dict[str, Any]) -
 
 
 def test_missing_schemas() -> None:
-    """An input schema is required, an output schema is not."""
     assert answer("input_schema", inputSchema=None) == ("fail", "missing_field")
     assert answer("output_schema", outputSchema=None) == ("not_applicable", "missing_field")
 
 
 def test_another_draft_than_2020_12_is_named() -> None:
-    """It may be valid, but it is not the draft that Handshake asks for."""
     older = {"type": "object", "$schema": "http://json-schema.org/draft-07/schema#"}
     assert answer("schema_draft", outputSchema=older) == ("fail", "other_dialect")
     named = {"type": "object", "$schema": "https://json-schema.org/draft/2020-12/schema"}
@@ -148,7 +137,6 @@ def test_another_draft_than_2020_12_is_named() -> None:
 
 @pytest.mark.parametrize("levels", [120, 400])
 def test_a_schema_of_great_depth_is_an_answer_too(levels: int) -> None:
-    """Nesting that the check cannot follow, or that cannot be written, fails, and nothing is raised."""
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(levels):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -156,14 +144,12 @@ def test_a_schema_of_great_depth_is_an_answer_too(levels: int) -> None:
 
 
 def test_a_schema_of_great_length_is_not_checked() -> None:
-    """The cost of a check is bounded by the schema's size; at the bound it is checked."""
     room = DEFAULT_LIMITS.schema_bytes_max - len('{"description":"","type":"object"}')
     for chars, expected in ((room, ("pass", "")), (room + 1, ("fail", "too_large"))):
         assert answer("input_schema", inputSchema={"type": "object", "description": "x" * chars}) == expected
 
 
 def test_the_contract_is_asked_for_its_parts() -> None:
-    """A missing contract fails four checks; a malformed field fails its own."""
     bare = answers(TOOL | {"_meta": {}})
     assert {check for check, (status, _) in bare.items() if status == "fail"} == {
         "metadata", "tool_version", "side_effect", "capabilities",
@@ -199,7 +185,6 @@ def test_annotations_that_say_otherwise(effect: str, hints: Any, code: str) -> N
 
 
 def test_examples_have_the_cap_of_payloads() -> None:
-    """32 KiB in canonical form are taken, one byte more is not; no examples, no answer."""
     limit = DEFAULT_LIMITS.htc_payload_bytes_max
     assert answer("payload_size", examples=[{"input": "x" * (limit - 2)}]) == ("pass", "")
     assert answer("payload_size", examples=[{"input": "x" * (limit - 1)}]) == ("fail", "payload_too_large")
@@ -208,6 +193,5 @@ def test_examples_have_the_cap_of_payloads() -> None:
 
 
 def test_a_list_has_a_length() -> None:
-    """A list over the limit is refused as a whole."""
     with pytest.raises(InputError, match="too_many_tools"):
         check_tools([{}] * (DEFAULT_LIMITS.tools_max + 1), server_id="files")

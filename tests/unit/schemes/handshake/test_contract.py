@@ -21,7 +21,6 @@ DECLARED: dict[str, Any] = {
 
 
 def declared(**changes: Any) -> Contract:
-    """The contract of a tool that declares this; a change to ``...`` leaves a field out."""
     fields = {name: value for name, value in (DECLARED | changes).items() if value is not ...}
     found = contract({"name": "fs.read", "_meta": {"handshake": fields}})
     assert found is not None
@@ -29,12 +28,10 @@ def declared(**changes: Any) -> Contract:
 
 
 def problems(**changes: Any) -> list[tuple[str, str]]:
-    """Code and path of each problem of such a contract."""
     return [(problem.code, problem.path.removeprefix("$._meta.handshake")) for problem in declared(**changes).problems]
 
 
 def test_a_sound_contract_is_read() -> None:
-    """Every field is there; capabilities are sorted, each once."""
     assert declared() == Contract(
         tool_version=parse_version("1.4.0"),
         side_effect="READ",
@@ -46,7 +43,6 @@ def test_a_sound_contract_is_read() -> None:
 
 
 def test_a_deprecated_tool_says_since_when_until_when_and_what_then() -> None:
-    """The three deprecation fields are read; since when without until when is a problem."""
     found = declared(deprecated_since="1.3.0", sunset_on="2027-01-31", replaced_by="fs.read_text")
     assert (found.deprecated_since, found.sunset_on, found.replaced_by, found.problems) == (
         parse_version("1.3.0"),
@@ -59,13 +55,11 @@ def test_a_deprecated_tool_says_since_when_until_when_and_what_then() -> None:
 
 @pytest.mark.parametrize("tool", [{}, {"_meta": None}, {"_meta": []}, {"_meta": {}}, {"_meta": {"other": 1}}])
 def test_a_tool_without_a_contract_has_none(tool: dict[str, Any]) -> None:
-    """Nothing is made up where nothing is declared."""
     assert contract(tool) is None
 
 
 @pytest.mark.parametrize("value", [None, [], "1.0.0", 7])
 def test_a_contract_of_another_kind_is_reported(value: Any) -> None:
-    """What is no object is one problem."""
     found = contract({"_meta": {"handshake": value}})
     assert found is not None
     assert [problem.code for problem in found.problems] == ["wrong_type"]
@@ -73,7 +67,6 @@ def test_a_contract_of_another_kind_is_reported(value: Any) -> None:
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_a_missing_field_is_reported(name: str) -> None:
-    """Six fields are required; null counts as missing."""
     assert problems(**{name: ...}) == problems(**{name: None}) == [("missing_field", f".{name}")]
 
 
@@ -97,7 +90,6 @@ def test_a_missing_field_is_reported(name: str) -> None:
     ],
 )
 def test_a_malformed_field_is_reported_and_counts_as_undeclared(change: dict[str, Any], code: str) -> None:
-    """The first changed field is the problem, it has no value, and the rest is read."""
     name = next(iter(change))
     assert problems(**change) == [(code, f".{name}")]
     assert getattr(declared(**change), name) is None
@@ -105,7 +97,6 @@ def test_a_malformed_field_is_reported_and_counts_as_undeclared(change: dict[str
 
 
 def test_what_a_hostile_server_declares_is_bounded() -> None:
-    """Texts and the number of capabilities have limits; the bounds themselves are taken."""
     most, longest = DEFAULT_LIMITS.capabilities_max, DEFAULT_LIMITS.contract_text_chars_max
     assert problems(required_capabilities=[f"c{number}" for number in range(most)]) == []
     assert problems(required_capabilities=["c"] * (most + 1)) == [("too_many", ".required_capabilities")]
@@ -115,7 +106,6 @@ def test_what_a_hostile_server_declares_is_bounded() -> None:
 
 
 def test_problems_never_quote_the_server() -> None:
-    """What stood there is not repeated."""
     found = declared(side_effect="hunter2", tool_version="hunter2", replaced_by="hunter2", determinism={"hunter2": 1})
     assert len(found.problems) == 4
     assert "hunter2" not in repr(found)
@@ -155,7 +145,6 @@ def test_problems_never_quote_the_server() -> None:
     ],
 )
 def test_changes_against_the_rules_are_drift(change: dict[str, Any], codes: list[str]) -> None:
-    """Side effect and capabilities stay while MAJOR does, and versions do not go back."""
     assert contract_drift(declared(), declared(**change)) == codes
 
 

@@ -12,13 +12,11 @@ from assay_stream.schemes.mcptrust.lockfile import lock, lock_tool
 
 
 def test_a_missing_list_is_empty() -> None:
-    """A manifest without prompts covers prompts all the same: there are none."""
     found = lock({})
     assert (found.tools, found.prompts, found.templates) == ({}, {}, {})
 
 
 def test_a_tool() -> None:
-    """Two hashes and the risk level."""
     tool = {"name": "run", "description": "d", "inputSchema": {"type": "object"}}
     found = lock_tool(tool)
     assert found.description_hash == mcptrust.description_hash(tool)
@@ -28,7 +26,6 @@ def test_a_tool() -> None:
 
 
 def test_the_order_of_arguments_means_nothing() -> None:
-    """Arguments are sorted by name; what is not required is as if it were not said."""
     one = {"name": "p", "arguments": [{"name": "b"}, {"name": "a", "required": False, "description": ""}]}
     other = {"name": "p", "arguments": [{"name": "a"}, {"name": "b"}]}
     assert lock({"prompts": [one]}) == lock({"prompts": [other]})
@@ -60,7 +57,6 @@ def test_no_text_has_no_hash() -> None:
     ],
 )
 def test_what_cannot_be_locked(manifest: dict[str, Any], code: str, path: str) -> None:
-    """The error says what is wrong and where."""
     with pytest.raises(InputError) as caught:
         lock(manifest)
     assert (caught.value.code, caught.value.path) == (code, path)

@@ -43,7 +43,6 @@ def _refused(raw: bytes) -> tuple[str, str]:
 
 
 def test_a_v2_lockfile_covers_tools_alone() -> None:
-    """Its prompts and templates are not empty but unknown."""
     found = read_lockfile(_bytes(V2))
     assert (found.version, found.server) == ("2.0", "npx <s>")
     assert found.lock.tools["t"].description_hash == HASH
@@ -78,7 +77,6 @@ def test_the_legacy_version_is_read_and_kept() -> None:
     ],
 )
 def test_unknown_members_survive(document: dict[str, Any]) -> None:
-    """On every level, reading and writing loses nothing."""
     assert json.loads(write_lockfile(read_lockfile(_bytes(document)))) == document
 
 
@@ -93,14 +91,12 @@ def test_it_is_written_as_mcptrust_writes_it() -> None:
 
 
 def test_the_order_in_the_file_means_nothing() -> None:
-    """Two lockfiles that differ in order alone are written alike."""
     tools = {"b": TOOL, "a": TOOL}
     one, other = V2 | {"tools": tools}, V2 | {"tools": dict(reversed(tools.items()))}
     assert write_lockfile(read_lockfile(_bytes(one))) == write_lockfile(read_lockfile(_bytes(other)))
 
 
 def test_new_lockfiles_hold_the_lock() -> None:
-    """Version 2 holds the tools alone, version 3 everything."""
     locked = lock({"tools": [{"name": "t"}], "prompts": [{"name": "p"}], "resourceTemplates": [{"uriTemplate": "u"}]})
     two = read_lockfile(write_lockfile(new_lockfile(locked, server="s")))
     assert two.lock == Lock(tools=locked.tools)
@@ -117,7 +113,6 @@ def test_an_empty_schema_hash_is_no_schema() -> None:
 @pytest.mark.parametrize("version", ["4.0", "3.1", "2", "", None, 2, ["2.0"]])
 @pytest.mark.parametrize("name", ["version", "lockFileVersion"])
 def test_an_unknown_version_is_refused(name: str, version: Any) -> None:
-    """The message names the versions that are known, and does not quote the one that is not."""
     with pytest.raises(InputError) as caught:
         read_lockfile(_bytes({name: version, "tools": {}}))
     assert caught.value.code == "unknown_lockfile_version"
@@ -155,7 +150,6 @@ def test_an_unknown_version_is_refused(name: str, version: Any) -> None:
     ],
 )
 def test_what_is_refused(document: Any, code: str, path: str) -> None:
-    """The error says what is wrong and where."""
     assert _refused(_bytes(document)) == (code, path)
 
 
@@ -167,14 +161,12 @@ def test_a_tool_that_stands_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("document", [V2, V3])
 def test_a_truncated_lockfile_is_refused(document: dict[str, Any]) -> None:
-    """Wherever it ends."""
     raw = _bytes(document)
     for length in range(len(raw)):
         assert _refused(raw[:length])[0] == "not_json"
 
 
 def test_a_lockfile_has_a_size() -> None:
-    """Ten megabytes are read, one byte more is not."""
     raw = _bytes(V2).ljust(PIN_FILE_LIMITS.record_bytes_max)
     assert read_lockfile(raw).version == "2.0"
     assert _refused(raw + b" ")[0] == "too_large"

@@ -10,14 +10,12 @@ NOON_US = 1_772_366_400_000_000  # 2026-03-01T12:00:00Z
 
 
 def test_what_comes_with_a_signature_is_read() -> None:
-    """Its expiry, its version, and the hash of the version before it; nothing else."""
     stated = {"expires_at": "2026-10-30T12:00:00Z", "schema_version": "1.1.0", "previous_hash": "sha256:ab"}
     assert claims_of(stated | {"signature": "MEUC", "domain": "example.com", "signer_kid": "k"}) == stated
 
 
 @pytest.mark.parametrize("value", [1, None, "", "x" * 129, "a\nb", "\u202e"])
 def test_what_is_no_short_printable_text_is_left_out(value: object) -> None:
-    """The sender's text ends up in evidence."""
     assert claims_of({"expires_at": value}) == {}
 
 

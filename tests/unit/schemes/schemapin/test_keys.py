@@ -34,13 +34,10 @@ BLOCK = public().pem
 
 
 def b64(raw: bytes) -> str:
-    """Base64 as signatures have it."""
     return base64.b64encode(raw).decode()
 
 
 class TestKeys:
-    """Only P-256."""
-
     @pytest.mark.parametrize("kind", WRONG_KEYS)
     def test_other_kinds_and_curves(self, kind: str) -> None:
         """Any other key is refused, public and private (specification, sections 3 and 10)."""
@@ -67,14 +64,12 @@ class TestKeys:
         ],
     )
     def test_malformed(self, pem: str) -> None:
-        """What is no PEM public key is refused, and the message does not quote it."""
         with pytest.raises(InputError, match="malformed") as caught:
             PublicKey.from_pem(pem)
         assert caught.value.code == "key_not_found"
         assert "MFkw" not in str(caught.value)
 
     def test_a_point_off_the_curve(self) -> None:
-        """A key whose point is not on the curve is refused."""
         der = bytearray(public().spki_der)
         der[-1] ^= 1
         pem = f"-----BEGIN PUBLIC KEY-----\n{b64(bytes(der))}\n-----END PUBLIC KEY-----\n"
@@ -83,7 +78,6 @@ class TestKeys:
         assert caught.value.code == "key_not_found"
 
     def test_a_key_survives_its_pem(self) -> None:
-        """Written and read it is the same key with the same fingerprint."""
         assert PublicKey.from_pem(public().pem) == public()
         assert public().fingerprint == f"sha256:{sha256(public().spki_der).hexdigest()}"
         assert public() != public(OTHER_KEY)
@@ -101,32 +95,25 @@ class TestKeys:
 
     @pytest.mark.parametrize("pem", [b"", b"\xff", public().pem.encode()])
     def test_a_file_that_holds_no_private_key(self, pem: bytes) -> None:
-        """A public key or anything else is refused."""
         with pytest.raises(InputError) as caught:
             load_private_key(pem)
         assert caught.value.code == "bad_private_key"
 
 
 class TestSignatures:
-    """One signature, held against what it was made for and what it was not."""
-
     @pytest.mark.parametrize("mode", Mode)
     def test_the_mode_is_found(self, mode: Mode) -> None:
-        """A signature of either mode holds, and the mode is named."""
         signature = sign_digest(DIGEST, load_private_key(private_pem()), mode=mode)
         assert verify_digest(DIGEST, signature, public()) is mode
 
     def test_another_digest_and_another_key(self) -> None:
-        """The signature holds for its own digest and key only."""
         assert verify_digest(sha256(b"other").digest(), SIGNATURE, public()) is None
         assert verify_digest(DIGEST, SIGNATURE, public(OTHER_KEY)) is None
 
     def test_truncated_der(self) -> None:
-        """A signature that is cut anywhere does not hold."""
         assert not any(verify_digest(DIGEST, b64(DER[:length]), public()) for length in range(len(DER)))
 
     def test_longer_der(self) -> None:
-        """Nothing may follow."""
         assert verify_digest(DIGEST, b64(DER + b"\x00"), public()) is None
 
     @pytest.mark.parametrize("value", [0, ORDER, ORDER + 1, 2**256, 2**4000])
@@ -147,10 +134,8 @@ class TestSignatures:
         ids=["none", "padding", "marks", "mark", "more", "é", "surrogate", "long"],
     )
     def test_malformed_base64(self, text: str) -> None:
-        """It does not hold, and nothing is raised."""
         assert verify_digest(DIGEST, text, public()) is None
 
     def test_line_breaks(self) -> None:
-        """A signature out of a file may be broken into lines."""
         broken = f"{SIGNATURE[:40]}\r\n{SIGNATURE[40:]}\n"
         assert verify_digest(DIGEST, broken, public()) is Mode.DOUBLE_SHA256

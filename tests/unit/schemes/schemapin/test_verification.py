@@ -24,7 +24,6 @@ MOCK = "-----BEGIN PUBLIC KEY-----\nMOCK\n-----END PUBLIC KEY-----"
 
 
 def test_first_use() -> None:
-    """A signature that holds under a key that nobody pinned is valid, and the key is to be pinned."""
     found = verify(DIGEST, SIGNATURE, well_known())
     assert found == Verification(
         valid=True, mode=Mode.DOUBLE_SHA256, fingerprint=FINGERPRINT, pin=PinDecision.FIRST_USE
@@ -33,13 +32,11 @@ def test_first_use() -> None:
 
 
 def test_the_single_mode_is_named() -> None:
-    """A signature of the Go SDK is valid too, and says how it was made."""
     signature = sign_digest(bytes.fromhex(DIGEST.hex), KEY, mode=Mode.SINGLE_SHA256)
     assert verify(DIGEST, signature, well_known()).mode is Mode.SINGLE_SHA256
 
 
 def test_the_pinned_key() -> None:
-    """Under the pinned key the signature is valid, and there is nothing to pin."""
     found = verify(DIGEST, SIGNATURE, well_known(), pinned_fingerprint=FINGERPRINT)
     assert (found.valid, found.pin, found.pins_key) == (True, PinDecision.PINNED, False)
 
@@ -63,7 +60,6 @@ def test_a_bad_first_contact_pins_nothing() -> None:
     [{"well_known": well_known(revoked_keys=[FINGERPRINT])}, {"operator_revoked": frozenset({FINGERPRINT})}],
 )
 def test_a_revoked_key(revocation: dict[str, Any]) -> None:
-    """A key that the document or the operator revokes is refused at once, pinned or not."""
     document = revocation.pop("well_known", well_known())
     for pinned in (None, FINGERPRINT):
         found = verify(DIGEST, SIGNATURE, document, pinned_fingerprint=pinned, **revocation)
@@ -71,7 +67,6 @@ def test_a_revoked_key(revocation: dict[str, Any]) -> None:
 
 
 def test_the_revocation_of_another_key_changes_nothing() -> None:
-    """Old keys may be listed beside the new one."""
     assert verify(DIGEST, SIGNATURE, well_known(revoked_keys=[OTHER]), operator_revoked={OTHER}).valid
 
 
@@ -87,7 +82,6 @@ def test_the_revocation_of_another_key_changes_nothing() -> None:
     ],
 )
 def test_the_domain_of_the_document(names: dict[str, str], matches: bool) -> None:
-    """A document of another domain is refused; case and a final dot do not count."""
     found = verify(DIGEST, SIGNATURE, well_known(), **names)  # type: ignore[arg-type]
     assert (found.error_code is SchemaPinErrorCode.DOMAIN_MISMATCH) is not matches
     assert found.valid is matches
@@ -129,7 +123,6 @@ def test_the_order_of_the_steps() -> None:
 
 
 def test_how_a_key_stands_to_the_pinned_one() -> None:
-    """None pinned, the same, another."""
     assert decide_pin(None, FINGERPRINT) is PinDecision.FIRST_USE
     assert decide_pin(FINGERPRINT, FINGERPRINT) is PinDecision.PINNED
     assert decide_pin(OTHER, FINGERPRINT) is PinDecision.KEY_PIN_MISMATCH
