@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from assay_stream.bindings.state import Bindings
+from assay_stream.bindings.server import AnswerBound, Answers
+from assay_stream.bindings.state import Bindings, SharedFacts
 from assay_stream.errors import IntegrityError
-from assay_stream.model.facts import Fact, Horizon, Progress
+from assay_stream.model.definition_facts import Catalogue, ToolFact
+from assay_stream.model.facts import Fact, Horizon, Progress, encode_value
 from assay_stream.model.record import Origin, Record, Role, home_of
 from assay_stream.registry.ledger import fact_output
-from tests.support.facts import SERVER, a_catalogue, bindings_with, rejection, seen
+from tests.support.facts import PACKED, SERVER, a_catalogue, a_fingerprint, bindings_with, rejection, seen
 
 ONE = a_catalogue("one", {"t": "a"})
 
@@ -150,3 +152,92 @@ def test_facts_of_another_partition_count_for_nothing() -> None:
         take(fact, home)
     take(listed, other, is_deleted=True)
     assert len(bindings.server(SERVER).observers["alice"]) == 1
+
+
+# --- answers about servers: kept until the server changes, within one bound -----------------------------------
+
+
+def test_the_bound_is_shared() -> None:
+    """What is kept about one server counts against what may be kept about another; without room all are dropped."""
+    bound = AnswerBound(answers_max=3)
+    one, other = Answers(bound), Answers(bound)
+    one.keep(("a",), 1)
+    one.keep(("b",), 2)
+    other.keep(("a",), 3)
+    assert (dict(one), dict(other), bound.count) == ({("a",): 1, ("b",): 2}, {("a",): 3}, 3)
+    other.keep(("b",), 4)
+    assert (dict(one), dict(other), bound.count) == ({}, {("b",): 4}, 1)
+
+
+def test_an_answer_that_is_replaced_counts_once() -> None:
+    answers = Answers(bound := AnswerBound(answers_max=2))
+    for value in range(5):
+        answers.keep(("a",), value)
+    assert (dict(answers), bound.count) == ({("a",): 4}, 1)
+
+
+def test_a_change_of_the_server_makes_room() -> None:
+    answers = Answers(bound := AnswerBound(answers_max=2))
+    answers.keep(("a",), 1)
+    answers.clear()
+    answers.clear()
+    assert bound.count == 0
+
+
+# --- facts that a join reads: equal ones of several servers share what they hold ------------------------------
+
+CATALOGUE = a_catalogue("one", {"t": "a", "u": "b"})
+
+
+def a_tool(server_id: str, name: str = "a", *, server_scoped: bool = True) -> ToolFact:
+    print_ = a_fingerprint(name)
+    return ToolFact.of(server_id=server_id, server_scoped=server_scoped, fingerprint=print_, packed=PACKED)
+
+
+def read(shared: SharedFacts, fact: ToolFact | Catalogue) -> ToolFact | Catalogue:
+    found = shared.read(fact.key(), encode_value(fact))
+    assert isinstance(found, ToolFact | Catalogue)
+    return found
+
+
+@pytest.mark.parametrize("bytes_max", [0, 10_000])
+def test_each_server_gets_its_own_facts(bytes_max: int) -> None:
+    shared = SharedFacts(bytes_max)
+    for _ in range(2):
+        for server_id in ("one", "two"):
+            for name in ("a", "b"):
+                for scoped in (True, False):
+                    fact = a_tool(server_id, name, server_scoped=scoped)
+                    assert read(shared, fact) == replace(fact, packed="")
+            listed = replace(CATALOGUE, server_id=server_id)
+            assert read(shared, listed) == listed
+
+
+def test_equal_facts_share_what_they_hold() -> None:
+    shared = SharedFacts()
+    one, two = read(shared, a_tool("one")), read(shared, a_tool("two"))
+    assert isinstance(one, ToolFact)
+    assert isinstance(two, ToolFact)
+    assert (one.schemes, one.fields) == (two.schemes, two.fields)
+    assert one.schemes is two.schemes
+    assert one.fields is two.fields
+    lists = [read(shared, replace(CATALOGUE, server_id=name)) for name in ("one", "two")]
+    assert isinstance(lists[0], Catalogue)
+    assert isinstance(lists[1], Catalogue)
+    assert lists[0].tools is lists[1].tools
+
+
+def test_one_key_with_two_values_is_read_as_written() -> None:
+    """What is remembered goes by the value too: a definition may be digested anew by a later version."""
+    shared = SharedFacts()
+    older = a_tool("one")
+    newer = replace(older, errors={"assay.v1": "too_deep"})
+    assert [read(shared, fact) for fact in (older, newer)] == [replace(f, packed="") for f in (older, newer)]
+
+
+def test_other_facts_are_read_alike_and_foreign_ones_refused() -> None:
+    fact = seen("alice", 1, "one", offset=0)
+    shared = SharedFacts()
+    assert shared.read(fact.key(), encode_value(fact)) == fact
+    with pytest.raises(IntegrityError, match="unknown_fact"):
+        shared.read(CATALOGUE.key(), b"[]")

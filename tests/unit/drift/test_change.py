@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from assay_stream.canonical.digest import sha256_of
-from assay_stream.drift.change import ABSENT, bounded, bounded_pair, member
+from assay_stream.drift.change import ABSENT, CODES, bounded, bounded_pair, member
+from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS
 
 MAX = DEFAULT_LIMITS.change_value_chars_max
@@ -38,3 +41,24 @@ def test_long_texts_are_shown_from_where_they_part() -> None:
     assert "xold… (cut: 5003" in before
     assert "xnew… (cut: 5003" in after
     assert before.startswith("…x")
+
+
+# --- the table of codes ---------------------------------------------------------------------------------------
+
+
+def test_the_opposite_of_the_opposite_is_the_code() -> None:
+    for code, info in CODES.items():
+        opposite = CODES[info.opposite]
+        assert opposite.opposite == code
+        assert opposite.direction is info.direction.mirrored()
+
+
+def test_codes_are_stable_words_with_titles() -> None:
+    for code, info in CODES.items():
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)*", code)
+        assert info.title
+        assert "\n" not in info.title
+
+
+def test_each_code_has_a_level() -> None:
+    assert {info.level for info in CODES.values()} <= {str(level) for level in Level}

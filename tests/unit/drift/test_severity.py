@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay_stream.drift import compare_definitions
 from assay_stream.drift.change import CODES
+from assay_stream.drift.definition import compare_definitions
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess, covers, profile_named
 from assay_stream.errors import InputError
 from assay_stream.model.kinds import Kind

@@ -7,12 +7,14 @@ from typing import Any
 import orjson
 import pytest
 
+from assay_stream.bindings.pin_evaluation import evaluate_pins
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.config import load_settings
 from assay_stream.kafka.topics import topic_table
 from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry import transition
 from assay_stream.registry.processor import Registry, process
 
 PRODUCER = Producer(version="0.1.0")
@@ -247,3 +249,28 @@ def test_what_a_change_gives_fits_its_topics() -> None:
 def assert_fits(outputs: list[Output]) -> None:
     room = {spec.role: int(spec.config.get("max.message.bytes", 0)) for spec in topic_table(load_settings())}
     assert not [output.label for output in outputs if len(output.value or b"") > room[output.role]]
+
+
+# --- what a record changes: evaluated before it is applied and after, once each -------------------------------
+
+
+def test_pins_are_evaluated_once_before_and_once_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[int] = []
+
+    def counted(server: Any, *args: Any, **options: Any) -> Any:
+        known.append(len(server.observations))
+        return evaluate_pins(server, *args, **options)
+
+    monkeypatch.setattr(transition, "evaluate_pins", counted)
+    registry = Registry(producer=PRODUCER)
+    process(registry, a_snapshot(TOOL))
+    process(registry, a_snapshot(TOOL, {"name": "u"}, offset=1))
+    assert known == [0, 1, 1, 2]
+
+
+def test_what_stays_the_same_is_not_published_again() -> None:
+    registry = Registry(producer=PRODUCER)
+    first = process(registry, a_snapshot(TOOL))
+    again = process(registry, a_snapshot(TOOL, offset=1))
+    assert "name_claim:come" in [output.label for output in first]
+    assert [output.label for output in again] == ["fact:seen"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -10,9 +12,14 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.files.archive import event_timestamp_ms
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.replay.log_cut import History, history_of, in_log_order, unbounded
+from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names, time_of_refused_ms
 from assay_stream.replay.run import replay
+from tests.support.counting import counted_calls
+from tests.support.events import SERVER, TOOL, Story
 from tests.support.fleet import START, Published, a_call_by, a_listing
 from tests.support.inventory import without_inventory
 from tests.support.merging import merge_by_event_time
@@ -208,3 +215,106 @@ def test_time_passes_with_what_is_replayed() -> None:
 
 def test_nothing_is_written_for_the_time_after_the_last_record() -> None:
     assert [alert["activity_name"] for alert in alerts_of([*CHANGE, another_server(11.99)])] == ["Create"]
+
+
+# --- the history that nothing is folded away from -------------------------------------------------------------
+
+
+def test_nothing_is_folded_away() -> None:
+    story = Story()
+    for number in range(5):
+        story.lists({**TOOL, "description": str(number)})
+    kept = History(limits=Limits(timeline_entries_max=2))
+    whole = History()
+    for record in story.records:
+        kept.take(record)
+        whole.take(record)
+    assert len(kept.view.servers[SERVER].observers["proxy-1"]) == 2
+    assert len(whole.view.servers[SERVER].observers["proxy-1"]) == 5
+    assert unbounded().tools_max == DEFAULT_LIMITS.tools_max
+
+
+def test_the_order_in_which_records_are_given_does_not_matter() -> None:
+    story = Story().lists(TOOL).lists().calls().lists(TOOL)
+    one = history_of(lambda: story.records)
+    other = history_of(lambda: [*reversed(story.records), *story.records])
+    seen = [list(h.view.servers[SERVER].observers["proxy-1"]) for h in (one, other)]
+    assert seen[0] == seen[1]
+    assert [entry.origin.offset for entry in seen[0]] == [0, 1, 2]
+
+
+def test_what_was_there_is_remembered_of_every_topic() -> None:
+    story = Story().lists(TOOL).calls().calls()
+    assert history_of(lambda: story.records[1:]).ranges == {("calls", 0): (0, 1)}
+    assert history_of(lambda: story.records).ranges == {("calls", 0): (0, 1), ("snapshots", 0): (0, 0)}
+
+
+def test_partitions_are_put_together_by_the_time_of_the_log() -> None:
+    """A record that is dated before its predecessor stands right behind it all the same."""
+    story = Story().lists(TOOL).lists().calls()
+    dated = [
+        record._replace(timestamp_ms=time_ms, origin=Origin(topic, 0, offset))
+        for record, (topic, offset, time_ms) in zip(story.records, [("a", 0, 5), ("a", 1, 1), ("b", 0, 3)], strict=True)
+    ]
+    assert [record.origin[:1] for record in in_log_order(dated)] == [("b",), ("a",), ("a",)]
+    assert all(record.role is not Role.EVIDENCE for record in dated)
+
+
+# --- the order of a replay: how far refused calls are held back -----------------------------------------------
+
+
+def test_more_refused_calls_than_are_held_back_keep_their_order() -> None:
+    poison: list[Record] = [
+        call(offset, 1)._replace(value=b'{"time": "2099-01-01T00:00:00Z"}', timestamp_ms=0)
+        for offset in range(REFUSED_AHEAD_MAX + 50)
+    ]
+    merged = merge_by_event_time([*poison, call(len(poison), 2), listing(0, 0), listing(1, 5)])
+    offsets = [record.origin.offset for record in merged if record.role == "calls"]
+    assert offsets == list(range(len(poison) + 1))
+
+
+def test_each_refused_call_is_looked_at_a_few_times() -> None:
+    def merged(count: int) -> list[Record]:
+        return merge_by_event_time([call(offset, 1)._replace(value=b"{") for offset in range(count)])
+
+    beyond = 2 * REFUSED_AHEAD_MAX
+    more = counted_calls(lambda: merged(2 * beyond)) - counted_calls(lambda: merged(beyond))
+    assert more / beyond < REFUSED_AHEAD_MAX / 2
+
+
+def test_a_refused_call_without_a_log_time_is_dated_by_what_it_claims() -> None:
+    claimed = call(0, 0)._replace(value=b'{"time": "1970-01-01T00:00:01Z"}')
+    assert time_of_refused_ms(claimed, DEFAULT_LIMITS) == claimed.timestamp_ms
+    assert time_of_refused_ms(claimed._replace(timestamp_ms=0), DEFAULT_LIMITS) == 1_000
+    broken = claimed._replace(timestamp_ms=0, value=b'{"time": "9999-01-01T00:00:00Z"}')
+    assert time_of_refused_ms(broken, DEFAULT_LIMITS) == 0
+
+
+def named_times(lists: Iterable[tuple[str, str, int]]) -> _NamedTimes:
+    entries = bytearray()
+    for observer_id, snapshot_id, time_ms in lists:
+        for name in _names("server", observer_id, snapshot_id):
+            entries += name + time_ms.to_bytes(6)
+    return _NamedTimes(entries)
+
+
+def test_the_names_of_a_list_take_few_bytes() -> None:
+    """A replay of very many lists keeps two names of each: both take no more than one id as text."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        names = named_times(("proxy", f"00000000-0000-4000-8000-{number:012x}", number) for number in range(20_000))
+        _names.cache_clear()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / 20_000 < 40
+    assert names.of("server", "proxy", f"00000000-0000-4000-8000-{7:012x}") == 7
+
+
+def test_a_call_waits_for_its_own_observers_list_and_for_no_others() -> None:
+    """A list under somebody else's id delays no call; an id that only others used leads to the first of theirs."""
+    names = named_times([("a", "s", 50), ("b", "s", 10), ("a", "s", 70), ("b", "t", 30)])
+    assert [names.of("server", who, "s") for who in "abc"] == [50, 10, 10]
+    assert [names.of("server", "a", "t"), names.of("other", "a", "s")] == [30, 0]
+    assert named_times([]).of("server", "a", "s") == 0

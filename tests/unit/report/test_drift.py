@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,17 @@ from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import PROFILES, Level
 from assay_stream.errors import InputError
 from assay_stream.model.fields import Subject
-from assay_stream.report.drift import KIND_TITLES, NOTHING, drift_findings, read_offer
+from assay_stream.report.drift import (
+    KIND_TITLES,
+    NOTHING,
+    PEERS,
+    DriftFinding,
+    as_lines,
+    as_sarif,
+    drift_findings,
+    read_offer,
+)
+from assay_stream.text.escaping import visible
 from tests.support.hostile import PAIRS
 
 TOOL = {"name": "t", "description": "Reads", "inputSchema": {"type": "object"}}
@@ -152,3 +165,174 @@ def test_a_list_that_may_be_cached_for_days_is_medium() -> None:
     assert _kinds(long, long) == _kinds(long, short) == _kinds(RESULT, RESULT | {"ttlMs": "9999999999"}) == []
     for peer in ("mcptrust", "mcptrust-code", "assay-p60"):
         assert drift_findings(read_offer(RESULT), read_offer(long), profile=PROFILES[peer]) == []
+
+
+# --- how findings are written ---------------------------------------------------------------------------------
+
+SHOWN_TOOL = {"name": "t\u200b", "description": "Reads", "inputSchema": {"type": "object"}}
+
+
+def _findings() -> list[DriftFinding]:
+    after = SHOWN_TOOL | {"inputSchema": {}, "description": "Reads\nall"}
+    return drift_findings(read_offer(SHOWN_TOOL), read_offer(after), profile=PROFILES["soc"])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text", "plain text"),
+        ("naïve “é” 漢字", "naïve “é” 漢字"),
+        ("a\u200bb", "a\\u{200b}b"),
+        ("a\u00a0b\u3000c", "a\\u{a0}b\\u{3000}c"),
+        ("\u202eabc\u2066", "\\u{202e}abc\\u{2066}"),
+        ("\U000e0041", "\\u{e0041}"),
+        ("\x1b[31m\x07", "\\u{1b}[31m\\u{7}"),
+        ("a\ufe0f\U000e0101", "a\\u{fe0f}\\u{e0101}"),
+        ("\u3164\u2800", "\\u{3164}\\u{2800}"),
+        ("a\nb\tc", "a\\nb\\tc"),
+    ],
+)
+def test_what_is_invisible_is_made_visible(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_lines_for_a_person() -> None:
+    lines = [line for _, line in as_lines(_findings())]
+    assert lines == [
+        "medium         tool_changed          t\\u{200b}",
+        "    $.description: words were added to the description (description_words_added, widens)",
+        "      - Reads",
+        "      + Reads\\nall",
+        "    $.inputSchema: a schema that said something went away (schema_undeclared, widens)",
+        '      - {"type":"object"}',
+        "      + {}",
+        "1 finding",
+    ]
+
+
+def _check(value: Any, required: dict[str, type]) -> None:
+    for name, kind in required.items():
+        assert isinstance(value[name], kind), name
+
+
+def test_sarif_has_the_required_structure() -> None:
+    """SARIF 2.1.0, sections 3.13, 3.14, 3.19, 3.27, 3.28, 3.49: what must be there, and what it must be."""
+    log = json.loads(as_sarif(_findings(), after_uri="a dir/after.json"))
+    _check(log, {"$schema": str, "version": str, "runs": list})
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    driver = run["tool"]["driver"]
+    _check(driver, {"name": str, "semanticVersion": str, "rules": list})
+    assert [rule["id"] for rule in driver["rules"]] == list(KIND_TITLES)
+    for rule in driver["rules"]:
+        assert rule["shortDescription"]["text"].endswith(".")
+    (result,) = run["results"]
+    _check(result, {"ruleId": str, "ruleIndex": int, "level": str, "message": dict, "locations": list})
+    assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "tool_changed"
+    assert result["level"] == "warning"
+    assert "t\\u{200b}" in result["message"]["text"]
+    (location,) = result["locations"]
+    assert location["physicalLocation"]["artifactLocation"]["uri"] == "a%20dir/after.json"
+    assert result["properties"]["severity"] == "medium"
+
+
+def test_each_level_has_a_sarif_level() -> None:
+    levels = []
+    for level in Level:
+        finding = DriftFinding(kind="tool_added", name="t", level=level)
+        levels.append(json.loads(as_sarif([finding], after_uri="a"))["runs"][0]["results"][0]["level"])
+    assert levels == ["note", "note", "warning", "error", "error"]
+
+
+def test_fingerprints_tell_findings_apart() -> None:
+    logs = [as_sarif([DriftFinding(kind="tool_added", name=name, level=Level.LOW)], after_uri="a") for name in "aab"]
+    one, same, other = (json.loads(log)["runs"][0]["results"][0]["partialFingerprints"] for log in logs)
+    assert one == same != other
+
+
+# --- what Assay's manifest drift and MCPTrust's check say of two recordings, and of their own baselines -------
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "vectors"
+MCPTRUST = json.loads((DATA / "mcptrust_drift.json").read_text(encoding="utf-8"))["cases"]
+P60 = json.loads((DATA / "assay_manifest_drift_p60.json").read_text(encoding="utf-8"))["files"]
+PLAIN: dict[str, Any] = {"name": "search", "description": "Finds", "inputSchema": {"type": "object"}}
+ADMIN: dict[str, Any] = {"name": "x.grant_admin", "description": "Grants"}
+PROMPT: dict[str, Any] = {"name": "p", "description": "Sums"}
+
+
+def report(peer: str, before: Any, after: Any, fail_on: Level = Level.HIGH) -> tuple[Any, bool]:
+    return PEERS[peer](json.dumps(before).encode(), json.dumps(after).encode(), "before.json", fail_on)
+
+
+@pytest.mark.parametrize("case", P60["granular_diff_cases.json"]["cases"], ids=lambda case: str(case["id"]))
+def test_a_published_pair_of_records_gives_the_published_findings(case: dict[str, Any]) -> None:
+    found, fails = report("p60", case["declared"], case["observed"], Level.CRITICAL)
+    pairs = Counter((each["name"], each["reason_code"]) for each in found["findings"])
+    assert pairs == Counter((each["name"], each["reason_code"]) for each in case["expected"]["findings"])
+    assert Counter(found["inconclusive"]) == Counter(case["expected"]["inconclusive"])
+    assert fails == bool(found["inconclusive"])
+
+
+def test_two_lists_are_compared_as_assay_does() -> None:
+    before, after = {"tools": [PLAIN, ADMIN]}, {"tools": [PLAIN | {"description": "Finds all"}]}
+    found, fails = report("p60", before, after)
+    assert found == {
+        "baseline": "before.json",
+        "findings": [
+            {"name": "search", "reason_code": "mcp_tool_changed", "severity": "medium"},
+            {"name": "search", "reason_code": "mcp_tool_description_changed", "severity": "medium"},
+            {"name": "x.grant_admin", "reason_code": "mcp_privileged_tool_removed", "severity": "high"},
+        ],
+        "inconclusive": [],
+    }
+    assert fails
+    assert not report("p60", before, after, Level.CRITICAL)[1]
+    partial, fails = report("p60", before, after | {"nextCursor": "2"}, Level.CRITICAL)
+    assert (partial["inconclusive"], len(partial["findings"])) == (["inconclusive_manifest_partial_observation"], 2)
+    assert fails
+
+
+def test_a_list_is_held_against_a_declared_manifest() -> None:
+    tools = P60["canonicalization_example.json"]["manifest"]["tools"]
+    found, fails = report("p60", P60["declared_per_tool_baseline.json"], {"tools": tools})
+    assert (found["findings"], found["inconclusive"], fails) == ([], [], False)
+
+
+@pytest.mark.parametrize("before", [{"tools": [PLAIN], "nextCursor": ""}, {"tools": [PLAIN, PLAIN]}, PLAIN])
+def test_a_baseline_of_assay_is_a_complete_list(before: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        report("p60", before, {"tools": [PLAIN]})
+    assert caught.value.code == "manifest_not_declarable"
+
+
+@pytest.mark.parametrize("before", ["before", "lockfile_v3"])
+@pytest.mark.parametrize("case", MCPTRUST, ids=lambda case: str(case["id"]))
+def test_a_check_is_mcptrusts_own(case: dict[str, Any], before: str) -> None:
+    found, fails = report("mcptrust", case[before], case["after"])
+    expected = dict(case["check_result_v3"])
+    for item in (*found["drift"], *expected["drift"]):
+        item.pop("message", None)
+    names = {"lockfile": "before.json", "server": found["server"]}
+    assert found == expected | names
+    assert fails == (expected["outcome"] == "FAIL")
+
+
+def test_what_is_not_recorded_on_both_sides_is_not_compared() -> None:
+    before = {"tools": [PLAIN], "prompts": [PROMPT]}
+    assert report("mcptrust", before, {"tools": [PLAIN], "resourceTemplates": []})[0]["drift"] == []
+    assert report("mcptrust", {"prompts": [PROMPT]}, before)[0]["drift"] == []
+    assert report("mcptrust", before, {"tools": [], "nextCursor": "2"})[0]["drift"] == []
+    v2 = {"version": "2.0", "server_command": "srv", "tools": {}}
+    [added] = report("mcptrust", v2, before)[0]["drift"]
+    assert (added["type"], added["identifier"]) == ("TOOL_ADDED", "search")
+
+
+def test_the_least_severity_that_fails_is_ours() -> None:
+    changed = {"tools": [PLAIN | {"description": "Finds all"}]}
+    for level, name, fails in (
+        (Level.LOW, "moderate", True),
+        (Level.MEDIUM, "moderate", True),
+        (Level.HIGH, "critical", False),
+    ):
+        found, failed = report("mcptrust", {"tools": [PLAIN]}, changed, level)
+        assert (found["failOn"], failed) == (name, fails)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import PIN_FILE_LIMITS
-from assay_stream.schemes.pin_files import LockfileStamp, PinFormat, read_pins, write_pins
-from assay_stream.schemes.pin_values import PinEntry
+from assay_stream.limits.core import PIN_FILE_LIMITS, Limits
+from assay_stream.schemes import pin_files
+from assay_stream.schemes.fingerprint import SCHEMES, fingerprint
+from assay_stream.schemes.members import Members
+from assay_stream.schemes.pin_files import (
+    LockfileStamp,
+    PinFormat,
+    decode_json_or_yaml,
+    decode_yaml,
+    read_pins,
+    write_pins,
+)
+from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
 
 A, B = "a" * 64, "b" * 64
 LOCKED = [
@@ -282,3 +294,159 @@ def test_no_error_quotes_the_file(kind: PinFormat) -> None:
     with pytest.raises(InputError) as caught:
         read_pins(json.dumps(texts[kind]).encode(), format=kind, server_id=None)
     assert "hunter2" not in str(caught.value)
+
+
+# --- strict YAML: texts stay texts, and nothing is read in two ways -------------------------------------------
+
+LIMITS = Limits(record_bytes_max=1_000, depth_max=4)
+
+
+@pytest.fixture(autouse=True, params=["CBaseLoader", "BaseLoader"])
+def _with_and_without_libyaml(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installations without the C library read alike."""
+    monkeypatch.setattr(pin_files, "_LOADER", getattr(yaml, request.param))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("a", "a"),
+        ("a: on\nb: 1e3\nc: 0123\nd: 2026-01-01", {"a": "on", "b": "1e3", "c": "0123", "d": "2026-01-01"}),
+        ("a:\nb: ~\nc: null\nd: 'null'\ne: ''", {"a": None, "b": None, "c": None, "d": "null", "e": ""}),
+        ("null: 1\ntrue: 2", {"null": "1", "true": "2"}),
+        ("- a\n- [b, {c: d}]", ["a", ["b", {"c": "d"}]]),
+        ("a: &x {k: v}\nb: *x", {"a": {"k": "v"}, "b": {"k": "v"}}),
+        ("a: &x v\nb: *x", {"a": "v", "b": "v"}),
+        ('{"<<": 1}', {"<<": "1"}),
+        ("# nothing\n---\na: b\n...\n", {"a": "b"}),
+    ],
+)
+def test_what_is_read(text: str, value: Any) -> None:
+    assert decode_yaml(text.encode(), limits=LIMITS) == value
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"a: 1\na: 2", "duplicate_key"),
+        (b"a: {b: 1, b: 2}", "duplicate_key"),
+        (b"a: 1\n'a': 2", "duplicate_key"),
+        (b"a: &x {b: 1}\nc:\n  <<: *x", "unsupported_yaml"),
+        (b"? [a]\n: b", "unsupported_yaml"),
+        (b"a: &x k\n*x : b", "unsupported_yaml"),
+        (b"a\n---\nb", "unsupported_yaml"),
+        (b"a: *x", "not_yaml"),
+        (b"a: [", "not_yaml"),
+        (b"a: b: c", "not_yaml"),
+        (b"\x00", "not_yaml"),
+        (b"\xff", "not_utf8"),
+        (b"[[[[[]]]]]", "too_deep"),
+        (b"{a: {a: {a: {a: {a: 1}}}}}", "too_deep"),
+        (b" " * 1_001, "too_large"),
+    ],
+)
+def test_what_is_refused(raw: bytes, code: str) -> None:
+    with pytest.raises(InputError) as caught:
+        decode_yaml(raw, limits=LIMITS)
+    assert caught.value.code == code
+
+
+def test_depth_costs_no_stack() -> None:
+    with pytest.raises(InputError) as caught:
+        decode_yaml(b"[" * 100_000, limits=Limits())
+    assert caught.value.code in {"too_deep", "not_yaml"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"), [(b'{"a": 1}', {"a": 1}), (b"{a: 1}", {"a": "1"}), (b" [1]", [1]), (b"a: 1", {"a": "1"})]
+)
+def test_json_is_read_as_json(raw: bytes, value: Any) -> None:
+    """What is JSON keeps its numbers; what only looks like it is YAML."""
+    assert decode_json_or_yaml(raw, limits=LIMITS) == value
+
+
+def test_json_is_not_read_as_yaml_when_it_is_refused() -> None:
+    """A key twice in JSON is the end of it."""
+    with pytest.raises(InputError) as caught:
+        decode_json_or_yaml(b'{"a": 1, "a": 2}', limits=LIMITS)
+    assert (caught.value.code, caught.value.path) == ("duplicate_key", "$.a")
+
+
+# --- what a pin's value looks like under each scheme ----------------------------------------------------------
+
+BARE = "0123456789abcdef" * 4
+PREFIXED = f"sha256:{BARE}"
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [{"name": "t"}, {"name": "rm", "inputSchema": {"type": "object"}}, {"name": "exec_shell", "description": "Runs."}],
+)
+def test_whatever_a_fingerprint_prints_can_be_pinned(tool: dict[str, Any]) -> None:
+    assert set(SCHEMES) <= set(SCHEME_NAMES)
+    for scheme, value in fingerprint(tool, server_id=None).schemes.items():
+        assert check_value(scheme, value) == value
+
+
+@pytest.mark.parametrize(
+    ("scheme", "values"),
+    [
+        ("assay.v1", {PREFIXED}),
+        ("assay.schema_hash", {BARE}),
+        ("assay.meta_hash", {BARE}),
+        ("assay.p60", {PREFIXED}),
+        ("schemapin.v1", {BARE}),
+        ("hangar.v1_2", {BARE}),
+        ("hangar.v2", {BARE}),
+        ("mcptrust.description_hash", {PREFIXED}),
+        ("mcptrust.input_schema_hash", {PREFIXED, ""}),
+        ("mcptrust.risk_level", {"LOW", "MEDIUM", "HIGH"}),
+    ],
+)
+def test_each_scheme_takes_its_own_values_alone(scheme: str, values: set[str]) -> None:
+    others = {"", BARE, PREFIXED, "LOW", "low", "MEDIUM", "HIGH", BARE.upper(), BARE[1:], f"{BARE}0", f"{BARE}\n"}
+    for value in others | {f"{PREFIXED}\n", PREFIXED.upper(), f"sha512:{BARE}", "LOW\n"}:
+        if value in values:
+            assert check_value(scheme, value) == value
+            continue
+        with pytest.raises(InputError) as caught:
+            check_value(scheme, value)
+        assert caught.value.code == "bad_pin_value"
+        assert scheme in caught.value.message
+
+
+def test_another_scheme_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        check_value("assay.v2", PREFIXED)
+    assert (caught.value.code, caught.value.path) == ("unknown_value", "$.scheme")
+    assert "hangar.v2" in caught.value.message
+
+
+# --- members of an object, taken strictly ---------------------------------------------------------------------
+
+WHOLE = {"a": {"b": ["x"], "n": True, "d": "sha256:" + "0" * 63}, "list": [{}, 7]}
+
+
+@pytest.mark.parametrize(
+    ("read", "code", "path"),
+    [
+        (lambda: Members([]), "wrong_type", "$"),
+        (lambda: Members(WHOLE).take("b", str), "missing_field", "$.b"),
+        (lambda: Members(WHOLE).object("list"), "wrong_type", "$.list"),
+        (lambda: Members(WHOLE).object("a").take("n", int), "wrong_type", "$.a.n"),
+        (lambda: Members(WHOLE).object("a").digest("d"), "bad_digest", "$.a.d"),
+        (lambda: list(Members(WHOLE).objects("list")), "wrong_type", "$.list[1]"),
+        (lambda: Members({"a": "y"}).one_of("a", ("x",)), "unknown_value", "$.a"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_path(read: Callable[[], Any], code: str, path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read()
+    assert (caught.value.code, caught.value.path) == (code, path)
+
+
+def test_the_rest_is_what_nobody_took() -> None:
+    members = Members({"a": 1, "b": "text"})
+    assert members.take("b", str) == "text"
+    assert members.rest == {"a": 1}

@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.replay.log_cut import history_of
+from assay_stream.replay.log_cut import LATE_SNAPSHOT, Explanation, history_of
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record
 from assay_stream.verify.verification import (
@@ -22,8 +22,12 @@ from assay_stream.verify.verification import (
     judgements,
     late_only,
 )
+from tests.acceptance.test_attribution_dialogue import by, fleet
+from tests.acceptance.test_binding_dialogue import FIRST, SECOND, Dialogue
+from tests.property.test_verify_laws import statuses, verified
 from tests.support.controls import a_control
-from tests.support.events import TOOL, Story
+from tests.support.events import TOOL, Story, an_announcement, record_of
+from tests.unit.replay.test_log_cut import explained, lists
 
 OTHER = {**TOOL, "description": "Another one"}
 
@@ -270,3 +274,64 @@ def test_evidence_altered_to_be_passed_over_is_missing(selection: EvidenceSelect
         (RecordStatus.HOLDS, ()),
         (RecordStatus.MISSING, ("evidence_missing",)),
     ]
+
+
+# --- which calls must have evidence ---------------------------------------------------------------------------
+
+PLACE = ("mcp.tools.call", 0)
+
+
+def at(offset: int) -> Origin:
+    return Origin(*PLACE, offset)
+
+
+def test_a_call_before_one_with_evidence_is_due() -> None:
+    coverage = Coverage(Expect.JOINED, {PLACE: 2})
+    coverage.note(at(7))
+    assert coverage.is_missing(at(6))
+    assert not coverage.is_missing(at(8))
+    assert coverage.pending == 1
+
+
+def test_where_evidence_is_out_of_order_what_the_join_committed_tells() -> None:
+    """A re-routed call may still wait while later ones have evidence."""
+    coverage = Coverage(Expect.JOINED, {PLACE: 2})
+    coverage.note(at(7))
+    coverage.note(at(3))
+    assert not coverage.is_missing(at(6))
+    assert coverage.is_missing(at(1))
+
+
+def test_without_committed_offsets_evidence_is_all_that_tells() -> None:
+    coverage = Coverage(Expect.JOINED)
+    coverage.note(at(7))
+    coverage.note(at(3))
+    assert coverage.is_missing(at(6))
+
+
+# --- evidence of announced changes and of attributed junk, held against the logs: verify, trace and explanation ---
+
+
+def judged_in_order(talk: Dialogue) -> list[RecordStatus]:
+    written = talk.joined_in_order().of(Role.EVIDENCE)
+    return statuses(verified([output.value or b"" for output in written], talk.records, partitions=1))
+
+
+def test_what_was_written_between_an_announcement_and_a_list_holds() -> None:
+    talk = Dialogue().lists(1, FIRST).calls(1.5).announces(2).calls(2.5).announces(3).calls(3.5)
+    assert judged_in_order(talk.lists(4, SECOND).calls(5)) == [RecordStatus.HOLDS] * 4
+
+
+def test_what_was_written_behind_junk_holds_by_the_headers_of_the_log() -> None:
+    talk = fleet()
+    talk.garbles(1, by("proxy-1")).garbles(2)
+    for name in ("proxy-1", "proxy-2", "old-proxy", "new-proxy"):
+        talk.calls(3, observer_id=name)
+    assert judged_in_order(talk) == [RecordStatus.HOLDS] * 4
+
+
+def test_a_call_that_was_joined_before_an_announcement_arrived_is_late() -> None:
+    known = [lists(0, "one")]
+    late = record_of(Role.SNAPSHOTS, an_announcement(number=1, second=5), offset=1)
+    origin = Origin(topic="mcp.tools.list", partition=0, offset=1)
+    assert explained([*known, late], known) == Explanation(found=True, left_out=(origin,), causes=(LATE_SNAPSHOT,))

@@ -17,9 +17,11 @@ import pytest
 import rfc8785
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
-from assay_stream.alerts.formats import AlertFormat, read_alert, render
+from assay_stream.alerts.formats import AlertFormat, read_alert, render, view
 from assay_stream.alerts.formats.ocsf import to_ocsf, to_ocsf_1_9
-from assay_stream.model.kinds import Kind
+from assay_stream.alerts.formats.view import attack_objects, technique_ids
+from assay_stream.detect import RULES
+from assay_stream.model.kinds import KINDS, Kind
 from tests.support.alerts import alert_of, alert_records, finding_of
 
 ATTESTATION = {"uid", "authority_uid", "signatures", "fingerprint", "prev_event", "chain_uid"}
@@ -101,3 +103,35 @@ def test_the_fingerprint_is_of_the_event_without_it() -> None:
     assert fingerprint["value"] == sha256(rfc8785.dumps(event)).hexdigest()
     event["severity_id"] = 1
     assert fingerprint["value"] != sha256(rfc8785.dumps(event)).hexdigest()
+
+
+# --- the table of ATLAS techniques: complete, and of one piece ------------------------------------------------
+
+TABLE = view._TABLE
+UNMAPPED = {
+    "address_introduced", "external_reference", "other_tool_named", "text_oversized", "url_introduced",
+}  # fmt: skip
+"""Rules that find what honest text has as well: no technique by itself."""
+
+
+def test_what_the_table_maps_exists() -> None:
+    assert {Kind(kind) for kind in TABLE["kinds"]} <= set(KINDS)
+    assert TABLE["indicators"].keys() | UNMAPPED == {rule.id for rule in RULES}
+    mapped = [each for table in ("kinds", "indicators") for ids in TABLE[table].values() for each in ids]
+    assert set(mapped) | set(TABLE["refined"].values()) <= TABLE["techniques"].keys()
+
+
+def test_every_technique_of_a_kind_is_known() -> None:
+    for info in KINDS.values():
+        assert len(technique_ids(info.atlas, [], [])) == len(info.atlas)
+
+
+def test_a_sub_technique_takes_the_tactics_of_its_technique() -> None:
+    tactics = [each["tactic"]["uid"] for each in attack_objects(["AML.T0053"])]
+    assert tactics == ["AML.TA0005", "AML.TA0012", "AML.TA0015"]
+    (poisoned,) = attack_objects(["AML.T0110.000"])
+    assert poisoned["technique"] == {"uid": "AML.T0110", "name": "AI Agent Tool Poisoning"}
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert technique_ids(["AML.T9999", ""], ["later"], ["later"]) == []

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+import tarfile
+from typing import Any, Literal
 
 import orjson
 import pytest
 
+from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.limits.storage import BundleLimits
-from assay_stream.schemes.assay.bundle import check_event, event_line, producer_of, run_event, written_time
+from assay_stream.schemes.assay.bundle import (
+    Manifest,
+    Member,
+    check_event,
+    event_line,
+    producer_of,
+    read_manifest,
+    read_tar_header,
+    run_event,
+    tar_header,
+    tar_padding,
+    written_time,
+)
 from tests.support.exports import evidence, sealed
 
 EVENT: dict[str, Any] = orjson.loads(evidence())
@@ -101,3 +115,145 @@ def test_a_time_that_does_not_exist_is_refused(text: str) -> None:
     with pytest.raises(InputError) as caught:
         written_time(text)
     assert caught.value.code == "bad_time"
+
+
+# --- the manifest of a bundle, read strictly ------------------------------------------------------------------
+
+MANIFEST = Manifest(
+    run_id="r",
+    event_count=2,
+    run_root=Digest("a" * 64),
+    producer={"name": "p", "version": "1"},
+    events_digest=Digest("b" * 64),
+    events_bytes=99,
+)
+CONTENT: dict[str, Any] = orjson.loads(MANIFEST.encode())
+FILE: dict[str, Any] = CONTENT["files"]["events.ndjson"]
+
+
+def test_a_manifest_is_read_as_it_was_written() -> None:
+    assert read_manifest(MANIFEST.encode()) == MANIFEST
+
+
+def test_further_members_and_a_bare_digest_are_read() -> None:
+    """As Assay reads them: an extension, a producer without a commit, a digest without its prefix."""
+    content = CONTENT | {
+        "x-assay": {"a": 1},
+        "producer": CONTENT["producer"] | {"git": None},
+        "files": {"events.ndjson": FILE | {"sha256": "b" * 64}},
+    }
+    assert read_manifest(orjson.dumps(content)) == MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"schema_version": 2}, "$.schema_version"),
+        ({"schema_version": True}, "$.schema_version"),
+        ({"algorithms": {}}, "$.algorithms"),
+        ({"algorithms": None}, "$.algorithms"),
+        ({"files": {}}, "$.files"),
+        ({"files": CONTENT["files"] | {"more": FILE}}, "$.files"),
+        ({"files": {"events.ndjson": FILE | {"path": "/etc/passwd"}}}, "$.files"),
+        ({"files": {"events.ndjson": FILE | {"bytes": "9"}}}, "$.files['events.ndjson'].bytes"),
+        ({"files": {"events.ndjson": FILE | {"sha256": "B" * 64}}}, "$.files['events.ndjson'].sha256"),
+        ({"event_count": 0}, "$.event_count"),
+        ({"run_root": "x"}, "$.run_root"),
+        ({"bundle_id": "sha256:" + "0" * 64}, "$.bundle_id"),
+        ({"producer": {"name": 7}}, "$.producer"),
+        ({"run_id": None}, "$.run_id"),
+    ],
+)
+def test_a_manifest_that_says_something_else_is_refused(changes: dict[str, Any], path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_manifest(orjson.dumps(CONTENT | changes))
+    assert (caught.value.code, caught.value.path) == ("bundle_manifest", path)
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'{"a":1,"a":1}', b"\xff"])
+def test_what_is_no_object_is_refused(raw: bytes) -> None:
+    with pytest.raises(InputError) as caught:
+        read_manifest(raw)
+    assert caught.value.code == "bundle_manifest"
+
+
+def test_more_events_than_a_bundle_may_have_are_refused_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        read_manifest(orjson.dumps(CONTENT | {"event_count": 100_001}))
+    assert caught.value.code == "bundle_limit"
+
+
+# --- the tar around a bundle, held against Python's own -------------------------------------------------------
+
+MEMBER = Member("events.ndjson", 1_234_567)
+
+
+def test_another_reader_reads_our_header() -> None:
+    info = tarfile.TarInfo.frombuf(tar_header(MEMBER), "ascii", "strict")
+    assert (info.name, info.size, info.mode, info.mtime) == ("events.ndjson", 1_234_567, 0o644, 0)
+    assert (info.uid, info.gid, info.uname, info.gname, info.isreg()) == (0, 0, "assay", "assay", True)
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT])
+def test_we_read_the_headers_of_others(form: Literal[0, 1]) -> None:
+    info = tarfile.TarInfo("events.ndjson")
+    info.size = 1_234_567
+    assert read_tar_header(info.tobuf(form)) == MEMBER
+    assert read_tar_header(tar_header(MEMBER)) == MEMBER
+
+
+def test_zeros_are_the_end() -> None:
+    """A block of zeros announces nothing."""
+    assert read_tar_header(bytes(512)) is None
+
+
+@pytest.mark.parametrize("position", [0, 130, 150, 156, 260])
+def test_a_damaged_header_is_refused(position: int) -> None:
+    block = bytearray(tar_header(MEMBER))
+    block[position] ^= 1
+    with pytest.raises(InputError) as caught:
+        read_tar_header(bytes(block))
+    assert caught.value.code == "bundle_member"
+
+
+def test_a_size_beyond_octal_is_refused() -> None:
+    info = tarfile.TarInfo("events.ndjson")
+    info.size = 2**40
+    with pytest.raises(InputError) as caught:
+        read_tar_header(info.tobuf(tarfile.GNU_FORMAT))
+    assert caught.value.code == "bundle_member"
+
+
+@pytest.mark.parametrize(("size_bytes", "zeros"), [(0, 0), (1, 511), (512, 0), (513, 511)])
+def test_content_is_filled_up_to_blocks(size_bytes: int, zeros: int) -> None:
+    assert tar_padding(size_bytes) == bytes(zeros)
+
+
+def altered(where: slice, content: bytes) -> bytes:
+    """Our header with other bytes in a field, and the checksum that belongs to them."""
+    block = bytearray(tar_header(MEMBER))
+    block[where] = content
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [b"    4553207\0", b"4553207\0\0\0\0\0", b"\0\0\0\0\0\0\0\0\0\0\0\0", b"000045532077", b"00004553208\0"],
+    ids=["blanks", "short", "empty", "twelve digits", "not octal"],
+)
+def test_a_size_that_is_not_eleven_octal_digits_is_refused(size: bytes) -> None:
+    """Readers differ in what they make of it, so Assay refuses it, and so do we."""
+    with pytest.raises(InputError) as caught:
+        read_tar_header(altered(slice(124, 136), size))
+    assert caught.value.code == "bundle_member"
+
+
+@pytest.mark.parametrize("start", [157, 251, 345, 506], ids=["link", "its end", "prefix", "its end and padding"])
+def test_a_plain_file_with_a_link_name_or_prefix_is_refused(start: int) -> None:
+    """In a plain file the fields are room for what no digest covers."""
+    with pytest.raises(InputError) as caught:
+        read_tar_header(altered(slice(start, start + 6), b"hidden"))
+    assert caught.value.code == "bundle_member"
+    assert "link name or a name prefix" in caught.value.message

@@ -1,14 +1,55 @@
-"""Folders in the place of files."""
+"""Files written aside, and folders that one run at a time writes to."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from assay_stream.errors import InputError
-from assay_stream.files.archive import files_in
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.archive import (
+    ARCHIVE_MANIFEST,
+    ArchivedOffsets,
+    archived_offsets,
+    check_whole,
+    files_in,
+    manifest_bytes,
+)
+from assay_stream.files.local import Aside, locked_folder
+
+
+def test_a_folder_takes_one_run_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    with locked_folder(folder):
+        with pytest.raises(ConfigurationError) as caught, locked_folder(folder):
+            pass
+        assert caught.value.code == "output_in_use"
+        assert os.listdir(folder) == []
+    with locked_folder(folder):
+        pass
+
+
+def test_files_take_their_places_together_or_not_at_all(tmp_path: Path) -> None:
+    old, new, stale = (tmp_path / name for name in ("old", "new", "stale"))
+    old.write_text("old")
+    stale.write_text("stale")
+    with suppress(ZeroDivisionError), Aside() as aside:
+        aside.path(old).write_text("new")
+        aside.remove(stale)
+        raise ZeroDivisionError
+    assert sorted(os.listdir(tmp_path)) == ["old", "stale"]
+    assert old.read_text() == "old"
+    with Aside() as aside:
+        aside.path(old).write_text("new")
+        aside.path(new).write_text("new")
+        aside.remove(stale)
+        aside.remove(new)
+    assert sorted(os.listdir(tmp_path)) == ["new", "old"]
+
+
+# --- folders in the place of files ----------------------------------------------------------------------------
 
 
 def a_folder(path: Path, *names: str) -> Path:
@@ -91,3 +132,32 @@ def test_many_skipped_files_are_counted(tmp_path: Path) -> None:
     skipped: list[str] = []
     list(files_in(a_folder(tmp_path, "o.ndjson", *(f"{n}.txt" for n in range(10))), None, skipped.append))
     assert "7.txt and 2 more" in skipped[0]
+
+
+# --- what an archive says about its own making ----------------------------------------------------------------
+
+CALLS, LISTS = ("calls", 0), ("lists", 0)
+
+
+def test_a_manifest_gives_back_what_was_written(tmp_path: Path) -> None:
+    assert archived_offsets([tmp_path / "calls.ndjson"]) == ArchivedOffsets({}, {})
+    (tmp_path / ARCHIVE_MANIFEST).write_bytes(manifest_bytes({CALLS: 9, LISTS: 4}, {CALLS: 7}, {CALLS: 8}))
+    assert archived_offsets([tmp_path / "calls.ndjson"]) == ArchivedOffsets({CALLS: 7}, {CALLS: 8})
+
+
+def test_a_manifest_that_names_no_last_offset_is_read(tmp_path: Path) -> None:
+    raw = b'{"schema":"assay.archive.v1","partitions":[{"topic":"calls","partition":0,"end":9,"joined":7}]}'
+    (tmp_path / ARCHIVE_MANIFEST).write_bytes(raw)
+    assert archived_offsets([tmp_path / "x"]) == ArchivedOffsets({CALLS: 7}, {})
+
+
+@pytest.mark.parametrize("ranges", [{CALLS: (0, 7)}, {("calls", 1): (0, 9)}])
+def test_an_archive_that_lost_its_end_is_refused(ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
+    with pytest.raises(InputError) as caught:
+        check_whole(ArchivedOffsets({}, {CALLS: 8}), ranges)
+    assert caught.value.code == "archive_truncated"
+
+
+@pytest.mark.parametrize("ranges", [{CALLS: (0, 8)}, {CALLS: (3, 12)}, {LISTS: (0, 4)}])
+def test_a_whole_archive_or_another_topic_is_not(ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
+    check_whole(ArchivedOffsets({}, {CALLS: 8}), ranges)
