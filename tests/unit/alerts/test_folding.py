@@ -82,14 +82,6 @@ def test_as_many_as_the_bound_are_not_folded() -> None:
     assert (len(stage.alerts), folds(stage.alerts)) == (EACH, [])
 
 
-def test_what_is_beyond_the_bound_is_written_once_where_the_record_ends() -> None:
-    stage = Stage().reads(*a_list(names(EACH + 30), 1))
-    assert len(stage.alerts) == EACH
-    stage.reads(an_end_of(1))
-    [fold] = folds(stage.alerts)
-    assert (fold["activity_name"], fold["count"], fold["unmapped"]["mcp_folded"]) == ("Create", 30, 30)
-
-
 def test_without_an_end_it_is_written_after_the_update_interval() -> None:
     stage = Stage().reads(*a_list(names(EACH + 30), 1), Tick(time_us=at(60)), Tick(time_us=at(61)))
     [fold] = folds(stage.alerts)
@@ -122,23 +114,6 @@ def test_a_member_that_gets_graver_is_an_alert_of_its_own() -> None:
     last = stage.alerts[-1]
     assert (last["activity_name"], last["severity_id"]) == ("Create", 5)
     assert last["unmapped"]["mcp_tool_name"] == "a0024"
-
-
-def test_it_closes_when_its_last_member_has_ended_and_not_before() -> None:
-    members = a_list(names(EACH + 3), 1)[EACH:]
-    stage = Stage().reads(*a_list(names(EACH + 3), 1), an_end_of(1))
-    for offset, member in enumerate(members, start=2):
-        assert [alert["status"] for alert in folds(stage.alerts)] == ["New"]
-        stage.reads(an_end(offset, uids=(member.uid(),)), Tick(time_us=at(offset + 9)))
-    stage.reads(Tick(time_us=at(30)))
-    last = folds(stage.alerts)[-1]
-    assert (last["status"], last["unmapped"]["mcp_resolved_by"]) == ("Resolved", "no_longer_offered")
-    assert last["unmapped"]["mcp_observers_active"] == 0
-
-
-def test_it_is_repeated_while_it_lasts() -> None:
-    stage = Stage().reads(*a_list(names(EACH + 3), 1), an_end_of(1), Tick(time_us=at(602)))
-    assert folds(stage.alerts)[-1]["unmapped"]["mcp_repeats"] == 1
 
 
 def test_events_that_are_folded_are_over_when_none_is_found_again() -> None:

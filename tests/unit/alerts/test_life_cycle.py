@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
-
-from assay_stream.alerts.life_cycle import apply_finding, apply_resolution, due_us, is_round, tick
+from assay_stream.alerts.life_cycle import apply_finding, apply_resolution, due_us, tick
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
@@ -15,7 +13,7 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Resolution, SuppressionRule
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output
-from tests.support.findings import RULES, A, B, a_finding, a_rule, an_end, at, body, place, told
+from tests.support.findings import RULES, a_finding, a_rule, an_end, at, body, place, told
 
 CREATED = ("Create", "New", 1)
 SIDE_BY_SIDE = {"known": True, "offered_elsewhere": True}
@@ -96,14 +94,6 @@ def test_it_closes_when_nobody_sees_it_and_that_has_settled() -> None:
     assert body(alerts[-1])["unmapped"]["mcp_resolved_by"] == "no_longer_offered"
 
 
-def test_it_does_not_close_while_somebody_sees_it() -> None:
-    found = [a_finding(0), a_finding(1, observer_id="bob")]
-    _, alerts = live(*found, an_end(2), 100)
-    assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update"]
-    _, alerts = live(*found, an_end(2), an_end(3, observer_id="bob"), 100)
-    assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Close"]
-
-
 def test_what_was_found_for_nobody_in_particular_ends_when_nobody_is_known_to_see_it() -> None:
     """A control record names no observer: the last observer's end is its end."""
     found = a_finding(0, observer_id=None)
@@ -123,11 +113,6 @@ def test_who_is_not_named_is_not_counted_among_observers() -> None:
 def test_what_comes_back_before_it_settled_never_closed() -> None:
     _, alerts = live(a_finding(0), an_end(1), a_finding(2), an_end(3), a_finding(4), 100)
     assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Update"]
-
-
-def test_what_was_closed_and_comes_again_is_reopened_once() -> None:
-    _, alerts = live(a_finding(0), a_finding(1), an_end(2), 20, a_finding(30), a_finding(31))
-    assert told(alerts)[2:] == [("Close", "Resolved", 2), ("Update", "In Progress", 3)]
 
 
 def test_what_an_operator_decided_on_is_closed_for_the_fleet() -> None:
@@ -212,13 +197,6 @@ def test_a_rule_ends_at_its_time() -> None:
     assert [status for _, status, _ in told(alerts)] == ["Suppressed", "Suppressed", "In Progress"]
 
 
-def test_a_record_is_applied_once() -> None:
-    state, _ = live(a_finding(0), an_end(4), a_finding(5))
-    for offset in (0, 5):
-        assert apply_finding(state, a_finding(offset), RULES) == (state, [])
-    assert apply_resolution(state, an_end(4), RULES) == (state, [])
-
-
 def test_one_record_may_be_found_and_end() -> None:
     """A list shows what was approved before: the alert closes, though both name one record."""
     _, alerts = live(a_finding(0), an_end(0, observer_id=None, reason="decided"), 10)
@@ -238,14 +216,3 @@ def test_clocks_that_differ_do_not_make_it_close_and_open() -> None:
 def test_time_that_goes_back_changes_nothing() -> None:
     state, _ = live(a_finding(), 700)
     assert tick(state, at(650), RULES) == (state, [])
-
-
-@pytest.mark.parametrize(("count", "expected"), [(1, True), (3, False), (500, True), (600, False), (1_000, True)])
-def test_round_counts(count: int, expected: bool) -> None:
-    assert is_round(count) is expected
-
-
-def test_both_digests_are_in_the_record() -> None:
-    _, (alert,) = live(a_finding())
-    assert body(alert)["unmapped"]["mcp_digest_before"] == A
-    assert body(alert)["unmapped"]["mcp_digest_after"] == B

@@ -140,48 +140,6 @@ def test_due_times_are_those_of_the_states() -> None:
     assert again.due.by(at(10**6)) == []
 
 
-def test_a_name_that_looks_like_anothers_raises_an_alert() -> None:
-    stage = Stage()
-    assert stage.reads(a_claim("a", "read_file", 1)) == []
-    [alert] = stage.reads(a_claim("b", "re\u0430d_file", 2))
-    flat = body(alert)["unmapped"]
-    assert (body(alert)["severity_id"], flat["mcp_server_id"], flat["mcp_reason"]) == (4, "b", "confusable_name")
-    assert flat["mcp_pin_observed"] == "a"
-
-
-def test_an_equal_name_with_another_definition_is_low() -> None:
-    stage = Stage()
-    stage.reads(a_claim("a", "read_file", 1))
-    [alert] = stage.reads(a_claim("b", "read_file", 2, definition="other"))
-    assert body(alert)["severity_id"] == 2
-
-
-def test_a_shadow_ends_when_a_name_is_gone() -> None:
-    stage = Stage()
-    stage.reads(a_claim("a", "read_file", 1))
-    stage.reads(a_claim("b", "read-file", 2))
-    stage.reads(a_claim("a", "read_file", 3, is_offered=False))
-    [closed] = stage.reads(tick_at(600))
-    assert body(closed)["unmapped"]["mcp_resolved_by"] == "no_longer_offered"
-
-
-def test_a_shadow_ends_by_approval() -> None:
-    stage = Stage()
-    stage.reads(a_claim("a", "read_file", 1))
-    stage.reads(a_claim("b", "read-file", 2))
-    [closed] = stage.reads(a_claim("b", "read-file", 3, approved=True))
-    assert body(closed)["unmapped"]["mcp_resolved_by"] == "decided"
-
-
-def test_a_claim_that_is_read_again_changes_nothing() -> None:
-    stage = Stage()
-    stage.reads(a_claim("a", "read_file", 1), offset=0)
-    stage.reads(a_claim("b", "read-file", 2), offset=1)
-    before = dict(stage.states)
-    assert stage.reads(a_claim("b", "read-file", 2), offset=1) == []
-    assert stage.states == before
-
-
 def a_full_stage() -> Stage:
     """A stage that has as many claims to look-alikes as it remembers, from as many servers of one product."""
     stage = Stage()
@@ -234,15 +192,6 @@ def test_what_is_left_out_is_counted() -> None:
             process(stage.alerts, record)
             steps.append(stage.alerts.names_left_out)
     assert steps == [1, 0, 2, 0]
-
-
-def test_a_shadow_can_be_suppressed() -> None:
-    """By a rule for the newcomer's server, which stands in the partition of the name too."""
-    stage = Stage()
-    stage.reads(Suppression(rule=a_rule(server_id="b", kind="tool_shadowed"), is_set=True, time_us=at(0)))
-    stage.reads(a_claim("a", "read_file", 1))
-    [alert] = stage.reads(a_claim("b", "read-file", 2))
-    assert body(alert)["status"] == "Suppressed"
 
 
 def test_a_shadow_stands_under_the_group_of_its_name() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from assay_stream.bindings.controls import Controls, digest_policy, position_of
+from assay_stream.bindings.controls import Controls, position_of
 from assay_stream.model.control_facts import AnyControlFact, FirstUse
 from assay_stream.model.record import Origin
-from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
+from assay_stream.schemes.hangar import MismatchAction
 from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_policy, signed_by
 
 
@@ -31,27 +29,6 @@ def a_first_use(time_us: int, *, offset: int = 0, key: str = "k") -> FirstUse:
     )
 
 
-def test_without_facts_nothing_is_in_force() -> None:
-    controls = Controls()
-    assert not controls
-    assert not controls.has_rules()
-    assert controls.pins_as_of("t", 9) == controls.pins_as_of("u", 0)
-    assert controls.policy_as_of("t", 9) is None
-
-
-def test_a_fact_counts_from_its_own_time_inclusive() -> None:
-    controls = with_facts(a_pin("a", time_us=5, offset=0), a_policy(time_us=5, offset=1))
-    assert not controls.pins_as_of("t", 4)
-    assert controls.policy_as_of("t", 4) is None
-    assert controls.pins_as_of("t", 5).approved == {"assay.v1": "a"}
-    assert controls.policy_as_of("t", 5) is not None
-
-
-def test_of_two_at_one_time_the_later_origin_wins() -> None:
-    for facts in itertools.permutations((a_pin("a", time_us=5, offset=0), a_pin("b", time_us=5, offset=1))):
-        assert with_facts(*facts).pins_as_of("t", 5).approved == {"assay.v1": "b"}
-
-
 def test_a_position_counts_what_stands_up_to_it() -> None:
     first, second = a_pin("a", time_us=5, offset=0), a_pin("b", time_us=5, offset=1)
     controls = with_facts(first, second)
@@ -65,16 +42,6 @@ def test_a_position_counts_what_stands_up_to_it() -> None:
 def test_a_time_counts_every_record_of_it(offset: int) -> None:
     assert (5, Origin(topic="~", partition=2**31, offset=offset)) < position_of(5)
     assert position_of(5) < (6, Origin(topic="", partition=0, offset=0))
-
-
-def test_a_tool_s_own_policy_goes_before_its_server_s_however_old() -> None:
-    """The policy for a tool holds though the server's was set later; other tools have the server's."""
-    controls = with_facts(a_policy("audit", time_us=1, offset=0, tool_name="t"), a_policy("block", time_us=2, offset=1))
-    of_tool, of_other = controls.policy_as_of("t", 9), controls.policy_as_of("u", 9)
-    assert of_tool is not None
-    assert of_tool.enforcement is MismatchAction.AUDIT
-    assert of_other is not None
-    assert of_other.enforcement is MismatchAction.BLOCK
 
 
 def test_the_latest_policy_of_one_place_holds() -> None:
@@ -95,24 +62,6 @@ def test_a_tool_whose_policy_was_taken_back_is_under_its_server_s() -> None:
     assert [found and found.enforcement.value for found in in_force] == ["block", "warn", None]
     assert [policy.tool_name for policy in controls.policies_as_of(2)] == [None, "t"]
     assert controls.policies_as_of(5) == []
-
-
-def test_a_policy_set_anew_after_it_was_taken_back_holds() -> None:
-    controls = with_facts(a_policy(None, time_us=1, offset=0), a_policy("warn", time_us=2, offset=1))
-    assert controls.policy_as_of("t", 9) is not None
-
-
-def test_a_policy_fact_is_hangar_s_policy() -> None:
-    policy = digest_policy(a_policy("warn", "block", time_us=0, offset=0))
-    assert policy == DigestPolicy(enforcement=MismatchAction.WARN, unknown=UnknownPolicy.BLOCK)
-
-
-def test_the_same_fact_again_changes_nothing() -> None:
-    facts = (a_pin("a", time_us=5, offset=0), a_policy(time_us=6, offset=1), a_discovery("k", time_us=7, offset=2))
-    once, twice = with_facts(*facts), with_facts(*facts, *facts)
-    assert twice.epoch(9) == once.epoch(9) == 3
-    assert twice.pins == once.pins
-    assert twice.discoveries == once.discoveries
 
 
 def test_positions_between_are_half_open() -> None:

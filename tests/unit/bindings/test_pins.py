@@ -31,20 +31,6 @@ def approved(**pins: str) -> PinsInForce:
     return PinsInForce(approved={name.replace("__", "."): value for name, value in pins.items()}, rejected={})
 
 
-def test_without_pins_there_is_nothing_to_say() -> None:
-    assert check_pins(NO_PINS, SEEN).as_json() == {"status": "unpinned"}
-    assert check_pins(NO_PINS, None).status is PinStatus.UNPINNED
-
-
-def test_a_match_names_both_digests() -> None:
-    assert check_pins(approved(assay__v1="v1:a"), SEEN).as_json() == {
-        "status": "match",
-        "scheme": "assay.v1",
-        "expected": "v1:a",
-        "observed": "v1:a",
-    }
-
-
 def test_a_difference_is_a_mismatch_with_assay_s_reason() -> None:
     """Another digest under the pinned scheme is a mismatch; under a scheme of Assay with Assay's reason code."""
     result = check_pins(approved(assay__v1="v1:b"), SEEN)
@@ -106,10 +92,6 @@ def test_the_policy_says_what_it_would_have_done(enforcement: str, unknown: str,
     ]
     assert actions == ["allow", mismatch, unpinned]
     assert check_pins(NO_PINS, SEEN, policy=policy).as_json()["action"] == unpinned
-
-
-def test_without_a_policy_there_is_no_action() -> None:
-    assert "action" not in check_pins(approved(assay__v1="v1:b"), SEEN).as_json()
 
 
 @pytest.mark.parametrize("spelling", ["current", "older"])
@@ -184,25 +166,9 @@ def test_each_line_of_the_table_as_a_scenario(state: PinState, step: PinStep, af
     assert states.get(("assay.v1", "a"), PinState.UNDECIDED) is after
 
 
-def test_a_scheme_has_one_approved_value() -> None:
-    pins = pins_in_force(acts(("set", "a"), ("set", "b")))
-    assert (pins.approved, pins.rejected) == ({"assay.v1": "b"}, {})
-
-
 def test_setting_another_value_takes_no_rejection_back() -> None:
     pins = pins_in_force(acts(("reject", "x"), ("reject", "w"), ("set", "a"), ("set", "b")))
     assert (pins.approved, pins.rejected) == ({"assay.v1": "b"}, {"assay.v1": ("w", "x")})
-
-
-def test_removing_the_pin_brings_no_earlier_value_back() -> None:
-    """After set, set and remove there is no pin: the first value is not in force again."""
-    assert pins_in_force(acts(("set", "a"), ("set", "b"), ("remove", None))) == NO_PINS
-
-
-def test_schemes_do_not_touch_each_other() -> None:
-    other = [a_pin("x", act="set", time_us=9, offset=9, scheme="hangar.v2")]
-    pins = pins_in_force(acts(("set", "a")) + other)
-    assert pins.approved == {"assay.v1": "a", "hangar.v2": "x"}
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
@@ -220,9 +186,3 @@ def test_the_later_act_wins_whatever_the_order_of_arrival(order: tuple[int, ...]
     assert controls.pins_as_of("t", 2).approved == {"assay.v1": "b"}
     assert controls.pins_as_of("t", 3) == pins_in_force(history)
     assert controls.pins_as_of("t", 3).rejected == {"assay.v1": ("a",)}
-
-
-def test_pins_in_force_are_something_only_where_a_decision_stands() -> None:
-    assert pins_in_force(acts(("set", "a")))
-    assert pins_in_force(acts(("reject", "a")))
-    assert not pins_in_force(acts(("set", "a"), ("remove", "a")))

@@ -41,11 +41,5 @@ def test_what_matches_its_pin_is_approved() -> None:
     assert not a_server(a_pin("set", 1), a_pin("reject", 2)).is_approved("read_file", PRINT.full)
 
 
-def test_a_pin_that_contradicts_outweighs_one_that_matches() -> None:
-    """Every scheme's pin has to hold."""
-    contradicting = a_pin("set", 2, scheme="mcptrust.input_schema_hash", value="0" * 64)
-    assert not a_server(a_pin("set", 1), contradicting).is_approved("read_file", PRINT.full)
-
-
 def test_a_pin_of_another_tool_approves_nothing() -> None:
     assert not a_server(a_pin("set", 1)).is_approved("write_file", PRINT.full)

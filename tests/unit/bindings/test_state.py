@@ -38,15 +38,6 @@ def test_the_scope_is_part_of_a_definition_s_identity() -> None:
         server.fingerprint_of(unscoped, "full:a")
 
 
-def test_catalogues_definitions_and_rejections_are_forgotten() -> None:
-    bindings = bindings_with(ONE)
-    bindings.apply(rejection(2, offset=1))
-    for key in (ONE.key(), ("tool", SERVER, True, "full:a"), rejection(2, offset=1).key()):
-        bindings.forget(key)
-    server = bindings.server(SERVER)
-    assert (server.catalogues, server.tools, server.rejections) == ({}, {}, [])
-
-
 def test_forgetting_what_is_unknown_is_nothing() -> None:
     bindings = Bindings()
     bindings.forget(("seen", "nobody", "alice", 0, 0))
@@ -60,17 +51,6 @@ def test_progress_is_kept_per_input_partition() -> None:
         bindings.apply(Progress(topic="t", partition=0, position=position))
     bindings.apply(Progress(topic="t", partition=1, position=1))
     assert bindings.progress == {("t", 0): 7, ("t", 1): 1}
-
-
-def test_a_rejection_ends_what_stood_before_it_in_the_log() -> None:
-    """Log order counts, not the clock; and only for calls from the rejection's time on."""
-    bindings = bindings_with(ONE)
-    bindings.apply(rejection(5, offset=3))
-    server = bindings.server(SERVER)
-    dated_ahead = seen("alice", 99, "one", offset=2)
-    after = seen("alice", 1, "one", offset=4)
-    assert [server.in_force(dated_ahead, time) for time in (4, 5, 100)] == [True, False, False]
-    assert server.in_force(after, 100)
 
 
 def test_between_partitions_only_times_can_tell() -> None:

@@ -57,10 +57,6 @@ def test_of_several_that_fit_the_most_alike_go_first() -> None:
     assert _kinds([_tool("a"), _tool("b")], [_tool("x")]) == [("tool_renamed", "a", "x"), ("tool_removed", "b", None)]
 
 
-def test_an_incomplete_list_removes_and_renames_nothing() -> None:
-    assert _kinds([_tool("a")], [_tool("b")], complete=False) == [("tool_added", "b", None)]
-
-
 def test_a_name_with_two_definitions_is_ambiguous() -> None:
     twice = [_tool("a"), _tool("a", "Other")]
     assert _kinds([_tool("a")], twice) == [("definition_ambiguous", "a", None)]

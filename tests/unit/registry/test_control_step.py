@@ -44,21 +44,10 @@ def test_each_act_on_a_pin_is_a_fact_of_its_own(act: str) -> None:
     assert fact(f"pin.{act}", **PIN) == wanted
 
 
-def test_a_pin_is_removed_by_its_scheme_alone_too() -> None:
-    found = fact("pin.remove", tool_name="t", scheme="assay.v1")
-    assert isinstance(found, Pin)
-    assert (found.act, found.value) == ("remove", None)
-
-
 @pytest.mark.parametrize("tool", ["t", None])
 def test_a_policy_is_for_a_tool_or_for_the_server(tool: str | None) -> None:
     found = fact("policy.set", tool_name=tool, enforcement="warn", unknown="block")
     assert found == Policy(tool_name=tool, enforcement="warn", unknown="block", **BY_ANN)
-
-
-@pytest.mark.parametrize("tool", ["t", None])
-def test_a_policy_is_taken_back(tool: str | None) -> None:
-    assert fact("policy.remove", tool_name=tool) == Policy(tool_name=tool, **BY_ANN)
 
 
 def test_both_names_of_hangar_s_default_are_one_policy() -> None:
@@ -66,18 +55,6 @@ def test_both_names_of_hangar_s_default_are_one_policy() -> None:
     found = fact("policy.set", enforcement="audit", unknown="allow_unverified")
     assert isinstance(found, Policy)
     assert found.unknown == "allow_degraded"
-
-
-def test_a_key_is_accepted_for_a_domain() -> None:
-    found = fact("key.accept", domain="example.com", tool_name="t", fingerprint=fingerprint_of())
-    assert found == KeyDecision(
-        act="accept", domain="example.com", tool_name="t", fingerprint=fingerprint_of(), **BY_ANN
-    )
-
-
-def test_a_key_is_revoked_for_the_server() -> None:
-    found = fact("key.revoke", fingerprint=fingerprint_of())
-    assert found == KeyDecision(act="revoke", domain=None, tool_name=None, fingerprint=fingerprint_of(), **BY_ANN)
 
 
 def test_of_a_document_its_key_and_its_revocations_are_kept() -> None:

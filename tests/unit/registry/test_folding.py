@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -84,11 +83,6 @@ def test_what_is_published_reads_back_as_it_was(fact: Fact) -> None:
     assert decode_fact(decode_key(output.key), output.value or b"") == fact
 
 
-def test_what_is_published_is_applied() -> None:
-    ledger = a_ledger(a_pin("a", time_us=1, offset=0))
-    assert controls_of(ledger).pins_as_of("t", 1).approved == {"assay.v1": "a"}
-
-
 def test_what_is_retracted_is_forgotten_and_its_key_deleted() -> None:
     discovery = a_discovery("k", time_us=1, offset=0)
     ledger = a_ledger(discovery)
@@ -163,10 +157,6 @@ def test_of_too_many_different_discoveries_the_oldest_goes() -> None:
     """Failures count as what they are: no repeat of the document before them."""
     found, ledger, _ = discovered("k", None, "k", "l", discoveries_max=2)
     assert controls_of(ledger).discoveries["example.com"] == found[2:]
-
-
-def test_within_the_limit_nothing_is_folded() -> None:
-    assert discovered("k", "k", "k", discoveries_max=3)[2] == []
 
 
 def test_checks_go_with_the_last_document_of_their_key() -> None:
@@ -253,34 +243,6 @@ def test_as_many_repeats_as_a_run_needs_become_one() -> None:
     ledger = Ledger(LIMITS)
     gone = [("seen", offset, False) for offset in (1, 2, 3)]
     assert [step(ledger, fact) for fact in lists(1, 2, 3)] == [[], [], [("seen_run", 1, True), *gone]]
-
-
-def test_the_next_repeats_join_the_run_until_it_is_full() -> None:
-    ledger = Ledger(LIMITS)
-    written = [step(ledger, fact)[:1] for fact in lists(*range(1, 10))]
-    assert [found[0] for found in written if found] == [("seen_run", n, True) for n in (1, 1, 7)]
-
-
-def test_another_list_in_between_starts_anew() -> None:
-    ledger = Ledger(LIMITS)
-    other = replace(lists(6)[0], auth_context="ab")
-    history = [*lists(1, 2), *lists(3, catalogue="two"), *lists(4, 5), other, *lists(7, 8)]
-    assert not any(step(ledger, fact) for fact in history)
-    assert step(ledger, lists(9)[0])[0] == ("seen_run", 7, True)
-
-
-def test_a_late_list_is_never_packed() -> None:
-    """It stands between others by its time, and behind them in the log."""
-    ledger = Ledger(LIMITS)
-    late = replace(seen("alice", 1, "one", offset=9), time_us=1)
-    assert not any(step(ledger, fact) for fact in [*lists(1, 2), late])
-
-
-def test_a_topic_of_single_facts_is_packed_with_the_next_list() -> None:
-    ledger = Ledger(LIMITS)
-    for fact in lists(*range(1, 9)):
-        ledger.bindings.apply(fact)
-    assert step(ledger, lists(9)[0]) == [("seen_run", 4, True), *[("seen", n, False) for n in range(4, 10)]]
 
 
 def test_rows_are_cut_until_half_are_gone() -> None:

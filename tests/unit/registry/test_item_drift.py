@@ -83,28 +83,11 @@ def test_an_incomplete_snapshot_removes_no_prompt(server: Shown, completeness: s
     assert told(server.show(OTHER)) == [("prompt_removed", "review", False)]
 
 
-def test_what_nobody_was_ever_shown_is_added_though_no_complete_list_came_before() -> None:
-    shown = Shown()
-    shown.show(PROMPT, completeness="partial")
-    assert told(shown.show(PROMPT, OTHER, completeness="partial")) == [("prompt_added", "other", False)]
-    assert shown.show(OTHER, observer="bob", completeness="partial") == []
-    assert shown.show(PROMPT, observer="bob", completeness="partial") == []
-
-
 def test_an_observer_that_never_stated_prompts_is_compared_with_the_fleet(server: Shown) -> None:
     server.show(silent=True, observer="bob")
     assert told(server.show(REWORDED, observer="bob")) == [("prompt_changed", "review", False)]
     assert told(server.show(REWORDED)) == [("prompt_changed", "review", True)]
     assert server.show(REWORDED, observer="bob") == []
-
-
-def test_one_identity_for_all_observers_and_times(server: Shown) -> None:
-    first, second = server.show(REWORDED)[0], server.show(REWORDED, observer="bob")
-    assert second == []
-    server.show(PROMPT)
-    again = server.show(REWORDED)[0]
-    assert first.uid() == again.uid()
-    assert again.known
 
 
 def test_a_name_that_stands_twice_hides_nothing(server: Shown) -> None:
@@ -113,11 +96,6 @@ def test_a_name_that_stands_twice_hides_nothing(server: Shown) -> None:
     assert len({finding.uid() for finding in findings}) == 2
     assert server.show(REWORDED, POISONED, REWORDED) == []
     assert told(server.show(PROMPT)) == [("prompt_changed", "review", True)]
-
-
-def test_the_order_of_a_list_and_of_keys_says_nothing(server: Shown) -> None:
-    server.show(PROMPT, OTHER)
-    assert server.show(OTHER, dict(reversed(PROMPT.items()))) == []
 
 
 def test_items_without_a_usable_name_are_passed_over(server: Shown) -> None:
@@ -176,11 +154,6 @@ def test_the_same_tools_with_other_prompts_are_no_repetition(server: Shown) -> N
     assert told(server.show(REWORDED, **same)) == [("prompt_changed", "review", False)]
     server.show(REWORDED, **same)
     assert server.outputs == []
-
-
-def test_a_late_list_is_compared_with_what_was_before_it(server: Shown) -> None:
-    server.show(REWORDED, second=120)
-    assert told(server.show(OTHER, PROMPT, second=100)) == [("prompt_added", "other", False)]
 
 
 def test_a_peer_s_table_rates_prompts_by_what_the_peer_sees(server: Shown) -> None:

@@ -80,58 +80,11 @@ def told(findings: list[Finding]) -> list[tuple[Kind, str | None, bool]]:
     return [(finding.kind, finding.tool_name, finding.known) for finding in findings]
 
 
-def test_a_changed_definition_is_found_with_what_changed(fleet: Fleet) -> None:
-    fleet.show(T1)
-    (finding,) = fleet.show(T2)
-    assert told([finding]) == [(Kind.TOOL_CHANGED, "t", False)]
-    assert finding.changed_fields == ("description",)
-    assert finding.before != finding.after
-    assert (finding.snapshot_id, finding.origin.offset) == ("snapshot-1", 1)
-
-
-def test_a_tool_added_to_a_complete_list_is_found(fleet: Fleet) -> None:
-    fleet.show(T1)
-    assert told(fleet.show(T1, U, complete=False)) == [(Kind.TOOL_ADDED, "u", False)]
-
-
-def test_what_nobody_was_ever_shown_is_added_though_no_complete_list_came_before(fleet: Fleet) -> None:
-    """A server whose lists are never complete must not be able to add what it likes."""
-    fleet.show(T1, complete=False)
-    assert [finding.kind for finding in fleet.show(T1, U, complete=False)] == [Kind.TOOL_ADDED]
-    assert fleet.show(T1, U) == []
-
-
 def test_partial_lists_add_up(fleet: Fleet) -> None:
     fleet.show(T1)
     fleet.show(U, complete=False)
     assert fleet.show(T1, U) == []
     assert told(fleet.show(T2, complete=False)) == [(Kind.TOOL_CHANGED, "t", False)]
-
-
-def test_an_observer_is_compared_with_its_own_past(fleet: Fleet) -> None:
-    fleet.show(T1, observer="alice")
-    fleet.show(T2, observer="bob")
-    assert fleet.show(T1, observer="alice") == []
-    assert fleet.show(T2, observer="bob") == []
-
-
-def test_a_first_look_is_compared_with_the_fleet(fleet: Fleet) -> None:
-    fleet.show(T1, observer="alice")
-    assert told(fleet.show(T2, observer="bob")) == [(Kind.TOOL_CHANGED, "t", False)]
-
-
-def test_what_the_fleet_has_seen_is_known(fleet: Fleet) -> None:
-    fleet.show(T1, observer="alice")
-    fleet.show(T1, observer="bob")
-    assert told(fleet.show(T2, observer="alice")) == [(Kind.TOOL_CHANGED, "t", False)]
-    assert told(fleet.show(T2, observer="bob")) == [(Kind.TOOL_CHANGED, "t", True)]
-
-
-def test_both_observers_find_the_same_thing(fleet: Fleet) -> None:
-    for observer in ("alice", "bob"):
-        fleet.show(T1, observer=observer)
-    one, other = (fleet.show(T2, observer=observer)[0] for observer in ("alice", "bob"))
-    assert one.uid() == other.uid()
 
 
 def test_a_late_list_is_compared_with_what_came_before_it_in_time(fleet: Fleet) -> None:
@@ -150,9 +103,3 @@ def test_findings_come_in_the_order_of_names(fleet: Fleet) -> None:
     fleet.show(T1, {"name": "a"}, {"name": "z"})
     names = [finding.tool_name for finding in fleet.show({"name": "z", "x": 1}, {"name": "b"}, {"name": "a"}, T2)]
     assert names == ["b", "t", "z"]
-
-
-def test_a_definition_that_differs_from_its_pin_is_found_each_time(fleet: Fleet) -> None:
-    fleet.pin("0" * 64)
-    assert told(fleet.show(T1)) == [(Kind.PIN_MISMATCH, "t", False)]
-    assert told(fleet.show(T1)) == [(Kind.PIN_MISMATCH, "t", False)]

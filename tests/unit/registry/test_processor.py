@@ -7,14 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.bindings.pin_evaluation import evaluate_pins
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.config import load_settings
 from assay_stream.kafka.topics import topic_table
 from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry import transition
 from assay_stream.registry.processor import Registry, process
 
 PRODUCER = Producer(version="0.1.0")
@@ -106,25 +104,6 @@ def test_a_definition_without_a_name_is_shown_and_binds_nothing() -> None:
     assert orjson.loads(outputs[1].value or b"")["tools"] == []
 
 
-@pytest.mark.parametrize(
-    ("key", "code"),
-    [(None, "key_missing"), (b"", "key_mismatch"), (b"other", "key_mismatch"), (b"\xff", "key_mismatch")],
-)
-def test_the_key_must_be_the_server(key: bytes | None, code: str) -> None:
-    outputs = process(Registry(producer=PRODUCER), a_snapshot(TOOL)._replace(key=key))
-    assert outputs[0].label == f"rejected:{code}"
-
-
-@pytest.mark.parametrize("value", [None, b"", b"{", b"\xff", b"{}", b"[]"])
-def test_a_refused_snapshot_ends_force_and_is_found(value: bytes | None) -> None:
-    registry = Registry(producer=PRODUCER)
-    process(registry, a_snapshot(TOOL))
-    outputs = process(registry, a_record(value, offset=1))
-    assert labels(outputs)[1:] == ["fact:rejection", "finding:snapshot_rejected"]
-    assert (outputs[0].role, outputs[0].value) == (Role.REJECTED, value)
-    assert len(registry.bindings.server("server").rejections) == 1
-
-
 @pytest.mark.parametrize("key", [None, b"", b"  ", b"\xff", b"k" * 5_000, b"k" * 1_025])
 def test_without_a_server_to_name_nothing_ends(key: bytes | None) -> None:
     registry = Registry(producer=PRODUCER)
@@ -175,16 +154,6 @@ def test_a_refused_record_changes_no_state() -> None:
     assert registry.bindings.server("server").tools == {}
 
 
-def test_a_server_in_a_partition_that_is_not_its_own_is_found() -> None:
-    found = {
-        partition: "finding:server_misrouted"
-        in labels(process(Registry(producer=PRODUCER, partitions=4), a_snapshot(TOOL, partition=partition)))
-        for partition in range(4)
-    }
-    assert sorted(found.values()) == [False, True, True, True]
-    assert "finding:server_misrouted" not in labels(process(Registry(producer=PRODUCER), a_snapshot(TOOL, partition=3)))
-
-
 def test_the_scope_of_a_list_is_part_of_it() -> None:
     registry = Registry(producer=PRODUCER)
     process(registry, a_snapshot(TOOL, offset=0))
@@ -194,37 +163,6 @@ def test_the_scope_of_a_list_is_part_of_it() -> None:
         "fact:catalogue",
         "fact:seen",
     ]
-
-
-def test_a_pin_becomes_a_fact_of_its_own_time() -> None:
-    event = {
-        "specversion": "1.0",
-        "type": "assay.control.pin.set",
-        "source": "urn:ops",
-        "id": "1",
-        "time": "2026-03-01T00:00:07Z",
-        "data": {
-            "server_id": "server",
-            "tool_name": "t",
-            "scheme": "assay.schema_hash",
-            "value": "sha256:" + "0" * 64,
-            "author": "ann",
-            "reason": "review",
-        },
-    }
-    outputs = process(Registry(producer=PRODUCER), a_record(orjson.dumps(event))._replace(role=Role.CONTROL))
-    assert labels(outputs) == ["change:pin.set", "fact:pin", "verdict"]
-    value = orjson.loads(outputs[1].value or b"")
-    assert (value["act"], value["value"]) == ("set", "0" * 64)
-    assert value["time_us"] == 1_772_323_207_000_000
-    assert (value["author"], value["reason"]) == ("ann", "review")
-
-
-def test_a_refused_pin_touches_no_server() -> None:
-    registry = Registry(producer=PRODUCER)
-    process(registry, a_snapshot(TOOL))
-    assert labels(process(registry, a_record(b"{")._replace(role=Role.CONTROL))) == ["rejected:not_json"]
-    assert registry.bindings.server("server").rejections == []
 
 
 def test_integers_beyond_64_bits_are_fingerprinted_too() -> None:
@@ -252,25 +190,3 @@ def assert_fits(outputs: list[Output]) -> None:
 
 
 # --- what a record changes: evaluated before it is applied and after, once each -------------------------------
-
-
-def test_pins_are_evaluated_once_before_and_once_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    known: list[int] = []
-
-    def counted(server: Any, *args: Any, **options: Any) -> Any:
-        known.append(len(server.observations))
-        return evaluate_pins(server, *args, **options)
-
-    monkeypatch.setattr(transition, "evaluate_pins", counted)
-    registry = Registry(producer=PRODUCER)
-    process(registry, a_snapshot(TOOL))
-    process(registry, a_snapshot(TOOL, {"name": "u"}, offset=1))
-    assert known == [0, 1, 1, 2]
-
-
-def test_what_stays_the_same_is_not_published_again() -> None:
-    registry = Registry(producer=PRODUCER)
-    first = process(registry, a_snapshot(TOOL))
-    again = process(registry, a_snapshot(TOOL, offset=1))
-    assert "name_claim:come" in [output.label for output in first]
-    assert [output.label for output in again] == ["fact:seen"]

@@ -13,7 +13,7 @@ from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Discovery, Signatures, Signed
 from assay_stream.model.observation import SnapshotData
 from assay_stream.registry.received_signatures import check_against, read_document, signatures_of
-from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
+from assay_stream.schemes.schemapin.canonical import schema_digest
 from tests.support.controls import a_document, fingerprint_of, signature_of
 from tests.support.events import SERVER, snapshot_data
 from tests.support.facts import a_discovery
@@ -81,14 +81,6 @@ def test_a_domain_of_a_wrong_form_is_nobody_s(domain: Any) -> None:
     assert entry_of({"signature": "c2ln", "domain": domain})[0] == ""
 
 
-def test_the_signature_within_a_tool_is_taken_where_the_proxy_gives_none() -> None:
-    for tool in (TOOL | {"x-schema-signature": "c2ln"}, TOOL | {"_meta": {"x-schema-signature": "c2ln"}}):
-        signatures = taken(tool)
-        assert signatures is not None
-        assert signatures.tools == {"t": Signed(None, "c2ln", DIGEST)}
-        assert entry_of("b3RoZXI=", tool)[1] == "b3RoZXI="
-
-
 def test_a_name_that_stands_twice_has_no_signature() -> None:
     assert taken(TOOL, TOOL | {"description": "other"}, signatures={"t": "c2ln"}) is None
 
@@ -100,36 +92,9 @@ def test_the_digest_covers_all_that_was_signed() -> None:
     assert signatures.digest == str(jcs_digest([["t", "example.com", "c2ln", DIGEST]]))
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_a_signature_by_the_key_matches_in_its_mode(mode: Mode) -> None:
-    signatures = taken(TOOL, signatures={"t": signature_of(TOOL, mode=mode)})
-    assert signatures is not None
-    checked = check_against(signatures, document_of(KEY))
-    assert checked.modes == {"t": mode.value}
-    assert (checked.signatures, checked.fingerprint) == (signatures.digest, fingerprint_of())
-
-
-def test_a_signature_by_another_key_or_over_another_tool_matches_nothing() -> None:
-    for given in (signature_of(TOOL, OTHER_KEY), signature_of(TOOL | {"description": "Other."}), "c2ln", "%%"):
-        signatures = taken(TOOL, signatures={"t": given})
-        assert signatures is not None
-        assert check_against(signatures, document_of(KEY)).modes == {}
-
-
 def test_a_tool_without_a_canonical_form_matches_nothing() -> None:
     signatures = Signatures(server_id=SERVER, digest="set", tools={"t": Signed(None, signature_of(TOOL), None)})
     assert check_against(signatures, document_of(KEY)).modes == {}
-
-
-def test_a_sound_document_gives_its_key() -> None:
-    status, key, revoked = read_document(a_document(), "example.com")
-    assert (status, key, revoked) == ("observed", public(KEY), ())
-
-
-@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2", "1.4", "2.0", "99.1"])
-def test_a_document_of_an_unknown_version_is_read_as_the_newest_known(version: str) -> None:
-    """Section 12: what a version adds is optional."""
-    assert read_document(a_document() | {"schema_version": version}, "example.com")[0] == "observed"
 
 
 @pytest.mark.parametrize(

@@ -154,31 +154,6 @@ def test_a_list_that_names_a_tool_once_again_ends_the_ambiguity(fleet: Fleet) ->
     assert fleet.open == []
 
 
-def test_a_list_that_can_be_read_ends_every_refusal_since_the_last(fleet: Fleet) -> None:
-    fleet.garbles(b"{")
-    fleet.garbles(b'{"a":1,"a":2}')
-    fleet.garbles(b"{")
-    assert fleet.open == ["snapshot_rejected", "snapshot_rejected"]
-    fleet.shows(OLD, U)
-    assert fleet.open == []
-    fleet.shows(OLD, U)
-    assert fleet.ends == []
-
-
-def test_a_pin_ends_what_was_found_about_the_definition(fleet: Fleet) -> None:
-    fleet.shows(NEW, U)
-    fleet.pins("set", NEW)
-    assert fleet.open == []
-    assert {(end.reason, end.observer_id) for end in fleet.ends} == {("decided", None)}
-
-
-def test_a_definition_that_was_pinned_before_it_is_offered_is_decided_already(fleet: Fleet) -> None:
-    fleet.pins("set", NEW)
-    assert fleet.open == ["pin_mismatch"]
-    fleet.shows(NEW, U)
-    assert fleet.open == []
-
-
 def test_a_pin_that_another_scheme_contradicts_ends_nothing(fleet: Fleet) -> None:
     fleet.pins("set", OLD, "assay.meta_hash")
     fleet.shows(NEW, U)
@@ -194,14 +169,6 @@ def test_a_pin_that_a_later_one_replaced_ends_nothing(fleet: Fleet) -> None:
     fleet.pins("set", OLD, minute=20)
     fleet.pins("set", NEW, minute=10)
     assert "tool_changed" in fleet.open
-
-
-def test_a_rejected_definition_stays_open(fleet: Fleet) -> None:
-    fleet.shows(NEW, U)
-    fleet.pins("reject", NEW)
-    assert fleet.open == ["pin_mismatch", "tool_changed"]
-    fleet.pins("remove", NEW)
-    assert fleet.open == ["tool_changed"]
 
 
 def test_a_policy_that_asks_for_no_pin_ends_the_demand(fleet: Fleet) -> None:

@@ -58,25 +58,6 @@ def test_a_pinned_tool_has_a_verdict_with_the_pins_it_rests_on() -> None:
     }
 
 
-def test_a_pin_for_a_tool_never_seen_is_told_as_unobserved() -> None:
-    """A slip of the pen in a tool's name is seen there."""
-    told = verdict(a_pin("v1:a", time_us=0, offset=0, tool_name="ghost"), tool="ghost")
-    assert (told["status"], told["expected"], told["action"]) == ("unobserved", "v1:a", "allow")
-    blocking = a_policy("audit", "block", time_us=0, offset=1)
-    assert verdict(a_pin("v1:a", time_us=0, offset=0, tool_name="ghost"), blocking, tool="ghost")["action"] == "block"
-
-
-def test_the_worst_of_several_definitions_speaks_for_the_tool() -> None:
-    facts: list[Fact] = [
-        seen("alice", 1, "one", offset=0),
-        seen("bob", 2, "two", offset=1),
-        a_policy("block", time_us=0, offset=0),
-    ]
-    for value, observed in (("v1:a", "v1:b"), ("v1:b", "v1:a")):
-        told = verdict(*facts, a_pin(value, time_us=0, offset=1))
-        assert (told["status"], told["observed"], told["action"]) == ("mismatch", observed, "block")
-
-
 @pytest.mark.parametrize("enforcement", [None, "audit"])
 def test_a_rejected_definition_is_told_whatever_the_policy_does_about_it(enforcement: str | None) -> None:
     """Beside an unpinned one: where both are let through, the graver status speaks."""
@@ -130,20 +111,6 @@ def test_a_server_s_policy_has_a_verdict_for_all_other_tools() -> None:
         "policy": {"enforcement": "warn", "unknown": "block"},
     }
     assert verdicts(a_policy("warn", "block", time_us=0, offset=0, tool_name="t")).keys() == {"t"}
-
-
-def test_a_tool_s_own_policy_speaks_for_it() -> None:
-    facts: list[Fact] = [
-        seen("alice", 1, "two", offset=0),
-        a_pin("v1:a", time_us=0, offset=0),
-        a_policy("block", time_us=0, offset=1),
-        a_policy("audit", time_us=0, offset=2, tool_name="t"),
-    ]
-    assert (verdict(*facts)["action"], verdict(*facts)["enforcement"]) == ("allow", "audit")
-
-
-def test_after_the_last_pin_is_taken_back_there_is_no_verdict() -> None:
-    assert verdicts(a_pin("v1:a", time_us=0, offset=0), a_pin(None, time_us=1, offset=1)) == {}
 
 
 def test_a_decision_dated_ahead_of_all_others_is_what_stands() -> None:

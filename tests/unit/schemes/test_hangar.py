@@ -8,9 +8,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.schemes import hangar
-from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, PinComparison, UnknownPolicy
-
-A, B = "a" * 64, "b" * 64
+from assay_stream.schemes.hangar import Action, DigestPolicy, PinComparison, UnknownPolicy
 
 
 def _deep(levels: int) -> dict[str, Any]:
@@ -67,30 +65,6 @@ class TestDigests:
 
 
 class TestPolicy:
-    @pytest.mark.parametrize(
-        ("enforcement", "action"), [("audit", Action.ALLOW), ("warn", Action.WARN), ("block", Action.BLOCK)]
-    )
-    def test_a_mismatch_goes_by_enforcement(self, enforcement: str, action: Action) -> None:
-        policy = DigestPolicy(enforcement=MismatchAction(enforcement), unknown=UnknownPolicy.ALLOW_DEGRADED)
-        assert policy.action(PinComparison.MISMATCH) is action
-
-    @pytest.mark.parametrize(
-        ("unknown", "action"),
-        [
-            ("allow_degraded", Action.ALLOW),
-            ("allow_unverified", Action.ALLOW),
-            ("warn", Action.WARN),
-            ("block", Action.BLOCK),
-        ],
-    )
-    def test_the_unknown_goes_by_its_own_setting(self, unknown: str, action: Action) -> None:
-        policy = DigestPolicy(enforcement=MismatchAction.BLOCK, unknown=UnknownPolicy.parse(unknown))
-        assert policy.action(PinComparison.UNKNOWN) is action
-
-    def test_a_match_is_let_through(self) -> None:
-        policy = DigestPolicy(enforcement=MismatchAction.BLOCK, unknown=UnknownPolicy.BLOCK)
-        assert policy.action(PinComparison.MATCH) is Action.ALLOW
-
     def test_the_defaults_are_those_of_the_gate(self) -> None:
         assert DigestPolicy().action(PinComparison.MISMATCH) is Action.BLOCK
         assert DigestPolicy().action(PinComparison.UNKNOWN) is Action.ALLOW

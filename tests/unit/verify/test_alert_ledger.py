@@ -47,14 +47,6 @@ def changed(value: bytes, **members: Any) -> bytes:
     return canonicalize(orjson.loads(value) | members)
 
 
-def test_the_same_records_are_alike_though_one_stands_twice() -> None:
-    """Alerts are written at least once."""
-    told = values(CHANGED)
-    assert len(told) == 3
-    ledger, found = held(told, [told[0], told[0], *told[1:]])
-    assert (ledger.identical, found) == (1, [])
-
-
 def test_an_alert_on_one_side_only_is_missing_or_unexpected() -> None:
     told = values(CHANGED)
     assert [difference.cause for difference in held(told, [])[1]] == ["missing_record"]
