@@ -19,6 +19,12 @@ from tests.support.lists import PROMPT, TEMPLATE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
+    """One of each.
+
+    Args:
+        subject: what a schema does not describe.
+    """
+
     subject: Subject
     origin: Origin
     names: tuple[str, ...]

@@ -291,5 +291,5 @@ class TestSignatures:
         assert verify_digest(KEY_DIGEST, b64(bytes.fromhex(der)), public()) is None
 
     def test_line_breaks(self) -> None:
-        broken = f"{SIGNATURE[:40]}\r\n{SIGNATURE[40:]}\n"
+        broken = f"{KEY_SIGNATURE[:40]}\r\n{KEY_SIGNATURE[40:]}\n"
         assert verify_digest(KEY_DIGEST, broken, public()) is Mode.DOUBLE_SHA256
