@@ -114,7 +114,7 @@ def test_drift_from_a_lockfile_that_was_read(case: dict[str, Any]) -> None:
 
 def test_the_golden_lockfile() -> None:
     files = DRIFT["fixtures"]
-    golden = files["testdata/golden/mcp-lockfile.v3.json"]
+    golden = files["testdata/golden/mcp-lock.v3.json"]
     read = lockfile.read_lockfile(json.dumps(golden).encode())
     assert lockfile.write_lockfile(read).decode() == json.dumps(golden, indent=2) + "\n"
     manifest = (

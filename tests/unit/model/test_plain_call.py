@@ -88,7 +88,7 @@ def test_what_calls_and_evidence_declare_is_known_here() -> None:
 # --- which extension is used: one of this very version, or none -----------------------------------------------
 
 _NATIVE = Path(__file__).parents[3] / "native"
-_LOADED = "from assay_stream.model import native; print(native.NATIVE_CALLS, native.read_native(b'{}', None))"
+_LOADED = "from assay_stream.model import plain_call as p; print(p.NATIVE_CALLS, p.read_native(b'{}', None))"
 
 
 @pytest.mark.parametrize("says", ["", "extension.VERSION = '0.0.9'"])
