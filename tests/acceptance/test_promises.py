@@ -67,29 +67,6 @@ def test_atomic(story: Story) -> None:
         assert POLICY.keys() & payload.keys() in (set(), POLICY.keys())
 
 
-@given(stories())
-def test_nothing_lost_nothing_doubled(story: Story) -> None:
-    """Each input record ends in exactly one place: evidence, applied state, or the rejected records."""
-    registry, joining = (EngineState(producer=Producer(version="0.1.0")) for _ in range(2))
-    for record in story.records:
-        state = joining if record.role is Role.CALLS else registry
-        outputs = engine.process(state, record)
-        places = Counter(place for output in outputs for place in [_place(output)] if place)
-        assert len(places) == 1, places
-        if "applied" not in places:
-            assert sum(places.values()) == 1
-        for output in outputs:
-            if output.role is Role.BINDINGS:
-                fact = Record(role=output.role, origin=record.origin, key=output.key, value=output.value)
-                engine.process(joining, fact)
-
-
-def _place(output: Output) -> str | None:
-    if output.role is Role.BINDINGS and output.label != "fact:rejection":
-        return "applied"
-    return {Role.EVIDENCE: "evidence", Role.REJECTED: "rejected"}.get(output.role)
-
-
 @given(stories(), st.integers(min_value=1, max_value=3))
 def test_same_in_same_out(story: Story, workers: int) -> None:
     """The number of partitions that calls are spread over changes the origin in a record, and nothing else."""

@@ -265,12 +265,6 @@ def test_nothing_of_signature_document_or_definition_reaches_evidence() -> None:
         assert json.dumps(secret)[1:-1].encode() not in written
 
 
-def test_nothing_calls_a_signed_tool_safe() -> None:
-    outcome = SignedTalk().discovered(0).signs(1).call(2).ends()
-    written = outcome.all_bytes(Role.EVIDENCE, Role.CHANGES, Role.VERDICTS, Role.FINDINGS, Role.ALERTS).lower()
-    assert not any(word in written for word in (b"safe", b"trusted", b"verified"))
-
-
 def test_a_key_in_the_revocation_document_is_revoked() -> None:
     """SchemaPin 1.2: a domain may publish its revocations apart from its key."""
     talk = SignedTalk().discovered(1).signs(2).call(3)

@@ -6,7 +6,7 @@ import json
 import string
 from typing import Any
 
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.canonical.redaction import KEY_NAME, RULES, SENSITIVE_NAMES, Redaction, redact, redacted_digest
@@ -64,13 +64,6 @@ REDACTIONS = st.builds(
 def test_redaction_is_idempotent_under_every_configuration(value: Any, redaction: Redaction) -> None:
     once = redact(value, redaction)
     assert repr(redact(once, redaction)) == repr(once)
-
-
-@given(VALUES)
-@example(["a@x.com.9@y.org", "AKIAIOSFODNN7EXAMPLE+31612345678"])
-def test_redaction_is_idempotent(value: Any) -> None:
-    once = redact(value)
-    assert repr(redact(once)) == repr(once)
 
 
 @given(VALUES)

@@ -216,11 +216,6 @@ def test_a_restored_registry_goes_on_as_if_it_had_never_stopped(
     assert run(second, history[cut:]) == run(original, history[cut:])
 
 
-@given(histories(), LIMITS)
-def test_the_same_history_gives_the_same_outputs(history: list[Record], limits: Limits) -> None:
-    assert run(a_state(limits), history) == run(a_state(limits), history)
-
-
 @given(histories(announced=False), st.data())
 def test_a_snapshot_published_twice_is_one_snapshot(history: list[Record], data: st.DataObject) -> None:
     state = a_state(Limits())

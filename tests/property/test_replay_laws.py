@@ -151,18 +151,6 @@ def test_merging_never_reorders_a_partition(drawn: list[tuple[int, int, int]], c
         assert order == sorted(order)
 
 
-@given(FLEETS, st.randoms(use_true_random=False))
-def test_every_call_gives_one_evidence_record(fleet: Fleet, choose: random.Random) -> None:
-    records = logged(fleet, snapshot_partitions=2, call_partitions=3)
-    evidence = [
-        output for output in replayed(handed_in(records, choose), snapshot_partitions=2) if output.role is Role.EVIDENCE
-    ]
-    told = Counter(orjson.loads(output.value or b"")["data"]["tool_call_id"] for output in evidence)
-    assert told == Counter(
-        orjson.loads(record.value or b"")["data"]["tool_call_id"] for record in records if record.role is Role.CALLS
-    )
-
-
 def at(role: Role, partition: int, offset: int, published: tuple[Role, bytes, bytes], topic: str = "") -> Record:
     _, key, value = published
     place = Origin(topic=topic or role.value, partition=partition, offset=offset)

@@ -77,11 +77,6 @@ def folds(alerts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [alert for alert in alerts if alert["finding_info"]["types"] == ["alerts_folded"]]
 
 
-def test_as_many_as_the_bound_are_not_folded() -> None:
-    stage = Stage().reads(*a_list(names(EACH), 1), an_end_of(1))
-    assert (len(stage.alerts), folds(stage.alerts)) == (EACH, [])
-
-
 def test_without_an_end_it_is_written_after_the_update_interval() -> None:
     stage = Stage().reads(*a_list(names(EACH + 30), 1), Tick(time_us=at(60)), Tick(time_us=at(61)))
     [fold] = folds(stage.alerts)

@@ -40,11 +40,6 @@ def live(
     return state, alerts
 
 
-def test_the_first_finding_creates() -> None:
-    _, alerts = live(a_finding())
-    assert told(alerts) == [CREATED]
-
-
 def test_round_counts_are_told_at_once_and_others_wait_for_the_interval() -> None:
     """Of seven findings within seconds 1, 2 and 5 are written; the rest with the interval's end."""
     _, alerts = live(*(a_finding(offset, offset / 10) for offset in range(7)), 59, 61)
@@ -108,17 +103,6 @@ def test_who_is_not_named_is_not_counted_among_observers() -> None:
         for alert in live(a_finding(0, observer_id=None), a_finding(1), an_end(2, everywhere=True), 100)[1]
     ]
     assert numbers == [(0, 0), (1, 1), (1, 0)]
-
-
-def test_what_comes_back_before_it_settled_never_closed() -> None:
-    _, alerts = live(a_finding(0), an_end(1), a_finding(2), an_end(3), a_finding(4), 100)
-    assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Update"]
-
-
-def test_what_an_operator_decided_on_is_closed_for_the_fleet() -> None:
-    _, alerts = live(a_finding(0), a_finding(1, observer_id="bob"), an_end(2, observer_id=None, reason="decided"), 20)
-    assert told(alerts)[-1][0] == "Close"
-    assert body(alerts[-1])["unmapped"]["mcp_resolved_by"] == "decided"
 
 
 def test_what_was_approved_does_not_come_back_with_what_is_known() -> None:
@@ -190,11 +174,6 @@ def test_what_no_rule_covers_is_told_at_once_and_once() -> None:
     assert [count for _, _, count in told(alerts)] == [1, 2, 5, 10, 20, 50]
     _, alerts = live(found[0], *(replace(found[2], origin=place(n)) for n in (7, 8)), found[5], suppressions=[rule])
     assert told(alerts)[-1] == ("Update", "In Progress", 4)
-
-
-def test_a_rule_ends_at_its_time() -> None:
-    _, alerts = live(a_finding(0), 1_300, suppressions=[a_rule(until_us=at(700))])
-    assert [status for _, status, _ in told(alerts)] == ["Suppressed", "Suppressed", "In Progress"]
 
 
 def test_one_record_may_be_found_and_end() -> None:

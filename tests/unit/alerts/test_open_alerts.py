@@ -33,10 +33,6 @@ def counted(*states: AlertState | None) -> OpenCount:
     return alerts.counts()[first.severity_id]
 
 
-def test_an_alert_that_was_raised_is_open_and_unreviewed(state: AlertState) -> None:
-    assert counted(state) == OpenCount(1, state.first_us)
-
-
 @pytest.mark.parametrize("triage", [Triage(acknowledged_by="kim"), Triage(assigned_to="kim")])
 def test_somebody_who_takes_it_has_reviewed_it(state: AlertState, triage: Triage) -> None:
     assert counted(state, replace(state, triage=triage)) == OpenCount(1, None)

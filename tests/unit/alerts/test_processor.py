@@ -42,13 +42,6 @@ def test_a_finding_is_kept_under_its_uid() -> None:
     assert set(stage.states) == {a_finding().uid(), "records/server"}
 
 
-def test_an_end_of_what_was_never_heard_of_is_passed_over() -> None:
-    """The registry names everything that may have been found."""
-    stage = Stage()
-    assert stage.reads(an_end(0)) == []
-    assert stage.states == {}
-
-
 def test_a_tick_writes_what_is_due_and_only_that() -> None:
     stage = Stage()
     stage.reads(a_finding(0))
@@ -234,11 +227,6 @@ def test_what_is_found_again_after_that_is_a_new_alert(ticks: tuple[float, ...])
     [again] = stage.reads(a_finding(2, FORGET_S + 10))
     assert told([again]) == [("Create", "New", 1)]
     assert body(again)["finding_info"]["first_seen_time"] * 1_000 == at(FORGET_S + 10)
-
-
-def test_what_is_found_again_before_that_is_the_old_alert() -> None:
-    stage = a_closed_alert()
-    assert told(stage.reads(a_finding(2, FORGET_S))) == [("Update", "In Progress", 2)]
 
 
 def test_an_open_alert_is_not_forgotten() -> None:

@@ -18,7 +18,7 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.wire import read_record, write_record
-from tests.support.findings import PACING, RULES, a_finding, at, body, place
+from tests.support.findings import PACING, RULES, a_finding, at, place
 
 PARTITION = 3
 FINDINGS = TOPIC_NAMES[Role.FINDINGS]
@@ -65,15 +65,6 @@ def test_what_changed_is_written_once_with_how_far_it_is(written: list[Output]) 
     ]
     assert {(output.role, output.partition) for output in written} == {(Role.ALERT_STATES, PARTITION)}
     assert orjson.loads(written[-1].value or b"") == {"position": 2, "states": 3}
-
-
-def test_a_restored_table_counts_on(written: list[Output]) -> None:
-    table = a_table(kept(written))
-    assert table.restored() == {FINDINGS: 2}
-    assert len(table) == 3
-    (alert,) = process(table.alerts, found(2, a_finding(100)))
-    assert body(alert)["count"] == 2
-    assert [output.key for output in table.flush({FINDINGS: 3})] == [a_finding().uid().encode(), b"progress"]
 
 
 def test_a_restored_table_knows_what_is_due(written: list[Output]) -> None:
@@ -150,11 +141,6 @@ def test_what_is_found_late_is_counted_and_what_is_remembered_is_bounded() -> No
     assert {len(offsets) for offsets in state.applied.values()} == {most}
 
 
-def test_the_span_is_of_event_times() -> None:
-    state = after(a_finding(0, 5), a_finding(1, 1), a_finding(2, 3))
-    assert (state.first_us, state.last_us) == (at(1), at(5))
-
-
 def test_observers_are_bounded() -> None:
     most = DEFAULT_LIMITS.alert_observers_max
     state = after(*(a_finding(number, observer_id=f"observer-{number}") for number in range(most + 3)))
@@ -166,11 +152,6 @@ def test_observers_are_bounded() -> None:
 def test_one_without_a_name_is_an_observer_too() -> None:
     state = after(a_finding(0), a_finding(1, observer_id=None), a_finding(2, observer_id="unknown"))
     assert len(state.observers) == len(state.active) == 3
-
-
-def test_a_state_survives_storage() -> None:
-    state = after(a_finding(0), a_finding(1, observer_id="bob"))
-    assert read_record(AlertState, json.loads(json.dumps(write_record(state)))) == state
 
 
 def test_a_state_is_written_without_copying_what_it_holds() -> None:

@@ -7,7 +7,6 @@ import pytest
 from assay_stream.bindings.controls import Controls, position_of
 from assay_stream.model.control_facts import AnyControlFact, FirstUse
 from assay_stream.model.record import Origin
-from assay_stream.schemes.hangar import MismatchAction
 from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_policy, signed_by
 
 
@@ -44,13 +43,6 @@ def test_a_time_counts_every_record_of_it(offset: int) -> None:
     assert position_of(5) < (6, Origin(topic="", partition=0, offset=0))
 
 
-def test_the_latest_policy_of_one_place_holds() -> None:
-    controls = with_facts(a_policy("warn", time_us=2, offset=1), a_policy("audit", time_us=1, offset=2))
-    policy = controls.policy_as_of("t", 9)
-    assert policy is not None
-    assert policy.enforcement is MismatchAction.WARN
-
-
 def test_a_tool_whose_policy_was_taken_back_is_under_its_server_s() -> None:
     controls = with_facts(
         a_policy("block", time_us=1, offset=0, tool_name="t"),
@@ -78,12 +70,6 @@ def test_a_first_use_counts_from_its_own_time_and_makes_an_epoch() -> None:
     assert controls.first_use_as_of("example.com", "t", 4) is None
     assert controls.first_use_as_of("example.com", "t", 5) == a_first_use(5)
     assert controls.epoch(4) != controls.epoch(5)
-
-
-def test_a_revised_first_use_takes_the_place_of_the_one_before() -> None:
-    controls = with_facts(a_first_use(5), a_first_use(3, offset=1, key="other"))
-    assert controls.first_use_as_of("example.com", "t", 9) == a_first_use(3, offset=1, key="other")
-    assert [controls.epoch(time_us) for time_us in (2, 3, 5, 9)] == [0, 1, 1, 1]
 
 
 def test_what_is_forgotten_is_gone_with_its_position() -> None:

@@ -35,18 +35,6 @@ def found_in(server: ServerBindings, since_us: int = 0, **options: Any) -> list[
     return sorted(told, key=lambda one: (one[2], one[0]))
 
 
-def test_the_answer_has_a_pin_and_where_there_is_one_a_signature() -> None:
-    signatures, checked = signed_by("k", "t")
-    listed = seen("alice", 1, "one", offset=0, signatures="set")
-    server = a_server(
-        listed, signatures, checked, a_discovery("k", time_us=0, offset=0), a_pin("v1:a", time_us=0, offset=1)
-    )
-    answer = pin_evaluation_of(server, listed, a_fingerprint("a"), "t", 5)
-    assert (answer.pin.status, answer.signature and answer.signature.valid) == (PinStatus.MATCH, True)
-    assert answer.signature_fragment is not None
-    assert pin_evaluation_of(server, listed, a_fingerprint("a"), "t", 5) is answer
-
-
 def test_a_name_that_nobody_lists_is_answered_and_not_remembered() -> None:
     server = a_server(seen("alice", 1, "one", offset=0), a_pin("x", time_us=0, offset=0, tool_name="ghost"))
     answer = pin_evaluation_of(server, None, None, "ghost", 5)
@@ -104,25 +92,10 @@ def test_of_many_records_of_one_time_each_answers_for_itself() -> None:
     assert sorted((finding.tool_name, finding.origin.offset) for finding in found) == [("t", 0), ("u", 1)]
 
 
-def test_one_tool_can_be_asked_for() -> None:
-    server = a_server(
-        seen("alice", 1, "two", offset=0),
-        a_pin("v1:x", time_us=0, offset=0),
-        a_pin("v1:x", time_us=0, offset=1, tool_name="u"),
-    )
-    assert len(evaluate_pins(server, start_of(0))) == 2
-    assert {finding.tool_name for finding in evaluate_pins(server, start_of(0), tool_name="u")} == {"u"}
-    assert evaluate_pins(server, start_of(0), tool_name="ghost") == set()
-
-
 def test_a_pinned_tool_that_is_not_digestible_is_not_called_different() -> None:
     """There is no value to hold against the pin: no mismatch is claimed."""
     server = a_server(a_pin("x", time_us=0, offset=0, scheme="schemapin.v1"), seen("alice", 1, "one", offset=0))
     assert found_in(server) == []
-
-
-def test_without_controls_nothing_is_worked_out() -> None:
-    assert evaluate_pins(a_server(seen("alice", 1, "one", offset=0)), start_of(0)) == set()
 
 
 def test_new_findings_are_told_in_the_order_of_event_time() -> None:

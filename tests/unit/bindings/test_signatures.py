@@ -176,13 +176,6 @@ def test_the_first_use_is_where_list_and_key_first_met() -> None:
     assert the_use(late, SIGNED, CHECKED, LISTED) == a_use(15, late.origin)
 
 
-def test_an_earlier_use_takes_the_place_of_a_later_one() -> None:
-    server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
-    early = seen("bob", 7, "one", offset=9, signatures="set")
-    server.see(early)
-    assert revised_first_uses(server, start_of(7)) == ([], [a_use(7, early.origin)])
-
-
 def test_a_use_whose_list_was_folded_away_stands() -> None:
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
     server.unsee("alice", LISTED.origin)

@@ -105,14 +105,6 @@ def test_a_key_of_somebody_else_is_reported_at_once() -> None:
         Bindings().take(Record(Role.BINDINGS, Origin("bindings", 0, 0), b'["theirs","server"]', b"{}"))
 
 
-def test_a_server_whose_records_are_all_taken_back_is_not_known() -> None:
-    bindings = Bindings()
-    bindings.take(a_fact_record(ONE))
-    bindings.take(a_fact_record(ONE)._replace(value=None))
-    assert len(bindings) == 0
-    assert bindings.find(SERVER) is None
-
-
 def test_facts_of_another_partition_count_for_nothing() -> None:
     """Neither they nor what deletes them: a join of the server's own partition sees neither."""
     home = home_of(SERVER, 4)

@@ -107,12 +107,6 @@ class TestTexts:
     def test_other_text_is_left_alone(self, text: str) -> None:
         assert redact(text) == text
 
-    def test_surroundings_stay(self) -> None:
-        assert (
-            redact("connect to postgres://app:p@ss@db.example.com/x, please")
-            == "connect to postgres[REDACTED:secret:secret_db_url]db.example.com/x, please"
-        )
-
     def test_several_secrets(self) -> None:
         assert (
             redact("AKIAIOSFODNN7EXAMPLE for a@example.com")
@@ -181,9 +175,6 @@ class TestValues:
 
 
 class TestDigest:
-    def test_without_secrets_it_is_the_plain_digest(self) -> None:
-        assert redacted_digest({"path": "/a"}) == jcs_digest({"path": "/a"}) != redacted_digest({"path": "/b"})
-
     def test_replacements_are_canonical_text(self) -> None:
         assert canonicalize(redact(["a@example.com"])) == b'["[REDACTED:pii:pii_email]"]'
 

@@ -101,61 +101,7 @@ def data_of(call: Record, *before: Record) -> dict[str, Any]:
     return data
 
 
-TEXT = st.text(min_size=1, max_size=12).filter(lambda text: bool(text.strip()))
-HASH = st.text(min_size=1, max_size=20)
-MOMENT = st.just(TIME)
-DURATION = st.integers(0, 2**53 - 1) | st.floats(0, 1e15, allow_nan=False) | st.sampled_from([0.0, 5.0, 1e-7, 1.5e9])
-OPTIONAL: dict[str, st.SearchStrategy[Any]] = {
-    "trace_id": TEXT,
-    "snapshot_id": st.sampled_from(["snapshot-1", "unknown"]),
-    "args_schema_hash": HASH,
-    "policy_digest": HASH,
-    "args": st.recursive(
-        st.none() | st.booleans() | st.text(max_size=5) | st.floats(allow_nan=False, allow_infinity=False),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-        max_leaves=6,
-    ),
-    "args_hash": HASH,
-    "result": st.text(max_size=5),
-    "result_hash": HASH,
-    "ok": st.booleans(),
-    "error": st.fixed_dictionaries({"code": TEXT}, optional={"kind": TEXT, "message": st.text(max_size=20)}),
-    "timing": st.fixed_dictionaries(
-        {}, optional={"started_at": MOMENT, "ended_at": MOMENT, "duration_ms": st.none() | DURATION}
-    ),
-    "actor": st.fixed_dictionaries(
-        {"kind": st.sampled_from(["human", "agent", "system"])}, optional={"agent_id": TEXT, "model_id": TEXT}
-    ),
-    "side_effect": st.sampled_from(["READ", "WRITE", "EXECUTE"]),
-    "idempotency": st.sampled_from(["IDEMPOTENT", "IDEMPOTENT_WITH_KEY", "NON_IDEMPOTENT"]),
-    "profile": st.just("assay"),
-    "transport": st.sampled_from(["mcp", "local"]),
-    "idempotency_key": st.just("key-1"),
-    "args_ref": st.just("artifact://a/1"),
-    "result_ref": st.just("artifact://r/1"),
-    "tool_id": TEXT,
-    "tool_version": TEXT,
-    "delegated_from": TEXT,
-    "delegation_depth": st.integers(0, 2**53 - 1),
-}
-DATA = st.fixed_dictionaries(
-    {"tool_name": TEXT | st.just("tool"), "tool_call_id": TEXT, "reason_code": TEXT},
-    optional={name: st.none() | values for name, values in OPTIONAL.items()},
-)
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-ENVELOPE = st.fixed_dictionaries(
-    {"id": TEXT, "source": TEXT}, optional={"traceparent": st.just(TRACEPARENT), "unheard_of": st.integers(-9, 9)}
-)
-
-
-@given(ENVELOPE, ENVELOPE, DATA)
-def test_the_identity_is_that_of_the_observed_event(
-    one: dict[str, Any], other: dict[str, Any], data: dict[str, Any]
-) -> None:
-    ids = [event_of(evidence_of(a_call(event, **own)))["id"] for event, own in ((one, data), (other, {}))]
-    same = (one["source"], one["id"]) == (other["source"], other["id"])
-    assert (ids[0] == ids[1]) is same
-    assert event_of(evidence_of(a_call(one)))["id"] == ids[0]
 
 
 @given(st.text(alphabet="abc", max_size=3), st.text(alphabet="abc", max_size=3))

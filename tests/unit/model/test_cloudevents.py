@@ -103,15 +103,6 @@ def test_a_null_content_type_is_as_good_as_none() -> None:
     assert read_event(structured()._replace(headers=(null,))).id == "1"
 
 
-@pytest.mark.parametrize("missing", ["specversion", "source", "id", "time"])
-def test_required_attributes_are_required(missing: str) -> None:
-    absent: dict[str, Any] = {missing: None}
-    record = structured(**absent)
-    with pytest.raises(InputError, match=missing) as caught:
-        read_event(record)
-    assert (caught.value.code, caught.value.path) == ("missing_field", f"$.{missing}")
-
-
 @pytest.mark.parametrize(
     ("role", "kind"),
     [
@@ -189,13 +180,6 @@ def test_an_event_from_the_future_is_refused() -> None:
     assert read_event(record._replace(timestamp_ms=0))
 
 
-def test_a_snapshot_has_a_bounded_number_of_tools() -> None:
-    limits = Limits(tools_max=2)
-    assert read_event(structured(Role.SNAPSHOTS, data=SNAPSHOT | {"tools": [{}, {}]}), limits=limits)
-    record = structured(Role.SNAPSHOTS, data=SNAPSHOT | {"tools": [{}, {}, {}]})
-    assert code_of(record, limits) == "too_many_tools"
-
-
 def with_headers(role: Role = Role.CALLS, *more: tuple[str, bytes]) -> Headers:
     return (*((f"ce_{name}", str(value).encode()) for name, value in attributes(role).items()), *more)
 
@@ -217,11 +201,6 @@ def test_an_attribute_given_twice_is_refused(name: str) -> None:
     headers = with_headers(Role.CALLS, (f"ce_{name}", str(attributes()[name]).encode()))
     record = structured()._replace(value=orjson.dumps(CALL), headers=headers)
     assert code_of(record) == "duplicate_key"
-
-
-def test_a_call_of_the_handshake_profile_is_taken() -> None:
-    record = structured(data=handshake_call_data())
-    assert read_event(record) == read_event(record, call_profile="handshake")
 
 
 @pytest.mark.parametrize(

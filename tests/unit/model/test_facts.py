@@ -133,15 +133,6 @@ def test_progress_goes_to_the_partition_it_is_about() -> None:
     assert bindings.progress == {("mcp.tools.list", 3): 9}
 
 
-def test_a_tombstone_takes_a_fact_back() -> None:
-    bindings = Bindings()
-    fact = seen("alice", 1, "one", offset=0)
-    for value in (encode_value(fact), None):
-        place = Origin(topic="assay.tool.binding", partition=0, offset=0)
-        bindings.take(Record(role=Role.BINDINGS, origin=place, key=encode_key(fact.key()), value=value))
-    assert not bindings.server(SERVER).observers.get("alice")
-
-
 # --- the facts about prompts and resource templates, as the binding topic carries them ------------------------
 
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64

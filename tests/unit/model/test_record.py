@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from aiokafka.partitioner import DefaultPartitioner, murmur2
+from aiokafka.partitioner import murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,26 +52,11 @@ def test_a_rejected_copy_says_why_and_whence() -> None:
     assert copy.label == "rejected:not_json"
 
 
-def test_nothing_at_all_can_be_rejected() -> None:
-    copy = rejected(a_record(key=None, value=None, headers=()), InputError("tombstone", "empty"))
-    assert (copy.key, copy.value, len(copy.headers)) == (None, None, 5)
-
-
-def test_an_origin_is_three_names_in_json() -> None:
-    assert a_record().origin.as_json() == {"topic": "mcp.tools.call", "partition": 3, "offset": 9}
-
-
 def test_every_role_has_a_topic_of_its_own() -> None:
     assert len({TOPIC_NAMES[role] for role in Role}) == len(Role)
 
 
 # --- kafka's default partitioner ------------------------------------------------------------------------------
-
-
-@given(st.binary(max_size=64), st.integers(1, 200))
-def test_partitions_are_those_of_the_producer(key: bytes, partitions: int) -> None:
-    every = list(range(partitions))
-    assert murmur2_partition(key, partitions) == DefaultPartitioner()(key, every, every)
 
 
 @given(st.binary(max_size=64))

@@ -28,7 +28,6 @@ VALUE = "sha256:" + "0123456789abcdef" * 4
 PIN = {"tool_name": "t", "scheme": "assay.v1", "value": VALUE}
 PLACE = Origin(topic="assay.control", partition=0, offset=7)
 COMMON: dict[str, Any] = {"server_id": SERVER, "origin": PLACE, "time_us": TEN_O_CLOCK_MS * 1_000 + 1_500_000}
-BY_ANN = COMMON | {"author": "ann", "reason": "review"}
 
 
 def fact(kind: str, **data: Any) -> Any:
@@ -36,18 +35,6 @@ def fact(kind: str, **data: Any) -> Any:
     event = read_event(record)
     assert isinstance(event, ControlEvent)
     return fact_of(record, event)
-
-
-@pytest.mark.parametrize("act", ["set", "reject", "remove"])
-def test_each_act_on_a_pin_is_a_fact_of_its_own(act: str) -> None:
-    wanted = Pin(tool_name="t", scheme="assay.v1", value=VALUE, act=act, **BY_ANN)  # type: ignore[arg-type]
-    assert fact(f"pin.{act}", **PIN) == wanted
-
-
-@pytest.mark.parametrize("tool", ["t", None])
-def test_a_policy_is_for_a_tool_or_for_the_server(tool: str | None) -> None:
-    found = fact("policy.set", tool_name=tool, enforcement="warn", unknown="block")
-    assert found == Policy(tool_name=tool, enforcement="warn", unknown="block", **BY_ANN)
 
 
 def test_both_names_of_hangar_s_default_are_one_policy() -> None:

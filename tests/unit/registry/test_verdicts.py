@@ -13,7 +13,7 @@ from assay_stream.model.facts import Fact
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.ledger import Verdicts, changed_verdicts, verdict_key, verdicts_of
 from assay_stream.schemes.fingerprint import Fingerprint
-from tests.support.facts import SERVER, a_catalogue, a_discovery, a_pin, a_policy, bindings_with, rejection, seen
+from tests.support.facts import SERVER, a_catalogue, a_pin, a_policy, bindings_with, rejection, seen
 
 ONE, TWO = a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b"})
 RECORD = Record(
@@ -35,10 +35,6 @@ def verdicts(*facts: Fact) -> Verdicts:
 def verdict(*facts: Fact, tool: str | None = "t") -> dict[str, Any]:
     found: dict[str, Any] = json.loads(verdicts(*facts)[tool])
     return found
-
-
-def test_where_nobody_set_a_rule_there_are_no_verdicts() -> None:
-    assert verdicts(seen("alice", 1, "one", offset=0), a_discovery("k", time_us=0, offset=0)) == {}
 
 
 def test_a_pinned_tool_has_a_verdict_with_the_pins_it_rests_on() -> None:

@@ -96,11 +96,6 @@ def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
     assert places([call(0, 1, "snapshot-7"), binary]) == [("snapshots", 0), ("calls", 0)]
 
 
-def test_calls_see_the_list_of_their_own_time() -> None:
-    data = evidence(listing(0, 0), listing(1, 5, version=1), call(0, 1), call(1, 4), call(2, 5), call(3, 9))
-    assert [told["binding"]["snapshot_id"] for told in data] == ["snapshot-0", "snapshot-0", "snapshot-1", "snapshot-1"]
-
-
 def test_findings_come_out_with_their_alerts() -> None:
     records = [listing(0, 0), listing(1, 5, version=1)]
     written = [
