@@ -176,9 +176,6 @@ def test_new_names_on_every_list_do_not_add_up() -> None:
     assert sizes[-1] <= sizes[20] + 40
 
 
-# --- what a list costs does not grow with what others have shown: neither with observers nor with history -----
-
-
 def calls_of(state: EngineState, record: Record) -> int:
     """How many functions a record takes: a count that no machine's speed changes."""
     calls = 0

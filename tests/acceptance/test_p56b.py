@@ -189,9 +189,6 @@ def test_no_trust_claim_of_any_kind_is_made() -> None:
         assert claims(text) == []
 
 
-# --- the acceptance sentences of P56b over every published case, from the bytes of a list to evidence ---------
-
-
 def listed_as_received(raw: str, *, server_scoped: bool) -> Story:
     """A story that begins with a list whose only tool is this very text, numbers and escapes untouched."""
     value = a_snapshot("THE TOOL", server_scoped=server_scoped).replace(b'"THE TOOL"', raw.encode(), 1)

@@ -76,8 +76,6 @@ def test_consistency(case: dict[str, Any]) -> None:
         assert consistency_proof(LEAVES, case["size1"], case["size2"]) == _path(case)
 
 
-# --- our proofs in text form, verified by the Go project's signed-note reader and transparency-dev's Merkle library -
-
 pytestmark = [pytest.mark.servers, pytest.mark.skipif(shutil.which("go") is None, reason="the verifier is Go's")]
 
 RANGES = [some_records(2, 3, 5), some_records(6), some_records(9, 10, 11, 13)]

@@ -253,8 +253,6 @@ def passed(steps: Sequence[tuple[bool, Said]], has_session: bool, size: int = 10
     return found
 
 
-# --- where calls stand changes nothing in their evidence but its origin, and the hash of what holds that ------
-
 SERVERS = 4
 LATE_MS = 10**13
 

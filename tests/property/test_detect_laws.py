@@ -169,8 +169,6 @@ def test_text_in_many_small_fields_is_bounded_too() -> None:
     assert "text_oversized" in {indicator.rule for indicator in found}
 
 
-# --- what the search leaves out early is what the exact rules would not have found ----------------------------
-
 SEEN_RULES = [rule for rule in RULES if rule.pattern and rule.searched_in == "seen"]
 FILTER = phrase_filter()
 BOOK = FILTER.book

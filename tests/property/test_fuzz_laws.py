@@ -36,8 +36,6 @@ def test_a_broken_law_is_named_with_its_seed(
     assert "seed 77, never_holds" in capsys.readouterr().err
 
 
-# --- laws of the store: what it holds follows from the records, however they come -----------------------------
-
 RECORDS = history(calls=25, changes=3, seed=5)
 
 

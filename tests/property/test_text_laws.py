@@ -30,8 +30,6 @@ def test_nothing_unseen_reaches_a_terminal(text: str) -> None:
     assert not any(is_unseen(character) for character in shown(text))
 
 
-# --- laws of skeletons ----------------------------------------------------------------------------------------
-
 CONFUSABLE = st.sampled_from(sorted(map(chr, _prototypes())))
 NAMES = st.lists(st.characters(exclude_categories=["Cs"]) | CONFUSABLE | st.sampled_from("read_file-m1"), max_size=20)
 

@@ -55,8 +55,6 @@ def test_short_uids_are_unique() -> None:
     assert short_uids([one, other, third]) == {one: "a" * 21, other: "a" * 20 + "b", third: "c" * 8}
 
 
-# --- which alerts an operator asks for ------------------------------------------------------------------------
-
 TIME_MS = 1_772_323_200_123
 
 

@@ -190,9 +190,6 @@ def test_the_gravest_look_so() -> None:
     assert styles == ["", "", "warn", "grave", "grave", "grave", "grave", "grave"]
 
 
-# --- one alert in plain sentences -----------------------------------------------------------------------------
-
-
 def text_of(story: AlertStory) -> str:
     return "\n".join(as_text(explanation_of(story)))
 

@@ -112,9 +112,6 @@ def test_what_is_no_state_stops_the_worker(key: bytes, value: bytes) -> None:
     assert caught.value.code == "unknown_state"
 
 
-# --- what is remembered of an alert ---------------------------------------------------------------------------
-
-
 def after(*found: Finding) -> AlertState:
     state: AlertState | None = None
     for finding in found:

@@ -203,9 +203,6 @@ def test_a_renamed_tool_is_called_by_both_names() -> None:
     assert tool_names_of(a_life(alert_of(None)).last) == frozenset()
 
 
-# --- what the finding topic and the evidence say around one alert ---------------------------------------------
-
-
 def sightings() -> Sightings:
     finding = a_finding()
     return Sightings(finding.uid(), finding.server_id, finding.tool_name)

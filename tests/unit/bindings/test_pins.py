@@ -110,8 +110,6 @@ def test_a_pin_may_hold_either_spelling_of_a_peers_hash(spelling: str) -> None:
     )
 
 
-# --- the life of a pin: the table is total, and each of its lines is what an operator would expect ------------
-
 Act = tuple[PinAct, str | None]
 
 REACHED_BY: dict[PinState, list[Act]] = {

@@ -126,9 +126,6 @@ def test_facts_of_another_partition_count_for_nothing() -> None:
     assert len(bindings.server(SERVER).observers["alice"]) == 1
 
 
-# --- answers about servers: kept until the server changes, within one bound -----------------------------------
-
-
 def test_the_bound_is_shared() -> None:
     """What is kept about one server counts against what may be kept about another; without room all are dropped."""
     bound = AnswerBound(answers_max=3)
@@ -155,8 +152,6 @@ def test_a_change_of_the_server_makes_room() -> None:
     answers.clear()
     assert bound.count == 0
 
-
-# --- facts that a join reads: equal ones of several servers share what they hold ------------------------------
 
 CATALOGUE = a_catalogue("one", {"t": "a", "u": "b"})
 

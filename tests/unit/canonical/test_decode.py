@@ -226,9 +226,6 @@ class TestContainers:
             tracemalloc.stop()
 
 
-# --- forgiving readers: what clients understand is understood here --------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("raw", "value"),
     [

@@ -252,8 +252,6 @@ class TestConfiguration:
         assert all(rule.id in caught.value.message for rule in RULES)
 
 
-# --- the table of redaction rules, and that of issuers' tokens ------------------------------------------------
-
 VECTORS = Path(__file__).resolve().parents[2] / "data" / "vectors"
 PUBLISHED = json.loads((VECTORS / "handshake_tool_call.json").read_text(encoding="utf-8"))["redaction"]
 

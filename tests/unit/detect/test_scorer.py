@@ -29,8 +29,6 @@ def test_a_sentence_weighs_what_its_features_do(weighed: list[list[str]], symbol
     assert Weights(weights).sum_of(tuple(symbols)) == expected
 
 
-# --- the rules as data: read whole, and refused with the file and the entry that is wrong ---------------------
-
 DATA = Path(str(files("assay_stream.detect"))) / "data"
 
 
@@ -78,8 +76,6 @@ def test_wrong_data_is_refused(
     with pytest.raises(ConfigurationError, match=message):
         load(altered(file, old, new))
 
-
-# --- the digest of everything that detection decides by -------------------------------------------------------
 
 INSTALLED = Path(digest_of.__code__.co_filename).parent / "data"
 

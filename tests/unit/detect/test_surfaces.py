@@ -40,8 +40,6 @@ def test_required_of_what_is_no_schema() -> None:
     assert required_of({"inputSchema": {"required": "a"}}) == required_of({"inputSchema": 1}) == frozenset()
 
 
-# --- indicators in the structure of schemas (MCP 2026-07-28, SEP-2243; JSON Schema 2020-12, Core, 8.2) --------
-
 HIGH = 4
 
 

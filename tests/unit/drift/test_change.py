@@ -43,9 +43,6 @@ def test_long_texts_are_shown_from_where_they_part() -> None:
     assert before.startswith("…x")
 
 
-# --- the table of codes ---------------------------------------------------------------------------------------
-
-
 def test_the_opposite_of_the_opposite_is_the_code() -> None:
     for code, info in CODES.items():
         opposite = CODES[info.opposite]

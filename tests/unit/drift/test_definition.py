@@ -59,9 +59,6 @@ def test_more_changes_than_the_limit_are_told_as_one() -> None:
     assert changes[-1].code == "comparison_cut_short"
 
 
-# --- hints that came, went or flipped -------------------------------------------------------------------------
-
-
 def test_the_defaults_are_the_standards() -> None:
     assert DEFAULTS == {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 
@@ -99,8 +96,6 @@ def test_annotations_of_another_form_are_a_changed_field() -> None:
     assert [c.code for c in compare_annotations("$.a", ABSENT, {})] == ["annotation_changed"]
 
 
-# --- a prompt's arguments -------------------------------------------------------------------------------------
-
 A = {"name": "a"}
 
 
@@ -122,9 +117,6 @@ A = {"name": "a"}
 )
 def test_an_argument(before: Any, after: Any, code: str) -> None:
     assert [change.code for change in compare_arguments("$.arguments", before, after)] == [code]
-
-
-# --- metadata, and the contract in it -------------------------------------------------------------------------
 
 
 def test_the_contract_has_a_code_of_its_own() -> None:
@@ -158,8 +150,6 @@ def test_another_user_interface_is_medium(before: Any, after: Any, path: str) ->
     assert [(change.code, change.path) for change in changes] == [("ui_resource_changed", path)]
     assert assess(PROFILES["soc"], "tool_changed", changes) is Level.MEDIUM
 
-
-# --- values whose order says nothing (JSON Schema draft 2020-12, Validation) ----------------------------------
 
 TEXT: dict[str, Any] = {"type": "string"}
 

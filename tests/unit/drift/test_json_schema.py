@@ -114,8 +114,6 @@ def test_what_goes_beyond_the_limits_is_told() -> None:
     assert (last.code, last.path) == ("comparison_cut_short", "$")
 
 
-# --- references within one schema -----------------------------------------------------------------------------
-
 ROOT: dict[str, Any] = {
     "$defs": {"a/b": {"type": "string"}, "c": {"$ref": "#/$defs/a~1b"}, "loop": {"$ref": "#/$defs/loop"}},
     "anyOf": [{"type": "null"}],
@@ -145,8 +143,6 @@ def test_a_reference(reference: Any, found: Any) -> None:
 def test_what_stands_beside_takes_precedence() -> None:
     assert expand(ROOT, {"$ref": "#/anyOf/0", "title": "T"}, Work(UNLIMITED)) == {"type": "null", "title": "T"}
 
-
-# --- a schema that its generator wrote anew (JSON Schema draft 2020-12) ---------------------------------------
 
 TEXT: dict[str, Any] = {"type": "string"}
 NULLABLE = {"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}], "default": None}

@@ -56,8 +56,6 @@ def test_the_words_of_a_text() -> None:
     assert words_of("“Read” the, FILE: a_b/c.", Work(UNLIMITED)) == ["read", "the", "file", "a_b/c"]
 
 
-# --- what values a schema allows at one place -----------------------------------------------------------------
-
 CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"type": "boolean"}, {"type": ["boolean", "string"]}, ["type_widened"]),
     ({"type": "integer"}, {"type": "number"}, ["type_widened"]),

@@ -116,8 +116,6 @@ def test_an_unwritable_place_is_an_error(tmp_path: Path) -> None:
         assert caught.value.code == "unwritable_folder"
 
 
-# --- evidence and alerts as a timeline ------------------------------------------------------------------------
-
 ALERT = alert_records(finding_of())[0].value or b""
 REQUIRED = ("message", "datetime", "timestamp_desc")
 """What Timesketch's guide "Create timeline from JSONL or CSV file" demands."""

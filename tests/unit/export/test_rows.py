@@ -109,8 +109,6 @@ def test_names_are_unique_and_the_record_is_last() -> None:
         assert columns[-1] == ("record", ColumnType.JSON, ())
 
 
-# --- datasets as Parquet files, read back by their own library ------------------------------------------------
-
 ROW: dict[str, Value] = {column.name: None for column in COLUMNS[Dataset.EVIDENCE]}
 
 

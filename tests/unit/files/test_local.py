@@ -49,9 +49,6 @@ def test_files_take_their_places_together_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["new", "old"]
 
 
-# --- folders in the place of files ----------------------------------------------------------------------------
-
-
 def a_folder(path: Path, *names: str) -> Path:
     for name in names:
         (path / name).touch()
@@ -133,8 +130,6 @@ def test_many_skipped_files_are_counted(tmp_path: Path) -> None:
     list(files_in(a_folder(tmp_path, "o.ndjson", *(f"{n}.txt" for n in range(10))), None, skipped.append))
     assert "7.txt and 2 more" in skipped[0]
 
-
-# --- what an archive says about its own making ----------------------------------------------------------------
 
 CALLS, LISTS = ("calls", 0), ("lists", 0)
 

@@ -110,9 +110,6 @@ def test_archives_are_not_mixed(logs: tuple[FileLogs, FileLogs], tmp_path: Path)
         write_logs(tmp_path / "evidence", *logs)
 
 
-# --- the key files of seals -----------------------------------------------------------------------------------
-
-
 def test_keys_are_read(tmp_path: Path) -> None:
     write_keys(tmp_path)
     write_keys(tmp_path, "other", OTHER_KEY)

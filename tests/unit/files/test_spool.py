@@ -61,9 +61,6 @@ def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert os.listdir(tmp_path) == []
 
 
-# --- the spool: logs in their order, conflicts found, whatever fits into memory -------------------------------
-
-
 def record(offset: int, value: bytes = b"v", topic: str = "t", partition: int = 0) -> Record:
     return Record(Role.CALLS, Origin(topic, partition, offset), b"k", value, (("h", b"\xff"),), offset)
 

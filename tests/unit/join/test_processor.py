@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import orjson
 import pytest
 import rfc8785
 from hypothesis import given
@@ -16,64 +15,22 @@ from assay_stream.canonical.digest import jcs_digest
 from assay_stream.canonical.redaction import redaction_with
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Output, Record, Role
 from assay_stream.schemes.assay import tool as assay
+from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, an_event, call_data, record_of, snapshot_data
 
 PRODUCER = Producer(version="1.2.3", git="abc")
-TIME = "2026-03-01T00:00:10Z"
 POLICY = "sha256:" + "7" * 64
 POLICY_CLUSTER = assay.POLICY_CLUSTER_CONSTANTS | {"policy_snapshot_digest": POLICY, "policy_digest": POLICY}
-TOOL = {"name": "tool", "description": "Does it.", "inputSchema": {"type": "object"}}
 
 
 def a_call(event: dict[str, Any] | None = None, **data: Any) -> Record:
-    required = {
-        "server_id": "server",
-        "observer_id": "alice",
-        "tool_name": "tool",
-        "tool_call_id": "call-1",
-        "decision": "allow",
-        "reason_code": "P_POLICY_ALLOW",
-    }
-    content = {
-        "specversion": "1.0",
-        "type": "mcp.tools.call.observed",
-        "source": "urn:proxy",
-        "id": "1",
-        "time": TIME,
-        "data": required | data,
-    } | (event or {})
-    return Record(
-        role=Role.CALLS,
-        origin=Origin(topic="mcp.tools.call", partition=2, offset=41),
-        key=b"server",
-        value=orjson.dumps(content),
-    )
+    value = an_event(Role.CALLS, 1, 10, call_data(**data), **(event or {}))
+    return record_of(Role.CALLS, value, offset=41, partition=2)
 
 
-def a_snapshot(*tools: dict[str, Any], **data: Any) -> Record:
-    required = {
-        "server_id": "server",
-        "observer_id": "alice",
-        "snapshot_id": "snapshot-1",
-        "server_scoped": True,
-        "completeness": "complete",
-        "tools": tools,
-    }
-    content = {
-        "specversion": "1.0",
-        "type": "mcp.tools.list.observed",
-        "source": "urn:proxy",
-        "id": "0",
-        "time": "2026-03-01T00:00:00Z",
-        "data": required | data,
-    }
-    return Record(
-        role=Role.SNAPSHOTS,
-        origin=Origin(topic="mcp.tools.list", partition=0, offset=7),
-        key=b"server",
-        value=orjson.dumps(content),
-    )
+def a_snapshot(*tools: dict[str, Any]) -> Record:
+    return record_of(Role.SNAPSHOTS, an_event(Role.SNAPSHOTS, 0, 0, snapshot_data(*tools)), offset=7)
 
 
 def outputs_of(call: Record, *before: Record) -> list[Output]:
@@ -121,8 +78,8 @@ def test_the_envelope_is_assay_s() -> None:
     told = event_of(evidence_of(a_call()))
     assert told["type"] == "assay.tool.decision"
     assert told["source"] == "urn:assay-stream"
-    assert told["subject"] == "tool"
-    assert told["time"] == TIME
+    assert told["subject"] == "read_file"
+    assert told["time"] == "2026-03-01T10:00:10.000000Z"
     assert told["assayproducer"] == "assay-stream"
     assert (told["assayproducerversion"], told["assaygit"]) == ("1.2.3", "abc")
     assert (told["assaypii"], told["assaysecrets"]) == (False, False)
@@ -140,7 +97,7 @@ def test_trace_context_passes() -> None:
 
 def test_evidence_stands_where_its_call_stood() -> None:
     evidence = evidence_of(a_call())
-    assert (evidence.key, evidence.partition, evidence.timestamp_ms) == (b"server", 2, 1_772_323_210_000)
+    assert (evidence.key, evidence.partition, evidence.timestamp_ms) == (SERVER.encode(), 2, TEN_O_CLOCK_MS + 10_000)
     assert event_of(evidence)["data"]["origin"] == {"topic": "mcp.tools.call", "partition": 2, "offset": 41}
 
 

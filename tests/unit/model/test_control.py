@@ -65,40 +65,6 @@ def test_a_removal_ends_the_pin_of_its_own_scheme_alone() -> None:
     assert pin_of_next_call(control(), kept, gone)["scheme"] == "assay.p60"
 
 
-@pytest.mark.parametrize(
-    ("value", "code"),
-    [
-        (control(scheme="assay.v9"), "unknown_value"),
-        (control("set", value=None), "missing_field"),
-        (control(author=None), "missing_field"),
-        (control(reason=None), "missing_field"),
-        (control(reason=""), "empty_value"),
-        (control(value=BARE.upper()), "bad_format"),
-        (control(value=f"sha512:{BARE}"), "bad_format"),
-        (control(value=BARE[:-1]), "bad_format"),
-        (control(value=f"{BARE}\n"), "bad_format"),
-        (control("freeze"), "unknown_type"),
-    ],
-    ids=[
-        "unknown scheme",
-        "no value",
-        "nobody",
-        "no reason",
-        "empty reason",
-        "upper case",
-        "another algorithm",
-        "too short",
-        "line feed",
-        "unknown control",
-    ],
-)
-def test_a_control_record_that_is_not_sound_is_refused(value: bytes, code: str) -> None:
-    outcome = Story().lists(TOOL).raw(Role.CONTROL, value).calls().tell()
-    assert outcome.refusals == [code]
-    assert outcome.evidence[0]["pin"] == {"status": "unpinned"}
-    assert outcome.evidence[0]["tool_definition_digest"] == DIGESTS["assay.v1"]
-
-
 def test_a_pin_for_one_server_is_none_for_another() -> None:
     story = Story().raw(Role.CONTROL, control(server_id="server-b"), key=b"server-b").lists(TOOL).calls()
     assert story.tell().evidence[0]["pin"] == {"status": "unpinned"}

@@ -133,8 +133,6 @@ def test_progress_goes_to_the_partition_it_is_about() -> None:
     assert bindings.progress == {("mcp.tools.list", 3): 9}
 
 
-# --- the facts about prompts and resource templates, as the binding topic carries them ------------------------
-
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 ITEM = ItemFact(server_id=SERVER, subject=Subject.PROMPT, full=A, packed="eJwDAAAAAAE=")
 UNKEPT = ItemFact(server_id=SERVER, subject=Subject.TEMPLATE, full=B, packed=None)
@@ -181,9 +179,6 @@ def test_only_the_registry_keeps_them() -> None:
     assert (server.items, server.item_lists) == ({}, {})
     with pytest.raises(IntegrityError, match="no longer holds"):
         server.item_list(Subject.PROMPT, B)
-
-
-# --- how far the join has come, as it stands in its topic -----------------------------------------------------
 
 
 def test_progress_is_read_as_it_was_written() -> None:

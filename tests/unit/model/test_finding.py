@@ -100,9 +100,6 @@ def test_a_foreign_record_stops_the_reader(value: bytes | None) -> None:
     assert caught.value.code == "unknown_finding"
 
 
-# --- the kinds of finding, as data ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_kind_is_explained(kind: Kind) -> None:
     info = KINDS[kind]

@@ -69,9 +69,6 @@ def test_a_rule_that_covers_shadowed_tools_or_their_folds_goes_everywhere(kind: 
     assert [output.partition for output in handed_on(server_id="server", kind=kind)] == [0, 1, 2]
 
 
-# --- suppression rules: what they cover -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
@@ -120,9 +117,6 @@ def test_the_first_by_id_is_named() -> None:
     assert covering is not None
     assert covering.id == "a"
     assert covering_rule([], a_finding(), at(0)) is None
-
-
-# --- globs over names -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,6 @@ def test_what_calls_and_evidence_declare_is_known_here() -> None:
     assert set(plain_call.PlainEvent.__struct_fields__) == set(CallModel.model_fields)
 
 
-# --- which extension is used: one of this very version, or none -----------------------------------------------
-
 _NATIVE = Path(__file__).parents[3] / "native"
 _LOADED = "from assay_stream.model import plain_call as p; print(p.NATIVE_CALLS, p.read_native(b'{}', None))"
 

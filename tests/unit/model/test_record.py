@@ -56,9 +56,6 @@ def test_every_role_has_a_topic_of_its_own() -> None:
     assert len({TOPIC_NAMES[role] for role in Role}) == len(Role)
 
 
-# --- kafka's default partitioner ------------------------------------------------------------------------------
-
-
 @given(st.binary(max_size=64))
 def test_the_hash_is_the_producer_s(key: bytes) -> None:
     assert _murmur2(key) & 0xFFFFFFFF == murmur2(key) & 0xFFFFFFFF
@@ -87,9 +84,6 @@ def test_a_server_s_partition_is_that_of_its_key() -> None:
         for _ in range(2):
             assert home_of(name, 7) == murmur2_partition(name.encode(), 7)
     assert _remembered.cache_info().currsize <= before + 1
-
-
-# --- a table of values in a compacted topic -------------------------------------------------------------------
 
 
 def test_the_key_of_the_progress_record_cannot_be_used() -> None:

@@ -90,8 +90,6 @@ def test_the_schema_describes_the_record_and_not_its_arguments() -> None:
     assert record_model(Sample).model_json_schema()["description"].strip() == "One of each."
 
 
-# --- definition records, for reviewers ------------------------------------------------------------------------
-
 FULL_DIGEST = "sha256:" + "a" * 64
 
 

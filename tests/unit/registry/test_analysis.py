@@ -7,7 +7,7 @@ import pytest
 from assay_stream.alerts.rules import severity_under
 from assay_stream.drift.severity import PROFILES, Level
 from assay_stream.limits.core import Limits
-from assay_stream.model.facts import Allowance, decode_fact, decode_key, encode_key, encode_value
+from assay_stream.model.facts import Allowance
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.kinds import Kind
@@ -54,8 +54,6 @@ def test_it_is_high(profile: object) -> None:
     [finding] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=CutReason.BUDGET)
     assert severity_under(profile)(finding) == Level.HIGH  # type: ignore[arg-type]
 
-
-# --- the allowance of a server: refilled by the log, charged for what is new ----------------------------------
 
 LIMITS = Limits(
     allowance_units_per_s=1_000, allowance_burst_units=5_000, analysed_changes_max=2, analysed_pairs_max=100
@@ -105,8 +103,3 @@ def test_few_changes_are_remembered() -> None:
     allowance = charged(allowance, 1, ("large", 85), LIMITS)
     assert allowance.analysed == (("c", 10), ("large", 85))
     assert charged(allowance, 1, ("too large", 101), LIMITS).analysed == ()
-
-
-def test_it_is_read_as_it_was_written() -> None:
-    allowance = charged(USED_UP, 1, ("a", 10), LIMITS)
-    assert decode_fact(decode_key(encode_key(allowance.key())), encode_value(allowance)) == allowance

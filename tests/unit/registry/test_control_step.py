@@ -101,6 +101,11 @@ def test_a_domain_is_a_host_with_or_without_a_port(domain: str) -> None:
         ("discovery.observed", {"domain": "example.com", "status": "observed", "document": "{}"}, "wrong_type"),
         ("pin.add", PIN, "unknown_type"),
         ("pin.set", PIN | {"scheme": "md5"}, "unknown_value"),
+        ("pin.set", PIN | {"value": VALUE.upper()}, "bad_format"),
+        ("pin.set", PIN | {"value": VALUE.replace("sha256", "sha512")}, "bad_format"),
+        ("pin.set", PIN | {"value": VALUE[:-1]}, "bad_format"),
+        ("pin.set", PIN | {"value": f"{VALUE}\n"}, "bad_format"),
+        ("pin.set", PIN | {"author": None}, "missing_field"),
         ("pin.reject", PIN | {"value": None}, "missing_field"),
     ],
 )

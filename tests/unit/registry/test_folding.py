@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from assay_stream.bindings.controls import Controls
 from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Checked, Discovery
 from assay_stream.model.definition_facts import ItemFact, ItemList
-from assay_stream.model.facts import Fact, Seen, decode_fact, decode_key
+from assay_stream.model.facts import Fact, Seen, decode_key
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.folding import (
@@ -27,9 +25,6 @@ from tests.support.facts import (
     a_catalogue,
     a_discovery,
     a_fingerprint,
-    a_key_decision,
-    a_pin,
-    a_policy,
     bindings_with,
     rejection,
     seen,
@@ -57,30 +52,6 @@ def controls_of(ledger: Ledger) -> Controls:
 
 
 SIGNED, CHECKED = signed_by("k", "t")
-
-
-@pytest.mark.parametrize(
-    "fact",
-    [
-        a_pin("a", time_us=1, offset=0),
-        a_pin(None, time_us=1, offset=0),
-        a_policy(time_us=1, offset=0, tool_name="t"),
-        a_key_decision("accept", "k", time_us=1, offset=0),
-        a_discovery("k", time_us=1, offset=0, revoked=("l",)),
-        a_discovery(None, time_us=1, offset=0, status="fetch_failed"),
-        SIGNED,
-        CHECKED,
-        seen("alice", 1, "one", offset=0, signatures="set"),
-        rejection(1, offset=0),
-        a_catalogue("one", {"t": "a"}),
-    ],
-    ids=lambda fact: type(fact).__name__,
-)
-def test_what_is_published_reads_back_as_it_was(fact: Fact) -> None:
-    output = a_ledger().publish(RECORD, fact)
-    assert output == fact_output(fact, partition=3, timestamp_ms=9)
-    assert (output.role, output.partition, output.timestamp_ms) == (Role.BINDINGS, 3, 9)
-    assert decode_fact(decode_key(output.key), output.value or b"") == fact
 
 
 def test_what_is_retracted_is_forgotten_and_its_key_deleted() -> None:
@@ -215,8 +186,6 @@ def test_a_definition_stays_while_a_catalogue_names_it() -> None:
     ]
     assert server.tools == {(True, "full:a"): a_fingerprint("a")}
 
-
-# --- repeated lists become runs: when, and what is written ----------------------------------------------------
 
 LIMITS = Limits(seen_run_rows_min=3, seen_run_rows_max=6)
 

@@ -186,8 +186,6 @@ def test_a_peer_that_reads_no_instructions_rates_none() -> None:
     assert levels == {"soc": 2, "mcptrust": 1, "mcptrust-code": 1, "assay-p60": 1, "strict": 4}
 
 
-# --- tools --------------------------------------------------------------------------------------------------
-
 CHANGED = TOOL | {"description": "two"}
 
 

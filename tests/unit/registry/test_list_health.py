@@ -81,8 +81,6 @@ def test_a_list_that_is_cached_for_more_than_a_day_is_found() -> None:
     assert found == {None: 0, 0: 0, day_ms: 0, day_ms + 1: 1}
 
 
-# --- lists that came too late: what is found, and what is not -------------------------------------------------
-
 NEW = TOOL | {"description": "two"}
 LIMIT_S = DEFAULT_LIMITS.late_limit_ms // 1_000
 

@@ -55,8 +55,6 @@ def test_a_claim_says_what_else_the_server_offered() -> None:
     assert {claim.sketch for claim in claims} == {name_sketch(["a", "b", "c"])}
 
 
-# --- sketches of names: what two servers have in common -------------------------------------------------------
-
 MOST = DEFAULT_LIMITS.name_sketch_max
 
 

@@ -14,38 +14,22 @@ from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
+from tests.support.events import TEN_O_CLOCK_MS, an_event, snapshot_data
 
 PRODUCER = Producer(version="0.1.0")
 TOOL: dict[str, Any] = {"name": "t", "description": "Does.", "inputSchema": {"type": "object"}}
 
 
-def a_snapshot(
-    *tools: dict[str, Any], offset: int = 0, partition: int = 0, second: int | None = None, **data: Any
-) -> Record:
-    required = {
-        "server_id": "server",
-        "observer_id": "alice",
-        "snapshot_id": f"snapshot-{offset}",
-        "server_scoped": True,
-        "completeness": "complete",
-        "tools": tools,
-    }
-    event = {
-        "specversion": "1.0",
-        "type": "mcp.tools.list.observed",
-        "source": "urn:test",
-        "id": str(offset),
-        "time": f"2026-03-01T00:00:{offset if second is None else second:02}Z",
-        "data": required | data,
-    }
-    return a_record(orjson.dumps(event), offset=offset, partition=partition)
+def a_snapshot(*tools: Any, offset: int = 0, partition: int = 0, second: int | None = None, **data: Any) -> Record:
+    fields = {"server_id": "server", "snapshot_id": f"snapshot-{offset}", "server_scoped": True} | data
+    second = offset if second is None else second
+    value = an_event(Role.SNAPSHOTS, offset, second, snapshot_data(*tools, **fields))
+    return a_record(value, offset=offset, partition=partition)
 
 
 def a_record(value: bytes | None, *, key: bytes | None = b"server", offset: int = 0, partition: int = 0) -> Record:
     place = Origin(topic="mcp.tools.list", partition=partition, offset=offset)
-    return Record(
-        role=Role.SNAPSHOTS, origin=place, key=key, value=value, timestamp_ms=1_772_323_200_000 + offset * 1_000
-    )
+    return Record(role=Role.SNAPSHOTS, origin=place, key=key, value=value, timestamp_ms=TEN_O_CLOCK_MS + offset * 1_000)
 
 
 def labels(outputs: list[Output]) -> list[str]:
@@ -142,7 +126,7 @@ def test_a_tool_without_bounds_is_refused(tool: dict[str, Any], code: str, path:
 
 def test_a_tool_that_is_no_object_is_refused() -> None:
     record = a_snapshot()
-    value = (record.value or b"").replace(b'"tools":[]', b'"tools":[{},7]')
+    value = (record.value or b"").replace(b'"tools": []', b'"tools":[{},7]')
     headers = dict(process(Registry(producer=PRODUCER), record._replace(value=value))[0].headers)
     assert headers["error.code"] == b"wrong_type"
     assert b"$.data.tools[1]" in headers["error.message"]
@@ -187,6 +171,3 @@ def test_what_a_change_gives_fits_its_topics() -> None:
 def assert_fits(outputs: list[Output]) -> None:
     room = {spec.role: int(spec.config.get("max.message.bytes", 0)) for spec in topic_table(load_settings())}
     assert not [output.label for output in outputs if len(output.value or b"") > room[output.role]]
-
-
-# --- what a record changes: evaluated before it is applied and after, once each -------------------------------

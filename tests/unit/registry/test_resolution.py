@@ -189,9 +189,6 @@ def test_a_list_that_all_changes_gives_records_of_bounded_size() -> None:
     assert max(len(end.uids) for end in fleet.ends) <= DEFAULT_LIMITS.resolution_uids_max
 
 
-# --- which definitions a sound signature returns to, in lists that do not name them all -----------------------
-
-
 def ends(outcome: Outcome) -> int:
     return [output.label for output in outcome.outputs].count("resolution:signature_returned")
 

@@ -178,9 +178,6 @@ def test_times_have_microseconds_where_there_are_some() -> None:
     assert time_text(1_795_226_767_386_001) == "2026-11-21T02:06:07.386001Z"
 
 
-# --- policies in force and keys known -------------------------------------------------------------------------
-
-
 def test_the_last_policy_of_each_scope_is_in_force() -> None:
     rows = list(policy_rows(a_state(), server_id=None))
     assert [(row["tool_name"], row["enforcement"], row["since"]) for row in rows] == [

@@ -76,9 +76,6 @@ def test_an_alert_comes_after_the_finding_that_caused_it() -> None:
     ]
 
 
-# --- one call from observation to evidence to alerts ----------------------------------------------------------
-
-
 def rows_of(story: Story, sought: Sought) -> list[dict[str, object]]:
     store = load(written(story.records))
     return trace_rows(store, traced(store, sought))

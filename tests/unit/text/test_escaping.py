@@ -112,9 +112,6 @@ def test_markdown_makes_nothing_of_it(text: str) -> None:
     assert "www." not in shown
 
 
-# --- a server's text for a person's eyes: nothing hidden stays hidden, and nothing steers the terminal --------
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -177,9 +174,6 @@ def test_lines_can_be_kept() -> None:
 def test_every_control_character_is_unseen() -> None:
     assert all(is_unseen(chr(code)) for code in (*range(0x20), *range(0x7F, 0xA1)))
     assert not is_unseen(" ")
-
-
-# --- counts in sentences --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 calls"), (1, "1 call"), (2, "2 calls"), (1_000, "1,000 calls")])

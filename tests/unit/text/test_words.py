@@ -76,8 +76,6 @@ def test_sentence_end_is_a_leap() -> None:
     assert words.sentence_keys() == ["one two", "three v1 2"]
 
 
-# --- skeletons of tool names: which look alike, and which do not ----------------------------------------------
-
 SOURCE = """\
 \ufeff# confusables.txt
 # Version: 15.0.0
@@ -192,8 +190,6 @@ def test_the_table_is_generated_from_unicode() -> None:
     assert "confusables.txt of Unicode 15.0.0" in lines[0]
     assert any("Copyright" in line for line in lines)
 
-
-# --- what normalisation costs ---------------------------------------------------------------------------------
 
 MARKS = "\u0f73"
 """Sorted by insertion, and two marks once it is decomposed."""

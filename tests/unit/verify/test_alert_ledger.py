@@ -158,9 +158,6 @@ def test_a_shadowed_tool_that_ended_may_be_on_one_side_only() -> None:
     assert [found.cause for found in held([], [*told])[1]] == ["order_of_reading"]
 
 
-# --- where two records of one alert differ, and what of it the order of reading decides -----------------------
-
-
 def other(alert: dict[str, Any], place: str, value: object) -> dict[str, Any]:
     *way, name = place.split(".")
     return alert | ({name: value} if not way else {way[0]: alert[way[0]] | {name: value}})

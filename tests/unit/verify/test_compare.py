@@ -99,8 +99,6 @@ def test_an_alert_that_is_a_moment_ahead_of_the_replay_is_not_compared() -> None
     assert not comes_after(b"no alert", ends)
 
 
-# --- evidence and what it names, put together in little memory ------------------------------------------------
-
 ORIGIN = attrgetter("origin")
 
 

@@ -42,9 +42,6 @@ def test_a_flat_fact_never_takes_the_place_of_a_member() -> None:
     assert "nested" not in flat
 
 
-# --- alerts as events of Splunk's HTTP Event Collector --------------------------------------------------------
-
-
 def test_an_event_is_an_envelope_around_flat_facts() -> None:
     envelope = json.loads(to_hec(alert_of()))
     assert envelope["time"] == "1772323200.123"
@@ -58,9 +55,6 @@ def test_an_event_is_an_envelope_around_flat_facts() -> None:
 def test_a_receiver_chooses_index_and_sourcetype() -> None:
     envelope = json.loads(to_hec(alert_of(), index="mcp", sourcetype="assay:alert"))
     assert (envelope["index"], envelope["sourcetype"]) == ("mcp", "assay:alert")
-
-
-# --- the formats together -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", [item for item in AlertFormat if item is not AlertFormat.SARIF])

@@ -105,8 +105,6 @@ def test_the_fingerprint_is_of_the_event_without_it() -> None:
     assert fingerprint["value"] != sha256(rfc8785.dumps(event)).hexdigest()
 
 
-# --- the table of ATLAS techniques: complete, and of one piece ------------------------------------------------
-
 TABLE = view._TABLE
 UNMAPPED = {
     "address_introduced", "external_reference", "other_tool_named", "text_oversized", "url_introduced",

@@ -113,8 +113,6 @@ def test_a_time_that_does_not_exist_is_refused(text: str) -> None:
     assert caught.value.code == "bad_time"
 
 
-# --- the manifest of a bundle, read strictly ------------------------------------------------------------------
-
 MANIFEST = Manifest(
     run_id="r",
     event_count=2,
@@ -174,8 +172,6 @@ def test_more_events_than_a_bundle_may_have_are_refused_at_once() -> None:
         read_manifest(orjson.dumps(CONTENT | {"event_count": 100_001}))
     assert caught.value.code == "bundle_limit"
 
-
-# --- the tar around a bundle, held against Python's own -------------------------------------------------------
 
 MEMBER = Member("events.ndjson", 1_234_567)
 

@@ -105,8 +105,6 @@ def test_what_may_not_be_declared(tools: Any, completeness: manifest.Completenes
     assert caught.value.code == "manifest_not_declarable"
 
 
-# --- manifest drift beyond its vectors: each rule, each severity, and what is never claimed -------------------
-
 PLAIN = {"name": "search", "description": "finds", "inputSchema": {"type": "object"}}
 PRIVILEGED = {"name": "github.add_deploy_key", "description": "adds"}
 CHANGES: dict[str, dict[str, Any]] = {
@@ -200,8 +198,6 @@ def test_tables_cover_the_same_changes() -> None:
     rank = {"low": 0, "medium": 1, "high": 2}
     assert all(rank[plain] < rank[privileged] for plain, privileged in SEVERITIES.values())
 
-
-# --- manifest records: what is not as published is refused with its path --------------------------------------
 
 VECTORS = Path(__file__).parents[3] / "data" / "vectors" / "assay_manifest_drift_p60.json"
 FILES = json.loads(VECTORS.read_text(encoding="utf-8"))["files"]

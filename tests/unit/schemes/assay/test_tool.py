@@ -156,8 +156,6 @@ class TestDefinitionCluster:
         ) == str(digest)
 
 
-# --- payloads and envelopes of tool decisions -----------------------------------------------------------------
-
 VECTORS = Path(__file__).resolve().parents[3] / "data/vectors"
 PAYLOAD: dict[str, Any] = json.loads((VECTORS / "assay_tool_decision_payload.json").read_text())["payload"]
 ENVELOPES = json.loads((VECTORS / "assay_evidence_envelope.json").read_text())

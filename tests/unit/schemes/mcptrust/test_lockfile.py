@@ -174,9 +174,6 @@ def test_a_lockfile_has_a_size() -> None:
     assert _refused(raw + b" ")[0] == "too_large"
 
 
-# --- what MCPTrust locks, and lists that cannot be locked -----------------------------------------------------
-
-
 def test_a_missing_list_is_empty() -> None:
     found = lock({})
     assert (found.tools, found.prompts, found.templates) == ({}, {}, {})

@@ -149,8 +149,6 @@ def test_a_pin_that_is_no_fingerprint_matches_nothing() -> None:
     )
 
 
-# --- expiry and lineage of SchemaPin 1.4: what is read, and what an expired signature amounts to --------------
-
 NOON_US = 1_772_366_400_000_000  # 2026-03-01T12:00:00Z
 
 
@@ -183,8 +181,6 @@ def test_a_signature_expires_behind_its_time_and_not_by_what_cannot_be_read(
     claims = {} if expires_at is None else {"expires_at": expires_at}
     assert expiry_warning(claims, NOON_US) == warning
 
-
-# --- keys that are refused, and signatures that do not hold ---------------------------------------------------
 
 KEY_DIGEST = sha256(b"schema").digest()
 KEY_SIGNATURE = sign_digest(KEY_DIGEST, KEY)
