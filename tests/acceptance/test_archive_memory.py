@@ -92,7 +92,6 @@ def normal_mb(folder: Path) -> float:
 def test_a_replay_rejects_an_endless_line_and_reads_on(
     form: str, start: bytes, folder: Path, normal_mb: float, tmp_path: Path
 ) -> None:
-    """It is a rejected record with its file and line; every other one has its evidence; the exit code is 1."""
     lines = observed()
     bomb = write(tmp_path / f"bomb.{form}", form, *lines[:20], endless(start), *lines[20:])
     done, peak = run("replay", "--input", bomb, "--output", tmp_path / "out")
@@ -128,7 +127,6 @@ def test_every_other_reader_names_the_endless_line(command: str, folder: Path, n
 
 
 def test_seal_verify_counts_an_endless_line_as_one(tmp_path: Path, normal_mb: float) -> None:
-    """A line that cannot be read, with its number; the records behind it are checked."""
     records = some_records(2, 3, 5)
     write_keys(tmp_path)
     lines = lines_of(records).splitlines(keepends=True)

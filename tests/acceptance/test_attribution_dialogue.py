@@ -99,7 +99,6 @@ def test_a_header_binds_nothing() -> None:
 
 
 def test_an_observer_that_begins_to_send_the_header_is_exempt_from_its_first_such_list_on() -> None:
-    """Not before: what stood without the header was ended as ever."""
     talk = Talk().offers(0, FIRST)
     talk.garbles(1).calls(2)
     talk.offers(3, FIRST, headers=by("proxy-1")).garbles(4).calls(5)

@@ -89,7 +89,6 @@ def test_a_damaged_gzip_is_named(files: Path) -> None:
 
 
 def test_each_changed_line_of_a_bundle_is_found(files: Path) -> None:
-    """Whichever it is: exit code 1, the place in words, and no export out of it."""
     bundle = files / "bundle.tar.gz"
     assert run("export", "assay-bundle", "--input", files / "evidence.ndjson", "--output", bundle).exit_code == 0
     members = contents(bundle)
@@ -123,7 +122,6 @@ def write(bundle: Path, members: dict[str, bytes]) -> None:
 
 
 def test_a_checkpoint_that_another_key_signed_breaks_the_seal(tmp_path: Path) -> None:
-    """Exit code 1, with the place of the checkpoint; the records under it are not told to hold."""
     records = some_records(2, 3, 5)
     write_keys(tmp_path)
     (tmp_path / "evidence.ndjson").write_bytes(lines_of(records))
@@ -194,7 +192,6 @@ def test_deleted_evidence_is_missing(files: Path) -> None:
 
 
 def test_all_evidence_deleted_is_missing_where_it_is_said_to_be_complete(files: Path) -> None:
-    """And nothing was verified where it is not."""
     nothing = without(files, *range(40))
     assert verify(files, nothing, "--expect", "all")[0] == 1
     code, rows, summary = verify(files, nothing)
@@ -211,7 +208,6 @@ def test_calls_behind_the_last_evidence_are_pending(files: Path) -> None:
 
 
 def test_an_archive_knows_how_far_the_join_had_come(files: Path) -> None:
-    """By its manifest a call that was committed is missing its evidence, though nothing stands behind it."""
     evidence = without(files, 38, 39)
     manifest = manifest_bytes({("calls", 0): 40}, {("calls", 0): 39}, {("calls", 0): 39})
     (files / "archive.json").write_bytes(manifest)
@@ -223,7 +219,6 @@ def test_an_archive_knows_how_far_the_join_had_come(files: Path) -> None:
 
 
 def test_an_extract_of_evidence_is_verified_as_one(files: Path) -> None:
-    """With --expect none; and a selection asks for the calls that it selects only."""
     evidence = without(files, *range(10, 40), *range(5))
     assert verify(files, evidence, "--expect", "none")[0] == 0
     selected = ("--from-offset", "5", "--to-offset", "10", "--expect", "all")

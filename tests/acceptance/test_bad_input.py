@@ -123,7 +123,6 @@ def test_the_partition_goes_on_after_it(role: Role, value: bytes | None, code: s
     ],
 )
 def test_a_rejected_snapshot_ends_the_old_catalogue_until_the_next_good_list(value: bytes | None, code: str) -> None:
-    """Calls after it are unbound with snapshot_rejected, an alert is raised, and a good list mends it."""
     outcome = (
         Story()
         .lists(TOOL)
@@ -336,7 +335,6 @@ REQUIRED = {
 
 @pytest.mark.parametrize(("role", "name"), [(role, name) for role in BOTH for name in REQUIRED[role]])
 def test_each_required_field_is_required_and_named(role: Role, name: str) -> None:
-    """Without it the record is refused as missing_field, and the message says which field to add."""
     (copy,) = Story().raw(role, with_data(role, **{name: ...})).tell().of(Role.REJECTED)
     headers = dict(copy.headers)
     assert headers["error.code"] == b"missing_field"
@@ -368,7 +366,6 @@ CONTROL = [
 
 @pytest.mark.parametrize(("value", "code"), CONTROL)
 def test_a_bad_control_record_is_rejected_and_ends_nothing(value: bytes | None, code: str) -> None:
-    """It is kept whole with its code; only a bad *list* puts a server's catalogue out of force."""
     outcome = Story().lists(TOOL).raw(Role.CONTROL, value).calls().tell()
     assert outcome.refusals == [code]
     (copy,) = outcome.of(Role.REJECTED)

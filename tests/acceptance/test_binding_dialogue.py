@@ -90,11 +90,9 @@ class Dialogue:
         return Outcome(replay(self.records, producer=producer, snapshot_partitions=snapshot_partitions))
 
     def joined_late(self) -> Outcome:
-        """What is written if every call is joined when all lists are known, those after it too."""
         return self._joined(sorted(self.records, key=lambda record: record.role is Role.CALLS))
 
     def joined_in_order(self) -> Outcome:
-        """What is written if every call is joined with what was published before it."""
         return self._joined(self.records)
 
     def _joined(self, records: list[Record]) -> Outcome:
@@ -115,7 +113,6 @@ def answer(outcome: Outcome) -> tuple[str, str | None, str | None]:
 
 
 def full_digest(tool: dict[str, Any]) -> str:
-    """The digest of a definition as received, worked out without our code."""
     return "sha256:" + hashlib.sha256(rfc8785.dumps(tool)).hexdigest()
 
 

@@ -26,15 +26,12 @@ DIGEST = {
 
 
 class Dialogue(Story):
-    """A story whose calls may be made at a time of their own, told to stages that read everything in order."""
-
     def calls_at(self, second: float, **fields: Any) -> Dialogue:
         number = len(self.records)
         self.raw(Role.CALLS, an_event(Role.CALLS, number, second, call_data(**fields)))
         return self
 
     def live(self, **limits: int) -> Outcome:
-        """What the stages write when each record is taken as it is published."""
         state = EngineState(producer=Producer(version="0.1.0"), limits=Limits(**limits))
         outputs = []
         for record in self.records:

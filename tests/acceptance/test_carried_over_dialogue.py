@@ -46,7 +46,6 @@ def still_open() -> Desk:
 
 
 def severity_of(desk: Desk, tool: dict[str, Any], kind: Kind = Kind.TOOL_CHANGED) -> int:
-    """The severity of the alert about a definition, 0 where there is none."""
     uid = uid_of_change(tool, kind)
     return max((alert["severity_id"] for alert in desk.alerts() if alert["finding_info"]["uid"] == uid), default=0)
 
@@ -56,7 +55,6 @@ def severity_of(desk: Desk, tool: dict[str, Any], kind: Kind = Kind.TOOL_CHANGED
     "after", [REWORDED, MOVED, ELSEWHERE, NEW_POISON], ids=["reworded", "moved", "elsewhere", "new"]
 )
 def test_poison_cannot_ride_on_another_definitions_alert(before: Any, after: dict[str, Any]) -> None:
-    """Whatever became of the alert about the older definition, the newer one has its own, once."""
     desk = before().sees([after], minute=A_DAY).sees([after], minute=A_DAY + 1)
     assert severity_of(desk, after) == CRITICAL
     assert [status for _, status, _ in desk.said(uid_of_change(after))] == ["New"]
@@ -94,7 +92,6 @@ def test_an_approval_of_the_older_definition_covers_no_other() -> None:
 
 @pytest.mark.parametrize("before", [closed_by_hand, still_open])
 def test_the_older_definition_that_comes_back_is_no_page(before: Any) -> None:
-    """It was reported: as an addition, whatever it is now."""
     desk = before().sees([ELSEWHERE], minute=A_DAY).sees([POISON], minute=2 * A_DAY)
     assert severity_of(desk, POISON) == 0
 
@@ -116,7 +113,6 @@ def test_a_fleet_that_is_shown_the_change_is_one_alert() -> None:
 
 
 def test_two_poisoned_versions_that_alternate_are_two_alerts() -> None:
-    """Each is one that counts, however often the observer goes from one to the other."""
     desk = Desk()
     for start in range(40):
         desk.sees([ELSEWHERE if start % 2 else POISON], minute=start)

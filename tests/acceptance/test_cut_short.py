@@ -59,7 +59,6 @@ def a_state(limits: Limits) -> EngineState:
 
 
 def after(first: Record, limits: Limits) -> EngineState:
-    """A registry that analysed a server's first list, under other bounds from then on."""
     state = a_state(Limits())
     run(state, first)
     state.registry.limits = limits
@@ -76,7 +75,6 @@ def findings(outputs: list[Output], kind: str) -> list[dict[str, Any]]:
 
 
 def facts(outputs: list[Output], *, without: str = "fact:allowance") -> list[Output]:
-    """Facts and definitions, but for one kind, and for the mark that an analysis was rationed."""
     kept = (Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS)
     return [
         output._replace(value=(output.value or b"").replace(b'"rationed":true,', b""))
@@ -235,7 +233,6 @@ def test_what_comes_and_goes_in_a_rationed_list_is_counted() -> None:
 
 
 def test_the_first_changes_of_a_rationed_list_are_reported() -> None:
-    """A changed definition has a name that calls know; beyond a bound the changes are counted."""
     outputs = run(after(LISTS[0], RATIONED), LISTS[1])
     reported = len(findings(outputs, "tool_changed"))
     [said] = findings(outputs, "analysis_cut_short")

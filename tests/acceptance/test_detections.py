@@ -24,7 +24,6 @@ from tests.support.findings import RULES, a_rule, at, body
 
 
 def detections() -> list[Finding]:
-    """Three findings of an agent: two under one key, one under another."""
     agent = Agent("mine", title="Mine: look", severity="critical")
     agent.evidence(key=lambda event: event.value["data"]["tool"])(lambda _event, _memory: [Detection()])
     return found(agent, [evidence(n, n, tool=tool) for n, tool in enumerate(["a", "a", "b"])])

@@ -35,7 +35,6 @@ class Talk(Fleet):
         return self
 
     def told(self, *kinds: str, severity: int = 1) -> list[tuple[str, str, int]]:
-        """Kind, status and severity of every alert record, of those kinds if any are named."""
         return [
             (alert["finding_info"]["types"][0], alert["status"], alert["severity_id"])
             for alert in self.alerts()
@@ -138,7 +137,6 @@ def test_another_definition_under_a_name_that_others_were_shown_is_a_change() ->
 
 
 def test_a_tool_that_comes_back_with_wider_rights_has_changed() -> None:
-    """It is compared with the last definition known under its name, and is an addition besides."""
     talk = Talk().sees([CLEAN, OTHER], minute=0).sees([OTHER], minute=1).sees([WIDE, OTHER], minute=2)
     assert talk.told() == [("tool_removed", "New", 2), ("tool_added", "New", 2), ("tool_added", "In Progress", MEDIUM)]
     assert talk.alerts()[-1]["unmapped"]["mcp_reasons"] == "tool_changed"

@@ -17,7 +17,6 @@ TEMPLATE = {"uriTemplate": "notes://{name}", "name": "notes"}
 
 
 def alerts_of(story: Story) -> list[dict[str, Any]]:
-    """Every alert record, the inventory included."""
     return [json.loads(output.value or b"") for output in story.tell(inventory=True).of(Role.ALERTS)]
 
 
@@ -37,7 +36,6 @@ def test_every_poisoned_tool_of_a_first_list_is_an_alert_of_its_own() -> None:
 
 
 def test_the_inventory_of_a_first_list_is_one_informational_alert() -> None:
-    """It counts what there is, and names the privileged tools and the digest of the list."""
     grant = {"name": "grant_admin", "description": "Makes a user an administrator.", "inputSchema": {"type": "object"}}
     story = Story().lists(CLEAN, grant, prompts=[PROMPT], resource_templates=[TEMPLATE])
     [alert] = alerts_of(story)

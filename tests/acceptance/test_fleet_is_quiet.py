@@ -115,7 +115,6 @@ def test_order_and_pages_are_silent() -> None:
 
 
 def test_text_of_the_host_is_one_alert_a_tool() -> None:
-    """Two time zones in the text of two tools, on ten observers: two alerts, low, three records each."""
     fleet = Fleet()
     for start in range(100):
         host = "" if start % 2 else "+tz-Amsterdam"

@@ -51,7 +51,6 @@ def test_from_an_announced_change_until_the_next_list_no_digest_is_claimed() -> 
 
 
 def test_evidence_names_the_list_shown_last_and_claims_nothing_of_it() -> None:
-    """Where it stands and its id; no digest of any kind."""
     outcome = Dialogue().lists(1, FIRST).announces(2).calls(3).ends()
     (payload,) = outcome.evidence
     assert payload["binding"] == {
@@ -95,7 +94,6 @@ def test_of_an_announcement_and_a_list_at_one_moment_the_later_in_the_log_counts
 
 
 def test_a_recording_that_is_published_twice_changes_nothing() -> None:
-    """Neither the announcement nor the list behind it counts anew, whatever their clocks."""
     talk = Dialogue().lists(1, FIRST).announces(2).lists(2, SECOND).announces(3).lists(4, FIRST)
     again = list(talk.records)
     for number, record in enumerate(again, start=len(again)):
@@ -123,7 +121,6 @@ def test_announcements_that_go_on_without_a_list_are_found_once() -> None:
 
 
 def test_calls_long_after_an_announcement_without_a_list_are_found() -> None:
-    """By the join: one alert for the server that counts them."""
     talk = Dialogue().lists(0, FIRST).announces(1).calls(1 + LIMIT_S).calls(1.001 + LIMIT_S).calls(500)
     outcome = talk.ends()
     assert {finding["snapshot_id"] for finding in found(outcome)} == {"list-0"}

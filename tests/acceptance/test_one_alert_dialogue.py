@@ -71,7 +71,6 @@ def test_a_rug_pull_under_a_pin_is_one_alert_with_both_reasons() -> None:
 
 
 def test_a_rejection_adds_a_reason_and_no_alert() -> None:
-    """The one who rejects knows: nothing new is raised, and the record says what was decided."""
     desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([WORSE], minute=2).rejects(WORSE, 3)
     assert desk.said(uid_of_change(WORSE)) == [("Create", "New", None), ("Update", "In Progress", None)]
     assert len({alert["finding_info"]["uid"] for alert in desk.alerts()}) == 1
@@ -86,7 +85,6 @@ def test_a_pin_that_comes_after_the_change_joins_its_alert() -> None:
 
 
 def test_every_list_that_repeats_a_mismatch_writes_nothing() -> None:
-    """What is wrong with a pin is found with each list; the alert has said so."""
     desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1)
     for number in range(2, 50):
         desk.sees([WORSE], minute=number)

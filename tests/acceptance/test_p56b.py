@@ -110,7 +110,6 @@ def test_signed_and_unsigned_equal_definitions_share_a_digest() -> None:
 
 
 def test_provider_metadata_vendor_fields_and_bodies_never_enter_evidence() -> None:
-    """Of a definition only digests enter evidence; of a call no body, message or vendor field does."""
     marks = ["MARK_" + name for name in ("DESCRIPTION", "SCHEMA", "META", "ARGS", "RESULT", "MESSAGE", "VENDOR")]
     tool = {
         **TOOL,
@@ -190,7 +189,6 @@ def test_no_trust_claim_of_any_kind_is_made() -> None:
 
 
 def listed_as_received(raw: str, *, server_scoped: bool) -> Story:
-    """A story that begins with a list whose only tool is this very text, numbers and escapes untouched."""
     value = a_snapshot("THE TOOL", server_scoped=server_scoped).replace(b'"THE TOOL"', raw.encode(), 1)
     return Story().raw(Role.SNAPSHOTS, value)
 

@@ -55,7 +55,6 @@ def changes_of(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def verdicts_of(outcome: Outcome) -> dict[str | None, dict[str, Any]]:
-    """What the verdict topic holds after compaction, by tool."""
     last = {output.key: output.value for output in outcome.of(Role.VERDICTS)}
     return {json.loads(key or b"")[1]: json.loads(value) for key, value in last.items() if value is not None}
 
@@ -128,7 +127,6 @@ def test_without_a_policy_nothing_would_have_been_blocked() -> None:
 
 
 def test_a_blocked_call_of_a_tool_that_is_not_listed_is_found_too() -> None:
-    """What was not observed goes by ``unknown``."""
     talk = Talk().policy(0, "block", "block").offers(1, FIRST).agent_calls(2, tool_name="ghost")
     outcome = talk.ends()
     kinds = ("call_to_unlisted_tool", "blocked_tool_called")
@@ -146,7 +144,6 @@ def test_an_unpinned_tool_is_found_where_the_policy_asks_for_pins() -> None:
 
 
 def test_a_policy_set_afterwards_finds_what_is_offered_already() -> None:
-    """Once for the fleet, at the control record."""
     talk = Talk().offers(0, FIRST).offers(1, FIRST, observer_id="proxy-2").policy(2, "block", "block")
     outcome = talk.ends()
     (finding,) = (one for one in findings_of(outcome) if one["kind"] == "unpinned_tool")
@@ -325,7 +322,6 @@ def test_a_definition_that_is_swapped_for_one_observer_only_is_told_to_all() -> 
 
 
 def test_a_list_that_comes_late_finds_nothing_twice() -> None:
-    """What a pin made wrong for one observer is not found again when another's earlier list arrives."""
     talk = Talk().offers(0, FIRST).pins(4, DIGEST_OF_SECOND)
     # Published after the pin, observed before it.
     value = a_snapshot(FIRST, number=9, second=2, snapshot_id="late", observer_id="proxy-2")
@@ -334,7 +330,6 @@ def test_a_list_that_comes_late_finds_nothing_twice() -> None:
 
 
 def test_a_first_use_that_comes_late_is_held_against_others_lists() -> None:
-    """Another observer's later list without the signature is found, though it was read before."""
     document: dict[str, Any] = {"status": "observed", "document": a_document()}
     talk = Talk().control(0, "discovery.observed", domain=DOMAIN, **document).offers(4, FIRST)
     signed = {"read_file": signature_of(FIRST)}

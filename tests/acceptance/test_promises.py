@@ -253,7 +253,6 @@ PIN_VALUES = st.sampled_from(["sha256:" + "0" * 64, "f" * 64, "no digest", ""])
 
 @st.composite
 def mixed_stories(draw: st.DrawFn) -> Story:
-    """As ``stories``, with good and bad pins set, and with records of the registry that were published again."""
     story = draw(stories())
     for _ in range(draw(st.integers(min_value=0, max_value=5))):
         number = len(story.records)

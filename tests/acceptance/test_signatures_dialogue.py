@@ -27,7 +27,6 @@ class SignedTalk(Talk):
     def discovered(
         self, second: float, key: ec.EllipticCurvePrivateKey | None = KEY, *, domain: str = DOMAIN, **document: Any
     ) -> SignedTalk:
-        """Somebody fetched the domain's document: one with this key, or nothing."""
         if key is None:
             data: dict[str, Any] = {
                 "status": "fetch_failed",
@@ -50,7 +49,6 @@ class SignedTalk(Talk):
         domain: str | None = None,
         **fields: Any,
     ) -> SignedTalk:
-        """The server lists one tool, with a signature over it or over another that was ``signed``."""
         given: Any = signature_of(signed or tool, key, mode=mode)
         if domain is not None:
             given = {"signature": given, "domain": domain}
@@ -71,7 +69,6 @@ class SignedTalk(Talk):
 
 
 def said(outcome: Outcome) -> list[str | None]:
-    """Of each call: ``valid``, the error code, or ``None`` where evidence says nothing of a signature."""
     found = [payload.get("signature") for payload in outcome.evidence]
     return [one and ("valid" if one["valid"] else one["error_code"]) for one in found]
 

@@ -85,7 +85,6 @@ def _published(case: dict[str, Any], kind: str, name: str) -> Level:
 
 @pytest.mark.parametrize("case", MCPTRUST, ids=_id)
 def test_a_case_as_mcptrust_publishes_it(case: dict[str, Any]) -> None:
-    """The same items drift, with the published severity; a rename counts as the addition it is."""
     found = _split(_report(case["before"], case["after"], "mcptrust"))
     assert found.keys() == _expected(case).keys()
     for (kind, name), finding in found.items():

@@ -50,7 +50,6 @@ PUBLISHED_TAKES = {
 
 
 def refusal(event: dict[str, Any], **options: Any) -> tuple[str, str] | None:
-    """Code and path with which an event is refused, ``None`` where it is taken."""
     try:
         check_tool_call(event, **options)
     except InputError as error:

@@ -45,7 +45,6 @@ def chain() -> Agent:
 
 @given(st.data(), st.lists(STEPS, max_size=20))
 def test_wherever_processes_end_each_record_counts_once(data: st.DataObject, log: list[tuple[int, str, bool]]) -> None:
-    """The findings are those of a replay over the records in the order of the internal topic."""
     expected = [finding.output() for finding in found(chain(), outputs(log))]
     rekeying = Rekeying(a_set(chain()), partitions=1)
     internal = [

@@ -233,7 +233,6 @@ def _is_stale(entry: Entry, before: list[Entry]) -> bool:
 
 @given(lives(plain=True), TICKS)
 def test_the_count_is_of_distinct_records(entries: list[Entry], ticks: list[int]) -> None:
-    """An alert counts the input records in which it was found: no more, no less."""
     states: dict[str, Any] = {}
     outputs = run(states, in_log(with_ticks(entries, ticks)))
     for uid, state in states.items():

@@ -153,7 +153,6 @@ def test_binding_is_the_naive_scan_in_any_order_of_arrival(
 
 @given(histories(), st.sampled_from(["alice", "bob", "dora"]), TIMES)
 def test_a_digest_is_one_that_was_observed(facts: History, observer_id: str, time_us: int) -> None:
-    """No invention: a bound digest stands in a catalogue that was observed at or before the call."""
     bindings = bindings_with(*CATALOGUES.values())
     for fact in facts:
         bindings.apply(fact)
@@ -190,7 +189,6 @@ def test_facts_that_are_taken_back_leave_no_trace(
 
 @given(histories(), st.sampled_from(["alice", "bob", "dora"]), TIMES)
 def test_an_answer_holds_for_the_whole_of_its_span(facts: History, observer_id: str, time_us: int) -> None:
-    """What is remembered for other calls is what each of them would be told."""
     bindings = bindings_with(*CATALOGUES.values())
     for fact in facts:
         bindings.apply(fact)
@@ -262,7 +260,6 @@ def states(steps: Steps) -> Iterator[tuple[ServerBindings, list[Seen]]]:
 
 @given(sighting_histories())
 def test_a_timeline_answers_what_a_scan_does(steps: Steps) -> None:
-    """Whatever comes, goes and comes again, in any order."""
     for server, everything in states(steps):
         assert {observer for observer, timeline in server.observers.items() if timeline} == {
             each.observer_id for each in everything

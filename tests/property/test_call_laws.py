@@ -145,7 +145,6 @@ def talks(draw: st.DrawFn) -> list[Said]:
 
 
 def heard(talk: Sequence[Said], size: int | None = None) -> tuple[list[Observation], Dialogue]:
-    """All that a connection yields, to its end: line by line, or in pieces of a size."""
     dialogue = Dialogue(limits=LIMITS, pending_max=PENDING_MAX)
     lines = Lines(Session(dialogue.observer), lambda: pytest.fail("inspecting failed"))
     observations = []
@@ -214,7 +213,6 @@ def test_sessions_and_contexts_are_as_if_each_were_alone(
 
 
 def passed(steps: Sequence[tuple[bool, Said]], has_session: bool, size: int = 10**9) -> list[dict[str, Any]]:
-    """What two clients' calls yield over HTTP: all but ids and times, with the client in place of the arguments."""
     ids = iter(range(10**9))
     traffic = Traffic(THE_VANTAGE, Contexts(b"key", b"process"), new_id=lambda: str(next(ids)), limits=HTTP_LIMITS)
     streams: dict[bool, Exchange] = {}
@@ -258,7 +256,6 @@ LATE_MS = 10**13
 
 
 def evidence(fleet: Fleet, place: Callable[[bytes, bytes], int]) -> tuple[list[bytes], set[Origin]]:
-    """Evidence of a fleet's calls without what its origin says, in order, and those origins."""
     ends: Counter[tuple[Role, int]] = Counter()
     records = []
     for role, key, value in fleet.history():

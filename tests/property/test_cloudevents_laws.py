@@ -81,7 +81,6 @@ def binary(event: Mapping[str, Any]) -> tuple[bytes, Headers]:
 
 @st.composite
 def altered(draw: st.DrawFn) -> tuple[Role, dict[str, Any]]:
-    """A sound event with some values, at any depth, replaced, taken away or added."""
     role = draw(st.sampled_from(sorted(GOOD)))
     event = copy.deepcopy(GOOD[role])
     for _ in range(draw(st.integers(0, 3))):

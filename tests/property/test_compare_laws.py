@@ -70,7 +70,6 @@ def compared(
 
 
 def known_before(records: list[Record], difference: Difference) -> list[Record]:
-    """The logs without what a difference says was left out, the call last."""
     left_out = {origin[:2]: origin.offset for origin in difference.left_out}
     kept = [
         record
@@ -106,7 +105,6 @@ def test_a_run_of_workers_that_die_and_come_back_has_no_differences(
 
 @given(LOGS, st.randoms(use_true_random=False))
 def test_what_was_late_is_named_and_shown(drawn: list[Drawn], choose: random.Random) -> None:
-    """Exactly what a replay does not give differs, and each of it follows from the logs without what was late."""
     records = drawn_log(drawn)
     values = written(live(handed_in(records, choose), snapshot_partitions=2))
     again = set(written(list(replay(records, producer=PRODUCER, snapshot_partitions=2))))
@@ -124,7 +122,6 @@ def test_what_was_late_is_named_and_shown(drawn: list[Drawn], choose: random.Ran
 
 @given(FLEETS, st.randoms(use_true_random=False), st.sampled_from(["altered", "hashed anew", "taken out", "twice"]))
 def test_what_somebody_did_to_a_record_is_named(fleet: Fleet, choose: random.Random, how: str) -> None:
-    """An altered record, one taken out and one written twice are told from each other, and nothing else is."""
     records = logged(fleet, snapshot_partitions=2, call_partitions=2)
     values = written(live(records, snapshot_partitions=2))
     assume(values)
@@ -148,7 +145,6 @@ def test_what_somebody_did_to_a_record_is_named(fleet: Fleet, choose: random.Ran
 
 @given(FLEETS)
 def test_another_version_is_told_as_such(fleet: Fleet) -> None:
-    """Evidence that differs in nothing but the version that wrote it was written by other software."""
     records = logged(fleet, snapshot_partitions=2, call_partitions=2)
     values = written(live(records, snapshot_partitions=2))
     comparison, found = compared(records, values, producer=Producer(version="2"))
@@ -316,7 +312,6 @@ def event_time_of(record: Record) -> str:
 
 
 def raised_from(outputs: list[Output], choose: random.Random) -> list[bytes | None]:
-    """What an alert stage writes of findings, those of calls mixed in anywhere; time comes to the end."""
     state = EngineState(producer=PRODUCER)
     findings = [output for output in outputs if output.role is Role.FINDINGS]
     of_calls = [output for output in findings if output.label.endswith(("unlisted_tool", "tool_called"))]

@@ -130,7 +130,6 @@ def histories(draw: st.DrawFn, *, orderly: bool, max_size: int = 14) -> list[Rec
 
 @st.composite
 def reorderings(draw: st.DrawFn, records: list[Record]) -> list[Record]:
-    """The same records, each log in its own order, but otherwise mixed: one before the other, or any way."""
     logs = {role: [record for record in records if record.role is role] for role in (Role.CONTROL, Role.SNAPSHOTS)}
     whole = draw(st.sampled_from([None, None, Role.CONTROL, Role.SNAPSHOTS]))
     if whole is not None:
@@ -157,7 +156,6 @@ def read(state: EngineState, records: list[Record]) -> list[Output]:
 
 
 def evidence(state: EngineState) -> list[bytes | None]:
-    """The evidence and findings of calls at every time, by each observer and by one that saw no list."""
     found_: list[bytes | None] = []
     for second in range(16):
         for observer in (*OBSERVERS, "proxy-3"):

@@ -90,7 +90,6 @@ def mutated(draw: st.DrawFn) -> bytes:
 @example(b"[" * 128 + b'"' + b'\\"' * 100)
 @example(b'{"a":1,"a":2}]]]')
 def test_decoding_is_total(raw: bytes) -> None:
-    """Any bytes give a value or our error, with a known code and a path where there is one to give."""
     outcome = _outcome(decode_json, raw)
     if isinstance(outcome, tuple):
         code, _, path = outcome
@@ -101,7 +100,6 @@ def test_decoding_is_total(raw: bytes) -> None:
 
 @given(SPELLED)
 def test_fast_path_equals_strict_path(text: str) -> None:
-    """Both paths give the same value or the same error, for every spelling."""
     assert _outcome(decode_json, text.encode()) == _outcome(decode_json_strict, text.encode())
 
 
@@ -115,7 +113,6 @@ def test_fast_path_equals_strict_path_on_deep_text(text: str, depth: int, is_lon
 
 @given(mutated())
 def test_fast_path_equals_strict_path_on_broken_text(raw: bytes) -> None:
-    """Both paths give the same value or the same error, for text that is nearly JSON."""
     assert _outcome(decode_json, raw) == _outcome(decode_json_strict, raw)
 
 

@@ -102,7 +102,6 @@ def test_moved_sentences_are_no_sign(sentences: list[str]) -> None:
 
 @given(OBJECTS, st.sampled_from(GRAVE))
 def test_what_is_added_is_found(definition: dict[str, Any], text: str) -> None:
-    """A grave text in a field of its own is found beside anything, unless it stood there before."""
     before = {**definition, "note": "Adds."}
     if text[:12] in json.dumps(definition, ensure_ascii=False):
         return

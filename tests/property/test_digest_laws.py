@@ -85,7 +85,6 @@ def _shuffled(value: Any, order: random.Random) -> Any:
 
 
 def _outcome(value: Any) -> bytes | str:
-    """The canonical bytes, or the code of the error."""
     try:
         return canonicalize(value)
     except InputError as error:

@@ -37,8 +37,6 @@ PARTITIONS = 3
 
 @dataclass
 class Logs:
-    """What is published to a deployment, in the order of publishing: each record has its place in its log."""
-
     records: list[Record] = field(default_factory=list)
     offsets: Counter[tuple[Role, int]] = field(default_factory=Counter)
 
@@ -66,7 +64,6 @@ def a_pin(number: int, server: str, value: str | None) -> bytes:
 
 @st.composite
 def logs(draw: st.DrawFn, max_size: int = 22) -> Logs:
-    """Lists, pins, calls and records of no use, of several servers and observers, each at its own time."""
     made = Logs()
     for number in range(draw(st.integers(0, max_size))):
         server = draw(st.sampled_from(SERVERS))
@@ -107,8 +104,6 @@ def logs(draw: st.DrawFn, max_size: int = 22) -> Logs:
 
 
 class Deployment:
-    """A live deployment in memory: a registry per partition, a binding topic, a join, the alerts."""
-
     def __init__(self) -> None:
         self.registries = [a_state() for _ in range(PARTITIONS)]
         self.bindings: list[Record] = []
@@ -217,7 +212,6 @@ def test_calls_joined_late_give_the_same_evidence(made: Logs, data: st.DataObjec
 
 @given(logs())
 def test_every_input_record_is_accounted_for_once(made: Logs) -> None:
-    """Each call gives one record of evidence or one rejected one; nothing else stands in either topic."""
     told = live(made.records)
     ended = Counter[tuple[str, int, int]]()
     for output in told:

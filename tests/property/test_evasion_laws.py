@@ -65,7 +65,6 @@ def grave_names(state: EngineState) -> set[str | None]:
 
 @given(st.lists(SHOWN, max_size=7), st.sampled_from(["tools", "prompts"]))
 def test_poison_that_comes_into_force_has_an_alert(story: list[Shown], kind: str) -> None:
-    """After whatever lists: where it is news to its observer, an alert of high severity stands."""
     state = EngineState(producer=Producer(version="1"), snapshot_partitions=1)
     findings = 0
     in_force: dict[str, set[str]] = {}

@@ -64,7 +64,6 @@ def test_what_was_written_is_read_back(drawn: list[Any]) -> None:
 
 @given(calls, st.data())
 def test_any_bytes_give_events_or_our_error(drawn: list[Any], data: st.DataObject) -> None:
-    """A bundle with some of its bytes replaced is refused with a code, or is the bundle that it was."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "b.tar.gz"
         write_bundle(path, [orjson.loads(line) for line in records(drawn)], run_id="r")

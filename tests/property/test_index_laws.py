@@ -66,7 +66,6 @@ def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(history
 
 
 def content(index: Observations) -> dict[str, object]:
-    """All that an index holds, whatever numbers stand for it."""
     return {name: _plain(value) for name, value in vars(index).items()}
 
 

@@ -52,7 +52,6 @@ def test_order_changes_nothing(before: Tools, after: Tools, completeness: Comple
 
 @given(LISTS, LISTS, COMPLETENESS)
 def test_findings_are_the_difference_of_two_lists(before: Tools, after: Tools, completeness: Completeness) -> None:
-    """Names on one side alone are added or removed; removed ones only where the list was complete."""
     drift = compare_manifests(
         declare_manifest(observe_manifest("s", before, "complete")), observe_manifest("s", after, completeness)
     )

@@ -40,7 +40,6 @@ def test_a_definition_compared_with_itself_finds_nothing(definition: Definition)
 
 @given(PAIRS)
 def test_no_difference_goes_without_a_code(pair: tuple[Definition, Definition]) -> None:
-    """There is a change exactly where the canonical forms differ, and each has a known code and direction."""
     before, after = pair
     changes = compare_definitions(before, after)
     assert bool(changes) == (canonicalize(before) != canonicalize(after))
@@ -54,7 +53,6 @@ def test_the_order_of_keys_changes_nothing(before: Definition, after: Definition
 
 @given(PAIRS)
 def test_the_way_back_is_the_mirror(pair: tuple[Definition, Definition]) -> None:
-    """The opposite comparison has the mirrored codes and directions at the same paths."""
     before, after = pair
     there, back = compare_definitions(before, after), compare_definitions(after, before)
     assert Counter(map(_mirrored, there)) == Counter(map(_plain, back))

@@ -25,7 +25,6 @@ Transactions = list[list[Output]]
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Seen]:
-    """Lists of one log, mostly of one observer, equal and one after the other."""
     facts, time_us = [], 0
     for offset in range(draw(st.integers(1, 40))):
         time_us += draw(st.integers(0, 2))
@@ -76,7 +75,6 @@ def compacted(transactions: Transactions, chance: random.Random) -> Transactions
 
 
 def reordered(outputs: list[Output], chance: random.Random) -> list[Output]:
-    """The records of a transaction in another order, those of one key in theirs."""
     keys = chance.sample([output.key for output in outputs], len(outputs))
     of_key = {key: iter([output for output in outputs if output.key == key]) for key in keys}
     return [next(of_key[key]) for key in keys]
@@ -95,7 +93,6 @@ ENTRIES_MAX = st.integers(1, 20) | st.just(100)
 
 @given(histories(), ENTRIES_MAX)
 def test_packing_changes_nothing_that_is_kept(facts: list[Seen], entries_max: int) -> None:
-    """A registry that packs keeps the very lists that one keeps which does not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folding, "take_away", lambda ledger, record, _, folded: ledger.retract(record, folded.key()))
         plain, _ = written(facts, Limits(timeline_entries_max=entries_max))

@@ -177,7 +177,6 @@ def a_record(value: bytes) -> Record:
 
 
 def assert_gives_the_evidence_of_the_model(value: bytes, read: Any, offset: int) -> None:
-    """What was read is the same by name as a call's model, and gives the same evidence, written twice alike."""
     whole = read_whole_call(a_record(value))
     for name in NAMES:
         assert getattr(read, name) == getattr(whole, name)

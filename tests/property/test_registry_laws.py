@@ -122,7 +122,6 @@ def a_pin(offset: int, server: str, second: int, value: str | None) -> Record:
 
 @st.composite
 def snapshots(draw: st.DrawFn, offset: int) -> Record:
-    """A sound snapshot at one of few times, so that repetitions and arrivals out of order are common."""
     server, observer = draw(st.sampled_from(SERVERS)), draw(st.sampled_from(OBSERVERS))
     value = snapshot_value(
         server=server,
@@ -141,7 +140,6 @@ def snapshots(draw: st.DrawFn, offset: int) -> Record:
 
 @st.composite
 def histories(draw: st.DrawFn, max_size: int = 24, *, announced: bool = True) -> list[Record]:
-    """Snapshots, announced changes, pins, repetitions and records of no use, in one partition."""
     records: list[Record] = []
     for offset in range(draw(st.integers(1, max_size))):
         kind = draw(st.integers(0, 9))

@@ -55,7 +55,6 @@ def dated(record: Record) -> Record:
 
 
 def live(records: list[Record], *, snapshot_partitions: int, limits: Limits = DEFAULT_LIMITS) -> list[Output]:
-    """A live run: a registry per partition, facts to a join that has applied what was published before."""
     join = EngineState(producer=PRODUCER, limits=limits, snapshot_partitions=snapshot_partitions)
     registries = {
         number: EngineState(producer=PRODUCER, limits=limits, snapshot_partitions=snapshot_partitions)
@@ -246,7 +245,6 @@ def drawn_log(drawn: list[Drawn]) -> list[Record]:
 
 
 def late_if_after(record: Record, call: Record) -> bool:
-    """Whether a call that was joined before a snapshot or control record would have missed it."""
     event = orjson.loads(call.value or b"")
     told = orjson.loads(record.value or b"")
     named = event["data"].get("snapshot_id")
@@ -329,7 +327,6 @@ Step = tuple[str, int, int, int, int | None, int, bool]
 
 
 def published(steps: list[Step]) -> list[Record]:
-    """What proxies published, one record a second; only a record that is refused claims another time."""
     offsets: Counter[tuple[Role, int]] = Counter()
     records = []
     for number, (kind, server, observer, version, name, skew_s, second) in enumerate(steps):

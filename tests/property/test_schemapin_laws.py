@@ -128,7 +128,6 @@ def test_any_document_gives_an_answer(document: Any) -> None:
 def test_verification_never_raises_and_never_accepts_what_is_not_signed(
     digest: Any, signature: str, document: WellKnown | None, pinned: str | None, domain: str | None
 ) -> None:
-    """Whatever comes in gives a reason, and never a key to pin."""
     found = verify(digest, signature, document, pinned_fingerprint=pinned, domain=domain)
     assert not found.valid
     assert found.error_code is not None

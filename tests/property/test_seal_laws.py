@@ -32,7 +32,6 @@ def outcome(fleet: Fleet, expected: list[Expected] | None = None) -> SealOutcome
 
 
 def is_claimed(fleet: Fleet, partition: int, size: int) -> bool:
-    """Whether what is left of another partition names a later head of this one."""
     return any(
         head.partition == partition and head.tree_size > size
         for number, chain in enumerate(fleet.chains)

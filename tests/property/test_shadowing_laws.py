@@ -56,7 +56,6 @@ def open_alerts(log: list[NameClaim], partitions: int) -> set[tuple[str, int, st
 
 
 def folded(log: list[NameClaim], partitions: int) -> dict[str, AlertState]:
-    """The state of every alert after a log, by uid, without the offset in its partition."""
     found: dict[str, AlertState] = {}
     for partition in range(partitions):
         alerts = Alerts(RULES)
@@ -68,7 +67,6 @@ def folded(log: list[NameClaim], partitions: int) -> dict[str, AlertState]:
 
 
 def unique(log: list[NameClaim]) -> list[NameClaim]:
-    """Each claim from a record of its own, as registries write them."""
     return list({claim.origin.offset: claim for claim in log}.values())
 
 

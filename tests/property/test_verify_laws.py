@@ -99,7 +99,6 @@ OWN_WORD = {("assayproducerversion",), ("assaygit",)}
 
 @given(FLEETS, st.randoms(use_true_random=False), st.sampled_from(["replaced", "taken out", "joined"]), st.data())
 def test_any_altered_member_is_found(fleet: Fleet, choose: random.Random, how: str, data: st.DataObject) -> None:
-    """One member altered, with the content hash as it was or made to fit again: that record does not hold."""
     records = logged(fleet, snapshot_partitions=2, call_partitions=2)
     values = written(records)
     assume(values)

@@ -27,8 +27,6 @@ BY_NAME = replace(RULES, severity=lambda finding: _LEVELS.get((finding.tool_name
 
 
 class Stage:
-    """The alert stage of one partition, which is restarted before every record if it is asked to."""
-
     def __init__(self, *, restarts: bool = False, rules: AlertRules = BY_NAME) -> None:
         self._restarts = restarts
         self._rules = rules

@@ -23,7 +23,6 @@ SIDE_BY_SIDE = {"known": True, "offered_elsewhere": True}
 def live(
     *entries: Finding | Resolution | float, rules: AlertRules = RULES, suppressions: Sequence[SuppressionRule] = ()
 ) -> tuple[AlertState, list[Output]]:
-    """The state after findings, ends and times (in seconds), and the alerts."""
     state: AlertState | None = None
     alerts: list[Output] = []
     for entry in entries:
@@ -135,7 +134,6 @@ def test_a_known_finding_is_counted_and_raises_nothing() -> None:
 
 
 def test_what_was_shown_and_never_reported_is_news_when_it_is_grave() -> None:
-    """Being shown before makes no definition known; an approval does, and what is low stays counted."""
     assert told(live(a_finding(0, known=True))[1]) == [CREATED]
     assert live(a_finding(0, known=True, approved=True))[1] == []
     low = replace(RULES, severity=lambda _: 3)
@@ -150,7 +148,6 @@ def test_text_that_is_grave_is_news_though_another_observer_is_offered_it() -> N
 
 
 def test_an_approval_that_was_taken_back_keeps_nothing_closed() -> None:
-    """A definition that was decided on and is approved no more is told of when it returns."""
     decided = an_end(1, observer_id=None, reason="decided")
     _, alerts = live(a_finding(0), decided, 20, a_finding(30, known=True))
     assert told(alerts)[-1] == ("Update", "In Progress", 2)

@@ -134,7 +134,6 @@ def test_due_times_are_those_of_the_states() -> None:
 
 
 def a_full_stage() -> Stage:
-    """A stage that has as many claims to look-alikes as it remembers, from as many servers of one product."""
     stage = Stage()
     for number in range(DEFAULT_LIMITS.name_claims_max):
         stage.reads(a_claim(f"s{number:03}", "read_file", 1))
@@ -174,7 +173,6 @@ def test_a_claim_that_finds_room_later_goes_on_where_it_was() -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    """Claim by claim, and not again when one is read again."""
     stage = a_full_stage()
     claims = [a_claim("x", "read-file", 2), a_claim("y", "read_file", 2)]
     steps = []

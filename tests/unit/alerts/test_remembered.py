@@ -79,7 +79,6 @@ def test_a_restored_table_knows_what_is_due(written: list[Output]) -> None:
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_table_of_which_something_is_gone_is_made_anew(written: list[Output], lost: int) -> None:
-    """Any record of its topic missing: every finding is read again, and what was left of the states goes."""
     left = [*written[:lost], *written[lost + 1 :]]
     table = a_table(kept(left))
     assert table.restored() == {FINDINGS: None}

@@ -95,7 +95,6 @@ CARRIED = {
 
 @pytest.mark.parametrize("is_read", [False, True])
 def test_what_stood_there_before_the_change_is_shown_as_such(is_read: bool) -> None:
-    """With its text, and with it as the reason of the severity, whether the finding topic was read or not."""
     row = ("instructions_overridden", 5, "$.description")
     finding = changed_finding(**CARRIED, indicators=(), carried_over=(row,))
     sightings = Sightings(finding.uid(), finding.server_id, finding.tool_name)
@@ -255,7 +254,6 @@ def test_of_a_shadowed_tool_the_newcomers_claims_are_told() -> None:
 
 
 def test_rules_in_force_are_known() -> None:
-    """Those of the server before those for every server; one that was taken back is gone."""
     seen = sightings()
     own, everywhere = a_rule(), a_rule(server_id="*", reason="all")
     for rule in (everywhere, own, a_rule(server_id="else", id="rule-2")):

@@ -43,7 +43,6 @@ def test_a_name_that_nobody_lists_is_answered_and_not_remembered() -> None:
 
 
 def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
-    """Between two times another observer made the first signed use: the later answer is its own."""
     signatures, checked = signed_by("k", "t")
     unsigned = seen("alice", 1, "one", offset=0)
     server = a_server(

@@ -32,7 +32,6 @@ def approved(**pins: str) -> PinsInForce:
 
 
 def test_a_difference_is_a_mismatch_with_assay_s_reason() -> None:
-    """Another digest under the pinned scheme is a mismatch; under a scheme of Assay with Assay's reason code."""
     result = check_pins(approved(assay__v1="v1:b"), SEEN)
     assert (result.status, result.reason_code()) == (PinStatus.MISMATCH, "P_TOOL_DRIFT")
     other = a_fingerprint("a")
@@ -48,7 +47,6 @@ def test_what_was_not_observed_neither_matches_nor_differs() -> None:
 
 
 def test_to_be_unreadable_is_no_way_around_a_pin() -> None:
-    """A definition without a value under the scheme, or a name that stands twice, is a mismatch."""
     pins = PinsInForce(approved={"assay.p60": "x"}, rejected={})
     refused = a_fingerprint("a")
     object.__setattr__(refused, "errors", {"assay.p60": "too_deep"})
@@ -84,7 +82,6 @@ def test_a_rejected_value_outweighs_every_pin() -> None:
     ],
 )
 def test_the_policy_says_what_it_would_have_done(enforcement: str, unknown: str, mismatch: str, unpinned: str) -> None:
-    """A mismatch goes by ``enforcement``; what has no pin, or was not observed, goes by ``unknown``."""
     policy = DigestPolicy(enforcement=MismatchAction(enforcement), unknown=UnknownPolicy.parse(unknown))
     pins = approved(assay__v1="v1:a")
     actions = [

@@ -72,7 +72,6 @@ def made_by(question: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_late_call_reads_one_list_of_each_observer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that was in force, and for how long; a search list by list would read nine."""
     server = a_server(observers=8)
 
     def late() -> None:

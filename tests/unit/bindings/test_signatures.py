@@ -81,7 +81,6 @@ def test_without_a_domain_the_only_one_discovered_is_meant() -> None:
 
 
 def test_a_domain_that_was_discovered_later_is_not_known_before() -> None:
-    """As of a time, the domains are those discovered by then."""
     server = a_server(
         a_discovery("k", time_us=1, offset=0),
         a_discovery("l", time_us=30, offset=1, domain="example.org"),
@@ -112,7 +111,6 @@ def test_a_document_that_is_read_and_is_none_takes_the_key_away() -> None:
 
 
 def test_an_acceptance_takes_a_revocation_back_only_where_it_speaks() -> None:
-    """Accepted again for one tool, the key stays revoked for the others."""
     signatures, checked = signed_by("k", "t", "u")
     server = a_server(
         a_discovery("k", time_us=1, offset=0),
@@ -170,7 +168,6 @@ def the_use(*facts: AnyControlFact | Fact) -> FirstUse | None:
 
 
 def test_the_first_use_is_where_list_and_key_first_met() -> None:
-    """At the list where the document came before it, at the document where the list did."""
     early, late = a_discovery("k", time_us=1, offset=0), a_discovery("k", time_us=15, offset=0)
     assert the_use(early, SIGNED, CHECKED, LISTED) == a_use(10, LISTED.origin)
     assert the_use(late, SIGNED, CHECKED, LISTED) == a_use(15, late.origin)

@@ -216,7 +216,6 @@ class TestConfiguration:
             assert redact(text) == "[REDACTED:secret:secret_token] $HOME"
 
     def test_the_id_is_the_digest_of_what_is_configured(self) -> None:
-        """Whoever knows rules and names can recompute the id; order and repetition do not count."""
         chosen = redaction_with(enable=["env_var"], disable=["pii_phone"], names=["b", "a", "B-"])
         rules = sorted(({rule.id for rule in RULES if rule.enabled} | {"env_var"}) - {"pii_phone"})
         configuration = {"schema": "assay-stream.redaction.v1", "rules": rules, "names": ["a", "b"]}

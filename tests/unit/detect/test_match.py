@@ -157,7 +157,6 @@ def test_host_of_an_address(address: str, host: str) -> None:
     ],
 )
 def test_owner_of_a_host(host: str, owner: str | None) -> None:
-    """The registered domain is its owner, unless anyone can be under it."""
     assert owner_of(host) == owner
 
 
@@ -184,7 +183,6 @@ def url_level(before: str, after: str) -> int:
 
 
 def test_host_of_an_old_owner_is_low() -> None:
-    """Another host of a domain that the definition named already is of little note."""
     before = "Data of https://acme.net."
     assert url_level(before, f"{before} See https://docs.acme.net/x.") == 2
     assert url_level(before, f"{before} See https://docs.acne.net/x.") == 3

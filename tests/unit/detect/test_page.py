@@ -46,7 +46,6 @@ def nothing_kept() -> Iterator[None]:
 
 
 def definitions() -> Iterator[dict[str, Any]]:
-    """Definitions in which one text stands at several places, as a note too, beside names that explain it or not."""
     for text in SHORT:
         yield {"name": "t", "description": text, "title": text}
         yield {"name": "t", "description": text, "inputSchema": {"properties": {"send_email": {}, "user_id": {}}}}

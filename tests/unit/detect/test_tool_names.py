@@ -10,7 +10,6 @@ from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 
 
 def found_in(text: str, *names: str) -> list[str]:
-    """The names that stand in a text, as they stand there."""
     words = Words(as_read(text))
     index = ToolNames(names, Work(UNLIMITED))
     return [" ".join(words.forms[each.first : each.end]) for each in index.find(words.forms, Work(UNLIMITED))]
@@ -35,7 +34,6 @@ def test_long_name_counts_by_its_beginning() -> None:
 
 
 def test_owners_tell_one_name_from_others_that_read_alike() -> None:
-    """Two names with one reading are both its owners, so that leaving out one leaves the other."""
     index = ToolNames(["send_email", "sendemail"], Work(UNLIMITED))
     (found,) = index.find(["sendemail"], Work(UNLIMITED))
     assert (found.owners, found.owners_of_one_word) == ([("send", "email")], [("sendemail",)])

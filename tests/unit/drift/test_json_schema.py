@@ -209,7 +209,6 @@ def test_nothing_hides_behind_a_regenerated_schema(after: dict[str, Any], codes:
 
 
 def test_shared_parts_that_differ_are_no_regeneration() -> None:
-    """A reference that leads to a part which asks for more is a change of that part."""
     after = a_tool(properties={"at": {"type": "object", "required": ["x", "secret"], "properties": {"secret": TEXT}}})
     assert "parameter_added_required" in codes_of(a_tool(**REFERRED), after)
 
@@ -231,5 +230,4 @@ def test_shared_parts_that_differ_are_no_regeneration() -> None:
     ],
 )
 def test_null_in_either_form(before: Any, after: Any, codes: list[str]) -> None:
-    """``anyOf`` with null, a list of types with null, and neither: what is left is compared as it is."""
     assert codes_of(a_tool(properties={"path": before}), a_tool(properties={"path": after})) == codes

@@ -47,7 +47,6 @@ def test_what_changed(before: Any, after: Any, code: str | None) -> None:
 
 
 def test_four_spellings_are_a_change_of_words() -> None:
-    """A text in which many words differ by a letter was rewritten."""
     before, after = "houses gardens streets rivers", "house garden street river"
     assert [c.code for c in compare_texts("title", "$", before, after)] == ["title_words_changed"]
 

@@ -37,7 +37,6 @@ def refused(path: Path, **limits: int) -> InputError:
 
 
 def resealed(content: Members, lines: list[bytes]) -> None:
-    """Other lines, with a manifest that says the truth of their bytes."""
     events = b"".join(lines)
     manifest = json.loads(content["manifest.json"])
     manifest["files"]["events.ndjson"] |= {"bytes": len(events), "sha256": "sha256:" + sha256(events).hexdigest()}
@@ -139,7 +138,6 @@ def with_event(index: int, **changes: Any) -> Callable[[Members], None]:
 def test_the_rules_of_the_run_hold_also_behind_right_digests(
     bundle: Path, change: Callable[[Members], None], code: str, where: str
 ) -> None:
-    """Left out, repeated or renamed events are named with their line, though every digest was made anew."""
     error = refused(changed(bundle, change))
     assert error.code == code
     assert where in error.message

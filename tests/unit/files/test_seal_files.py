@@ -49,7 +49,6 @@ def test_a_folder_is_read_by_the_names_of_its_files(tmp_path: Path) -> None:
 
 
 def test_what_is_no_line_of_the_kind_is_told_and_passed_over(tmp_path: Path) -> None:
-    """Garbage, an event, another kind of record, a line too many braces short; a blank line is nothing."""
     bad = [
         b"{",
         b'{"specversion":"1.0","type":"mcp.tools.call.observed"}',

@@ -116,14 +116,12 @@ def test_a_foreign_key_stops_the_reader(key: bytes | None) -> None:
     ],
 )
 def test_an_unknown_fact_stops_the_reader(key: tuple[str | int, ...], value: bytes) -> None:
-    """A fact that this version cannot read is an integrity error that says how to mend it."""
     with pytest.raises(IntegrityError, match="run the version that wrote it") as caught:
         decode_fact(key, value)
     assert caught.value.code == "unknown_fact"
 
 
 def test_progress_goes_to_the_partition_it_is_about() -> None:
-    """A progress record stands behind the facts it covers, in their partition, and is applied as such."""
     output = progress(topic="mcp.tools.list", partition=3, position=9)
     assert (output.role, output.partition, output.label) == (Role.BINDINGS, 3, "fact:progress")
     assert orjson.loads(output.key or b"") == ["progress", "mcp.tools.list", 3]

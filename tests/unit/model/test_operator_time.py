@@ -51,7 +51,6 @@ def test_a_span_may_lie_ahead() -> None:
     ],
 )
 def test_what_could_mean_several_times_or_none_is_refused(text: str) -> None:
-    """With what is accepted: a time of the day needs its offset, and the time must exist."""
     with pytest.raises(InputError) as caught:
         operator_time_us(text, now_us=us(NOW))
     assert caught.value.code == "bad_time"

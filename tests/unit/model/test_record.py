@@ -78,7 +78,6 @@ def test_the_hash_is_the_java_client_s(key: bytes, signed: int) -> None:
 
 
 def test_a_server_s_partition_is_that_of_its_key() -> None:
-    """Remembered or not: long names, which anybody can make up, are not."""
     before = _remembered.cache_info().currsize
     for name in ("server-1", "s" * 129, "Zürich" * 100):
         for _ in range(2):

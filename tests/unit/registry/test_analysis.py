@@ -86,7 +86,6 @@ def test_a_clock_that_ran_ahead_is_set_back() -> None:
 
 
 def test_what_a_list_cost_is_taken_from_it() -> None:
-    """Down to a debt of one second's refill: a list is never refused, and a flood soon forgiven."""
     full = refilled(None, "s", 0, LIMITS)
     assert charged(full, 3_000, None, LIMITS).units == 2_000
     assert charged(full, 5_500, None, LIMITS).units == -500

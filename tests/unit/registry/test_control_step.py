@@ -297,7 +297,6 @@ def test_a_policy_that_comes_late_says_so() -> None:
     ],
 )
 def test_a_key_that_is_accepted_late_says_so(later: KeyDecision, superseded: bool) -> None:
-    """Where the later decision is on the same key, or accepts another for the same tools."""
     assert is_superseded(a_key_decision("accept", "k", time_us=5, offset=4), later) is superseded
 
 

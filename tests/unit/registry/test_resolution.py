@@ -194,7 +194,6 @@ def ends(outcome: Outcome) -> int:
 
 
 def after(*between: dict[str, Any], **fields: Any) -> int:
-    """The ends told when a definition came signed, unsigned, in a list of other tools, and signed again."""
     talk = SignedTalk().discovered(0).signs(1).unsigned(2, FIRST).unsigned(3, *between, **fields)
     return ends(talk.signs(4).signs(5).ends())
 

@@ -88,7 +88,6 @@ def test_what_no_state_of_the_logs_gives_is_not_explained() -> None:
 
 
 def test_a_list_that_was_set_aside_is_named() -> None:
-    """The deployment refused it unread, and the logs at hand do not say so."""
     records = [lists(0, "a"), lists(1, "b", second=1)]
     answer = explained(records, [records[0], records[1]._replace(set_aside=True)])
     assert answer == Explanation(found=True, left_out=(records[1].origin,), causes=("record_set_aside",))

@@ -64,7 +64,6 @@ def test_a_snapshot_goes_before_calls_of_its_time() -> None:
 
 
 def test_a_snapshot_goes_before_every_call_that_is_not_earlier() -> None:
-    """A snapshot behind one of a later time in its log is still applied before the calls it is in force for."""
     records = [listing(0, 9), listing(1, 2), call(0, 1), call(1, 3)]
     assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
 
@@ -163,14 +162,12 @@ def test_a_call_waits_for_the_first_snapshot_of_a_name() -> None:
 
 
 def test_a_call_does_not_wait_for_a_snapshot_that_is_refused() -> None:
-    """A refused snapshot never becomes known, so a call that names it is at its own time."""
     refused = listing(0, 5, number=7)
     refused = refused._replace(value=(refused.value or b"").replace(b'"complete"', b'"novelty"'))
     assert places([call(0, 1, "snapshot-7"), refused]) == [("calls", 0), ("snapshots", 0)]
 
 
 def test_a_refused_snapshot_takes_effect_at_the_log_s_time() -> None:
-    """The earlier time that a refused snapshot claims pulls neither it nor those before it forward."""
     refused = listing(1, 0)
     refused = refused._replace(
         value=(refused.value or b"").replace(b'"complete"', b'"novelty"'), timestamp_ms=listing(1, 9).timestamp_ms

@@ -99,7 +99,6 @@ def test_instructions_that_no_snapshot_may_have_are_refused(text: Any, code: str
 
 
 def test_two_tool_objects_are_two_whole_lists() -> None:
-    """Held against a list, a Tool object alone removes nothing."""
     assert _kinds(TOOL, TOOL | {"name": "u"}) == ["tool_renamed"]
     assert _kinds({"tools": [TOOL, TOOL | {"name": "u"}]}, TOOL) == []
 

@@ -70,7 +70,6 @@ def test_decisions_in_force_with_their_standing(bindings: Bindings) -> None:
 
 
 def test_a_rejection_is_as_old_as_the_act_that_made_it(bindings: Bindings) -> None:
-    """Taking the pin of its scheme back does not touch it."""
     bindings.apply(facts.a_pin(None, time_us=50 * US, offset=20))
     [row] = pin_rows(bindings, server_id=facts.SERVER, tool_name="t")
     assert (row["state"], row["since"]) == ("rejected", "1970-01-01T00:00:06Z")
@@ -116,7 +115,6 @@ def test_approved_entries_are_the_pins_in_force(bindings: Bindings) -> None:
 
 
 def test_an_approved_entry_keeps_what_it_is_bound_to() -> None:
-    """As the act says that approved the value last, through the topic and back."""
     bindings = Bindings()
     for offset, upstream in enumerate(("http:a", "http:b")):
         pin = replace(facts.a_pin(APPROVED, time_us=US, offset=offset), upstream=upstream)

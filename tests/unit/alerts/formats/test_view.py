@@ -13,7 +13,6 @@ from tests.support.alerts import alert_of, alert_records, finding_of
 
 
 def test_the_key_is_uid_count_and_activity() -> None:
-    """A repeat has the key it had; the next state of the alert has another."""
     first, second = alert_records(finding_of(offset=0), finding_of(offset=1))
     uid = finding_of().uid()
     assert view_of(read_alert(first.value)).key() == f"{uid}:1:1"

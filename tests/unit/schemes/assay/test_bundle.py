@@ -218,7 +218,6 @@ def test_content_is_filled_up_to_blocks(size_bytes: int, zeros: int) -> None:
 
 
 def altered(where: slice, content: bytes) -> bytes:
-    """Our header with other bytes in a field, and the checksum that belongs to them."""
     block = bytearray(tar_header(MEMBER))
     block[where] = content
     block[148:156] = b" " * 8

@@ -78,7 +78,6 @@ def test_annotations_do_not_decide_privilege(hint: Any) -> None:
 
 
 def test_what_was_not_observed_is_a_state_of_its_own() -> None:
-    """No list is not an empty list: it is of unknown completeness and has no digest."""
     missing = manifest.observe_manifest("s", None, "complete")
     empty = manifest.observe_manifest("s", [], "complete")
     assert (missing.status, missing.completeness, missing.digest()) == ("not_observed", "unknown", None)

@@ -106,7 +106,6 @@ class TestClusters:
                 assert field in caught.value.message
 
     def test_alone(self, check: Check, cluster: dict[str, Any]) -> None:
-        """Any one field of a cluster alone is half a cluster; only a policy digest may stand alone."""
         for field in cluster.keys() - {"policy_digest"}:
             with pytest.raises(InputError) as caught:
                 check({field: cluster[field]})
@@ -139,7 +138,6 @@ class TestClusters:
 
 class TestPolicyCluster:
     def test_policy_digest_alone(self) -> None:
-        """A policy digest without the cluster is legal and binds nothing."""
         assert assay.check_policy_cluster({"policy_digest": DIGEST}) is None
 
     def test_unequal_digests(self) -> None:

@@ -158,7 +158,6 @@ def test_changes_against_the_rules_are_drift(change: dict[str, Any], codes: list
 
 
 def test_contracts_that_come_and_go() -> None:
-    """A contract that is taken back is drift; one that appears promises for the first time."""
     assert contract_drift(declared(), None) == ["contract_removed"]
     assert contract_drift(None, declared()) == []
     assert contract_drift(None, None) == []
@@ -177,7 +176,6 @@ def test_contracts_that_come_and_go() -> None:
     ],
 )
 def test_what_is_not_declared_is_denied(found: Contract | None, denied: bool) -> None:
-    """A tool without a side effect or without capabilities, declared soundly, is denied by default."""
     assert is_denied_by_default(found) is denied
 
 
@@ -335,7 +333,6 @@ def test_the_contract_is_asked_for_its_parts() -> None:
 
 @pytest.mark.parametrize("change", [{"side_effect": None}, {"required_capabilities": None}])
 def test_deny_by_default(change: dict[str, Any]) -> None:
-    """A tool that does not say what it does or needs is reported as denied."""
     (report,) = check_tools([TOOL | {"_meta": declares(**change)}], server_id="files")
     assert report.denied_by_default
     assert report.answers["capabilities"].code == "denied_by_default"
@@ -353,7 +350,6 @@ def test_deny_by_default(change: dict[str, Any]) -> None:
     ],
 )
 def test_annotations_that_say_otherwise(effect: str, hints: Any, code: str) -> None:
-    """A declared side effect that the server's own annotations contradict fails."""
     assert answer("side_effect", _meta=declares(side_effect=effect), annotations=hints)[1] == code
 
 

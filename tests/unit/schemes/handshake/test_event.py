@@ -28,7 +28,6 @@ both = pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile:
 
 
 def refusal(change: dict[str, Any], profile: EventProfile = RECORDED) -> tuple[str, str] | None:
-    """Code and path with which the valid event is refused after a change, ``None`` where it is taken."""
     try:
         check_tool_call(VALID | change, profile=profile)
     except InputError as error:

@@ -37,7 +37,6 @@ FAILURE = RESPONSE | {"ok": False, "error": {"code": "E-7", "kind": "timeout", "
 
 
 def problem(envelope: Any) -> tuple[str, str] | None:
-    """Reason and path of the verdict, ``None`` where the envelope is valid."""
     verdict = validate_envelope(envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode())
     return None if verdict is None else (verdict["error"]["reason"], verdict["error"]["path"])
 
