@@ -56,6 +56,14 @@ def test_a_tool_whose_policy_was_taken_back_is_under_its_server_s() -> None:
     assert controls.policies_as_of(5) == []
 
 
+def test_the_same_fact_again_changes_nothing() -> None:
+    facts = (a_pin("a", time_us=5, offset=0), a_policy(time_us=6, offset=1), a_discovery("k", time_us=7, offset=2))
+    once, twice = with_facts(*facts), with_facts(*facts, *facts)
+    assert twice.epoch(9) == once.epoch(9) == 3
+    assert twice.pins == once.pins
+    assert twice.discoveries == once.discoveries
+
+
 def test_positions_between_are_half_open() -> None:
     facts = [a_pin("a", time_us=time_us, offset=time_us) for time_us in (1, 2, 3)]
     positions = [fact.position for fact in facts]

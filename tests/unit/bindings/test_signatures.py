@@ -173,6 +173,12 @@ def test_the_first_use_is_where_list_and_key_first_met() -> None:
     assert the_use(late, SIGNED, CHECKED, LISTED) == a_use(15, late.origin)
 
 
+def test_a_use_that_was_none_is_undone() -> None:
+    server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
+    server.controls.apply(a_key_decision("revoke", "k", time_us=5, offset=1))
+    assert revised_first_uses(server, start_of(5)) == ([("first_use", SERVER, "example.com", "t")], [])
+
+
 def test_a_use_whose_list_was_folded_away_stands() -> None:
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
     server.unsee("alice", LISTED.origin)
