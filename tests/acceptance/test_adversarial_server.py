@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from types import FrameType
 from typing import Any
+
+import pytest
 
 from assay_stream import engine
 from assay_stream.config import Settings
@@ -16,6 +20,7 @@ from assay_stream.kafka.topics import topic_table
 from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
+from tests.acceptance.test_cut_short import a_list, a_state, some_tools
 from tests.support.fleet import START, _event, a_call_by
 
 SERVER = "server-0"
@@ -23,8 +28,6 @@ BYTES_MAX = {spec.role: int(spec.config.get("max.message.bytes", 0)) for spec in
 
 
 class Stream:
-    """Registry, join and alerts over one partition."""
-
     def __init__(self, **limits: int) -> None:
         self.state = EngineState(producer=Producer(version="1"), limits=Limits(**limits), snapshot_partitions=1)
         self.facts: dict[bytes, bytes] = {}
@@ -32,7 +35,6 @@ class Stream:
         self._offsets: Counter[Role] = Counter()
 
     def tells(self, role: Role, value: bytes, key: bytes = SERVER.encode()) -> list[Output]:
-        """Take one record through all stages; nothing may raise, and everything must fit its topic."""
         outputs = self._step(role, key, value)
         for output in list(outputs):
             if output.role is Role.BINDINGS:
@@ -44,7 +46,6 @@ class Stream:
         return outputs
 
     def lists(self, number: int, tools: Sequence[Any]) -> list[Output]:
-        """The server shows these tools."""
         data = {
             "server_id": SERVER,
             "observer_id": "observer-0",
@@ -57,7 +58,6 @@ class Stream:
         return self.tells(Role.SNAPSHOTS, _event("mcp.tools.list.observed", f"list-{number}", at, data))
 
     def calls(self, number: int, at: datetime) -> dict[str, Any]:
-        """Somebody calls the first tool; returns the evidence."""
         [output] = self.tells(Role.CALLS, a_call_by(0, 0, number * 3, at, None)[2])
         assert output.role is Role.EVIDENCE
         data: dict[str, Any] = json.loads(output.value or b"")["data"]
@@ -88,17 +88,14 @@ class Stream:
 
 
 def labels(outputs: list[Output]) -> set[str]:
-    """What happened."""
     return {output.label for output in outputs}
 
 
 def a_tool(number: int, **fields: Any) -> dict[str, Any]:
-    """A tool, the first with the name that calls use."""
     return {"name": f"tool_{number}", "inputSchema": {"type": "object"}, **fields}
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """A schema of objects within objects."""
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(levels // 2):
         schema = {"properties": {"p": schema}}  # two levels each
@@ -125,7 +122,6 @@ def test_ten_thousand_tools_are_refused_with_a_code() -> None:
 
 
 def test_a_megabyte_of_description_is_kept_once_and_told_in_short() -> None:
-    """Each change is found and told; what is told of it fits where it goes."""
     stream = Stream()
     for number in range(4):
         outputs = stream.lists(number, [a_tool(0, description=chr(97 + number) * 1024 * 1024)])
@@ -137,7 +133,6 @@ def test_a_megabyte_of_description_is_kept_once_and_told_in_short() -> None:
 
 
 def test_a_hundred_levels_are_read_and_more_than_the_limit_refused() -> None:
-    """A deep schema is a definition like any other; one that is too deep has a code of its own."""
     stream = Stream()
     stream.lists(0, [a_tool(0)])
     assert any(output.role is Role.FINDINGS for output in stream.lists(1, [a_tool(0, inputSchema=nested(100))]))
@@ -179,3 +174,55 @@ def test_new_names_on_every_list_do_not_add_up() -> None:
         stream.lists(number, [{**a_tool(0), "name": f"tool_{number}_{index}"} for index in range(20)])
         sizes.append(len(stream.facts))
     assert sizes[-1] <= sizes[20] + 40
+
+
+def calls_of(state: EngineState, record: Record) -> int:
+    """How many functions a record takes: a count that no machine's speed changes."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _arg: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        engine.process(state, record)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def upgraded(observers: int) -> list[Record]:
+    lists = [a_list(number, some_tools(3, 0), observer=f"o{number}") for number in range(observers)]
+    return lists + [
+        a_list(observers + number, some_tools(3, 1), observer=f"o{number}") for number in range(observers // 2)
+    ]
+
+
+def own_versions(observers: int) -> list[Record]:
+    return [a_list(number, some_tools(3, number), observer=f"o{number}") for number in range(observers)]
+
+
+def the_next(records: list[Record]) -> list[Record]:
+    number = len(records)
+    return [
+        a_list(number, some_tools(3, 0), observer="o1"),
+        a_list(number + 1, some_tools(3, 1), observer="o1"),
+        a_list(number + 2, some_tools(3, 1), observer="newcomer"),
+        a_list(number + 3, some_tools(2, 5_000), observer="o1"),
+        a_list(1, some_tools(1, 6_000), observer="o2")._replace(origin=records[0].origin._replace(offset=number + 4)),
+    ]
+
+
+@pytest.mark.parametrize("fleet", [upgraded, own_versions])
+def test_a_list_costs_the_same_in_a_fleet_of_any_size(fleet: Callable[[int], list[Record]]) -> None:
+    costs = []
+    for observers in (40, 400):
+        state = a_state(Limits())
+        records = fleet(observers)
+        for record in records:
+            engine.process(state, record)
+        costs.append([calls_of(state, record) for record in the_next(records)])
+    for small, large in zip(*costs, strict=True):
+        assert large < 2 * small, costs

@@ -33,7 +33,6 @@ FORMS: dict[str, Callable[[Path], BinaryIO]] = {
 
 
 def run(*arguments: object) -> tuple[subprocess.CompletedProcess[str], float]:
-    """A command in a process of its own, and its peak memory in MB."""
     command = [sys.executable, "-m", "assay_stream", *map(str, arguments)]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err)
@@ -49,7 +48,6 @@ def run(*arguments: object) -> tuple[subprocess.CompletedProcess[str], float]:
 
 
 def observed() -> list[bytes]:
-    """A list and forty calls, as record lines."""
     story = Story().lists(TOOL)
     for _ in range(40):
         story.calls()
@@ -57,7 +55,6 @@ def observed() -> list[bytes]:
 
 
 def endless(start: bytes) -> Iterator[bytes]:
-    """One line of 300 MiB."""
     yield start
     for _ in range(300):
         yield b"x" * MIB
@@ -65,7 +62,6 @@ def endless(start: bytes) -> Iterator[bytes]:
 
 
 def write(path: Path, form: str, *parts: bytes | Iterator[bytes]) -> Path:
-    """A file of these parts."""
     with FORMS[form](path) as file:
         for part in parts:
             for piece in [part] if isinstance(part, bytes) else part:
@@ -75,7 +71,6 @@ def write(path: Path, form: str, *parts: bytes | Iterator[bytes]) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What was observed, its replay, and a file with an endless line in its middle."""
     folder = tmp_path_factory.mktemp("memory")
     lines = observed()
     write(folder / "in.ndjson", "plain", *lines)
@@ -87,7 +82,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def normal_mb(folder: Path) -> float:
-    """What verifying a small archive takes."""
     done, peak = run("verify", "--input", folder / "in.ndjson", "--evidence", folder / "out" / "evidence.ndjson")
     assert done.returncode == 0
     return peak
@@ -98,7 +92,6 @@ def normal_mb(folder: Path) -> float:
 def test_a_replay_rejects_an_endless_line_and_reads_on(
     form: str, start: bytes, folder: Path, normal_mb: float, tmp_path: Path
 ) -> None:
-    """It is a rejected record with its file and line; every other one has its evidence; the exit code is 1."""
     lines = observed()
     bomb = write(tmp_path / f"bomb.{form}", form, *lines[:20], endless(start), *lines[20:])
     done, peak = run("replay", "--input", bomb, "--output", tmp_path / "out")
@@ -124,7 +117,6 @@ def test_a_replay_rejects_an_endless_line_and_reads_on(
     ],
 )
 def test_every_other_reader_names_the_endless_line(command: str, folder: Path, normal_mb: float) -> None:
-    """With file, line, limit and what to do; exit code 2."""
     places = {"bomb": folder / "endless.gz", "out": folder / "out", "sound": folder / "in.ndjson", "server": SERVER}
     done, peak = run(*command.format(**places).split())
     assert done.returncode == 2, done.stderr
@@ -135,7 +127,6 @@ def test_every_other_reader_names_the_endless_line(command: str, folder: Path, n
 
 
 def test_seal_verify_counts_an_endless_line_as_one(tmp_path: Path, normal_mb: float) -> None:
-    """A line that cannot be read, with its number; the records behind it are checked."""
     records = some_records(2, 3, 5)
     write_keys(tmp_path)
     lines = lines_of(records).splitlines(keepends=True)
@@ -154,7 +145,6 @@ def test_seal_verify_counts_an_endless_line_as_one(tmp_path: Path, normal_mb: fl
     "command", ["fingerprint {file}", "drift {file} {file}", "seal check-proof {file} --key {key}"]
 )
 def test_a_file_that_is_read_whole_has_a_limit(command: str, folder: Path, normal_mb: float, tmp_path: Path) -> None:
-    """What is over it is named with the limit, and never read to its end."""
     write_keys(tmp_path)
     huge = tmp_path / "huge.json"
     with huge.open("wb") as file:

@@ -25,12 +25,10 @@ BOUND = ("observer", DIGEST_OF_FIRST, None)
 
 
 def by(observer_id: str) -> Headers:
-    """The header that names an observer."""
     return (("assay-observer-id", observer_id.encode()),)
 
 
 def fleet() -> Talk:
-    """Two observers that name themselves in headers, and one that does not."""
     talk = Talk()
     for name in ("proxy-1", "proxy-2"):
         talk.offers(0, FIRST, observer_id=name, headers=by(name))
@@ -38,13 +36,11 @@ def fleet() -> Talk:
 
 
 def kept_rejections(talk: Dialogue) -> list[bytes]:
-    """The rejections that the compacted topic holds at the end."""
     facts = {output.key or b"": output.value for output in talk.joined_in_order().of(Role.BINDINGS)}
     return [value for key, value in facts.items() if value is not None and key.startswith(b'["rejection"')]
 
 
 def calls_of_all(talk: Dialogue, second: float = 9) -> list[tuple[str, str | None, str | None]]:
-    """What is claimed of a call by each of them."""
     for name in ("proxy-1", "proxy-2", "old-proxy"):
         talk.calls(second, observer_id=name)
     outcome = talk.ends()
@@ -53,7 +49,6 @@ def calls_of_all(talk: Dialogue, second: float = 9) -> list[tuple[str, str | Non
 
 
 def test_junk_of_one_observer_ends_what_that_one_saw_and_no_more() -> None:
-    """The others' calls keep their digests."""
     talk = fleet()
     talk.garbles(1, by("proxy-1"))
     assert calls_of_all(talk) == [REJECTED, BOUND, BOUND]
@@ -69,7 +64,6 @@ def test_junk_of_nobody_ends_what_observers_without_a_header_saw() -> None:
 
 
 def test_a_server_that_turns_unreadable_for_one_observer_keeps_no_old_digest_there() -> None:
-    """Neither its own, nor by what the server still shows others."""
     talk = fleet()
     talk.garbles(1, by("proxy-1"))
     talk.offers(2, FIRST, observer_id="proxy-2", headers=by("proxy-2"))
@@ -77,14 +71,12 @@ def test_a_server_that_turns_unreadable_for_one_observer_keeps_no_old_digest_the
 
 
 def test_an_observer_whose_first_list_is_unreadable_is_not_bound_by_what_others_saw() -> None:
-    """What it was shown is not known."""
     talk = fleet()
     talk.garbles(1, by("new-proxy"))
     assert answer(talk.calls(2, observer_id="new-proxy").ends()) == REJECTED
 
 
 def test_its_next_good_list_binds_the_observer_again() -> None:
-    """And the alert is over with that observer's list, not with another's."""
     talk = fleet()
     talk.garbles(1, by("proxy-1")).calls(2)
     talk.offers(3, FIRST, observer_id="proxy-2", headers=by("proxy-2")).calls(4)
@@ -107,7 +99,6 @@ def test_a_header_binds_nothing() -> None:
 
 
 def test_an_observer_that_begins_to_send_the_header_is_exempt_from_its_first_such_list_on() -> None:
-    """Not before: what stood without the header was ended as ever."""
     talk = Talk().offers(0, FIRST)
     talk.garbles(1).calls(2)
     talk.offers(3, FIRST, headers=by("proxy-1")).garbles(4).calls(5)
@@ -150,7 +141,6 @@ def test_an_announcement_whose_header_names_another_observer_is_refused() -> Non
 
 
 def test_the_flood_of_one_observer_does_not_evict_what_is_remembered_of_another() -> None:
-    """Each has a bound of its own."""
     talk = fleet()
     talk.garbles(1, by("proxy-2"))
     for number in range(DEFAULT_LIMITS.rejections_max + 20):

@@ -22,19 +22,16 @@ from tests.support.seals import OTHER_KEY, checkpoint_records, checkpoints_of, l
 
 
 def run(*arguments: object) -> Result:
-    """The command."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def refusal(result: Result) -> AssayStreamError:
-    """What a command said of its input."""
     assert isinstance(result.exception, AssayStreamError), result.output
     return result.exception
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """What was observed, plain and compressed, and what a replay writes."""
     story = Story().lists(TOOL)
     for _ in range(40):
         story.calls()
@@ -48,7 +45,6 @@ def files(tmp_path: Path) -> Path:
 
 
 def commands(files: Path, cut: str) -> list[tuple[object, ...]]:
-    """Every command that can read a file of this name."""
     pairs = {
         "in.ndjson.gz": ["--input", files / "in.ndjson.gz", "--evidence", files / "evidence.ndjson"],
         "evidence.ndjson.gz": ["--input", files / "in.ndjson", "--evidence", files / "evidence.ndjson.gz"],
@@ -85,7 +81,6 @@ def test_a_truncated_gzip_is_named_by_every_command(files: Path, cut: str) -> No
 
 
 def test_a_damaged_gzip_is_named(files: Path) -> None:
-    """A byte in its middle that is another one."""
     content = bytearray((files / "in.ndjson.gz").read_bytes())
     content[len(content) // 2] ^= 0xFF
     (files / "in.ndjson.gz").write_bytes(content)
@@ -94,7 +89,6 @@ def test_a_damaged_gzip_is_named(files: Path) -> None:
 
 
 def test_each_changed_line_of_a_bundle_is_found(files: Path) -> None:
-    """Whichever it is: exit code 1, the place in words, and no export out of it."""
     bundle = files / "bundle.tar.gz"
     assert run("export", "assay-bundle", "--input", files / "evidence.ndjson", "--output", bundle).exit_code == 0
     members = contents(bundle)
@@ -115,13 +109,11 @@ def test_each_changed_line_of_a_bundle_is_found(files: Path) -> None:
 
 
 def contents(bundle: Path) -> dict[str, bytes]:
-    """The members of a bundle."""
     with tarfile.open(bundle) as tar:
         return {member.name: (tar.extractfile(member) or BytesIO()).read() for member in tar}
 
 
 def write(bundle: Path, members: dict[str, bytes]) -> None:
-    """A bundle with these members, put together as ours are."""
     with gzip.GzipFile(bundle, "wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
         for name, content in members.items():
             info = tarfile.TarInfo(name)
@@ -130,7 +122,6 @@ def write(bundle: Path, members: dict[str, bytes]) -> None:
 
 
 def test_a_checkpoint_that_another_key_signed_breaks_the_seal(tmp_path: Path) -> None:
-    """Exit code 1, with the place of the checkpoint; the records under it are not told to hold."""
     records = some_records(2, 3, 5)
     write_keys(tmp_path)
     (tmp_path / "evidence.ndjson").write_bytes(lines_of(records))
@@ -156,7 +147,6 @@ def test_a_checkpoint_that_another_key_signed_breaks_the_seal(tmp_path: Path) ->
 def test_a_time_range_with_no_data_says_so(
     files: Path, command: tuple[str, ...], code: int, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sentence and an exit code of its own, not an empty answer."""
     monkeypatch.chdir(files)
     done = run(*command, "--input", files / "in.ndjson")
     assert done.exit_code == code
@@ -164,7 +154,6 @@ def test_a_time_range_with_no_data_says_so(
 
 
 def test_an_export_of_a_time_range_with_no_data_says_so(files: Path) -> None:
-    """Exit code 1, how many records were read, and no file."""
     options = ("--since", "2099-01-01T00:00:00Z", "--output", files / "bundle.tar.gz")
     done = run("export", "assay-bundle", "--input", files / "evidence.ndjson", *options)
     assert done.exit_code == 1
@@ -173,7 +162,6 @@ def test_an_export_of_a_time_range_with_no_data_says_so(files: Path) -> None:
 
 
 def test_verifying_a_time_range_with_no_data_says_so(files: Path) -> None:
-    """Nothing was verified: that is not the same as that all holds."""
     options = ("--evidence", files / "evidence.ndjson", "--since", "2099-01-01T00:00:00Z")
     done = run("verify", "--input", files / "in.ndjson", *options)
     assert done.exit_code == 5
@@ -181,7 +169,6 @@ def test_verifying_a_time_range_with_no_data_says_so(files: Path) -> None:
 
 
 def without(files: Path, *numbers: int) -> Path:
-    """The evidence without some of its lines."""
     lines = (files / "evidence.ndjson").read_bytes().splitlines(keepends=True)
     path = files / "left.ndjson"
     path.write_bytes(b"".join(line for number, line in enumerate(lines) if number not in numbers))
@@ -189,14 +176,12 @@ def without(files: Path, *numbers: int) -> Path:
 
 
 def verify(files: Path, evidence: Path, *options: object) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
-    """Exit code, the rows and the summary of a verification."""
     done = run("verify", "--input", files / "in.ndjson", "--evidence", evidence, "--format", "json", *options)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return done.exit_code, rows, json.loads(done.stderr.splitlines()[0])["summary"]
 
 
 def test_deleted_evidence_is_missing(files: Path) -> None:
-    """Three of forty: exit code 1, and each call is named with its server and tool."""
     code, rows, summary = verify(files, without(files, 3, 17, 20))
     assert (code, summary["records"], summary["missing"], summary["pending"]) == (1, 37, 3, 0)
     assert sorted(row["call"]["offset"] for row in rows) == [3, 17, 20]
@@ -207,7 +192,6 @@ def test_deleted_evidence_is_missing(files: Path) -> None:
 
 
 def test_all_evidence_deleted_is_missing_where_it_is_said_to_be_complete(files: Path) -> None:
-    """And nothing was verified where it is not."""
     nothing = without(files, *range(40))
     assert verify(files, nothing, "--expect", "all")[0] == 1
     code, rows, summary = verify(files, nothing)
@@ -224,7 +208,6 @@ def test_calls_behind_the_last_evidence_are_pending(files: Path) -> None:
 
 
 def test_an_archive_knows_how_far_the_join_had_come(files: Path) -> None:
-    """By its manifest a call that was committed is missing its evidence, though nothing stands behind it."""
     evidence = without(files, 38, 39)
     manifest = manifest_bytes({("calls", 0): 40}, {("calls", 0): 39}, {("calls", 0): 39})
     (files / "archive.json").write_bytes(manifest)
@@ -236,7 +219,6 @@ def test_an_archive_knows_how_far_the_join_had_come(files: Path) -> None:
 
 
 def test_an_extract_of_evidence_is_verified_as_one(files: Path) -> None:
-    """With --expect none; and a selection asks for the calls that it selects only."""
     evidence = without(files, *range(10, 40), *range(5))
     assert verify(files, evidence, "--expect", "none")[0] == 0
     selected = ("--from-offset", "5", "--to-offset", "10", "--expect", "all")
@@ -246,7 +228,6 @@ def test_an_extract_of_evidence_is_verified_as_one(files: Path) -> None:
 
 
 def test_a_rejected_call_is_not_missing_its_evidence(files: Path) -> None:
-    """It stands in the rejected records."""
     lines = (files / "in.ndjson").read_bytes().splitlines(keepends=True)
     refused = json.loads(lines[-1])
     refused["origin"]["offset"], refused["value"] = 40, "{"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.model.record import Output, Role
-from tests.support.events import TOOL, Story, an_event, call_data, snapshot_data
+from assay_stream.model.record import TOPIC_NAMES, Output, Role
+from tests.support.events import TOOL, Story, an_event, call_data, record_of, snapshot_data
 
 GOOD = {
     Role.SNAPSHOTS: an_event(Role.SNAPSHOTS, 900, 1, snapshot_data(TOOL)),
@@ -28,12 +28,10 @@ def with_data(role: Role, **fields: Any) -> bytes:
 
 
 def with_attributes(role: Role, **fields: Any) -> bytes:
-    """A good event with some attributes replaced."""
     return json.dumps({**json.loads(GOOD[role]), **fields}).encode()
 
 
 def spliced(role: Role, text: bytes) -> bytes:
-    """A good event with raw JSON text as one more member of its data."""
     return GOOD[role].replace(b'"data": {', b'"data": {' + text + b", ", 1)
 
 
@@ -89,7 +87,6 @@ SNAPSHOTS_ONLY = [
 
 @pytest.mark.parametrize(("role", "value", "code"), everywhere() + CALLS_ONLY + SNAPSHOTS_ONLY)
 def test_bad_input_is_rejected_with_its_code_and_kept_whole(role: Role, value: bytes | None, code: str) -> None:
-    """The rejected copy has the original bytes, key and headers, the error, and where the record stood."""
     headers = (("trace", b"\xff\x00"), ("content-type", b"application/cloudevents+json"))
     story = Story().lists(TOOL).calls().raw(role, value, headers=headers)
     record = story.records[-1]
@@ -105,7 +102,6 @@ def test_bad_input_is_rejected_with_its_code_and_kept_whole(role: Role, value: b
 
 
 def error_of(copy: Output) -> dict[str, str]:
-    """The error headers without the message."""
     headers = {name.removeprefix("error."): value.decode() for name, value in copy.headers[2:]}
     assert len(headers.pop("message")) > len(headers["code"])
     return headers
@@ -113,7 +109,6 @@ def error_of(copy: Output) -> dict[str, str]:
 
 @pytest.mark.parametrize(("role", "value", "code"), everywhere() + SNAPSHOTS_ONLY)
 def test_the_partition_goes_on_after_it(role: Role, value: bytes | None, code: str) -> None:
-    """The next good records of the same partition are processed."""
     outcome = Story().raw(role, value).lists(TOOL).calls().tell()
     assert outcome.refusals == [code]
     assert "tool_definition_digest" in outcome.evidence[-1]
@@ -128,7 +123,6 @@ def test_the_partition_goes_on_after_it(role: Role, value: bytes | None, code: s
     ],
 )
 def test_a_rejected_snapshot_ends_the_old_catalogue_until_the_next_good_list(value: bytes | None, code: str) -> None:
-    """Calls after it are unbound with snapshot_rejected, an alert is raised, and a good list mends it."""
     outcome = (
         Story()
         .lists(TOOL)
@@ -151,7 +145,6 @@ def test_a_rejected_snapshot_ends_the_old_catalogue_until_the_next_good_list(val
 
 @pytest.mark.parametrize("key", [b"s" * 1_000_000, b"\xff\xfe", b"   ", None], ids=["1 MB", "no text", "blank", "none"])
 def test_a_key_that_names_no_server_ends_nothing(key: bytes | None) -> None:
-    """A server name of 1 MB, or a key that is none, is rejected and marks no server."""
     outcome = Story().lists(TOOL).raw(Role.SNAPSHOTS, GOOD[Role.SNAPSHOTS], key=key).calls().tell()
     assert outcome.refusals == ["key_missing" if key is None else "key_mismatch"]
     assert "tool_definition_digest" in outcome.evidence[0]
@@ -159,7 +152,6 @@ def test_a_key_that_names_no_server_ends_nothing(key: bytes | None) -> None:
 
 @pytest.mark.parametrize("role", BOTH)
 def test_unknown_fields_are_accepted(role: Role) -> None:
-    """What we do not know is no error, in the event, in its data and in a tool."""
     event = json.loads(GOOD[role])
     event["x-extension"] = {"a": [1]}
     event["data"]["x-field"] = None
@@ -179,7 +171,6 @@ def test_messages_never_quote_the_input() -> None:
 
 
 def test_a_binary_event_is_read_from_headers_and_value() -> None:
-    """Both Kafka content modes of CloudEvents give the same evidence."""
     structured = Story().lists(TOOL).calls()
     binary = Story().lists(TOOL)
     event = json.loads(structured.records[1].value or b"")
@@ -189,7 +180,6 @@ def test_a_binary_event_is_read_from_headers_and_value() -> None:
 
 
 def test_records_of_another_server_keep_their_catalogue() -> None:
-    """A rejected snapshot of one server says nothing about another."""
     other = an_event(Role.SNAPSHOTS, 1, 0, snapshot_data(TOOL, server_id="server-b"))
     story = Story().raw(Role.SNAPSHOTS, other, key=b"server-b").raw(Role.SNAPSHOTS, b"{").calls(server_id="server-b")
     assert "tool_definition_digest" in story.tell().evidence[0]
@@ -223,7 +213,6 @@ def in_binary_mode(role: Role, **headers: bytes | None) -> tuple[bytes, tuple[tu
     ],
 )
 def test_bad_headers_of_a_binary_event_are_refused(role: Role, headers: dict[str, bytes | None], code: str) -> None:
-    """What is wrong in a header is refused as it would be in the value, and the next record is taken."""
     value, given = in_binary_mode(role, **headers)
     outcome = Story().raw(role, value, headers=given).lists(TOOL).calls().tell()
     assert outcome.refusals == [code]
@@ -251,7 +240,6 @@ def test_bad_headers_of_a_binary_event_are_refused(role: Role, headers: dict[str
     ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_a_bad_value_of_a_binary_event_is_refused(role: Role, value: bytes | None, code: str) -> None:
-    """The data of a binary event are decoded as strictly as a structured event."""
     _, headers = in_binary_mode(role)
     outcome = Story().raw(role, value, headers=headers).lists(TOOL).calls().tell()
     assert outcome.refusals == [code]
@@ -260,7 +248,6 @@ def test_a_bad_value_of_a_binary_event_is_refused(role: Role, value: bytes | Non
 
 @pytest.mark.parametrize("role", BOTH)
 def test_a_server_name_of_1_mb_is_refused_and_names_no_server(role: Role) -> None:
-    """A name of 1 MB, the same in key and data, is too long; no finding, fact or state has it."""
     name = "s" * 1_000_000
     story = Story().lists(TOOL).raw(role, with_data(role, server_id=name), key=name.encode()).calls()
     outcome = story.tell()
@@ -271,7 +258,6 @@ def test_a_server_name_of_1_mb_is_refused_and_names_no_server(role: Role) -> Non
 
 
 def test_a_tool_name_of_1_mb_refuses_the_list() -> None:
-    """A definition with a name that nothing could call is no definition: the whole list is refused."""
     outcome = Story().lists({**TOOL, "name": "t" * 1_000_000}).calls().tell()
     assert outcome.refusals == ["too_long"]
     assert outcome.evidence[0]["unbound_reason"] == "snapshot_rejected"
@@ -288,7 +274,6 @@ def test_a_refused_record_from_the_end_of_time_stops_no_partition(role: Role, ti
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"\xff", b"[]", GOOD[Role.CALLS], GOOD[Role.SNAPSHOTS]])
 def test_what_is_no_control_record_sets_nothing_and_ends_nothing(value: bytes | None) -> None:
-    """A bad record on the control topic is kept, and lists and calls go on as if it were not there."""
     outcome = Story().lists(TOOL).raw(Role.CONTROL, value).calls().tell()
     assert len(outcome.refusals) == 1
     assert outcome.findings == []
@@ -311,7 +296,6 @@ CLUSTER_FIELDS = {
 
 @pytest.mark.parametrize("field", sorted(CLUSTER_FIELDS))
 def test_one_field_of_a_cluster_alone_is_half_a_cluster(field: str) -> None:
-    """Any single field of either cluster refuses the call, in whichever part of the cluster it stands."""
     kind = "policy" if field.startswith("policy") else "definition"
     outcome = Story().lists(TOOL).calls(**{field: CLUSTER_FIELDS[field]}).tell()
     assert outcome.refusals == [f"half_{kind}_cluster"]
@@ -327,7 +311,6 @@ def test_a_cluster_field_of_null_is_absent(field: str) -> None:
 
 
 def test_after_a_thousand_bad_records_the_next_good_ones_are_processed() -> None:
-    """A flood of bad lists is kept one by one, alerts under one identity, and ends with the next good list."""
     story = Story()
     story.lists(TOOL)
     for _ in range(1_000):
@@ -340,3 +323,93 @@ def test_after_a_thousand_bad_records_the_next_good_ones_are_processed() -> None
     assert {alert["finding_info"]["uid"] for alert in alerts} == {alerts[0]["finding_info"]["uid"]}
     assert alerts[-1]["count"] == 1_000
     assert outcome.evidence[-1]["binding"]["snapshot_id"] == "good"
+
+
+# --- bad input, field by field: what is required, what is told of it, and what it leaves untouched ------------
+
+REQUIRED = {
+    Role.SNAPSHOTS: ("server_id", "observer_id", "snapshot_id", "server_scoped", "completeness", "tools"),
+    Role.CALLS: ("server_id", "observer_id", "tool_name", "tool_call_id", "decision", "reason_code"),
+}
+
+
+@pytest.mark.parametrize(("role", "name"), [(role, name) for role in BOTH for name in REQUIRED[role]])
+def test_each_required_field_is_required_and_named(role: Role, name: str) -> None:
+    (copy,) = Story().raw(role, with_data(role, **{name: ...})).tell().of(Role.REJECTED)
+    headers = dict(copy.headers)
+    assert headers["error.code"] == b"missing_field"
+    assert f"$.data.{name}".encode() in headers["error.message"]
+
+
+@pytest.mark.parametrize("role", BOTH)
+@pytest.mark.parametrize("name", ["specversion", "type", "source", "id", "time"])
+def test_each_attribute_of_the_envelope_is_required(role: Role, name: str) -> None:
+    """An event without one of them is refused: without its type nobody knows what it is, else it lacks a field."""
+    event = json.loads(GOOD[role])
+    del event[name]
+    outcome = Story().raw(role, json.dumps(event).encode()).tell()
+    assert outcome.refusals == ["unknown_type" if name == "type" else "missing_field"]
+
+
+CONTROL = [
+    pytest.param(b"{nope", "not_json", id="not JSON"),
+    pytest.param(b'"\xff"', "not_utf8", id="not UTF-8"),
+    pytest.param(None, "tombstone", id="a tombstone"),
+    pytest.param(GOOD[Role.SNAPSHOTS], "unknown_type", id="a snapshot"),
+    pytest.param(
+        with_attributes(Role.SNAPSHOTS, type="assay.control.pin.set", data={"server_id": "server-a"}),
+        "missing_field",
+        id="half a pin",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "code"), CONTROL)
+def test_a_bad_control_record_is_rejected_and_ends_nothing(value: bytes | None, code: str) -> None:
+    outcome = Story().lists(TOOL).raw(Role.CONTROL, value).calls().tell()
+    assert outcome.refusals == [code]
+    (copy,) = outcome.of(Role.REJECTED)
+    assert (copy.key, copy.value) == (b"server-a", value)
+    assert "tool_definition_digest" in outcome.evidence[0]
+    assert outcome.findings == []
+
+
+@pytest.mark.parametrize("role", [*BOTH, Role.CONTROL])
+def test_the_error_names_the_records_own_place(role: Role) -> None:
+    record = record_of(role, b"{", partition=7, offset=2**40)
+    story = Story()
+    story.records.append(record)
+    (copy,) = story.tell().of(Role.REJECTED)
+    headers = dict(copy.headers)
+    assert headers["error.topic"].decode() == TOPIC_NAMES[role]
+    assert (headers["error.partition"], headers["error.offset"]) == (b"7", b"1099511627776")
+
+
+@pytest.mark.parametrize(("role", "value", "code"), CALLS_ONLY)
+def test_a_refused_call_leaves_the_next_one_its_definition(role: Role, value: bytes, code: str) -> None:
+    outcome = Story().lists(TOOL).raw(role, value).calls().tell()
+    assert outcome.refusals == [code]
+    assert outcome.findings == []
+    (payload,) = outcome.evidence
+    assert payload["binding"]["scope"] == "observer"
+
+
+@pytest.mark.parametrize("decision", ["", "ALLOW", "allowed", None, True, ["allow"]])
+def test_a_decision_is_one_of_four_words(decision: Any) -> None:
+    outcome = Story().raw(Role.CALLS, with_data(Role.CALLS, decision=decision)).tell()
+    assert outcome.refusals == ["unknown_value"]
+    assert outcome.evidence == []
+
+
+@pytest.mark.parametrize("role", BOTH)
+def test_unknown_fields_change_nothing(role: Role) -> None:
+    event = json.loads(GOOD[role])
+    event["x-extension"] = {"a": [1]}
+    event["data"]["x-field"] = {"server_id": "server-b", "decision": "deny"}
+    told = []
+    for value in (GOOD[role], json.dumps(event).encode()):
+        story = Story().raw(role, value)
+        if role is Role.SNAPSHOTS:
+            story.raw(Role.CALLS, an_event(Role.CALLS, 1, 2, call_data()))
+        told.append(story.tell().of(Role.EVIDENCE))
+    assert told[0] == told[1] != []

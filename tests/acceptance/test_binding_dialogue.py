@@ -70,36 +70,29 @@ class Dialogue:
         return self._add(Role.SNAPSHOTS, value, second, key=key, partition=partition, headers=headers)
 
     def announces(self, second: float, headers: Headers = (), **fields: Any) -> Dialogue:
-        """A proxy publishes that the server announced a change of its tools."""
         value = an_announcement(number=len(self.records), second=second, **fields)
         return self._add(Role.SNAPSHOTS, value, second, headers=headers)
 
     def loses(self, second: float, *, lists: int = 0, calls: int = 0, observer_id: str = "proxy-1") -> Dialogue:
-        """A proxy publishes how much it dropped."""
         data = {"server_id": SERVER, "observer_id": observer_id, "lists": lists, "calls": calls}
         value = an_event(Role.SNAPSHOTS, len(self.records), second, data, type=LOSS_TYPE)
         return self._add(Role.SNAPSHOTS, value, second)
 
     def garbles(self, second: float, headers: Headers = ()) -> Dialogue:
-        """A record that nobody can read, under the server's key."""
         return self._add(Role.SNAPSHOTS, b"{", second, headers=headers)
 
     def calls(self, second: float, **fields: Any) -> Dialogue:
-        """A proxy publishes a call."""
         number = len(self.records)
         return self._add(Role.CALLS, a_call(number=number, second=second, **fields), second)
 
     def ends(self, *, snapshot_partitions: int | None = None) -> Outcome:
-        """What is written about it all."""
         producer = Producer(version="0.1.0")
         return Outcome(replay(self.records, producer=producer, snapshot_partitions=snapshot_partitions))
 
     def joined_late(self) -> Outcome:
-        """What is written if every call is joined when all lists are known, those after it too."""
         return self._joined(sorted(self.records, key=lambda record: record.role is Role.CALLS))
 
     def joined_in_order(self) -> Outcome:
-        """What is written if every call is joined with what was published before it."""
         return self._joined(self.records)
 
     def _joined(self, records: list[Record]) -> Outcome:
@@ -115,24 +108,20 @@ class Dialogue:
 
 
 def answer(outcome: Outcome) -> tuple[str, str | None, str | None]:
-    """Scope, digest and reason of the only call."""
     (payload,) = outcome.evidence
     return payload["binding"]["scope"], payload.get("tool_definition_digest"), payload.get("unbound_reason")
 
 
 def full_digest(tool: dict[str, Any]) -> str:
-    """The digest of a definition as received, worked out without our code."""
     return "sha256:" + hashlib.sha256(rfc8785.dumps(tool)).hexdigest()
 
 
 def findings_of(outcome: Outcome) -> list[dict[str, Any]]:
-    """Every finding, whole."""
     written = [output for output in outcome.of(Role.FINDINGS) if output.label.startswith("finding:")]
     return [json.loads(output.value or b"") for output in written]
 
 
 def alerts_of(outcome: Outcome) -> list[dict[str, Any]]:
-    """Every alert, whole."""
     return [json.loads(output.value or b"") for output in outcome.of(Role.ALERTS)]
 
 
@@ -140,7 +129,6 @@ def alerts_of(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def test_a_call_that_names_its_list_is_bound_to_it_and_not_to_a_newer_one() -> None:
-    """Exact beats newer: the named list is in force for the call, and evidence says where it stands."""
     outcome = Dialogue().lists(0, FIRST).lists(1, SECOND).calls(2, snapshot_id="list-0").ends()
     assert answer(outcome) == ("exact", DIGEST_OF_FIRST, None)
     binding = outcome.evidence[0]["binding"]
@@ -149,13 +137,11 @@ def test_a_call_that_names_its_list_is_bound_to_it_and_not_to_a_newer_one() -> N
 
 
 def test_a_call_that_names_its_list_is_bound_even_if_its_clock_is_behind() -> None:
-    """Exact needs no clock: a call dated before the list that it names is bound to it."""
     outcome = Dialogue().lists(10, FIRST).calls(2, snapshot_id="list-0").ends()
     assert answer(outcome) == ("exact", DIGEST_OF_FIRST, None)
 
 
 def test_a_call_that_names_an_unknown_list_falls_to_the_next_rule() -> None:
-    """A snapshot id that nobody observed binds nothing by itself."""
     outcome = Dialogue().lists(0, FIRST).calls(1, snapshot_id="unheard of").ends()
     assert answer(outcome) == ("observer", DIGEST_OF_FIRST, None)
 
@@ -188,13 +174,11 @@ def test_the_latest_list_at_or_before_the_call_is_in_force(
     ids=["second later", "first later"],
 )
 def test_of_two_lists_at_one_moment_the_one_later_in_the_log_is_in_force(tools: Any, digest: str) -> None:
-    """A tie of event times is decided by the origin."""
     outcome = Dialogue().lists(1, tools[0]).lists(1, tools[1]).calls(2).ends()
     assert answer(outcome) == ("observer", digest, None)
 
 
 def test_what_the_callers_proxy_saw_beats_what_another_saw_later() -> None:
-    """The observer's own older list is in force, not another observer's newer one."""
     outcome = Dialogue().lists(0, FIRST).lists(1, SECOND, observer_id="proxy-2").calls(2).ends()
     assert answer(outcome) == ("observer", DIGEST_OF_FIRST, None)
 
@@ -203,26 +187,22 @@ def test_what_the_callers_proxy_saw_beats_what_another_saw_later() -> None:
 
 
 def test_where_every_observer_agrees_a_proxy_without_a_list_is_served() -> None:
-    """Catalogues that differ in another tool still agree on this one."""
     dialogue = Dialogue().lists(0, FIRST).lists(1, FIRST, OTHER, observer_id="proxy-2")
     assert answer(dialogue.calls(2, observer_id="proxy-3").ends()) == ("server", DIGEST_OF_FIRST, None)
 
 
 def test_where_observers_disagree_no_digest_is_chosen() -> None:
-    """Two digests in force at once leave the call unbound: definition_ambiguous."""
     dialogue = Dialogue().lists(0, FIRST).lists(1, SECOND, observer_id="proxy-2")
     outcome = dialogue.calls(2, observer_id="proxy-3").ends()
     assert answer(outcome) == ("server", None, "definition_ambiguous")
 
 
 def test_a_superseded_list_takes_no_part_in_the_agreement() -> None:
-    """What counts is what is in force at the time of the call, not what was once seen."""
     dialogue = Dialogue().lists(0, FIRST).lists(1, SECOND).lists(2, SECOND, observer_id="proxy-2")
     assert answer(dialogue.calls(3, observer_id="proxy-3").ends()) == ("server", DIGEST_OF_SECOND, None)
 
 
 def test_an_incomplete_list_that_lacks_the_tool_does_not_disturb_the_agreement() -> None:
-    """A partial list says nothing of what it does not hold."""
     dialogue = Dialogue().lists(0, FIRST).lists(1, OTHER, observer_id="proxy-2", completeness="partial")
     assert answer(dialogue.calls(2, observer_id="proxy-3").ends()) == ("server", DIGEST_OF_FIRST, None)
 
@@ -259,20 +239,17 @@ def test_an_incomplete_list_never_says_that_a_tool_is_gone(completeness: str) ->
 
 
 def test_the_first_complete_list_of_a_server_raises_nothing() -> None:
-    """There is nothing to compare it with: no tool_added, no alert."""
     outcome = Dialogue().lists(0, FIRST, OTHER).ends()
     assert outcome.findings == []
     assert alerts_of(outcome) == []
 
 
 def test_a_second_observers_first_look_at_the_same_list_raises_nothing() -> None:
-    """What the fleet has seen already is not new to a proxy that has just started."""
     outcome = Dialogue().lists(0, FIRST, OTHER).lists(1, FIRST, OTHER, observer_id="proxy-2").ends()
     assert outcome.findings == []
 
 
 def test_a_second_observers_first_look_is_compared_with_what_the_fleet_saw() -> None:
-    """What differs from the fleet's last look is drift, with both definitions and the fields that differ."""
     outcome = Dialogue().lists(0, FIRST, OTHER).lists(1, SECOND, observer_id="proxy-2").ends()
     found = findings_of(outcome)
     assert [(finding["kind"], finding["tool_name"]) for finding in found] == [
@@ -287,7 +264,6 @@ def test_a_second_observers_first_look_is_compared_with_what_the_fleet_saw() -> 
 
 
 def test_a_change_that_a_second_observer_sees_too_is_counted_on_the_same_alert() -> None:
-    """One change of the fleet is one alert with one uid, and the second observer raises its count."""
     both = Dialogue().lists(0, FIRST).lists(0, FIRST, observer_id="proxy-2")
     outcome = both.lists(1, SECOND).lists(2, SECOND, observer_id="proxy-2").ends()
     created, updated = alerts_of(outcome)
@@ -296,7 +272,6 @@ def test_a_change_that_a_second_observer_sees_too_is_counted_on_the_same_alert()
 
 
 def test_a_list_published_twice_changes_nothing() -> None:
-    """A producer's repeat adds no fact, no definition, no finding and no alert, and no answer changes."""
     once = Dialogue().lists(0, FIRST).lists(1, SECOND).calls(2)
     twice = Dialogue().lists(0, FIRST).lists(1, SECOND).calls(2)
     for repeated in once.records[:2]:
@@ -325,7 +300,6 @@ def test_a_list_under_another_servers_key_is_refused_and_ends_that_servers_list(
 
 @pytest.mark.parametrize("partitions", [2, 3, 12])
 def test_a_server_outside_its_partition_is_found(partitions: int) -> None:
-    """In the partition of the Java client's murmur2 its calls are bound; in any other none is: server_misrouted."""
     home = (murmur2(SERVER.encode()) & 0x7FFFFFFF) % partitions
     for partition in range(partitions):
         dialogue = Dialogue().lists(0, FIRST, partition=partition).calls(1)
@@ -351,7 +325,6 @@ def in_binary_mode(record: Record) -> Record:
 
 @pytest.mark.parametrize("roles", [{Role.CALLS}, {Role.SNAPSHOTS}, {Role.CALLS, Role.SNAPSHOTS}])
 def test_binary_mode_gives_the_same_as_structured_mode(roles: set[Role]) -> None:
-    """Evidence, findings, alerts and definitions are the same bytes in either content mode."""
     structured = Dialogue().lists(0, FIRST).calls(1).lists(2, SECOND).calls(3).calls(4, tool_name="missing")
     binary = Dialogue()
     binary.records = [in_binary_mode(record) if record.role in roles else record for record in structured.records]
@@ -364,7 +337,6 @@ def test_binary_mode_gives_the_same_as_structured_mode(roles: set[Role]) -> None
 
 
 def test_the_trace_of_a_call_goes_with_its_evidence_in_either_mode() -> None:
-    """A traceparent attribute is handed on unchanged."""
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     data = json.loads(a_call())["data"]
     structured = record_of(Role.CALLS, an_event(Role.CALLS, 0, 0, data, traceparent=trace))

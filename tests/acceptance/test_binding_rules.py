@@ -26,16 +26,12 @@ DIGEST = {
 
 
 class Dialogue(Story):
-    """A story whose calls may be made at a time of their own, told to stages that read everything in order."""
-
     def calls_at(self, second: float, **fields: Any) -> Dialogue:
-        """A call made at some second after ten o'clock and published now."""
         number = len(self.records)
         self.raw(Role.CALLS, an_event(Role.CALLS, number, second, call_data(**fields)))
         return self
 
     def live(self, **limits: int) -> Outcome:
-        """What the stages write when each record is taken as it is published."""
         state = EngineState(producer=Producer(version="0.1.0"), limits=Limits(**limits))
         outputs = []
         for record in self.records:
@@ -49,7 +45,6 @@ class Dialogue(Story):
 
 
 def answers(outcome: Outcome) -> list[tuple[str, str | None]]:
-    """Scope and digest, or scope and reason, of every call."""
     return [
         (told["binding"]["scope"], told.get("tool_definition_digest") or told.get("unbound_reason"))
         for told in outcome.evidence
@@ -85,7 +80,6 @@ def test_rule_1_an_id_for_which_others_published_different_lists_names_nothing()
 
 
 def test_rule_1_a_snapshot_of_another_server_is_no_snapshot_of_this_one() -> None:
-    """An id that only another server has is unknown here, and the next rule applies."""
     story = Story().lists(ONE)
     foreign = Story().lists(TWO, server_id="server-b", snapshot_id="theirs").records[0]
     story.raw(Role.SNAPSHOTS, foreign.value, key=b"server-b").calls(snapshot_id="theirs")
@@ -93,13 +87,11 @@ def test_rule_1_a_snapshot_of_another_server_is_no_snapshot_of_this_one() -> Non
 
 
 def test_rule_1_one_id_for_two_different_lists_is_ambiguous() -> None:
-    """Where the named lists disagree about the tool, no digest is chosen."""
     story = Story().lists(ONE, snapshot_id="s").lists(TWO, snapshot_id="s").calls(snapshot_id="s")
     assert answers(story.tell()) == [("exact", "definition_ambiguous")]
 
 
 def test_rule_3_asks_who_agreed_at_the_time_of_the_call() -> None:
-    """A change that one proxy saw before the others makes calls ambiguous until the others have seen it too."""
     story = Dialogue()
     story.lists(ONE).lists(ONE, observer_id="proxy-2").lists(TWO).lists(TWO, observer_id="proxy-2")
     for second in (1.5, 2.5, 3.5):
@@ -113,7 +105,6 @@ def test_rule_3_asks_who_agreed_at_the_time_of_the_call() -> None:
 
 @pytest.mark.parametrize("completeness", ["partial", "unknown"])
 def test_pages_of_one_list_never_remove_and_add_what_nobody_was_shown(completeness: str) -> None:
-    """What completes a partial first list adds the rest; a partial one after a complete one removes nothing."""
     first = Story().lists(ONE, completeness=completeness).lists(ONE, WRITE)
     later = Story().lists(ONE, WRITE).lists(ONE, completeness=completeness).lists(ONE, WRITE)
     assert first.tell().findings == [("tool_added", "write_file")]
@@ -121,7 +112,6 @@ def test_pages_of_one_list_never_remove_and_add_what_nobody_was_shown(completene
 
 
 def test_a_complete_list_removes_and_adds() -> None:
-    """Between two complete lists what is missing was removed and what is new was added."""
     story = Story().lists(ONE).lists(WRITE)
     assert story.tell().findings == [("tool_removed", "read_file"), ("tool_added", "write_file")]
 
@@ -141,7 +131,6 @@ def test_folding_repeats_changes_no_answer(entries_max: int) -> None:
 
 
 def test_history_that_was_folded_away_is_told_as_such() -> None:
-    """A call of a time that is no longer kept is unbound for that reason, and never bound to a later list."""
     story = Dialogue()
     story.lists(ONE).lists(TWO).lists(THREE).lists(ONE)
     story.calls_at(0.5).calls_at(1.5).calls_at(2.5).calls_at(3.5)
@@ -154,7 +143,6 @@ def test_history_that_was_folded_away_is_told_as_such() -> None:
 
 
 def test_a_folded_list_is_not_replaced_by_another_observer_s() -> None:
-    """Where the caller's own list was folded away, what another proxy saw is no answer: history_folded."""
     story = Dialogue()
     story.lists(ONE, observer_id="proxy-2").lists(TWO).lists(THREE).lists(TWO)
     story.calls_at(1.5)
@@ -163,7 +151,6 @@ def test_a_folded_list_is_not_replaced_by_another_observer_s() -> None:
 
 
 def test_agreement_is_not_claimed_of_those_whose_history_was_folded() -> None:
-    """A stranger's call is not bound by the one observer left, where the folded one disagreed."""
     story = Dialogue()
     story.lists(ONE).lists(TWO, observer_id="proxy-2").lists(THREE, observer_id="proxy-2")
     story.lists(TWO, observer_id="proxy-2")
@@ -174,7 +161,6 @@ def test_agreement_is_not_claimed_of_those_whose_history_was_folded() -> None:
 
 
 def test_forgetting_a_rejection_puts_nothing_in_force_again() -> None:
-    """Beyond the number of rejections kept, what the oldest one ended stays ended."""
     story = Dialogue()
     story.lists(ONE).raw(Role.SNAPSHOTS, b"{")
     story.lists(TWO).raw(Role.SNAPSHOTS, b"{")
@@ -206,20 +192,17 @@ def test_rejections_kept_as_one_take_a_digest_and_give_none() -> None:
 
 
 def test_a_refused_list_ends_force_for_every_observer() -> None:
-    """A malformed list of a server leaves nobody's earlier list in force, whoever published it."""
     story = Story().lists(ONE).lists(ONE, observer_id="proxy-2").raw(Role.SNAPSHOTS, b"{")
     story.calls().calls(observer_id="proxy-2").calls(observer_id="proxy-3")
     assert answers(story.tell()) == [("none", "snapshot_rejected")] * 3
 
 
 def test_a_refused_list_leaves_a_named_snapshot_named() -> None:
-    """A call that names the list its agent was shown is bound to it, whatever was refused since."""
     story = Story().lists(ONE).raw(Role.SNAPSHOTS, b"{").calls(snapshot_id="snapshot-0")
     assert answers(story.tell()) == [("exact", DIGEST["one"])]
 
 
 def test_calls_of_the_time_before_a_refused_list_keep_their_binding() -> None:
-    """A rejection counts from its own time in the log: an earlier call joined later is bound as before."""
     story = Dialogue()
     story.lists(ONE).raw(Role.SNAPSHOTS, b"{")
     story.calls_at(0.5).calls_at(1)
@@ -241,7 +224,6 @@ def _data_of(story: Story) -> dict[str, Any]:
 
 
 def test_a_change_by_way_of_an_ambiguous_list_is_found() -> None:
-    """A server that lists both editions once, and then only the new one, has changed the tool all the same."""
     findings = Story().lists(ONE).lists(ONE, TWO).lists(TWO).tell().findings
     assert ("definition_ambiguous", "read_file") in findings
     assert ("tool_changed", "read_file") in findings

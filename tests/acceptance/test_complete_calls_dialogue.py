@@ -38,12 +38,10 @@ TALK: list[tuple[str, dict[str, Any]]] = [
 
 
 def course(data: dict[str, Any]) -> dict[str, Any]:
-    """What a record says of how its call went."""
     return {name: data[name] for name in COURSE if name in data}
 
 
 def test_the_course_of_a_call_is_the_same_live_recorded_and_in_evidence() -> None:
-    """A chain of rounds that becomes a task, and a retry that belongs to nothing."""
     live, lines = Dialogue(), []
     observed = []
     for who, message in TALK:
@@ -77,7 +75,6 @@ def test_the_course_of_a_call_is_the_same_live_recorded_and_in_evidence() -> Non
     ],
 )
 def test_no_content_can_take_the_place_of_a_hash_a_status_or_a_count(fields: dict[str, Any]) -> None:
-    """A proxy that publishes what it must not is refused."""
     outcome = Story().calls(**fields).tell()
     assert outcome.evidence == []
     assert len(outcome.of(Role.REJECTED)) == 1

@@ -48,7 +48,6 @@ def refuses(data: Path, file: str, *arguments: str) -> bool:
 
 
 def test_an_undamaged_copy_starts(data: Path) -> None:
-    """The copy itself changes nothing."""
     assert run(data, "--version").returncode == 0
 
 
@@ -64,7 +63,6 @@ def test_every_command_refuses_altered_weights(data: Path, arguments: tuple[str,
     "file", ["weights.tsv", "model.toml", "rules.toml", "lists.toml", "relations.toml", "concepts.toml"]
 )
 def test_a_missing_file_is_named(data: Path, file: str) -> None:
-    """A package from which a file was lost is told apart from a defect in the program."""
     (data / file).unlink()
     assert refuses(data, file, "worker")
 
@@ -78,13 +76,11 @@ def test_a_missing_file_is_named(data: Path, file: str) -> None:
     ],
 )
 def test_a_malformed_file_is_named(data: Path, file: str, damage: Callable[[bytes], bytes]) -> None:
-    """Bytes that are no text, a word class that nobody defined, half a file."""
     (data / file).write_bytes(damage((data / file).read_bytes()))
     assert refuses(data, file, "worker")
 
 
 def test_an_unreadable_file_is_named(data: Path) -> None:
-    """What stands there and cannot be read is refused like what is missing."""
     (data / "weights.tsv").unlink()
     (data / "weights.tsv").mkdir()
     assert refuses(data, "weights.tsv", "worker")

@@ -17,12 +17,10 @@ TEMPLATE = {"uriTemplate": "notes://{name}", "name": "notes"}
 
 
 def alerts_of(story: Story) -> list[dict[str, Any]]:
-    """Every alert record, the inventory included."""
     return [json.loads(output.value or b"") for output in story.tell(inventory=True).of(Role.ALERTS)]
 
 
 def test_a_poisoned_tool_in_a_first_list_is_one_alert_that_names_it() -> None:
-    """With its rules, at their severity; the harmless tools beside it raise nothing."""
     alerts = Talk().sees([CLEAN, BAD_TOOL, OTHER], minute=0).alerts()
     [alert] = alerts
     flat = alert["unmapped"]
@@ -32,14 +30,12 @@ def test_a_poisoned_tool_in_a_first_list_is_one_alert_that_names_it() -> None:
 
 
 def test_every_poisoned_tool_of_a_first_list_is_an_alert_of_its_own() -> None:
-    """Wherever it stands in the list."""
     tools = [BAD_TOOL | {"name": f"helper_{number}"} for number in range(5)]
     alerts = Talk().sees([CLEAN, *tools], minute=0).alerts()
     assert [alert["unmapped"]["mcp_tool_name"] for alert in alerts] == [tool["name"] for tool in tools]
 
 
 def test_the_inventory_of_a_first_list_is_one_informational_alert() -> None:
-    """It counts what there is, and names the privileged tools and the digest of the list."""
     grant = {"name": "grant_admin", "description": "Makes a user an administrator.", "inputSchema": {"type": "object"}}
     story = Story().lists(CLEAN, grant, prompts=[PROMPT], resource_templates=[TEMPLATE])
     [alert] = alerts_of(story)
@@ -53,7 +49,6 @@ def test_the_inventory_of_a_first_list_is_one_informational_alert() -> None:
 
 
 def test_observers_that_come_to_a_known_server_are_one_informational_alert() -> None:
-    """One for the server, which counts them; a list that they saw before is no news."""
     story = Story().lists(CLEAN)
     for number in range(2, 12):
         story.lists(CLEAN, observer_id=f"proxy-{number}").lists(CLEAN, observer_id=f"proxy-{number}")
@@ -71,25 +66,21 @@ def test_a_second_observer_s_first_list_is_no_first_look() -> None:
 
 @pytest.mark.parametrize("lists", [{"prompts": [BAD_PROMPT]}, {"prompts": [PROMPT, BAD_PROMPT | {"name": "z"}]}])
 def test_a_poisoned_prompt_in_a_first_list_is_an_alert(lists: dict[str, Any]) -> None:
-    """Prompts are searched as tools are."""
     alerts = [alert for alert in alerts_of(Story().lists(CLEAN, **lists)) if alert["severity_id"] >= HIGH]
     assert [alert["unmapped"]["mcp_item_name"] for alert in alerts] == [lists["prompts"][-1]["name"]]
 
 
 def test_prompts_that_are_stated_late_are_searched() -> None:
-    """A proxy that begins to state prompts shows a first list of them."""
     story = Story().lists(CLEAN).lists(CLEAN, prompts=[PROMPT, BAD_PROMPT | {"name": "z"}])
     assert [a["unmapped"]["mcp_item_name"] for a in alerts_of(story) if a["severity_id"] >= HIGH] == ["z"]
 
 
 def test_pages_of_a_first_list_are_searched_one_by_one() -> None:
-    """Poison on the second page is an addition, as on the first one."""
     talk = Talk().sees([CLEAN], minute=0, completeness="partial").sees([BAD_TOOL], minute=1, completeness="partial")
     assert talk.told(severity=HIGH) == [("tool_added", "New", 5)]
 
 
 def test_an_ambiguous_name_hides_no_poison_in_a_first_list() -> None:
-    """Each definition under it is searched."""
     talk = Talk().sees([CLEAN, POISON], minute=0)
     assert ("tool_added", "New", 5) in talk.told()
 
@@ -100,7 +91,6 @@ def test_what_was_approved_before_it_was_offered_raises_nothing() -> None:
 
 
 def test_an_alert_of_a_first_list_ends_with_its_definition() -> None:
-    """As that of an addition does."""
     talk = Talk().sees([BAD_TOOL, CLEAN], minute=0).sees([CLEAN], minute=1).sees([CLEAN], minute=60)
     assert [status for _, status, _ in talk.told("tool_added")] == ["New", "Resolved"]
 

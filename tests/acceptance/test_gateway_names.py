@@ -18,7 +18,6 @@ TOOL = {"name": "create_issue", "description": "Create an issue.", "inputSchema"
 
 
 def evidence_of(vantage: Vantage) -> dict[str, Any]:
-    """The evidence of one call to a tool that was listed before."""
     listing = snapshot_event(
         vantage, event_id="1", snapshot_id="s", observed_at=AT, completeness="complete", tools=[TOOL]
     )
@@ -42,12 +41,10 @@ def evidence_of(vantage: Vantage) -> dict[str, Any]:
 
 
 def recorded(observation: Observation) -> Any:
-    """An observation in its log."""
     return record_of(observation.role, observation.value, key=observation.key, timestamp_ms=observation.timestamp_ms)
 
 
 def test_evidence_through_a_gateway_is_that_of_the_server_and_names_both() -> None:
-    """Only the name that the client was shown is added: digests, identity and binding are the server's own."""
     direct = evidence_of(Vantage(server_id="github", observer_id="o", server_scoped=True))
     through = evidence_of(Vantage(server_id="github", observer_id="o", server_scoped=True, shown_prefix="github_"))
     assert through.pop("shown_tool_name") == "github_create_issue"
@@ -57,7 +54,6 @@ def test_evidence_through_a_gateway_is_that_of_the_server_and_names_both() -> No
 
 
 def test_a_snapshot_says_what_the_client_was_shown() -> None:
-    """The tools have their own names, and the prefix stands beside them."""
     vantage = Vantage(server_id="github", observer_id="o", shown_prefix="github_")
     event = snapshot_event(vantage, event_id="1", snapshot_id="s", observed_at=AT, completeness="partial", tools=[TOOL])
     data = json.loads(event.value)["data"]

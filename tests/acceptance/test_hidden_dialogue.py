@@ -19,12 +19,10 @@ OTHER = TOOL | {"name": "write_file"}
 
 
 def hidden(tool: dict[str, Any]) -> dict[str, str]:
-    """How a snapshot names a hidden tool."""
     return {"name": tool.get("name", ""), "digest": fingerprint(tool, server_id=None).full}
 
 
 def bindings(story: Story) -> list[dict[str, Any]]:
-    """What the evidence of each call rests on."""
     records = story.tell().of(Role.EVIDENCE)
     return [orjson.loads(each.value or b"")["data"]["binding"] for each in records]
 
@@ -65,12 +63,10 @@ def test_as_of_and_the_timeline_say_what_was_hidden() -> None:
 
 @pytest.mark.parametrize("claim", [hidden(TOOL), hidden(POISONED) | {"name": "other"}, hidden(OTHER) | {"name": ""}])
 def test_a_snapshot_that_hides_what_was_not_offered_is_rejected(claim: dict[str, str]) -> None:
-    """Nobody can make evidence say that another definition was hidden."""
     assert Story().lists(OTHER, POISONED, hidden=[claim]).tell().refusals == ["hidden_not_offered"]
 
 
 def test_a_tool_without_a_name_can_be_hidden() -> None:
-    """It is named by its digest."""
     nameless = {key: value for key, value in POISONED.items() if key != "name"}
     for tool in (nameless, nameless | {"name": 3}):
         story = Story().lists(OTHER, tool, hidden=[hidden(tool) | {"name": ""}])

@@ -26,7 +26,6 @@ LIMIT_S = DEFAULT_LIMITS.announced_limit_ms // 1_000
 
 
 def answers(outcome: Outcome) -> list[tuple[str, str | None, str | None]]:
-    """Scope, digest and reason of every call, in order."""
     return [
         (data["binding"]["scope"], data.get("tool_definition_digest"), data.get("unbound_reason"))
         for data in outcome.evidence
@@ -34,12 +33,10 @@ def answers(outcome: Outcome) -> list[tuple[str, str | None, str | None]]:
 
 
 def found(outcome: Outcome) -> list[dict[str, Any]]:
-    """What was found about announced changes."""
     return [finding for finding in findings_of(outcome) if finding["kind"] == "list_change_unanswered"]
 
 
 def guarded() -> Talk:
-    """A server with a pinned tool, under a policy that blocks what is not known."""
     return Talk().pins(0, DIGEST_OF_FIRST).policy(1, "block", "block").offers(2, FIRST)
 
 
@@ -54,7 +51,6 @@ def test_from_an_announced_change_until_the_next_list_no_digest_is_claimed() -> 
 
 
 def test_evidence_names_the_list_shown_last_and_claims_nothing_of_it() -> None:
-    """Where it stands and its id; no digest of any kind."""
     outcome = Dialogue().lists(1, FIRST).announces(2).calls(3).ends()
     (payload,) = outcome.evidence
     assert payload["binding"] == {
@@ -67,7 +63,6 @@ def test_evidence_names_the_list_shown_last_and_claims_nothing_of_it() -> None:
 
 
 def test_what_other_observers_saw_is_not_claimed_either() -> None:
-    """They were not told; what the caller's server serves now is not known from them."""
     talk = Dialogue().lists(1, FIRST).lists(1, FIRST, observer_id="proxy-2").announces(2)
     talk.calls(3).calls(3, observer_id="proxy-2").calls(3, observer_id="proxy-3")
     assert answers(talk.ends()) == [ANNOUNCED, ("observer", DIGEST_OF_FIRST, None), ("server", DIGEST_OF_FIRST, None)]
@@ -81,13 +76,11 @@ def test_an_observer_without_a_list_who_was_told_of_a_change_is_bound_to_nothing
 
 
 def test_an_announced_list_takes_no_part_in_the_agreement_of_others() -> None:
-    """Its observer says that it is out of date."""
     talk = Dialogue().lists(1, FIRST).lists(1, SECOND, observer_id="proxy-2").announces(2)
     assert answer(talk.calls(3, observer_id="proxy-3").ends()) == ("server", DIGEST_OF_SECOND, None)
 
 
 def test_a_publisher_that_names_a_list_is_taken_at_its_word() -> None:
-    """It knows what its caller was given."""
     outcome = Dialogue().lists(1, FIRST).announces(2).calls(3, snapshot_id="list-0").ends()
     assert answer(outcome) == ("exact", DIGEST_OF_FIRST, None)
 
@@ -101,7 +94,6 @@ def test_of_an_announcement_and_a_list_at_one_moment_the_later_in_the_log_counts
 
 
 def test_a_recording_that_is_published_twice_changes_nothing() -> None:
-    """Neither the announcement nor the list behind it counts anew, whatever their clocks."""
     talk = Dialogue().lists(1, FIRST).announces(2).lists(2, SECOND).announces(3).lists(4, FIRST)
     again = list(talk.records)
     for number, record in enumerate(again, start=len(again)):
@@ -111,7 +103,6 @@ def test_a_recording_that_is_published_twice_changes_nothing() -> None:
 
 
 def test_announcements_without_a_list_between_are_one_fact() -> None:
-    """They are cheap to send: further ones cost a record each, and nothing that stays."""
     talk = Dialogue().lists(0, FIRST)
     for number in range(50):
         talk.announces(1 + number)
@@ -121,7 +112,6 @@ def test_announcements_without_a_list_between_are_one_fact() -> None:
 
 
 def test_announcements_that_go_on_without_a_list_are_found_once() -> None:
-    """By the registry, without any call."""
     talk = Dialogue().lists(0, FIRST)
     for number in range(10):
         talk.announces(number * 20)
@@ -131,7 +121,6 @@ def test_announcements_that_go_on_without_a_list_are_found_once() -> None:
 
 
 def test_calls_long_after_an_announcement_without_a_list_are_found() -> None:
-    """By the join: one alert for the server that counts them."""
     talk = Dialogue().lists(0, FIRST).announces(1).calls(1 + LIMIT_S).calls(1.001 + LIMIT_S).calls(500)
     outcome = talk.ends()
     assert {finding["snapshot_id"] for finding in found(outcome)} == {"list-0"}
@@ -154,7 +143,6 @@ def test_a_server_that_outdates_every_list_at_once_is_found() -> None:
 
 
 def test_a_server_that_changes_now_and_then_is_quiet() -> None:
-    """Its clients list again, and the list lasts."""
     talk = Dialogue().lists(0, FIRST)
     for number in range(1, 6):
         talk.announces(number * 100).calls(number * 100 + 0.1).lists(number * 100 + 1, FIRST)
@@ -165,7 +153,6 @@ def test_a_server_that_changes_now_and_then_is_quiet() -> None:
 
 
 def test_a_pinned_tool_whose_observation_was_dropped_is_unobserved() -> None:
-    """With Assay's reason code, and what the policy makes of the unknown."""
     talk = guarded()
     talk.announces(3)
     outcome = talk.calls(4).ends()
@@ -174,7 +161,6 @@ def test_a_pinned_tool_whose_observation_was_dropped_is_unobserved() -> None:
 
 
 def test_verdicts_go_by_the_definition_shown_last() -> None:
-    """Enforcement does not open, nor close, by an announcement alone."""
     talk = guarded()
     quiet = talk.ends().all_bytes(Role.VERDICTS)
     assert talk.announces(3).ends().all_bytes(Role.VERDICTS) == quiet

@@ -20,7 +20,6 @@ SERVER = {"command": [sys.executable, "-m", "tests.support.scripted_lister_serve
 
 
 def a_call(number: int) -> Observation:
-    """A call that the gateway shows."""
     return call_event(
         Vantage(server_id="the-server", observer_id="gateway"),
         event_id=f"call-{number}",
@@ -33,7 +32,6 @@ def a_call(number: int) -> Observation:
 
 
 def told(observations: list[Observation]) -> tuple[list[str | None], dict[str, Row]]:
-    """The rule that bound each call, and the rows of the coverage report by name."""
     offsets = {role: count() for role in Role}
     records = [
         Record(
@@ -58,7 +56,6 @@ def told(observations: list[Observation]) -> tuple[list[str | None], dict[str, R
 
 
 async def test_calls_of_a_gateway_are_bound_to_the_lists_of_a_lister() -> None:
-    """Before the first listing they are not, and the report says which."""
     before = a_call(1)
     listing = await listed_once(SERVER)
     scopes, rows = told([before, *listing.sink.observations, a_call(2)])

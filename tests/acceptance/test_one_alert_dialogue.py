@@ -19,15 +19,11 @@ CRITICAL = 5
 
 
 def uid_of_change(tool: dict[str, Any], kind: Kind = Kind.TOOL_CHANGED) -> str:
-    """The uid of the alert about a definition that came."""
     return uid_of(kind, SERVER, tool["name"], fingerprint(tool, server_id=None).full, None)
 
 
 class Desk(Talk):
-    """Lists, decisions, and people at work on alerts."""
-
     def control(self, act: str, minute: float, **data: Any) -> Self:
-        """A control record, some minutes after the start."""
         moment = START + timedelta(minutes=minute)
         event = json.loads(a_control(act)) | {"time": moment.isoformat().replace("+00:00", "Z")}
         event["data"] |= data
@@ -36,21 +32,17 @@ class Desk(Talk):
         return self
 
     def pins(self, tool: dict[str, Any], minute: float) -> Self:
-        """An operator approves a definition."""
         value = fingerprint(tool, server_id=None).schemes["assay.v1"]
         return self.control("pin.set", minute, tool_name=tool["name"], scheme="assay.v1", value=value)
 
     def rejects(self, tool: dict[str, Any], minute: float) -> Self:
-        """An operator rejects a definition."""
         value = fingerprint(tool, server_id=None).schemes["assay.v1"]
         return self.control("pin.reject", minute, tool_name=tool["name"], scheme="assay.v1", value=value)
 
     def does(self, act: str, alert: str, minute: float, **data: Any) -> Self:
-        """Somebody does something with an alert."""
         return self.control(f"alert.{act}", minute, alert=alert, **data)
 
     def said(self, uid: str) -> list[tuple[str, str, str | None]]:
-        """Activity, status and act of every record of an alert."""
         return [
             (alert["activity_name"], alert["status"], alert["unmapped"].get("mcp_act"))
             for alert in self.alerts()
@@ -58,11 +50,9 @@ class Desk(Talk):
         ]
 
     def changes(self) -> list[dict[str, Any]]:
-        """What the evidence of control records says."""
         return [json.loads(output.value or b"")["data"] for output in self._story.tell().of(Role.CHANGES)]
 
     def open_at_the_end(self) -> list[str]:
-        """Uids of the alerts whose last record did not close them."""
         last = {alert["finding_info"]["uid"]: alert["activity_name"] for alert in self.alerts()}
         return [uid for uid, activity in last.items() if activity != "Close"]
 
@@ -71,7 +61,6 @@ class Desk(Talk):
 
 
 def test_a_rug_pull_under_a_pin_is_one_alert_with_both_reasons() -> None:
-    """At once, as severe as the gravest, with what the pin asks for."""
     alerts = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([WORSE], minute=2).alerts()
     [alert] = alerts
     assert alert["finding_info"]["uid"] == uid_of_change(WORSE)
@@ -82,7 +71,6 @@ def test_a_rug_pull_under_a_pin_is_one_alert_with_both_reasons() -> None:
 
 
 def test_a_rejection_adds_a_reason_and_no_alert() -> None:
-    """The one who rejects knows: nothing new is raised, and the record says what was decided."""
     desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([WORSE], minute=2).rejects(WORSE, 3)
     assert desk.said(uid_of_change(WORSE)) == [("Create", "New", None), ("Update", "In Progress", None)]
     assert len({alert["finding_info"]["uid"] for alert in desk.alerts()}) == 1
@@ -90,7 +78,6 @@ def test_a_rejection_adds_a_reason_and_no_alert() -> None:
 
 
 def test_a_pin_that_comes_after_the_change_joins_its_alert() -> None:
-    """Whichever is read second is a reason of the first."""
     desk = Desk().sees([CLEAN], minute=0).sees([WORSE], minute=1).pins(CLEAN, 2)
     [created, updated] = desk.alerts()
     assert created["finding_info"]["uid"] == updated["finding_info"]["uid"]
@@ -98,7 +85,6 @@ def test_a_pin_that_comes_after_the_change_joins_its_alert() -> None:
 
 
 def test_every_list_that_repeats_a_mismatch_writes_nothing() -> None:
-    """What is wrong with a pin is found with each list; the alert has said so."""
     desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1)
     for number in range(2, 50):
         desk.sees([WORSE], minute=number)
@@ -106,14 +92,12 @@ def test_every_list_that_repeats_a_mismatch_writes_nothing() -> None:
 
 
 def test_an_approval_closes_the_alert_at_once_with_all_its_reasons() -> None:
-    """Nothing waits for the settling time, and nothing is left open."""
     desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([WORSE], minute=2).pins(WORSE, 3)
     assert desk.said(uid_of_change(WORSE)) == [("Create", "New", None), ("Close", "Resolved", None)]
     assert desk.open_at_the_end() == []
 
 
 def test_an_alert_is_open_while_one_of_its_reasons_holds() -> None:
-    """A pin that is taken back ends the mismatch; the change stays to be looked at."""
     desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([WORSE], minute=2)
     value = fingerprint(CLEAN, server_id=None).schemes["assay.v1"]
     desk.control("pin.remove", 3, tool_name=CLEAN["name"], scheme="assay.v1", value=value).sees([WORSE], minute=60)
@@ -121,7 +105,6 @@ def test_an_alert_is_open_while_one_of_its_reasons_holds() -> None:
 
 
 def test_the_alert_ends_when_the_definition_is_gone() -> None:
-    """And comes back with its reasons."""
     desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([WORSE], minute=2).sees([CLEAN], minute=3)
     desk.sees([CLEAN], minute=60).sees([WORSE], minute=120)
     assert [activity for activity, *_ in desk.said(uid_of_change(WORSE))] == ["Create", "Close", "Update"]
@@ -130,7 +113,6 @@ def test_the_alert_ends_when_the_definition_is_gone() -> None:
 
 
 def test_a_rule_for_one_kind_hides_no_other_reason() -> None:
-    """Whoever suppresses changes still hears of the pin."""
     desk = Desk().control("suppression.set", 0, id="quiet", kind="tool_changed")
     alerts = desk.sees([CLEAN], minute=1).pins(CLEAN, 2).sees([WORSE], minute=3).alerts()
     told = {alert["unmapped"]["mcp_finding_kind"]: alert["status"] for alert in alerts}
@@ -138,7 +120,6 @@ def test_a_rule_for_one_kind_hides_no_other_reason() -> None:
 
 
 def test_a_tool_that_returns_changed_is_one_alert() -> None:
-    """It is an addition and a change: one definition, one alert."""
     desk = Desk().sees([CLEAN, OTHER], minute=0).sees([OTHER], minute=1).sees([WORSE, OTHER], minute=2)
     about = [alert for alert in desk.alerts() if alert["unmapped"].get("mcp_digest_after")]
     assert len({alert["finding_info"]["uid"] for alert in about}) == 1
@@ -147,14 +128,12 @@ def test_a_tool_that_returns_changed_is_one_alert() -> None:
 
 
 def test_why_names_the_indicator_and_its_place() -> None:
-    """In the message, and for rule engines."""
     [alert] = Desk().sees([CLEAN], minute=0).sees([POISON], minute=1).alerts()
     assert " at $.description" in alert["unmapped"]["mcp_why"]
     assert alert["unmapped"]["mcp_why"] in alert["message"]
 
 
 def test_alerts_of_one_change_on_many_servers_have_one_group() -> None:
-    """Kind and definition make it; another definition is another group."""
     desk = Desk()
     for server in ("one", "two"):
         for minute, tools in enumerate(([CLEAN], [WORSE])):
@@ -171,12 +150,10 @@ CHANGED = uid_of_change(WORSE)
 
 
 def a_desk() -> Desk:
-    """A desk with one open alert."""
     return Desk().sees([CLEAN], minute=0).sees([WORSE], minute=1)
 
 
 def test_an_acknowledged_alert_is_quiet_until_it_closes() -> None:
-    """No repetition, no round counts: somebody looks after it."""
     desk = a_desk().does("acknowledge", CHANGED, 2, reason="on it")
     for number in range(2, 30):
         desk.sees([CLEAN], observer=f"proxy-{number}", minute=number).sees(
@@ -190,7 +167,6 @@ def test_an_acknowledged_alert_is_quiet_until_it_closes() -> None:
 
 
 def test_a_graver_reason_ends_the_acknowledgement() -> None:
-    """What was looked at was less."""
     mild = CLEAN | {"description": "Reads a file in full."}
     desk = Desk().sees([CLEAN], minute=0).sees([CLEAN | {"name": "x"}, CLEAN], minute=0.5).sees([mild], minute=1)
     desk.does("acknowledge", uid_of_change(mild), 2).pins(CLEAN, 3)
@@ -200,7 +176,6 @@ def test_a_graver_reason_ends_the_acknowledgement() -> None:
 
 
 def test_an_alert_that_a_person_closed_stays_closed_while_its_condition_lasts() -> None:
-    """Other observers that see the same definition are counted, and reopen nothing."""
     desk = a_desk().does("close", CHANGED, 2, reason="a test of ours")
     desk.sees([CLEAN], observer="proxy-2", minute=3).sees([WORSE], observer="proxy-2", minute=4)
     assert desk.said(CHANGED) == [("Create", "New", None), ("Close", "Resolved", "close")]
@@ -222,7 +197,6 @@ def test_the_pin_under_a_closed_alert_stays_quiet() -> None:
 
 
 def test_a_reopened_alert_is_open_again() -> None:
-    """And closes when its condition ends."""
     desk = a_desk().does("close", CHANGED, 2).does("reopen", CHANGED, 3, reason="it was not").sees([CLEAN], minute=4)
     desk.sees([CLEAN], minute=60)
     assert desk.said(CHANGED)[1:] == [
@@ -233,7 +207,6 @@ def test_a_reopened_alert_is_open_again() -> None:
 
 
 def test_assignments_and_comments_are_records_of_the_alert() -> None:
-    """Each with author and text; the assignment is kept, also where the alert is closed."""
     desk = a_desk().does("assign", CHANGED, 2, assignee="bob").does("comment", CHANGED, 3, reason="asked the vendor")
     desk.does("close", CHANGED, 4)
     last = [alert for alert in desk.alerts() if alert["finding_info"]["uid"] == CHANGED][1:]
@@ -244,7 +217,6 @@ def test_assignments_and_comments_are_records_of_the_alert() -> None:
 
 
 def test_an_act_that_changes_nothing_is_not_written() -> None:
-    """Acknowledging twice, closing what is closed, or an alert that nobody knows."""
     desk = a_desk().does("acknowledge", CHANGED, 2).does("acknowledge", CHANGED, 3).does("reopen", CHANGED, 4)
     desk.does("close", "f" * 64, 5)
     assert [act for *_, act in desk.said(CHANGED)] == [None, "acknowledge"]
@@ -252,14 +224,12 @@ def test_an_act_that_changes_nothing_is_not_written() -> None:
 
 
 def test_an_act_on_a_reason_is_one_on_its_alert() -> None:
-    """By the uid of the finding that joined it."""
     pin = uid_of_change(WORSE, Kind.PIN_MISMATCH)
     desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([WORSE], minute=2).does("acknowledge", pin, 3)
     assert [act for *_, act in desk.said(CHANGED)] == [None, "acknowledge"]
 
 
 def test_what_people_did_is_evidence() -> None:
-    """A record of the change topic, with author, time and reason."""
     desk = a_desk().does("close", CHANGED, 2, reason="a test of ours")
     [change] = desk.changes()
     assert (change["change"], change["alert_uid"], change["author"]) == ("alert.close", CHANGED, "ann")
@@ -267,6 +237,5 @@ def test_what_people_did_is_evidence() -> None:
 
 
 def test_high_alerts_stay_high() -> None:
-    """Nothing that people do lowers a severity."""
     desk = a_desk().does("acknowledge", CHANGED, 2).does("close", CHANGED, 3).does("reopen", CHANGED, 4)
     assert {alert["severity_id"] >= HIGH for alert in desk.alerts()} == {True}

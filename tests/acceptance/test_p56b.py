@@ -13,7 +13,7 @@ import pytest
 
 from assay_stream.model.record import Role
 from assay_stream.schemes.assay import tool as assay
-from tests.support.events import TOOL, Story
+from tests.support.events import SERVER, TOOL, Story, a_snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = json.loads((ROOT / "tests/data/vectors/assay_tool_definition_p56b.json").read_text())
@@ -29,7 +29,6 @@ POLICY = {
 
 
 def digest_of(tool: Any, **snapshot: Any) -> str | None:
-    """The tool definition digest in the evidence of a call, after this tool was listed."""
     name = tool.get("name", "read_file") if isinstance(tool, dict) else "read_file"
     (payload,) = Story().lists(tool, **snapshot).calls(name).tell().evidence
     digest: str | None = payload.get("tool_definition_digest")
@@ -37,7 +36,6 @@ def digest_of(tool: Any, **snapshot: Any) -> str | None:
 
 
 def test_supported_list_to_call_flows_emit_assay_tool_decision_with_the_atomic_cluster() -> None:
-    """A call after a list gives one decision record with the whole cluster and the published digest."""
     outcome = Story().lists(TOOL).calls().tell()
     (output,) = outcome.of(Role.EVIDENCE)
     event = json.loads(output.value or b"")
@@ -60,39 +58,33 @@ def test_supported_list_to_call_flows_emit_assay_tool_decision_with_the_atomic_c
     ids=["no list", "list after", "not listed", "other server", "no object", "ambiguous", "rejected"],
 )
 def test_paths_without_an_observed_definition_omit_it(story: Story) -> None:
-    """Without an observed definition no field of the cluster is there, and the reason is."""
     (payload,) = story.tell().evidence
     assert not CLUSTER & payload.keys()
     assert payload["unbound_reason"]
 
 
 def test_digests_are_deterministic() -> None:
-    """The same story gives the same bytes, every time."""
     story = Story().lists(TOOL).calls().lists({**TOOL, "description": "changed"}).calls()
     first = [output.value for output in story.tell().outputs]
     assert [output.value for output in story.tell().outputs] == first
 
 
 def test_key_order_does_not_matter() -> None:
-    """A definition with its keys in another order has the same digest."""
     case = CASES["key_order"]
     assert digest_of(json.loads(case["input_raw"])) == digest_of(TOOL) == case["unscoped"]["tool_definition_digest"]
 
 
 def test_unknown_top_level_fields_are_excluded() -> None:
-    """Fields that the projection does not name leave the digest as it is."""
     extended = {**TOOL, "x-vendor": {"a": 1}, "title": "Reader", "icons": [], "_meta": {"b": 2}}
     assert digest_of(extended) == digest_of(TOOL)
 
 
 def test_inputschema_and_input_schema_give_one_digest() -> None:
-    """Both spellings mean the same."""
     case = CASES["snake_input_schema"]
     assert digest_of(json.loads(case["input_raw"])) == case["unscoped"]["tool_definition_digest"] == digest_of(TOOL)
 
 
 def test_white_space_only_description_is_absent() -> None:
-    """A description of white space counts as none."""
     blank = json.loads(CASES["description_whitespace_only"]["input_raw"])
     missing = json.loads(CASES["description_missing"]["input_raw"])
     assert digest_of(blank) == digest_of(missing) == CASES["description_missing"]["unscoped"]["tool_definition_digest"]
@@ -106,13 +98,11 @@ def test_server_id_inclusion_follows_the_scoping_rule() -> None:
 
 
 def test_x_assay_sig_does_not_matter() -> None:
-    """A signature field in the definition leaves the digest as it is."""
     case = CASES["x_assay_sig"]
     assert digest_of(json.loads(case["input_raw"])) == case["unscoped"]["tool_definition_digest"]
 
 
 def test_signed_and_unsigned_equal_definitions_share_a_digest() -> None:
-    """Signing a definition changes neither its digest nor its identity."""
     signed = {**TOOL, "x-assay-sig": {"signature": "opaque"}}
     with_sig, without = (Story().lists(tool).calls().tell().evidence[0] for tool in (signed, TOOL))
     assert with_sig["tool_definition_digest"] == without["tool_definition_digest"]
@@ -120,7 +110,6 @@ def test_signed_and_unsigned_equal_definitions_share_a_digest() -> None:
 
 
 def test_provider_metadata_vendor_fields_and_bodies_never_enter_evidence() -> None:
-    """Of a definition only digests enter evidence; of a call no body, message or vendor field does."""
     marks = ["MARK_" + name for name in ("DESCRIPTION", "SCHEMA", "META", "ARGS", "RESULT", "MESSAGE", "VENDOR")]
     tool = {
         **TOOL,
@@ -143,7 +132,6 @@ def test_provider_metadata_vendor_fields_and_bodies_never_enter_evidence() -> No
 
 
 def test_half_clusters_are_neither_emitted_nor_accepted() -> None:
-    """A call that carries part of either cluster is rejected; evidence holds whole clusters or none."""
     definition = {"tool_definition_digest": "sha256:tooldef123", **assay.CLUSTER_CONSTANTS}
     for whole, code in ((definition, "half_definition_cluster"), (POLICY, "half_policy_cluster")):
         for missing in whole:
@@ -166,7 +154,6 @@ DENIALS = re.compile(r"\b(not|never|no|nor|nothing|neither|none|without|cannot|n
 
 
 def claims(text: str) -> list[str]:
-    """Sentences that claim trust, those that deny it left out."""
     sentences = re.split(r"(?<=[.:!?])\s+|\n\n|\n[*|#-]", text)
     return [s for s in sentences if CLAIMS.search(s) and not DENIALS.search(s)]
 
@@ -180,7 +167,6 @@ def test_a_missing_digest_never_reads_as_safe_or_verified() -> None:
 
 
 def test_the_docs_tell_the_neighbouring_notions_apart() -> None:
-    """ToolIdentity, tool_definition_digest, x-assay-sig, DSSE and transparency logs have a heading each."""
     page = (ROOT / "docs/digests-and-signatures.md").read_text()
     headings = [line for line in page.splitlines() if line.startswith("#")]
     for notion in ("ToolIdentity", "tool_definition_digest", "x-assay-sig", "DSSE", "ransparency log"):
@@ -189,7 +175,6 @@ def test_the_docs_tell_the_neighbouring_notions_apart() -> None:
 
 
 def test_no_trust_claim_of_any_kind_is_made() -> None:
-    """Neither what we write, nor the README, the docs, the schemas or the command line claim trust."""
     outcome = Story().lists(TOOL).calls().lists({**TOOL, "description": "x"}, {"name": "new"}).calls("missing").tell()
     written = outcome.all_bytes(Role.EVIDENCE, Role.FINDINGS, Role.ALERTS).decode()
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "schemas").glob("*.json")]
@@ -201,3 +186,66 @@ def test_no_trust_claim_of_any_kind_is_made() -> None:
     ]
     for text in (written, *(page.read_text() for page in pages), *helps):
         assert claims(text) == []
+
+
+def listed_as_received(raw: str, *, server_scoped: bool) -> Story:
+    value = a_snapshot("THE TOOL", server_scoped=server_scoped).replace(b'"THE TOOL"', raw.encode(), 1)
+    return Story().raw(Role.SNAPSHOTS, value)
+
+
+@pytest.mark.parametrize("case", [case for case in VECTORS["cases"] if "unscoped" in case], ids=lambda c: c["id"])
+def test_digests_are_deterministic_and_those_of_every_published_case(case: dict[str, Any]) -> None:
+    name = json.loads(case["input_raw"])["name"]
+    scopes = [(False, case["unscoped"])]
+    if case["server_id"] == SERVER:
+        scopes.append((True, case["scoped"]))
+    for server_scoped, expected in scopes:
+        story = listed_as_received(case["input_raw"], server_scoped=server_scoped).calls(name)
+        (payload,) = story.tell().evidence
+        assert payload["tool_definition_digest"] == expected["tool_definition_digest"]
+        identity = case.get("tool_identity")
+        if identity is not None:
+            assert payload["tool_identity"] == {**identity, "server_id": SERVER}
+
+
+@pytest.mark.parametrize("case", [case for case in VECTORS["cases"] if "unscoped" not in case], ids=lambda c: c["id"])
+def test_paths_of_every_published_case_without_a_binding_omit_it(case: dict[str, Any]) -> None:
+    (payload,) = listed_as_received(case["input_raw"], server_scoped=False).calls("t").tell().evidence
+    assert not CLUSTER & payload.keys()
+    expected = {
+        "schema_null": "definition_not_digestible",
+        "name_empty": "tool_not_listed",
+        "name_missing": "tool_not_listed",
+        "lone_surrogate": "snapshot_rejected",
+    }
+    assert payload["unbound_reason"] == expected[case["id"]]
+
+
+PROOFS = re.compile(
+    r"\b(proves|certifies|confirms|attests|vouches) (for|that) (the|a|this) (tool|server|definition)\b"
+    r"|\b(tool|server|definition)s? (you can|can be|to be) trust(ed)?\b|\bsafe to (use|call|run)\b",
+    re.IGNORECASE,
+)
+
+
+def test_no_proof_of_any_kind_is_claimed() -> None:
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        plain = " ".join(page.read_text(encoding="utf-8").split())
+        for sentence in re.split(r"(?<=[.:;!?])\s", plain):
+            assert not PROOFS.search(sentence) or DENIALS.search(sentence), f"{page.name}: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_claim"),
+    [
+        ("This tool is safe.", True),
+        ("The record reads verified.", True),
+        ("A trusted tool was called.", True),
+        ("A digest never says that a tool is safe.", False),
+        ("No digest makes a trusted tool.", False),
+        ("The definition changed.", False),
+    ],
+)
+def test_the_search_for_trust_claims_finds_them_and_knows_denials(text: str, is_claim: bool) -> None:
+    """The check itself is checked: it would catch a claim, and lets a denial pass."""
+    assert bool(claims(text)) is is_claim

@@ -30,51 +30,40 @@ PIN: dict[str, Any] = {"tool_name": "read_file", "scheme": "assay.v1"}
 
 
 class Talk(Dialogue):
-    """A dialogue in which operators speak too."""
-
     def control(self, second: float, kind: str, *, given: float | None = None, **data: Any) -> Talk:
-        """An operator publishes a control record, now or with another time that is ``given``."""
         value = a_control(kind, number=len(self.records), second=second if given is None else given, **data)
         self._add(Role.CONTROL, value, second)
         return self
 
     def pins(self, second: float, value: str | None, *, act: str = "set", **data: Any) -> Talk:
-        """An operator decides on a value of ``read_file``."""
         return self.control(second, f"pin.{act}", **{**PIN, "value": value, **data})
 
     def policy(self, second: float, enforcement: str, unknown: str = "allow_degraded", **data: Any) -> Talk:
-        """An operator sets a policy."""
         return self.control(second, "policy.set", enforcement=enforcement, unknown=unknown, **data)
 
     def offers(self, second: float, *tools: Any, **fields: Any) -> Talk:
-        """A proxy publishes what the server listed."""
         self.lists(second, *tools, **fields)
         return self
 
     def agent_calls(self, second: float, **fields: Any) -> Talk:
-        """A proxy publishes a call."""
         self.calls(second, **fields)
         return self
 
 
 def changes_of(outcome: Outcome) -> list[dict[str, Any]]:
-    """The payloads of the change topic, in order."""
     return [json.loads(output.value or b"")["data"] for output in outcome.of(Role.CHANGES)]
 
 
 def verdicts_of(outcome: Outcome) -> dict[str | None, dict[str, Any]]:
-    """What the verdict topic holds after compaction, by tool."""
     last = {output.key: output.value for output in outcome.of(Role.VERDICTS)}
     return {json.loads(key or b"")[1]: json.loads(value) for key, value in last.items() if value is not None}
 
 
 def statuses(outcome: Outcome) -> list[str]:
-    """Pin status of each call."""
     return [payload["pin"]["status"] for payload in outcome.evidence]
 
 
 def found(outcome: Outcome, *kinds: str) -> list[str]:
-    """The kinds found, in order, of those asked for."""
     return [finding["kind"] for finding in findings_of(outcome) if finding["kind"] in kinds]
 
 
@@ -85,7 +74,6 @@ def found(outcome: Outcome, *kinds: str) -> list[str]:
 def test_a_definition_swapped_under_its_pin_is_a_mismatch_with_the_policy_s_action(
     enforcement: str, action: str
 ) -> None:
-    """Pin, swap, call: evidence tells what was expected, what was there, and what the policy would have done."""
     talk = Talk().policy(0, enforcement).offers(1, FIRST).pins(2, DIGEST_OF_FIRST).agent_calls(3)
     outcome = talk.offers(4, SECOND).agent_calls(5).ends()
     before, after = (payload["pin"] for payload in outcome.evidence)
@@ -126,7 +114,6 @@ def test_a_call_that_was_allowed_and_should_not_have_been_raises_an_alert(
 
 
 def test_a_policy_taken_back_blocks_nothing_and_leaves_no_verdict() -> None:
-    """From its event time on; what was called before keeps its evidence."""
     talk = Talk().policy(0, "block", "block").offers(1, FIRST).agent_calls(2)
     outcome = talk.control(3, "policy.remove").agent_calls(4).ends()
     assert [payload["pin"].get("action") for payload in outcome.evidence] == ["block", None]
@@ -134,14 +121,12 @@ def test_a_policy_taken_back_blocks_nothing_and_leaves_no_verdict() -> None:
 
 
 def test_without_a_policy_nothing_would_have_been_blocked() -> None:
-    """A mismatch is found, and no action is made up."""
     outcome = Talk().pins(0, DIGEST_OF_FIRST).offers(1, SECOND).agent_calls(2).ends()
     assert "action" not in outcome.evidence[0]["pin"]
     assert found(outcome, "pin_mismatch", "blocked_tool_called") == ["pin_mismatch"]
 
 
 def test_a_blocked_call_of_a_tool_that_is_not_listed_is_found_too() -> None:
-    """What was not observed goes by ``unknown``."""
     talk = Talk().policy(0, "block", "block").offers(1, FIRST).agent_calls(2, tool_name="ghost")
     outcome = talk.ends()
     kinds = ("call_to_unlisted_tool", "blocked_tool_called")
@@ -152,7 +137,6 @@ def test_a_blocked_call_of_a_tool_that_is_not_listed_is_found_too() -> None:
 
 
 def test_an_unpinned_tool_is_found_where_the_policy_asks_for_pins() -> None:
-    """At the list that shows it, and no more once it is approved."""
     talk = Talk().policy(0, "block", "warn").offers(1, FIRST).agent_calls(2)
     outcome = talk.pins(3, DIGEST_OF_FIRST).offers(4, FIRST, observer_id="proxy-2").agent_calls(5).ends()
     assert found(outcome, "unpinned_tool") == ["unpinned_tool"]
@@ -160,7 +144,6 @@ def test_an_unpinned_tool_is_found_where_the_policy_asks_for_pins() -> None:
 
 
 def test_a_policy_set_afterwards_finds_what_is_offered_already() -> None:
-    """Once for the fleet, at the control record."""
     talk = Talk().offers(0, FIRST).offers(1, FIRST, observer_id="proxy-2").policy(2, "block", "block")
     outcome = talk.ends()
     (finding,) = (one for one in findings_of(outcome) if one["kind"] == "unpinned_tool")
@@ -172,7 +155,6 @@ def test_a_policy_set_afterwards_finds_what_is_offered_already() -> None:
 
 
 def test_approve_reject_and_remove_in_turn() -> None:
-    """Each decision holds from its own time until the next."""
     talk = Talk().offers(0, FIRST).agent_calls(1)
     talk.pins(2, DIGEST_OF_SECOND).agent_calls(3)
     talk.pins(4, DIGEST_OF_FIRST).agent_calls(5)
@@ -182,14 +164,12 @@ def test_approve_reject_and_remove_in_turn() -> None:
 
 
 def test_the_pin_of_a_scheme_can_be_removed_without_naming_its_value() -> None:
-    """A rejection stays."""
     talk = Talk().offers(0, FIRST).pins(1, DIGEST_OF_SECOND).pins(2, DIGEST_OF_FIRST, act="reject")
     talk.pins(3, None, act="remove").agent_calls(4).offers(5, SECOND).agent_calls(6)
     assert statuses(talk.ends()) == ["rejected", "unpinned"]
 
 
 def test_a_change_that_is_approved_is_wrong_no_more() -> None:
-    """The new definition is approved: calls match, the next list finds nothing, the verdict allows."""
     talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).offers(2, SECOND).agent_calls(3)
     outcome = talk.pins(4, DIGEST_OF_SECOND).offers(5, SECOND, observer_id="proxy-2").agent_calls(6).ends()
     assert statuses(outcome) == ["mismatch", "match"]
@@ -198,7 +178,6 @@ def test_a_change_that_is_approved_is_wrong_no_more() -> None:
 
 
 def test_a_tool_that_was_rejected_is_found_at_the_decision() -> None:
-    """It is offered already when the operator rejects it."""
     outcome = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST, act="reject").ends()
     (finding,) = (one for one in findings_of(outcome) if one["kind"] == "pin_mismatch")
     assert (finding["reason"], finding["origin"]["topic"]) == ("rejected", "assay.control")
@@ -209,7 +188,6 @@ def test_a_tool_that_was_rejected_is_found_at_the_decision() -> None:
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 def test_of_two_decisions_that_conflict_the_later_wins_and_both_are_kept(order: tuple[int, int]) -> None:
-    """Later by event time, whichever was published first; both stand in both topics."""
     values = {1: DIGEST_OF_SECOND, 2: DIGEST_OF_FIRST}
     talk = Talk().offers(0, FIRST)
     for number, given in enumerate(order):
@@ -222,7 +200,6 @@ def test_of_two_decisions_that_conflict_the_later_wins_and_both_are_kept(order: 
 
 
 def test_both_of_two_conflicting_decisions_stand_in_the_binding_topic() -> None:
-    """Neither overwrites the other."""
     talk = Talk().pins(1, DIGEST_OF_FIRST).pins(2, DIGEST_OF_SECOND)
     facts = [output for output in talk.joined_late().of(Role.BINDINGS) if b'"pin"' in (output.key or b"")]
     assert len({output.key for output in facts}) == 2
@@ -230,7 +207,6 @@ def test_both_of_two_conflicting_decisions_stand_in_the_binding_topic() -> None:
 
 
 def test_at_one_time_the_later_in_the_log_wins() -> None:
-    """Ties are the log's to decide."""
     talk = Talk().offers(0, FIRST).pins(1, DIGEST_OF_SECOND).pins(1, DIGEST_OF_FIRST).agent_calls(2)
     assert statuses(talk.ends()) == ["match"]
 
@@ -247,7 +223,6 @@ def test_a_pin_for_a_tool_never_seen_is_reported_in_the_verdict() -> None:
 
 
 def test_a_pin_set_before_its_tool_is_offered_waits_for_it() -> None:
-    """The verdict goes from unobserved to what the first list shows."""
     talk = Talk().pins(0, DIGEST_OF_FIRST)
     assert verdicts_of(talk.ends())["read_file"]["status"] == "unobserved"
     assert verdicts_of(talk.offers(1, FIRST).ends())["read_file"]["status"] == "match"
@@ -259,7 +234,6 @@ def test_a_pin_set_before_its_tool_is_offered_waits_for_it() -> None:
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_tool_s_policy_goes_before_its_server_s(order: tuple[int, int]) -> None:
-    """Whichever was set later."""
     policies = [("block", {}), ("warn", {"tool_name": "read_file"})]
     talk = Talk().pins(0, DIGEST_OF_FIRST).offers(1, SECOND)
     for number, index in enumerate(order):
@@ -275,7 +249,6 @@ def test_a_tool_s_policy_goes_before_its_server_s(order: tuple[int, int]) -> Non
 
 
 def test_a_decision_leaves_the_calls_before_it_untouched() -> None:
-    """Evidence of a call is the same bytes, whether or not somebody decided later."""
     calls = Talk().offers(0, FIRST).agent_calls(1)
     decided = Talk().offers(0, FIRST).agent_calls(1).policy(2, "block").pins(3, DIGEST_OF_SECOND).agent_calls(4)
     first, other = (talk.joined_late().of(Role.EVIDENCE)[0].value for talk in (calls, decided))
@@ -294,7 +267,6 @@ def test_a_decision_counts_from_its_own_time_and_not_from_its_publishing() -> No
 
 
 def test_every_change_is_evidence_with_what_it_replaced() -> None:
-    """Who, why, what, and the value that is approved no more."""
     talk = Talk().pins(0, DIGEST_OF_FIRST).pins(1, DIGEST_OF_SECOND, author="bob", reason="release 2")
     talk.policy(2, "warn").policy(3, "block", "block").pins(4, None, act="remove")
     changes = changes_of(talk.ends())
@@ -312,7 +284,6 @@ def test_every_change_is_evidence_with_what_it_replaced() -> None:
 
 
 def test_a_refused_control_record_changes_nothing_and_is_kept() -> None:
-    """It stands in the rejected topic, and the pin before it holds."""
     talk = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST).control(2, "pin.set", **PIN).agent_calls(3)
     outcome = talk.ends()
     assert (outcome.refusals, len(changes_of(outcome)), statuses(outcome)) == (["missing_field"], 1, ["match"])
@@ -322,7 +293,6 @@ def test_a_refused_control_record_changes_nothing_and_is_kept() -> None:
 
 
 def test_the_standing_verdict_follows_the_tool() -> None:
-    """One record per change of standing, none where nothing changes; the last one says what is now."""
     talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).offers(2, FIRST).offers(3, FIRST).offers(4, SECOND)
     outcome = talk.offers(5, SECOND).pins(6, DIGEST_OF_THIRD).offers(7, THIRD).ends()
     written = [
@@ -340,13 +310,11 @@ def test_the_standing_verdict_follows_the_tool() -> None:
 
 
 def test_the_verdict_of_a_tool_that_nobody_decides_on_any_more_is_deleted() -> None:
-    """Its key gets a tombstone."""
     outcome = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST).pins(2, None, act="remove").ends()
     assert [output.value is None for output in outcome.of(Role.VERDICTS)] == [False, True]
 
 
 def test_a_definition_that_is_swapped_for_one_observer_only_is_told_to_all() -> None:
-    """The worst definition in force speaks for the tool."""
     talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).offers(2, FIRST)
     outcome = talk.offers(3, SECOND, observer_id="proxy-2").agent_calls(4).ends()
     assert statuses(outcome) == ["match"]
@@ -354,7 +322,6 @@ def test_a_definition_that_is_swapped_for_one_observer_only_is_told_to_all() -> 
 
 
 def test_a_list_that_comes_late_finds_nothing_twice() -> None:
-    """What a pin made wrong for one observer is not found again when another's earlier list arrives."""
     talk = Talk().offers(0, FIRST).pins(4, DIGEST_OF_SECOND)
     # Published after the pin, observed before it.
     value = a_snapshot(FIRST, number=9, second=2, snapshot_id="late", observer_id="proxy-2")
@@ -363,7 +330,6 @@ def test_a_list_that_comes_late_finds_nothing_twice() -> None:
 
 
 def test_a_first_use_that_comes_late_is_held_against_others_lists() -> None:
-    """Another observer's later list without the signature is found, though it was read before."""
     document: dict[str, Any] = {"status": "observed", "document": a_document()}
     talk = Talk().control(0, "discovery.observed", domain=DOMAIN, **document).offers(4, FIRST)
     signed = {"read_file": signature_of(FIRST)}

@@ -17,7 +17,7 @@ from assay_stream.model.record import Output, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes.assay import tool as assay
 from tests.acceptance.test_p56b import CLUSTER, POLICY, claims
-from tests.support.events import SERVER, TOOL, Story
+from tests.support.events import SERVER, TOOL, Story, an_event
 
 VERSIONS = [TOOL, {**TOOL, "description": "second"}, {**TOOL, "inputSchema": {"type": "object"}}]
 GARBAGE = st.sampled_from([b"{", b"", b"\xff", b'{"a":1,"a":2}', b"[]", None])
@@ -25,7 +25,6 @@ GARBAGE = st.sampled_from([b"{", b"", b"\xff", b'{"a":1,"a":2}', b"[]", None])
 
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
-    """Lists, calls and garbage in any order."""
     story = Story()
     for _ in range(draw(st.integers(min_value=0, max_value=15))):
         match draw(st.integers(min_value=0, max_value=5)):
@@ -50,7 +49,6 @@ def stories(draw: st.DrawFn) -> Story:
 
 @given(stories())
 def test_no_invention(story: Story) -> None:
-    """Every digest in evidence is the digest of a tool in the very snapshot that the record names."""
     by_offset = {r.origin.offset: r for r in story.records if r.role is Role.SNAPSHOTS}
     for payload in story.tell().evidence:
         if "tool_definition_digest" in payload:
@@ -64,33 +62,9 @@ def test_no_invention(story: Story) -> None:
 
 @given(stories())
 def test_atomic(story: Story) -> None:
-    """The clusters are whole or absent in every record."""
     for payload in story.tell().evidence:
         assert CLUSTER & payload.keys() in (set(), CLUSTER)
         assert POLICY.keys() & payload.keys() in (set(), POLICY.keys())
-
-
-@given(stories())
-def test_nothing_lost_nothing_doubled(story: Story) -> None:
-    """Each input record ends in exactly one place: evidence, applied state, or the rejected records."""
-    registry, joining = (EngineState(producer=Producer(version="0.1.0")) for _ in range(2))
-    for record in story.records:
-        state = joining if record.role is Role.CALLS else registry
-        outputs = engine.process(state, record)
-        places = Counter(place for output in outputs for place in [_place(output)] if place)
-        assert len(places) == 1, places
-        if "applied" not in places:
-            assert sum(places.values()) == 1
-        for output in outputs:
-            if output.role is Role.BINDINGS:
-                fact = Record(role=output.role, origin=record.origin, key=output.key, value=output.value)
-                engine.process(joining, fact)
-
-
-def _place(output: Output) -> str | None:
-    if output.role is Role.BINDINGS and output.label != "fact:rejection":
-        return "applied"
-    return {Role.EVIDENCE: "evidence", Role.REJECTED: "rejected"}.get(output.role)
 
 
 @given(stories(), st.integers(min_value=1, max_value=3))
@@ -121,7 +95,6 @@ def _without_origin(output: Output) -> str | None:
 
 @given(stories())
 def test_duplicates_change_nothing(story: Story) -> None:
-    """Every snapshot published a second time, at the end of the log, gives the same records."""
     lists = [record for record in story.records if record.role is Role.SNAPSHOTS]
     # A good list after a refused one puts its catalogue in force again, as it should: no duplicate in that sense.
     lists = [] if any(map(_is_refused, lists)) else lists
@@ -146,7 +119,6 @@ def _is_refused(record: Record) -> bool:
 
 @given(stories(), st.randoms(use_true_random=False))
 def test_the_order_of_members_in_lists_changes_nothing(story: Story, choose: Any) -> None:
-    """Snapshots whose members come in another order give byte-identical evidence, findings and alerts."""
     other = Story()
     other.records = [
         record if record.role is not Role.SNAPSHOTS else record._replace(value=_shuffled(record.value, choose))
@@ -175,7 +147,6 @@ def _in_order(story: Story, role: Role) -> list[tuple[bytes | None, bytes | None
 
 @given(stories())
 def test_a_call_published_twice_is_recognisable_as_one(story: Story) -> None:
-    """Evidence of a call that a proxy sent twice has one id, and differs in the place of its origin alone."""
     calls = [record for record in story.records if record.role is Role.CALLS]
     doubled = Story()
     doubled.records = story.records + [
@@ -223,7 +194,6 @@ HIDING_TOOLS = [
 
 @pytest.mark.parametrize("fields", PLACES, ids=lambda fields: next(iter(fields)))
 def test_no_body_of_a_call_is_written(fields: dict[str, Any]) -> None:
-    """Wherever a call carries a body, and in whatever field, it stays out of all that is written for it."""
     outcome = Story().lists(TOOL).calls(**fields).calls("missing", **fields).tell()
     assert len(outcome.evidence) == 2
     assert SECRET.encode() not in outcome.all_bytes(*(role for role in Role if role is not Role.REJECTED))
@@ -231,7 +201,6 @@ def test_no_body_of_a_call_is_written(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("tool", HIDING_TOOLS, ids=lambda tool: list(tool)[-1])
 def test_no_body_of_a_definition_is_written_but_to_reviewers(tool: dict[str, Any]) -> None:
-    """What a definition says is in the definitions topic alone, over first sight, change and refusal."""
     story = Story().lists(tool).calls().lists(TOOL).lists(tool, prompts=[{"name": SECRET}]).calls()
     story.lists(tool, TOOL, resource_templates=[{"name": SECRET}], signatures={"s": SECRET}).calls()
     outcome = story.tell()
@@ -254,7 +223,6 @@ def test_no_secret_leaves_by_the_binding_topic() -> None:
 
 
 def test_no_bodies_no_secrets() -> None:
-    """No argument, result, definition or message reaches evidence, findings or alerts, and no secret is hashed."""
     secret = "ghp_" + "a1B2" * 9
     told = (
         Story()
@@ -274,6 +242,109 @@ def test_no_bodies_no_secrets() -> None:
 
 @given(stories())
 def test_no_verdict_of_safety(story: Story) -> None:
-    """Nothing that is written says that something is safe, trusted or verified."""
     written = story.tell().all_bytes(Role.EVIDENCE, Role.FINDINGS, Role.ALERTS)
     assert claims(written.decode()) == []
+
+
+# --- the promises over logs with control records, repeats, forged claims and other spellings of the same events ---
+
+PIN_VALUES = st.sampled_from(["sha256:" + "0" * 64, "f" * 64, "no digest", ""])
+
+
+@st.composite
+def mixed_stories(draw: st.DrawFn) -> Story:
+    story = draw(stories())
+    for _ in range(draw(st.integers(min_value=0, max_value=5))):
+        number = len(story.records)
+        data = {
+            "server_id": draw(st.sampled_from([SERVER, "server-b"])),
+            "tool_name": "read_file",
+            "scheme": draw(st.sampled_from(["assay.v1", "no scheme"])),
+            "value": draw(PIN_VALUES),
+            "author": "operator",
+            "reason": "reviewed",
+        }
+        event = json.loads(an_event(Role.SNAPSHOTS, number, number, data))
+        event["type"] = draw(st.sampled_from(["assay.control.pin.set", "assay.control.other"]))
+        story.raw(Role.CONTROL, json.dumps(event).encode())
+    for record in draw(st.lists(st.sampled_from(story.records), max_size=4)) if story.records else []:
+        if record.role is not Role.CALLS:
+            story.raw(record.role, record.value, key=record.key, timestamp_ms=record.timestamp_ms)
+    return story
+
+
+@given(mixed_stories())
+def test_nothing_lost_nothing_doubled_in_a_mixed_batch(story: Story) -> None:
+    registry, joining = (EngineState(producer=Producer(version="0.1.0")) for _ in range(2))
+    applied: set[bytes | None] = set()
+    for record in story.records:
+        is_call = record.role is Role.CALLS
+        outputs = engine.process(joining if is_call else registry, record)
+        ends = Counter(output.role for output in outputs)
+        copies = [output for output in outputs if output.role is Role.REJECTED]
+        facts = [output for output in outputs if output.role is Role.BINDINGS and output.value is not None]
+        if copies:
+            assert [(copy.key, copy.value) for copy in copies] == [(record.key, record.value)]
+            assert ends[Role.EVIDENCE] == ends[Role.DEFINITIONS] == 0
+            # All that a refused record may leave in the state is that it was refused.
+            assert all(output.label == "fact:rejection" for output in facts)
+        elif is_call:
+            assert (ends[Role.EVIDENCE], len(facts)) == (1, 0)
+        else:
+            own = [output for output in facts if output.label in ("fact:seen", "fact:pin")]
+            assert len(own) == 1 or (outputs == [] and record.value in applied)
+            applied.add(record.value)
+        for fact in facts:
+            again = Record(role=fact.role, origin=record.origin, key=fact.key, value=fact.value)
+            assert engine.process(joining, again) == []
+
+
+@given(mixed_stories())
+def test_same_in_same_out_to_the_byte(story: Story) -> None:
+    assert story.tell().outputs == story.tell().outputs
+
+
+@given(mixed_stories(), st.randoms(use_true_random=False))
+def test_same_in_same_out_in_any_spelling(story: Story, choose: Any) -> None:
+    respelled = Story()
+    respelled.records = [
+        record._replace(value=_respelled(record.value, choose)) if _is_event(record.value) else record
+        for record in story.records
+    ]
+    for role in (Role.EVIDENCE, Role.FINDINGS, Role.ALERTS, Role.DEFINITIONS, Role.BINDINGS):
+        assert respelled.tell().of(role) == story.tell().of(role)
+    assert respelled.tell().refusals == story.tell().refusals
+
+
+def _is_event(value: bytes | None) -> bool:
+    return value is not None and b"specversion" in value
+
+
+def _respelled(value: bytes | None, choose: Any) -> bytes:
+    def turned(item: Any) -> Any:
+        if isinstance(item, dict):
+            members = list(item.items())
+            choose.shuffle(members)
+            return {name: turned(child) for name, child in members}
+        return [turned(child) for child in item] if isinstance(item, list) else item
+
+    return json.dumps(turned(json.loads(value or b"")), indent=choose.choice([None, 1])).encode()
+
+
+@given(stories())
+def test_no_invention_from_what_a_call_claims(story: Story) -> None:
+    forged = "sha256:" + "ab" * 32
+    claiming = Story()
+    claiming.records = [
+        record._replace(value=_with_claim(record.value, forged))
+        if record.role is Role.CALLS and _is_event(record.value)
+        else record
+        for record in story.records
+    ]
+    assert claiming.tell().of(Role.EVIDENCE) == story.tell().of(Role.EVIDENCE)
+
+
+def _with_claim(value: bytes | None, digest: str) -> bytes:
+    event = json.loads(value or b"")
+    event["data"] |= {"tool_definition_digest": digest, **assay.CLUSTER_CONSTANTS}
+    return json.dumps(event).encode()

@@ -35,7 +35,6 @@ def packed(path: Path, *parts: bytes) -> Path:
 
 
 def observed() -> bytes:
-    """A list and two calls, as record lines."""
     return b"".join(record_line(record) + b"\n" for record in Story().lists(TOOL).calls().calls().records)
 
 
@@ -64,8 +63,6 @@ def test_two_byte_lines_do_not_become_megabytes_of_refusals(tmp_path: Path) -> N
 
 
 def test_two_byte_lines_cost_their_reader_a_look_each(tmp_path: Path) -> None:
-    """Behind the first ten thousand: the calls for 20,000 lines more are a few for each."""
-
     def calls(lines: int) -> int:
         bomb = packed(tmp_path / "bomb.ndjson.gz", b"x\n" * lines)
         return counted_calls(lambda: run("replay", "--force", "--input", bomb, "--output", tmp_path / "out"))
@@ -74,7 +71,6 @@ def test_two_byte_lines_cost_their_reader_a_look_each(tmp_path: Path) -> None:
 
 
 def test_longer_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever refuses them: the last rejected record of each file says how many are left out, and from where on."""
     monkeypatch.setattr(results, "REFUSED_RECORDS_MAX", 100)
     control = b'{"specversion":"1.0","type":"assay.control.bomb"}\n'
     bomb = packed(tmp_path / "bomb.ndjson.gz", observed(), control * 3_000)
@@ -96,7 +92,6 @@ def test_longer_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytes
 
 
 def test_few_large_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In bytes, of each log."""
     monkeypatch.setattr(results, "REFUSED_BYTES_MAX", 1_024 * 1_024)
     bombs = [packed(tmp_path / f"{name}.gz", (b"x" * 100_000 + b"\n") * 40) for name in ("a", "b")]
     run("replay", *(part for bomb in bombs for part in ("--input", bomb)), "--output", tmp_path / "out")
@@ -115,7 +110,6 @@ def test_short_and_long_refused_lines_are_counted_together(tmp_path: Path) -> No
 
 
 def test_a_record_that_says_it_stands_for_others_ends_no_replay(tmp_path: Path) -> None:
-    """Its header is anybody's: what is no count counts as one, and a sound record is evidence all the same."""
     story = Story().lists(TOOL).calls()
     call = story.records[-1]
     for count in (b"", b"x", b"9" * 5_000):
@@ -161,14 +155,12 @@ def test_a_compressed_giant_in_an_archive_leaves_no_call_bound(filler: str, tmp_
     ],
 )
 def test_a_line_whose_value_is_not_what_is_too_long_is_an_error(line: bytes, tmp_path: Path) -> None:
-    """What cannot be told to be refused is not refused in silence."""
     path = packed(tmp_path / "in.gz", line.replace(b"%b", b"x" * LINE_BYTES_MAX), b"\n")
     with pytest.raises(InputError, match="line_too_long"):
         list(read_files([path]))
 
 
 def test_publishing_a_flood_names_the_first_refused_lines_and_counts_the_rest(tmp_path: Path) -> None:
-    """So that what is refused needs no memory for each line."""
     bomb = packed(tmp_path / "bomb.ndjson.gz", b"x\n" * 20_000)
     done = run("publish", "--from", "observations", "--dry-run", "--output", tmp_path / "out.ndjson", bomb)
     assert done.exit_code == 2

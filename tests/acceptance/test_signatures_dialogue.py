@@ -24,12 +24,9 @@ KINDS = ("signature_invalid", "signature_missing", "key_changed", "key_revoked")
 
 
 class SignedTalk(Talk):
-    """A dialogue about tools that are signed."""
-
     def discovered(
         self, second: float, key: ec.EllipticCurvePrivateKey | None = KEY, *, domain: str = DOMAIN, **document: Any
     ) -> SignedTalk:
-        """Somebody fetched the domain's document: one with this key, or nothing."""
         if key is None:
             data: dict[str, Any] = {
                 "status": "fetch_failed",
@@ -52,7 +49,6 @@ class SignedTalk(Talk):
         domain: str | None = None,
         **fields: Any,
     ) -> SignedTalk:
-        """The server lists one tool, with a signature over it or over another that was ``signed``."""
         given: Any = signature_of(signed or tool, key, mode=mode)
         if domain is not None:
             given = {"signature": given, "domain": domain}
@@ -60,35 +56,29 @@ class SignedTalk(Talk):
         return self
 
     def call(self, second: float, **fields: Any) -> SignedTalk:
-        """An agent calls the tool."""
         self.agent_calls(second, **fields)
         return self
 
     def operator(self, second: float, kind: str, **data: Any) -> SignedTalk:
-        """An operator decides on a key."""
         self.control(second, kind, **data)
         return self
 
     def unsigned(self, second: float, *tools: Any, **fields: Any) -> SignedTalk:
-        """The server lists tools without signatures."""
         self.offers(second, *tools, **fields)
         return self
 
 
 def said(outcome: Outcome) -> list[str | None]:
-    """Of each call: ``valid``, the error code, or ``None`` where evidence says nothing of a signature."""
     found = [payload.get("signature") for payload in outcome.evidence]
     return [one and ("valid" if one["valid"] else one["error_code"]) for one in found]
 
 
 def found(outcome: Outcome) -> list[tuple[str, str | None]]:
-    """Kind and reason of what was found about signatures, in order."""
     return [(one["kind"], one.get("reason")) for one in findings_of(outcome) if one["kind"] in KINDS]
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_sound_signature_is_told_with_its_mode_key_and_document(mode: Mode) -> None:
-    """In either hashing mode; and it is no finding, nor a word about the tool."""
     outcome = SignedTalk().discovered(0).signs(1, mode=mode).call(2).ends()
     assert outcome.evidence[0]["signature"] == {
         "scheme": "schemapin.v1",
@@ -103,14 +93,12 @@ def test_a_sound_signature_is_told_with_its_mode_key_and_document(mode: Mode) ->
 
 @pytest.mark.parametrize("place", ["top", "_meta"])
 def test_a_signature_within_the_tool_is_taken_too(place: str) -> None:
-    """As its server put it there."""
     carried = {"x-schema-signature": signature_of(FIRST)}
     tool = FIRST | (carried if place == "top" else {"_meta": carried})
     assert said(SignedTalk().discovered(0).unsigned(1, tool).call(2).ends()) == ["valid"]
 
 
 def test_a_definition_swapped_under_its_signature_is_invalid() -> None:
-    """The signature is that of the first definition."""
     outcome = SignedTalk().discovered(0).signs(1).call(2).signs(3, SECOND, signed=FIRST).call(4).ends()
     assert said(outcome) == ["valid", "signature_invalid"]
     assert found(outcome) == [("signature_invalid", "signature_invalid")]
@@ -125,13 +113,11 @@ def test_a_signature_that_is_dropped_after_the_first_use_is_missing() -> None:
 
 
 def told_of(outcome: Outcome, kind: str) -> list[tuple[str, str | None]]:
-    """Of each alert of a kind: what happened to it, and what ended it."""
     alerts = [alert for alert in alerts_of(outcome) if alert["finding_info"]["types"] == [kind]]
     return [(alert["activity_name"], alert["unmapped"].get("mcp_resolved_by")) for alert in alerts]
 
 
 def test_a_signature_that_returns_ends_its_absence() -> None:
-    """The definition was the same all along; what comes again unsigned is the same alert come back."""
     talk = SignedTalk().discovered(0).signs(1).unsigned(2, FIRST)
     assert told_of(talk.ends(), "signature_missing") == [("Create", None)]
     talk.signs(3).signs(900)
@@ -142,13 +128,11 @@ def test_a_signature_that_returns_ends_its_absence() -> None:
 
 
 def test_a_sound_signature_ends_one_that_did_not_hold() -> None:
-    """The list came with a signature over another definition, and then with its own."""
     talk = SignedTalk().discovered(0).signs(1).signs(2, signed=SECOND).signs(3).signs(900)
     assert told_of(talk.ends(), "signature_invalid") == [("Create", None), ("Close", "signature_returned")]
 
 
 def test_a_signature_returns_for_each_observer_by_itself() -> None:
-    """While another one is still shown the definition without it, the alert stands."""
     talk = SignedTalk().discovered(0).signs(1).unsigned(2, FIRST).unsigned(3, FIRST, observer_id="proxy-2")
     talk.signs(4).signs(900)
     assert told_of(talk.ends(), "signature_missing") == [("Create", None), ("Update", None)]
@@ -157,20 +141,17 @@ def test_a_signature_returns_for_each_observer_by_itself() -> None:
 
 
 def test_a_late_list_with_a_signature_ends_nothing() -> None:
-    """It says how things were."""
     talk = SignedTalk().discovered(0).signs(1).unsigned(5, FIRST).signs(4).unsigned(900, FIRST)
     assert all(activity != "Close" for activity, _ in told_of(talk.ends(), "signature_missing"))
 
 
 def test_another_tool_of_the_server_need_not_be_signed() -> None:
-    """First use is per tool."""
     talk = SignedTalk().discovered(0).signs(1).unsigned(2, OTHER, observer_id="proxy-2")
     outcome = talk.call(3, tool_name=OTHER["name"], observer_id="proxy-2").ends()
     assert (said(outcome), found(outcome)) == ([None], [])
 
 
 def test_another_key_is_taken_only_after_an_operator_accepts_it() -> None:
-    """Though the domain publishes it and the signature matches."""
     talk = SignedTalk().discovered(0).signs(1).call(2)
     talk.discovered(3, OTHER_KEY).signs(4, key=OTHER_KEY).call(5)
     talk.operator(6, "key.accept", domain=DOMAIN, tool_name="read_file", fingerprint=THEIRS).call(7)
@@ -187,14 +168,12 @@ def test_a_bad_first_contact_shuts_no_key_out() -> None:
 
 
 def test_a_key_revoked_by_its_document_is_revoked_for_every_later_call() -> None:
-    """From the time at which the document was observed."""
     outcome = SignedTalk().discovered(0).signs(1).call(2).discovered(3, revoked_keys=[OURS]).call(4).ends()
     assert said(outcome) == ["valid", "key_revoked"]
     assert found(outcome) == [("key_revoked", OURS)]
 
 
 def test_an_operator_revokes_a_key_and_takes_it_back() -> None:
-    """Both decisions are evidence; neither touches calls before it."""
     talk = SignedTalk().discovered(0).signs(1).call(2).operator(3, "key.revoke", fingerprint=OURS).call(4)
     outcome = talk.operator(5, "key.accept", domain=DOMAIN, fingerprint=OURS).call(6).ends()
     assert said(outcome) == ["valid", "key_revoked", "valid"]
@@ -203,7 +182,6 @@ def test_an_operator_revokes_a_key_and_takes_it_back() -> None:
 
 
 def test_a_network_failure_falls_back_on_the_last_document_and_says_so() -> None:
-    """The key stays, and evidence names the document and that it is the last observed."""
     talk = SignedTalk().discovered(0).signs(1).discovered(2, None).call(3).discovered(4).call(5)
     fallen_back, again = (payload["signature"] for payload in talk.ends().evidence)
     assert (fallen_back["valid"], fallen_back["discovery"]["status"]) == (True, "last_observed")
@@ -212,7 +190,6 @@ def test_a_network_failure_falls_back_on_the_last_document_and_says_so() -> None
 
 
 def test_a_domain_that_could_never_be_read_gives_no_key() -> None:
-    """No finding: nobody did anything wrong."""
     outcome = SignedTalk().discovered(0, None).signs(1).call(2).ends()
     assert (said(outcome), found(outcome)) == (["discovery_fetch_failed"], [])
 
@@ -228,7 +205,6 @@ def test_a_domain_that_could_never_be_read_gives_no_key() -> None:
     ],
 )
 def test_a_document_says_what_it_is_worth(document: dict[str, str], code: str) -> None:
-    """An unknown version is read as the newest known; a document for another domain is not this one's."""
     found_there: dict[str, Any] = {"status": "observed", "document": a_document() | document}
     talk = SignedTalk()
     talk.control(0, "discovery.observed", domain=DOMAIN, **found_there)
@@ -249,14 +225,12 @@ def test_a_signature_for_another_domain_is_not_held_against_this_one() -> None:
 
 
 def test_with_two_domains_a_signature_has_to_say_whose_it_is() -> None:
-    """No key is guessed."""
     talk = SignedTalk().discovered(0).discovered(1, OTHER_KEY, domain="example.org")
     talk.signs(2).call(3).signs(4, domain="example.org", key=OTHER_KEY).call(5)
     assert said(talk.ends()) == ["key_not_found", "valid"]
 
 
 def test_a_document_that_is_fetched_daily_is_one_change() -> None:
-    """Repetitions are no change, and evidence names the first."""
     talk = SignedTalk().discovered(0).discovered(1).signs(2).discovered(3).call(4)
     outcome = talk.ends()
     assert len(changes_of(outcome)) == 1
@@ -280,20 +254,12 @@ def test_the_same_list_signed_anew_is_another_observation() -> None:
 
 
 def test_nothing_of_signature_document_or_definition_reaches_evidence() -> None:
-    """Only names of keys, codes and digests do."""
     revoked = [THEIRS, "see https://example.com/private"]
     talk = SignedTalk().discovered(0, contact="sesame@example.com", revoked_keys=revoked)
     outcome = talk.signs(1).call(2).operator(3, "key.revoke", fingerprint=OURS).call(4).ends()
     written = outcome.all_bytes(Role.EVIDENCE, Role.CHANGES, Role.VERDICTS, Role.FINDINGS, Role.ALERTS)
     for secret in (signature_of(FIRST), "sesame", "PUBLIC KEY", "private", FIRST["description"]):
         assert json.dumps(secret)[1:-1].encode() not in written
-
-
-def test_nothing_calls_a_signed_tool_safe() -> None:
-    """A valid signature says who signed."""
-    outcome = SignedTalk().discovered(0).signs(1).call(2).ends()
-    written = outcome.all_bytes(Role.EVIDENCE, Role.CHANGES, Role.VERDICTS, Role.FINDINGS, Role.ALERTS).lower()
-    assert not any(word in written for word in (b"safe", b"trusted", b"verified"))
 
 
 def test_a_key_in_the_revocation_document_is_revoked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,12 @@ import pytest
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize, jcs_digest, sha256_of
 from assay_stream.errors import InputError
+from assay_stream.export.input import read_bundle, verify_bundle, write_bundle
+from assay_stream.schemes.assay import manifest
 from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes.assay.bundle import RunRoot, event_line, read_manifest, run_event
+from assay_stream.schemes.assay.manifest import compare_manifests
+from tests.support.exports import members, rebuilt
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
 
@@ -51,16 +57,12 @@ def _id(case: dict[str, Any]) -> str:
 
 
 class TestDefinition:
-    """The tool definition digest v1 (P56b) and the tool identity."""
-
     def test_every_case_is_used(self) -> None:
-        """No case of the file is of a kind that these tests do not know."""
         assert len(BOUND) + len(UNBOUND) + len(UNREADABLE) == len(DEFINITION["cases"])
         assert len(IDENTIFIED) + len(NAMELESS) == len(PARSED)
 
     @pytest.mark.parametrize("case", BOUND, ids=_id)
     def test_unscoped_projection(self, case: dict[str, Any]) -> None:
-        """An observation that is not server-scoped gives the published bytes and digest."""
         projection = assay.definition_projection(_tool(case), server_id=None)
         assert canonicalize(projection) == case["unscoped"]["canonical"].encode()
         digest = assay.definition_digest(_tool(case), server_id=None)
@@ -68,7 +70,6 @@ class TestDefinition:
 
     @pytest.mark.parametrize("case", SCOPED, ids=_id)
     def test_scoped_projection(self, case: dict[str, Any]) -> None:
-        """A server-scoped observation gives the published bytes and digest."""
         projection = assay.definition_projection(_tool(case), server_id=case["server_id"])
         assert canonicalize(projection) == case["scoped"]["canonical"].encode()
         digest = assay.definition_digest(_tool(case), server_id=case["server_id"])
@@ -85,14 +86,12 @@ class TestDefinition:
 
     @pytest.mark.parametrize("case", UNBOUND, ids=_id)
     def test_no_binding(self, case: dict[str, Any]) -> None:
-        """Where Assay makes no binding no digest is made, for the published reason."""
         with pytest.raises(InputError) as caught:
             assay.definition_digest(_tool(case), server_id=case["server_id"])
         assert caught.value.code == UNBOUND_CODES[case["reason"]]
 
     @pytest.mark.parametrize("case", UNREADABLE, ids=_id)
     def test_unreadable(self, case: dict[str, Any]) -> None:
-        """A line that Assay's parser refuses is refused before any tool is seen."""
         assert case["expect"].startswith("parse_error: serde_json refuses a lone surrogate")
         with pytest.raises(InputError) as caught:
             _tool(case)
@@ -100,14 +99,12 @@ class TestDefinition:
 
     @pytest.mark.parametrize("case", IDENTIFIED, ids=_id)
     def test_identity(self, case: dict[str, Any]) -> None:
-        """Schema hash and description hash are the published ones, even where no binding is made."""
         identity = case["tool_identity"]
         assert assay.schema_hash(_tool(case)) == identity["schema_hash"]
         assert assay.meta_hash(_tool(case)) == identity["meta_hash"]
 
     @pytest.mark.parametrize("case", NAMELESS, ids=_id)
     def test_no_identity(self, case: dict[str, Any]) -> None:
-        """A tool without a name has no identity."""
         assert case["expect_identity"] is None
         for compute in (assay.schema_hash, assay.meta_hash):
             with pytest.raises(InputError) as caught:
@@ -115,38 +112,30 @@ class TestDefinition:
             assert caught.value.code == "tool_name_missing"
 
     def test_cluster_constants(self) -> None:
-        """The closed values of the cluster are the published ones."""
         assert DEFINITION["cluster"] == assay.CLUSTER_CONSTANTS
 
 
 class TestIdentityEqualities:
-    """What Assay's tests say of equal and refused schemas."""
-
     @pytest.mark.parametrize(("left", "right"), EQUALITIES["equal_schema_hash_pairs"])
     def test_equal_pairs(self, left: str, right: str) -> None:
-        """Two spellings of one double give one schema hash."""
         hashes = {assay.schema_hash({"name": "t", "inputSchema": decode_json(text.encode())}) for text in (left, right)}
         assert len(hashes) == 1
 
     @pytest.mark.parametrize("case", EQUALITIES["canonical"])
     def test_canonical(self, case: dict[str, str]) -> None:
-        """Keys are ordered by UTF-16 code unit."""
         assert canonicalize(decode_json(case["input"].encode())) == case["expected"].encode()
 
     def test_absent_parts(self) -> None:
-        """An absent schema hashes the word null, an absent description hashes nothing."""
         assert assay.schema_hash({"name": "t"}) == EQUALITIES["none_schema_hash"]
         assert assay.meta_hash({"name": "t"}) == EQUALITIES["absent_description_meta_hash"]
 
     @pytest.mark.parametrize("literal", EQUALITIES["refused_literals"])
     def test_refused_literals(self, literal: str) -> None:
-        """A number that no double holds is refused."""
         with pytest.raises(InputError) as caught:
             decode_json(f'{{"maximum":{literal}}}'.encode())
         assert caught.value.code == "number_overflow"
 
     def test_max_nesting(self) -> None:
-        """The deepest nesting that Assay takes is taken, one more is refused."""
         deepest = EQUALITIES["max_nesting"]
         assert decode_json(b"[" * deepest + b"]" * deepest)
         with pytest.raises(InputError) as caught:
@@ -155,46 +144,37 @@ class TestIdentityEqualities:
 
 
 class TestEnvelope:
-    """Assay's evidence envelope and bundles."""
-
     def test_golden_content_hash(self) -> None:
-        """The content hash of the golden event is the published one, and the one the event carries."""
         golden = ENVELOPE["golden"]
         assert str(assay.content_hash(golden["event"])) == golden["content_hash"]
         assert golden["event"]["assaycontenthash"] == golden["content_hash"]
 
     def test_golden_line(self) -> None:
-        """The golden line is the event's canonical form and a line feed."""
         golden = ENVELOPE["golden"]
         line = canonicalize(golden["event"]) + b"\n"
         assert line == golden["line"].encode()
         assert sha256(line).hexdigest() == golden["events_ndjson_sha256"]
 
     def test_golden_run_root(self) -> None:
-        """The golden run root covers the one content hash."""
         golden = ENVELOPE["golden"]
         assert str(sha256_of(f"{assay.content_hash(golden['event'])}\n".encode())) == golden["run_root"]
         assert golden["manifest"]["run_root"] == golden["manifest"]["bundle_id"] == golden["run_root"]
 
     def test_golden_manifest(self) -> None:
-        """The golden manifest file is the manifest's canonical form."""
         golden = ENVELOPE["golden"]
         assert jcs_digest(golden["manifest"]).hex == golden["manifest_json_sha256"]
 
     def test_empty_run_root(self) -> None:
-        """The run root of nothing is the digest of no bytes."""
         assert str(sha256_of(b"")) == ENVELOPE["empty_run_root"]
 
     @pytest.mark.parametrize("name", BUNDLES)
     def test_bundle_content_hashes(self, name: str) -> None:
-        """Every event of a bundle has the published content hash."""
         for entry in BUNDLES[name]["events"]:
             assert str(assay.content_hash(entry["event"])) == entry["content_hash"]
             assert entry["event"]["assaycontenthash"] == entry["content_hash"]
 
     @pytest.mark.parametrize("name", BUNDLES)
     def test_bundle_manifest(self, name: str) -> None:
-        """A bundle's run root and file digest are recomputed from its events."""
         events = [entry["event"] for entry in BUNDLES[name]["events"]]
         manifest = BUNDLES[name]["manifest"]
         root = sha256_of("".join(f"{assay.content_hash(event)}\n" for event in events).encode())
@@ -204,7 +184,6 @@ class TestEnvelope:
         assert (str(sha256_of(lines)), len(lines)) == (file["sha256"], file["bytes"])
 
     def test_subject_is_covered_only_when_present(self) -> None:
-        """A subject changes the content hash; the fields outside the published list do not."""
         event = ENVELOPE["golden"]["event"]
         assert "subject (only when present)" in ENVELOPE["content_hash_fields"]
         assert str(assay.content_hash(event | {"subject": "s"})) != ENVELOPE["golden"]["content_hash"]
@@ -212,10 +191,161 @@ class TestEnvelope:
 
 
 class TestDecisionPayload:
-    """The stable payload of a tool decision."""
-
     def test_clusters_are_accepted(self) -> None:
-        """Both clusters of the published payload are whole."""
         payload = DECISION["payload"]
         assert assay.check_definition_cluster(payload) == payload["tool_definition_digest"]
         assert assay.check_policy_cluster(payload) == payload["policy_snapshot_digest"]
+
+
+# --- assay's own evidence bundles: its golden bundle to the byte, and one of its conformance bundles ----------
+
+BUNDLE_ENVELOPE = json.loads((VECTORS / "assay_evidence_envelope.json").read_text(encoding="utf-8"))
+GOLDEN = BUNDLE_ENVELOPE["golden"]
+BUNDLE_CASES: list[dict[str, Any]] = BUNDLE_ENVELOPE["bundles"]
+RUN_ID = GOLDEN["event"]["assayrunid"]
+
+
+def hex_of(raw: bytes) -> str:
+    return sha256(raw).hexdigest()
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    path = tmp_path / "golden.tar.gz"
+    write_bundle(path, [GOLDEN["event"]], run_id=RUN_ID)
+    return path
+
+
+def test_the_golden_bundle_has_its_bytes(golden: Path) -> None:
+    """The whole file, compressed: the digest that Assay's determinism test has."""
+    assert hex_of(golden.read_bytes()) == GOLDEN["bundle_tar_gz_sha256"]
+
+
+def test_the_golden_manifest_has_its_bytes(golden: Path) -> None:
+    assert hex_of(members(golden)["manifest.json"]) == GOLDEN["manifest_json_sha256"]
+    assert json.loads(members(golden)["manifest.json"]) == GOLDEN["manifest"]
+
+
+def test_the_golden_events_have_their_bytes(golden: Path) -> None:
+    assert members(golden)["events.ndjson"] == GOLDEN["line"].encode()
+    assert hex_of(GOLDEN["line"].encode()) == GOLDEN["events_ndjson_sha256"]
+
+
+def test_run_id_and_sequence_are_assigned() -> None:
+    event = {name: value for name, value in GOLDEN["event"].items() if name not in ("assayrunid", "assayseq")}
+    made = run_event(event | {"id": "whatever"}, run_id=RUN_ID, seq=0)
+    assert event_line(made) == GOLDEN["line"].encode()
+
+
+def test_the_root_of_no_event_is_the_vectors() -> None:
+    assert str(RunRoot().digest()) == BUNDLE_ENVELOPE["empty_run_root"]
+
+
+@pytest.mark.parametrize("bundle", BUNDLE_CASES, ids=lambda bundle: bundle["bundle"])
+def test_a_bundle_of_assay_is_verified(bundle: dict[str, Any], tmp_path: Path) -> None:
+    events = [entry["event"] for entry in bundle["events"]]
+    lines = [canonicalize(event) for event in events]
+    content = {
+        "manifest.json": canonicalize(bundle["manifest"]),
+        "events.ndjson": b"".join(line + b"\n" for line in lines),
+    }
+    path = rebuilt(tmp_path / "theirs.tar.gz", content)
+    assert str(verify_bundle(path).run_root) == bundle["manifest"]["run_root"]
+    assert list(read_bundle(path)) == lines
+
+
+@pytest.mark.parametrize("bundle", BUNDLE_CASES, ids=lambda bundle: bundle["bundle"])
+def test_a_bundle_of_assay_is_written(bundle: dict[str, Any], tmp_path: Path) -> None:
+    events = [entry["event"] for entry in bundle["events"]]
+    path = tmp_path / "ours.tar.gz"
+    write_bundle(path, events, run_id=bundle["manifest"]["run_id"])
+    assert members(path)["manifest.json"] == canonicalize(bundle["manifest"])
+
+
+def test_a_manifest_whose_id_is_not_its_root_is_refused() -> None:
+    """As Assay's conformance bundle bad-109 has it."""
+    with pytest.raises(InputError, match="run root") as caught:
+        read_manifest(canonicalize(GOLDEN["manifest"] | {"bundle_id": "sha256:" + "0" * 64}))
+    assert (caught.value.code, caught.value.path) == ("bundle_manifest", "$.bundle_id")
+
+
+# --- conformance with Assay's published vectors for manifest drift (P60) --------------------------------------
+
+P60_VECTORS = Path(__file__).parent.parent / "data" / "vectors" / "assay_manifest_drift_p60.json"
+FILES = json.loads(P60_VECTORS.read_text(encoding="utf-8"))["files"]
+EXAMPLE = FILES["canonicalization_example.json"]
+BASELINES = ("declared_per_tool_baseline.json", "declared_per_tool_baseline_readonly_annotation.json")
+
+
+def _baseline_tools(name: str) -> list[dict[str, Any]]:
+    """The tools a baseline was built from: the example's, annotated where the baseline's note says so."""
+    tools: list[dict[str, Any]] = EXAMPLE["manifest"]["tools"]
+    if "readonly" not in name:
+        return tools
+    annotated = {"annotations": {"readOnlyHint": True}}
+    return [tool | annotated if tool["name"] == "github.add_deploy_key" else tool for tool in tools]
+
+
+def test_every_file_is_used() -> None:
+    known = {"canonicalization_example.json", *BASELINES, "granular_diff_cases.json", "verdict_corpus.json"}
+    assert FILES.keys() == known
+
+
+def test_tool_projection() -> None:
+    wanted = EXAMPLE["per_tool"]["projection"]
+    present = {name: value for name, value in wanted.items() if value is not None}
+    assert manifest.manifest_projection(present) == wanted
+
+
+def test_tool_digest() -> None:
+    case = EXAMPLE["per_tool"]
+    snake = case["projection"]
+    camel = {"name": snake["name"], "description": snake["description"], "inputSchema": snake["input_schema"]}
+    assert str(manifest.manifest_tool_digest(snake)) == case["expected_tool_digest"]
+    assert str(manifest.manifest_tool_digest(camel)) == case["expected_tool_digest"]
+
+
+def test_field_digests() -> None:
+    case = EXAMPLE["per_tool"]
+    digests = manifest.manifest_field_digests(case["projection"])
+    assert {name: str(digest) for name, digest in digests.items()} == case["expected_field_digests"]
+
+
+def test_manifest_digest() -> None:
+    case = EXAMPLE["manifest"]
+    assert case["projection_id"] == manifest.MANIFEST_PROJECTION
+    for tools in (case["tools"], case["tools"][::-1]):
+        assert str(manifest.observe_manifest("s", tools, "complete").digest()) == case["expected_manifest_digest"]
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_baseline_is_what_is_declared_from_its_tools(name: str) -> None:
+    observed = manifest.observe_manifest("github", _baseline_tools(name), "complete")
+    assert manifest.declare_manifest(observed) == manifest.read_declared(FILES[name])
+
+
+def test_the_two_baselines_differ_by_an_annotation() -> None:
+    plain, annotated = (manifest.read_declared(FILES[name]) for name in BASELINES)
+    observed = manifest.observe_manifest("github", _baseline_tools(BASELINES[1]), "complete")
+    assert [
+        (found.tool_name, found.reason_code, found.severity) for found in compare_manifests(plain, observed).findings
+    ] == [
+        ("github.add_deploy_key", "mcp_privileged_tool_changed", "high"),
+        ("github.add_deploy_key", "mcp_tool_annotations_changed", "medium"),
+    ]
+    assert compare_manifests(annotated, observed).findings == ()
+
+
+@pytest.mark.parametrize("case", FILES["granular_diff_cases.json"]["cases"], ids=_id)
+def test_granular_diff(case: dict[str, Any]) -> None:
+    drift = compare_manifests(manifest.read_declared(case["declared"]), manifest.read_observed(case["observed"]))
+    found = Counter((finding.tool_name, finding.reason_code) for finding in drift.findings)
+    expected = case["expected"]
+    assert found == Counter((finding["name"], finding["reason_code"]) for finding in expected["findings"])
+    assert Counter(drift.inconclusive) == Counter(expected["inconclusive"])
+
+
+@pytest.mark.parametrize("case", FILES["granular_diff_cases.json"]["cases"], ids=_id)
+def test_the_classifier_agrees_with_the_records(case: dict[str, Any]) -> None:
+    for tool in [*case["declared"]["tools"], *case["observed"]["observed"]["tool_digests"]]:
+        assert (manifest.action_class(tool["name"]) is not None) is tool["privileged"]

@@ -17,7 +17,6 @@ DRIFTS = json.loads((CAPTURES / "DRIFT.json").read_text(encoding="utf-8"))
 
 
 def _fingerprints(package: str, version: str) -> dict[str, Fingerprint]:
-    """The fingerprint of each tool that a captured release offers."""
     raw = (CAPTURES / f"{package}@{version}.tools_list.json").read_bytes()
     tools = decode_json(raw)["result"]["tools"]
     return {tool["name"]: fingerprint(tool, server_id=None) for tool in tools}
@@ -28,7 +27,6 @@ def _releases(drift: dict[str, Any]) -> tuple[dict[str, Fingerprint], dict[str, 
 
 
 def _changes(drift: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The changed fields of each common tool that changed."""
     before, after = _releases(drift)
     changes = {name: changed_fields(before[name], after[name]) for name in before.keys() & after.keys()}
     return {name: fields for name, fields in changes.items() if fields}
@@ -40,17 +38,13 @@ def _id(drift: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("drift", DRIFTS, ids=_id)
 class TestDrift:
-    """One recorded upgrade."""
-
     def test_added_and_removed(self, drift: dict[str, Any]) -> None:
-        """The tools that came, went and stayed are the recorded ones."""
         before, after = _releases(drift)
         assert sorted(after.keys() - before.keys()) == drift["added"]
         assert sorted(before.keys() - after.keys()) == drift["removed"]
         assert len(before.keys() & after.keys()) == drift["common"]
 
     def test_changed_tools(self, drift: dict[str, Any]) -> None:
-        """As many common tools changed as recorded, and the full digest tells the same ones."""
         before, after = _releases(drift)
         changes = _changes(drift)
         assert len(changes) == drift["changed"]
@@ -59,14 +53,12 @@ class TestDrift:
         }
 
     def test_changed_fields(self, drift: dict[str, Any]) -> None:
-        """Each field changed in as many tools as recorded, and in the examples by name."""
         changes = _changes(drift)
         assert Counter(field for fields in changes.values() for field in fields) == drift["changed_fields"]
         for name, fields in drift["examples"].items():
             assert changes[name] == tuple(fields)
 
     def test_changed_definition_digests(self, drift: dict[str, Any]) -> None:
-        """The bounded digest v1 changed in as many tools as recorded."""
         before, after = _releases(drift)
         common = before.keys() & after.keys()
         changed = [name for name in common if before[name].definition_digest() != after[name].definition_digest()]

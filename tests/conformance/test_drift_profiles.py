@@ -60,7 +60,6 @@ def _split(findings: list[DriftFinding]) -> dict[tuple[str, str], DriftFinding]:
 
 
 def _expected(case: dict[str, Any]) -> dict[tuple[str, str], Level]:
-    """What MCPTrust's own check found, the worst per kind and name."""
     expected: dict[tuple[str, str], Level] = {}
     for item in case["check_result_v3"]["drift"]:
         key = KIND_OF_TYPE[item["type"]], item["identifier"]
@@ -70,7 +69,6 @@ def _expected(case: dict[str, Any]) -> dict[tuple[str, str], Level]:
 
 @pytest.mark.parametrize("case", MCPTRUST, ids=_id)
 def test_a_case_as_mcptrusts_code_has_it(case: dict[str, Any]) -> None:
-    """The same items drift with the same severity, and no others."""
     found = _split(_report(case["before"], case["after"], "mcptrust-code"))
     expected = _expected(case)
     assert found.keys() == expected.keys()
@@ -87,7 +85,6 @@ def _published(case: dict[str, Any], kind: str, name: str) -> Level:
 
 @pytest.mark.parametrize("case", MCPTRUST, ids=_id)
 def test_a_case_as_mcptrust_publishes_it(case: dict[str, Any]) -> None:
-    """The same items drift, with the published severity; a rename counts as the addition it is."""
     found = _split(_report(case["before"], case["after"], "mcptrust"))
     assert found.keys() == _expected(case).keys()
     for (kind, name), finding in found.items():
@@ -105,7 +102,6 @@ def test_a_risk_level_that_changed_is_critical_as_published() -> None:
 
 @pytest.mark.parametrize("case", P60["granular_diff_cases.json"]["cases"], ids=_id)
 def test_the_profile_assay_p60_agrees_with_the_granular_cases(case: dict[str, Any]) -> None:
-    """Each published finding about a tool has the severity of Assay's table."""
     drift = compare_manifests(read_declared(case["declared"]), read_observed(case["observed"]))
     for finding in drift.findings:
         if finding.change in ("tool_added", "tool_removed"):
@@ -114,7 +110,6 @@ def test_the_profile_assay_p60_agrees_with_the_granular_cases(case: dict[str, An
 
 
 def test_the_two_published_baselines_differ_by_a_privileged_tool() -> None:
-    """From the definitions of the baselines: one privileged tool changed, which is high."""
     before = P60["canonicalization_example.json"]["manifest"]["tools"]
     after = [
         tool | {"annotations": {"readOnlyHint": True}} if tool["name"] == "github.add_deploy_key" else tool
@@ -186,7 +181,6 @@ def _capture(package: str, version: str) -> Any:
 
 @pytest.mark.parametrize("upgrade", UPGRADES, ids=lambda u: f"{u['package']}-{u['from']}")
 def test_a_real_upgrade_is_understood_and_stays_at_medium(upgrade: dict[str, Any]) -> None:
-    """Each changed tool has the codes that its capture shows, and nothing is above medium."""
     package, version = upgrade["package"], upgrade["from"]
     findings = _report(_capture(package, version), _capture(package, upgrade["to"]), "soc")
     changed = {f.name: set(f.codes) for f in findings if f.kind == "tool_changed"}

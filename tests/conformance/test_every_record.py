@@ -87,7 +87,6 @@ def named(output: Output) -> Iterator[tuple[str, Any]]:
 
 
 def of_history(seed: int) -> Iterator[Output]:
-    """What every stage writes for a random history, and what the alert stage remembers."""
     history = History(seed, 60)
     partitions = history.archive.partitions
     registries = [
@@ -116,7 +115,6 @@ def of_history(seed: int) -> Iterator[Output]:
 
 
 def _assigned(registry: EngineState, alerts: AlertTable, alert: Output, offset: int) -> Iterator[Output]:
-    """What is written where somebody gives an alert to somebody."""
     about = orjson.loads(alert.value or b"")
     data = {"server_id": about["unmapped"]["mcp_server_id"], "alert": about["finding_info"]["uid"], "assignee": "bob"}
     value = a_control("alert.assign", **data)
@@ -129,7 +127,6 @@ def _assigned(registry: EngineState, alerts: AlertTable, alert: Output, offset: 
 
 
 def of_agents(outputs: Iterable[Output]) -> Iterator[Output]:
-    """What agents write that remember what they saw: records under their keys, progress and state."""
     agent = Agent("witness", title="Seen")
     agent.definitions(lambda definition: definition["name"])
 
@@ -154,7 +151,6 @@ def of_agents(outputs: Iterable[Output]) -> Iterator[Output]:
 
 @cache
 def written() -> dict[str, dict[bytes, Any]]:
-    """What has to satisfy each schema, equal ones once."""
     found: dict[str, dict[bytes, Any]] = defaultdict(dict)
     for seed in SEEDS:
         outputs = list(of_history(seed))
@@ -179,7 +175,6 @@ def written() -> dict[str, dict[bytes, Any]]:
 
 @pytest.mark.parametrize("name", sorted(OUTPUTS))
 def test_what_is_written_satisfies_its_schema(name: str) -> None:
-    """And each schema is of something that is written."""
     schema = json.loads((FOLDER / f"{name}{SUFFIX}").read_text(encoding="utf-8"))
     validator = Draft202012Validator(schema)
     contents = written()[name].values()
@@ -190,5 +185,4 @@ def test_what_is_written_satisfies_its_schema(name: str) -> None:
 
 
 def test_every_record_that_is_written_has_a_schema() -> None:
-    """A class of records without one fails here."""
     assert written().keys() <= OUTPUTS.keys()

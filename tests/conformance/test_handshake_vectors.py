@@ -50,7 +50,6 @@ PUBLISHED_TAKES = {
 
 
 def refusal(event: dict[str, Any], **options: Any) -> tuple[str, str] | None:
-    """Code and path with which an event is refused, ``None`` where it is taken."""
     try:
         check_tool_call(event, **options)
     except InputError as error:
@@ -60,18 +59,15 @@ def refusal(event: dict[str, Any], **options: Any) -> tuple[str, str] | None:
 
 @pytest.mark.parametrize("profile", handshake.PROFILES.values(), ids=lambda profile: profile.name)
 def test_the_valid_event_is_taken(profile: handshake.EventProfile) -> None:
-    """The published example satisfies both sets of requirements."""
     assert refusal(VECTORS["valid_event"], profile=profile) is None
 
 
 def test_every_invalid_event_has_its_refusal() -> None:
-    """The table above covers the vectors, no more and no less."""
     assert INVALID.keys() == REFUSALS.keys()
 
 
 @pytest.mark.parametrize("why", INVALID)
 def test_the_recorder_refuses_every_invalid_event(why: str) -> None:
-    """Each invalid event is refused for what the case names, at its place."""
     assert refusal(INVALID[why]) == REFUSALS[why]
 
 
@@ -83,7 +79,6 @@ def test_the_published_text_refuses_its_own_part_of_them(why: str) -> None:
 
 
 def test_the_published_text_requires_four_fields() -> None:
-    """An event of trace, call, tool and version is enough for the text, and none of the four may be missing."""
     event = {name: VECTORS["valid_event"][name] for name in ("trace_id", "tool_call_id", "tool_id", "tool_version")}
     assert refusal(event, profile=handshake.PUBLISHED) is None
     for name in event:
@@ -95,11 +90,9 @@ def test_the_published_text_requires_four_fields() -> None:
     ("part", "required"), [("request", VECTORS["htc_request_required"]), ("response", VECTORS["htc_response_required"])]
 )
 def test_the_envelopes_require_what_is_published(part: str, required: list[str]) -> None:
-    """The lists of required fields are the published ones."""
     assert sorted(htc.SCHEMA["$defs"][part]["required"]) == sorted(required)
 
 
 def test_the_kinds_of_error_and_the_cap_are_the_published_ones() -> None:
-    """Eight kinds of error, and 32 KiB for arguments and results."""
     assert htc.SCHEMA["$defs"]["error"]["properties"]["kind"]["enum"] == VECTORS["error_kinds"]
     assert DEFAULT_LIMITS.htc_payload_bytes_max == VECTORS["max_payload_bytes"]

@@ -35,14 +35,12 @@ def _check(compute: Callable[[dict[str, Any]], str], tool: dict[str, Any], sha25
 
 
 def test_the_vectors_are_all_there() -> None:
-    """Neither file has lost a case."""
     assert (len(CASES), len(ROWS)) == (38, 38)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("case", CASES, ids=_id)
 def test_each_case_in_each_variant(case: dict[str, Any], variant: str) -> None:
-    """Where Hangar gives a digest ours is equal; where it raises, ours is refused with its code."""
     # Not decoded strictly: the vectors hold half a surrogate pair.
     tool = json.loads(case["input_raw"])
     _check(VARIANTS[variant], tool, case[variant].get("sha256", ""), case[variant].get("error", ""))
@@ -51,7 +49,6 @@ def test_each_case_in_each_variant(case: dict[str, Any], variant: str) -> None:
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("row", ROWS, ids=_id)
 def test_each_row_of_the_matrix(row: dict[str, Any], column: str) -> None:
-    """The columns of Hangar in the matrix of peers agree too."""
     found = row[column]
     failed = found if "Error" in found else ""
     _check(COLUMNS[column], json.loads(row["input_raw"]), found, failed)

@@ -42,14 +42,12 @@ def _refused(tool: dict[str, Any]) -> None:
 
 
 def test_the_vectors_are_all_there() -> None:
-    """No file has lost a case, and the words are MCPTrust's."""
     assert (len(HASHES["cases"]), len(DRIFT["cases"]), len(ROWS)) == (38, 13, 38)
     assert list(mcptrust.RISK_WORDS) == HASHES["keywords"]
 
 
 @pytest.mark.parametrize("case", HASHES["cases"], ids=_id)
 def test_the_canonical_form(case: dict[str, Any]) -> None:
-    """A whole tool is written byte for byte as Go writes it."""
     written = mcptrust.go_canonical(json.loads(case["input_raw"]))
     assert written.decode() == case["canon_v1"]
     assert sha256(written).hexdigest() == case["canon_v1_sha256"]
@@ -57,7 +55,6 @@ def test_the_canonical_form(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", HASHES["cases"], ids=_id)
 def test_hashes_and_risk_level(case: dict[str, Any]) -> None:
-    """Both hashes and the risk level agree; what MCPTrust cannot read is refused."""
     # Not decoded strictly: the vectors hold half a surrogate pair.
     tool = json.loads(case["input_raw"])
     if "tool_parse_error" in case:
@@ -68,7 +65,6 @@ def test_hashes_and_risk_level(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=_id)
 def test_each_row_of_the_matrix(row: dict[str, Any]) -> None:
-    """The columns of MCPTrust in the matrix of peers agree too."""
     tool = json.loads(row["input_raw"])
     if row["mcptrust_risk"] is None:
         _refused(tool)
@@ -80,7 +76,6 @@ def test_each_row_of_the_matrix(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
 def test_the_result_of_a_v3_check(case: dict[str, Any]) -> None:
-    """Type, severity, identifier, hashes, summary and outcome agree; the messages are our own."""
     expected = case["check_result_v3"]
     found = drift.check_result(
         drift.drift(lockfile.lock(case["before"]), case["after"]),
@@ -95,7 +90,6 @@ def test_the_result_of_a_v3_check(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
 def test_lockfiles_are_made_read_and_written(case: dict[str, Any]) -> None:
-    """Both versions of each case's lockfile are what the lists give, and survive reading and writing."""
     locked = lockfile.lock(case["before"])
     meta = case["lockfile_v3"]["meta"]
     made = {
@@ -113,14 +107,12 @@ def test_lockfiles_are_made_read_and_written(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
 def test_drift_from_a_lockfile_that_was_read(case: dict[str, Any]) -> None:
-    """A lockfile read back shows the same drift as the lists it was made of."""
     read = lockfile.read_lockfile(json.dumps(case["lockfile_v3"]).encode())
     found = drift.drift(read.lock, case["after"])
     assert found == drift.drift(lockfile.lock(case["before"]), case["after"])
 
 
 def test_the_golden_lockfile() -> None:
-    """MCPTrust's own golden file is what its own lists give, and is written back without a change."""
     files = DRIFT["fixtures"]
     golden = files["testdata/golden/mcp-lock.v3.json"]
     read = lockfile.read_lockfile(json.dumps(golden).encode())

@@ -172,7 +172,6 @@ def test_every_rule_has_a_case() -> None:
 
 @pytest.mark.parametrize("alert", CASES)
 def test_a_rule_fires_on_its_trouble_and_not_short_of_it(alert: str, tmp_path: Path) -> None:
-    """At the same minute of both, and with series there in both."""
     case = CASES[alert]
     firing = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
     tests = [

@@ -33,27 +33,23 @@ NOT_I_JSON = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_canonical_bytes(name: str) -> None:
-    """A vector's input gives exactly its expected bytes."""
     vector = ACCEPTED[name]
     assert canonicalize(decode_json(vector["input"].encode())) == vector["expected"].encode()
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_canonical_bytes_are_a_fixed_point(name: str) -> None:
-    """A vector's expected bytes, read again, give themselves."""
     expected = ACCEPTED[name]["expected"].encode()
     assert canonicalize(decode_json(expected)) == expected
 
 
 def test_every_vector_has_an_outcome() -> None:
-    """The file has no vector of a kind that these tests do not know; every one is covered by its results."""
     assert not REFUSED
     assert ACCEPTED.keys() == CONTENT["python_package_results"].keys()
 
 
 @pytest.mark.parametrize("name", NOT_I_JSON)
 def test_refusals(name: str) -> None:
-    """What is no I-JSON has no canonical form."""
     raw, code = NOT_I_JSON[name]
     with pytest.raises(InputError) as caught:
         decode_json(raw)

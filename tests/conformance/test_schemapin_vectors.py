@@ -48,14 +48,10 @@ def _digest(schema: dict[str, Any]) -> bytes:
 
 
 class TestCanonical:
-    """The canonical form as the Python SDK 1.3.0 writes it."""
-
     def test_every_case_is_used(self) -> None:
-        """No case is of a kind that these tests do not know."""
         assert len(WRITTEN) + len(REFUSED) == len(CANONICAL["cases"]) == 38
 
     def test_divergent_cases_are_among_them(self) -> None:
-        """Where SDKs write different bytes the file says so, and such cases are in it."""
         others = ("javascript_repo", "go_repo", "jcs")
         parted = {case["id"] for case in CANONICAL["cases"] for sdk in others if case[sdk] != case["python_1.3.0"]}
         assert len(parted) == 7
@@ -63,7 +59,6 @@ class TestCanonical:
 
     @pytest.mark.parametrize("case", WRITTEN, ids=_id)
     def test_bytes_and_digest(self, case: dict[str, Any]) -> None:
-        """The published bytes and digest come out, also where the SDKs of other languages differ."""
         wanted = case["python_1.3.0"]
         for decode in (decode_json, decode_json_strict):
             tool = decode(case["input_raw"].encode())
@@ -72,14 +67,12 @@ class TestCanonical:
 
     @pytest.mark.parametrize("case", REFUSED, ids=_id)
     def test_refused(self, case: dict[str, Any]) -> None:
-        """What the SDK cannot hash is refused by name."""
         with pytest.raises(InputError) as caught:
             schema_digest(json.loads(case["input_raw"]))
         assert caught.value.code == "schema_canonicalization_failed"
 
     @pytest.mark.parametrize("row", MATRIX["rows"], ids=_id)
     def test_the_scheme_in_the_matrix(self, row: dict[str, Any]) -> None:
-        """The scheme schemapin.v1 of a fingerprint is the digest in the peers' matrix, printed as there."""
         if row["id"] == "lone_surrogate":
             assert "Error" in row["schemapin_py"]
             return
@@ -88,11 +81,8 @@ class TestCanonical:
 
 
 class TestSignatures:
-    """Published and generated signatures, in both modes."""
-
     @pytest.mark.parametrize("entry", SIGNED, ids=_id)
     def test_published(self, entry: dict[str, Any]) -> None:
-        """The repository's demo files verify, each in the mode of the SDK that made it."""
         assert canonical(entry["schema"]) == entry["canonical"].encode()
         assert schema_digest(entry["schema"]).hex == entry["schema_hash_sha256"]
         wanted = Mode.DOUBLE_SHA256 if entry["valid_as_double_sha256(python,js,rust)"] else Mode.SINGLE_SHA256
@@ -113,19 +103,16 @@ class TestSignatures:
 
     @pytest.mark.parametrize("entry", BUNDLES, ids=_id)
     def test_document_of_a_bundle(self, entry: dict[str, Any]) -> None:
-        """A document out of a bundle is read, and its mock key is found to be none."""
         (document,) = entry["bundle"]["documents"]
         found = verify(None, "", parse_well_known(document), domain="example.com")
         assert found.error_code is SchemaPinErrorCode.KEY_NOT_FOUND
 
     def test_generated_key(self) -> None:
-        """The fingerprint is the published one."""
         assert PublicKey.from_pem(GENERATED["public_key_pem"]).fingerprint == GENERATED["key_fingerprint"]
 
     @pytest.mark.parametrize("case", GENERATED["cases"], ids=_id)
     @pytest.mark.parametrize("mode", Mode)
     def test_generated(self, case: dict[str, Any], mode: Mode) -> None:
-        """Each signature holds in its mode for its schema, and for no other schema."""
         key = PublicKey.from_pem(GENERATED["public_key_pem"])
         assert schema_digest(case["schema"]).hex == case["schema_hash_sha256"]
         signature = case[f"sig_{mode}"]
@@ -139,7 +126,6 @@ class TestReferenceSdk:
 
     @pytest.mark.parametrize("case", WRITTEN, ids=_id)
     def test_they_verify_what_we_sign(self, case: dict[str, Any]) -> None:
-        """Our signature in the default mode holds in their offline verification."""
         schema = json.loads(case["input_raw"])
         found = verify_schema_offline(
             schema,
@@ -154,7 +140,6 @@ class TestReferenceSdk:
 
     @pytest.mark.parametrize("case", WRITTEN, ids=_id)
     def test_we_verify_what_they_sign(self, case: dict[str, Any]) -> None:
-        """Their signature holds here, in the double mode."""
         schema = json.loads(case["input_raw"])
         signature = SchemaSigningWorkflow(private_pem().decode()).sign_schema(schema)
         found = verify(schema_digest(schema), signature, parse_well_known(_document()))
@@ -168,7 +153,6 @@ class TestReferenceSdk:
         assert verify_digest(digest, signature, public()) is Mode.SINGLE_SHA256
 
     def test_keys_are_the_same_keys(self) -> None:
-        """PEM and fingerprint agree both ways."""
         theirs = KeyManager.export_public_key_pem(KEY.public_key())
         assert PublicKey.from_pem(theirs) == public()
         assert KeyManager.calculate_key_fingerprint_from_pem(public().pem) == public().fingerprint

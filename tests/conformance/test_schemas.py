@@ -64,8 +64,6 @@ EVERY_CALL_FIELD: dict[str, Any] = {
 
 
 class Log:
-    """Writes events as a proxy and an operator would, with rising offsets and times."""
-
     def __init__(self) -> None:
         self.records: list[Record] = []
 
@@ -136,7 +134,6 @@ class Log:
 
 
 def a_day() -> list[Record]:
-    """Every kind of event, binding, finding and rejection once."""
     log = Log()
     log.call(0, "read")
     log.snapshot(1, READ, WRITE, NOT_DIGESTIBLE)
@@ -168,19 +165,16 @@ def a_day() -> list[Record]:
 
 @cache
 def outputs() -> list[Output]:
-    """What the stages write for that day."""
     return list(replay(a_day(), producer=PRODUCER))
 
 
 @cache
 def validator(name: str) -> Draft202012Validator:
-    """The validator of one committed schema."""
     schema = json.loads((FOLDER / f"{name}.schema.json").read_text())
     return Draft202012Validator(schema)
 
 
 def problems(name: str, content: Any) -> list[str]:
-    """What a schema has to say against a value."""
     return [f"{error.json_path}: {error.message}" for error in validator(name).iter_errors(content)]
 
 
@@ -191,7 +185,6 @@ def test_committed_schemas_are_the_generated_ones() -> None:
 
 @pytest.mark.parametrize("name", sorted(schemas.all_schemas()))
 def test_every_schema_is_valid_itself(name: str) -> None:
-    """Each file is a JSON Schema of draft 2020-12 and names itself."""
     schema = json.loads((FOLDER / name).read_text())
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -199,7 +192,6 @@ def test_every_schema_is_valid_itself(name: str) -> None:
 
 
 def test_evidence_of_every_field_is_valid() -> None:
-    """Of a day with every field of a call, and every way to be bound or unbound; the rest is in test_every_record."""
     written = [output for output in outputs() if output.role is Role.EVIDENCE]
     assert {
         "bound:exact",
@@ -216,7 +208,6 @@ def test_evidence_of_every_field_is_valid() -> None:
 
 
 def test_every_field_a_call_hands_on_is_in_the_evidence_schema() -> None:
-    """What the core copies from a call has a place in the schema, under the same name."""
     named = validator("assay.tool.decision").schema["$defs"]["DecisionPayload"]["properties"].keys()
     copied = {name for name in EVERY_CALL_FIELD if name not in {"args"}} | {"args_hash"}
     assert copied <= named
@@ -225,7 +216,6 @@ def test_every_field_a_call_hands_on_is_in_the_evidence_schema() -> None:
 
 @pytest.mark.parametrize("field", ["tool_definition_digest", *assay.CLUSTER_CONSTANTS])
 def test_half_a_cluster_is_not_valid_evidence(field: str) -> None:
-    """The tool definition cluster is whole or absent, and a record without it says why."""
     bound = next(output for output in outputs() if output.label == "bound:observer")
     record = orjson.loads(bound.value or b"")
     del record["data"][field]
@@ -233,7 +223,6 @@ def test_half_a_cluster_is_not_valid_evidence(field: str) -> None:
 
 
 def test_evidence_is_bound_or_says_why_not() -> None:
-    """A record with neither a digest nor a reason, or with both, is not valid."""
     unbound = next(output for output in outputs() if output.label.startswith("unbound:"))
     record = orjson.loads(unbound.value or b"")
     reason = record["data"].pop("unbound_reason")
@@ -244,7 +233,6 @@ def test_evidence_is_bound_or_says_why_not() -> None:
 
 
 def accepted_events() -> Iterator[dict[str, Any]]:
-    """The events of the day that the engine accepts."""
     for record in a_day():
         try:
             read_event(record)
@@ -317,7 +305,6 @@ def _with_data(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_an_event_that_is_refused_is_not_valid(event: dict[str, Any]) -> None:
-    """The input schemas refuse what the decoder refuses, where a schema can say so."""
     origin = Origin(topic="mcp.tools.call", partition=0, offset=0)
     with pytest.raises(InputError):
         read_event(Record(role=Role.CALLS, origin=origin, key=None, value=orjson.dumps(event)))
@@ -325,7 +312,6 @@ def test_an_event_that_is_refused_is_not_valid(event: dict[str, Any]) -> None:
 
 
 def references(part: Any) -> Iterator[str]:
-    """Every ``$ref`` in a document."""
     if isinstance(part, list):
         for item in part:
             yield from references(item)
@@ -338,7 +324,6 @@ def references(part: Any) -> Iterator[str]:
 
 
 def test_every_reference_of_the_asyncapi_document_resolves() -> None:
-    """Local references lead to a part of the document, the others to a file of the folder."""
     document = json.loads((FOLDER / "asyncapi.json").read_text())
     found = list(references(document))
     for reference in found:
@@ -358,14 +343,12 @@ def test_every_reference_of_the_asyncapi_document_resolves() -> None:
 
 
 def test_the_asyncapi_document_names_the_topics_as_the_table_does() -> None:
-    """One channel per role, under the name that topics are created with."""
     document = json.loads((FOLDER / "asyncapi.json").read_text())
     addresses = {name: channel["address"] for name, channel in document["channels"].items()}
     assert addresses == {role.value: name for role, name in TOPIC_NAMES.items()}
 
 
 def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--write makes the folder, --check is content with it, and names a file that was altered or lost."""
     folder = tmp_path / "schemas"
     assert schemas.main(["--write", str(folder)]) == 0
     assert schemas.main(["--check", str(folder)]) == 0
@@ -379,5 +362,4 @@ def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_the_envelope_schema_is_written_out_as_it_is() -> None:
-    """schemas/htc_v1.json is the schema that envelopes are held against."""
     assert json.loads((FOLDER / "htc_v1.json").read_text()) == htc.SCHEMA

@@ -48,7 +48,6 @@ pytestmark = pytest.mark.skipif(
 
 @cache
 def converted(rule: str, target: str, *options: str) -> str:
-    """What sigma-cli makes of a rule, as one text."""
     command = [sys.executable, "-c", "from sigma.cli.main import main; main()", "convert", "--without-pipeline"]
     done = subprocess.run(
         [*command, "--target", target, *options, str(FOLDER / "rules" / f"{rule}.yml")],
@@ -62,7 +61,6 @@ def converted(rule: str, target: str, *options: str) -> str:
 
 
 def flattened(value: Any, path: str = "") -> dict[str, Any]:
-    """The members of an alert under the dotted names that rules use; lists as JSON."""
     if not isinstance(value, dict):
         return {path: json.dumps(value) if isinstance(value, list) else value}
     columns: dict[str, Any] = {}
@@ -72,7 +70,6 @@ def flattened(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def matches(rule: str, alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows that the SQLite query of a rule finds among some alerts."""
     rows = [flattened(alert) for alert in alerts]
     columns = sorted({f"unmapped.{name}" for name in (*AlertFlat.__annotations__, "mcp_attacks")}.union(*rows))
     with closing(sqlite3.connect(":memory:")) as database:
@@ -85,26 +82,22 @@ def matches(rule: str, alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def sample(rule: str, name: str) -> list[dict[str, Any]]:
-    """The alerts of a sample log."""
     lines = (FOLDER / "samples" / f"{rule}.{name}.ndjson").read_text().splitlines()
     assert lines, "a sample without alerts shows nothing"
     return [json.loads(line) for line in lines]
 
 
 def test_the_samples_are_what_the_engine_makes() -> None:
-    """Nobody wrote an alert by hand, and none is of another version's making."""
     assert make_samples(["--check", str(FOLDER / "samples")]) == 0
 
 
 def test_every_rule_has_its_samples_and_its_expectation() -> None:
-    """Ten rules at least, each with alerts that it must find and alerts that it must not."""
     assert {*FOUND, "many_servers_changed"} == set(RULES)
     names = {f"{rule}.{name}.ndjson" for rule in RULES for name in ("positive", "negative")}
     assert {path.name for path in (FOLDER / "samples").iterdir()} == names
 
 
 def test_every_rule_has_an_id_of_its_own() -> None:
-    """Sigma: ids are UUIDs, and no two rules share one."""
     documents = [
         document
         for path in (FOLDER / "rules").glob("*.yml")
@@ -117,14 +110,12 @@ def test_every_rule_has_an_id_of_its_own() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_converts_to_splunk(rule: str) -> None:
-    """To one search over the flat fields."""
     search = converted(rule, "splunk")
     assert "unmapped.mcp_attacks" in search if rule.startswith("atlas_") else "unmapped.mcp_finding_kind" in search
 
 
 @pytest.mark.parametrize("rule", sorted(FOUND))
 def test_a_rule_finds_its_alerts_and_no_others(rule: str) -> None:
-    """Of the positive sample exactly those of its kinds, of the negative one none."""
     found = [row["unmapped.mcp_finding_kind"] for row in matches(rule, sample(rule, "positive"))]
     assert found == FOUND[rule]
     assert matches(rule, sample(rule, "negative")) == []
@@ -138,7 +129,6 @@ def test_what_is_suppressed_or_resolved_is_not_found(rule: str, status_id: int) 
 
 
 def test_the_correlation_counts_servers_within_its_window() -> None:
-    """Six servers within five minutes are found; six over hours, or one server five times, are not."""
     found = matches("many_servers_changed", sample("many_servers_changed", "positive"))
     assert max(row["metric_value"] for row in found) == 6
     assert matches("many_servers_changed", sample("many_servers_changed", "negative")) == []

@@ -18,7 +18,6 @@ STEPS = st.tuples(st.integers(0, 99), st.sampled_from("xy"), st.booleans())
 
 
 def outputs(log: Sequence[tuple[int, str, bool]]) -> list[Output]:
-    """What stages wrote, in order."""
     written = []
     for offset, (second, tool, is_finding) in enumerate(log):
         origin = Origin("mcp.tools.call", 0, offset)
@@ -28,7 +27,6 @@ def outputs(log: Sequence[tuple[int, str, bool]]) -> list[Output]:
 
 
 def chain() -> Agent:
-    """Each finding depends on all records of its key before it, and on their order."""
     agent = Agent("chain", title="Order", forget_after_s=100)
 
     @agent.evidence(key=lambda event: event.value["data"]["tool"])
@@ -47,7 +45,6 @@ def chain() -> Agent:
 
 @given(st.data(), st.lists(STEPS, max_size=20))
 def test_wherever_processes_end_each_record_counts_once(data: st.DataObject, log: list[tuple[int, str, bool]]) -> None:
-    """The findings are those of a replay over the records in the order of the internal topic."""
     expected = [finding.output() for finding in found(chain(), outputs(log))]
     rekeying = Rekeying(a_set(chain()), partitions=1)
     internal = [

@@ -27,7 +27,6 @@ JSON = st.recursive(
 
 @st.composite
 def alerts(draw: st.DrawFn) -> dict[str, Any]:
-    """Any alert of the engine, in any state of its life, with members that are yet to be invented."""
     finding = draw(any_findings())
     _, (record,) = apply_finding(None, replace(finding, known=False), AlertRules(version=draw(st.text(max_size=40))))
     alert: dict[str, Any] = read_alert(record.value)
@@ -49,7 +48,6 @@ def alerts(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def weight(line: str, target: AlertFormat) -> tuple[str, int, int]:
-    """Uid, count and severity as a format's own reader finds them."""
     if target is AlertFormat.CEF:
         found = {key: re.search(rf" {key}=(\S+)", line) for key in ("cs1", "cnt", "cn1")}
         assert all(found.values())
@@ -77,7 +75,6 @@ def weight(line: str, target: AlertFormat) -> tuple[str, int, int]:
 
 @given(alerts(), st.sampled_from(AlertFormat))
 def test_every_alert_is_one_line_of_every_format(alert: dict[str, Any], target: AlertFormat) -> None:
-    """No error, the same line twice, and uid, count and severity in it."""
     line = render(alert, target)
     assert line == render(json.loads(json.dumps(alert)), target)
     assert "\n" not in line
@@ -96,7 +93,6 @@ def test_every_alert_is_a_syslog_message(alert: dict[str, Any], host: str, body:
 
 @given(JSON | st.binary(max_size=20))
 def test_reading_gives_an_alert_or_our_error(value: Any) -> None:
-    """Whatever stands in the topic."""
     raw = value if isinstance(value, bytes) else json.dumps(value).encode()
     with suppress(InputError):
         assert render(read_alert(raw), AlertFormat.JSONL)

@@ -34,7 +34,6 @@ Placed = tuple[int, Entry]
 
 @st.composite
 def any_findings(draw: st.DrawFn) -> Finding:
-    """Any finding."""
     return Finding(
         kind=draw(st.sampled_from(Kind)),
         server_id=draw(st.text(min_size=1, max_size=20)),
@@ -109,17 +108,14 @@ def lives(draw: st.DrawFn, *, plain: bool = False) -> list[Entry]:
 
 
 def in_log(entries: Iterable[Entry]) -> list[Placed]:
-    """Entries at their offsets of the finding topic."""
     return list(enumerate(entries))
 
 
 def as_stored(key: str, state: Remembered) -> Remembered:
-    """A state, written and read back."""
     return state_of(key, json.loads(json.dumps(state_json(state))))
 
 
 def run(states: dict[str, Any], log: Iterable[Placed]) -> list[Output]:
-    """The alerts that a part of a log gives; states are changed in place."""
     alerts = Alerts(RULES, states)
     outputs = []
     for offset, entry in log:
@@ -130,12 +126,10 @@ def run(states: dict[str, Any], log: Iterable[Placed]) -> list[Output]:
 
 
 def time_of(entry: Entry) -> int:
-    """When it happened."""
     return entry.time_us
 
 
 def with_ticks(entries: list[Entry], ticks: list[int]) -> list[Entry]:
-    """Entries with times between them, where they belong; each entry keeps its place among the others."""
     mixed: list[Entry] = []
     pending = sorted(ticks)
     now_us = 0
@@ -151,7 +145,6 @@ TICKS = st.lists(st.integers(0, 4_000).map(at), max_size=12)
 
 
 def by_uid(outputs: list[Output]) -> dict[str, list[Output]]:
-    """Alerts in their order, one by one."""
     found: dict[str, list[Output]] = {}
     for output in outputs:
         found.setdefault(body(output)["finding_info"]["uid"], []).append(output)
@@ -160,7 +153,6 @@ def by_uid(outputs: list[Output]) -> dict[str, list[Output]]:
 
 @given(any_findings())
 def test_every_alert_is_an_ocsf_detection_finding(finding: Finding) -> None:
-    """The record of any alert, over its whole life, validates against its class in OCSF 1.8.0."""
     later = Tick(time_us=finding.time_us + 2 * PACING.repeat_interval_us)
     end = Resolution(
         server_id=finding.server_id,
@@ -221,7 +213,6 @@ def test_a_table_restored_after_any_batch_goes_on_as_if_it_had_never_stopped(
 
 
 def as_read(offset: int, entry: Entry) -> Record:
-    """An entry as the finding topic holds it."""
     value = entry.encode() if isinstance(entry, Tick) else entry.output().value
     return Record(Role.FINDINGS, Origin("findings", 0, offset), b"", value)
 
@@ -237,13 +228,11 @@ def test_how_often_time_arrives_changes_nothing(entries: list[Entry], ticks: lis
 
 
 def _is_stale(entry: Entry, before: list[Entry]) -> bool:
-    """Rules act from where they are read, and an end from the past may find its alert closed by a tick or not."""
     return isinstance(entry, Suppression) or any(time_of(earlier) > time_of(entry) for earlier in before)
 
 
 @given(lives(plain=True), TICKS)
 def test_the_count_is_of_distinct_records(entries: list[Entry], ticks: list[int]) -> None:
-    """An alert counts the input records in which it was found: no more, no less."""
     states: dict[str, Any] = {}
     outputs = run(states, in_log(with_ticks(entries, ticks)))
     for uid, state in states.items():
@@ -289,14 +278,12 @@ def test_a_life_is_created_once_and_opened_as_often_as_closed(entries: list[Entr
 
 @given(lives(), TICKS)
 def test_every_record_of_an_alert_has_an_id_of_its_own(entries: list[Entry], ticks: list[int]) -> None:
-    """Whatever joins it, and whatever people do with it: a receiver that knows an id may leave the record out."""
     ids = [dict(output.headers)["ce_id"] for output in run({}, in_log(with_ticks(entries, ticks)))]
     assert len(set(ids)) == len(ids)
 
 
 @given(st.permutations(OBSERVERS), st.integers(0, 3))
 def test_it_closes_when_the_last_observer_has_returned(order: list[str], returned: int) -> None:
-    """In whatever order they return, and not before."""
     entries: list[Entry] = [a_finding(number, observer_id=name) for number, name in enumerate(OBSERVERS)]
     entries += [an_end(10 + number, observer_id=name) for number, name in enumerate(order[:returned])]
     outputs = run({}, in_log([*entries, Tick(time_us=at(100))]))
@@ -305,7 +292,6 @@ def test_it_closes_when_the_last_observer_has_returned(order: list[str], returne
 
 @given(lives(plain=True), TICKS)
 def test_what_is_suppressed_is_written_and_says_so(entries: list[Entry], ticks: list[int]) -> None:
-    """A rule for everything changes the status of records, and nothing else of how many there are and when."""
     plain: list[Entry] = [entry for entry in entries if not isinstance(entry, Suppression)]
     everything = Suppression(rule=a_rule(server_id="*"), is_set=True, time_us=at(0))
     as_found = run({}, in_log(with_ticks(plain, ticks)))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import repeat
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_stream.limits.core import Limits
 from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.observe import Observation
 from assay_stream.observe.http.connections import Contexts, Exchange
 from assay_stream.observe.http.traffic import Answered, HttpEvent, Opened, Passed, Traffic
@@ -21,6 +25,9 @@ from assay_stream.observe.inspection import Lines
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.recorded import check_observation
 from assay_stream.observe.session import Session
+from assay_stream.replay.run import replay
+from tests.chaos.placing import BINDINGS, CALLS, Placing
+from tests.support.fleet import Fleet
 from tests.support.mcp_dialogue import START, THE_VANTAGE, Dialogue
 
 LIMITS = Limits(held_calls_max=3, call_inputs_max=3)
@@ -50,13 +57,11 @@ RELATED = "io.modelcontextprotocol/related-task"
 
 
 def present(**members: Any) -> dict[str, Any]:
-    """The members that are not null."""
     return {name: value for name, value in members.items() if value is not None}
 
 
 @st.composite
 def task_states(draw: st.DrawFn) -> dict[str, Any]:
-    """The state of a task."""
     state: dict[str, Any] = {"taskId": draw(TASKS), "status": draw(STATUSES)}
     more = draw(st.sampled_from(["", "result", "error", "inputRequests"]))
     values: dict[str, Any] = {"result": draw(RESULTS), "error": {"code": -32602}, "inputRequests": draw(INPUTS)}
@@ -65,7 +70,6 @@ def task_states(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def client_messages(draw: st.DrawFn) -> dict[str, Any]:
-    """What a client says."""
     kind = draw(st.sampled_from(["call"] * 4 + ["task"] * 3 + ["cancel", "answer"]))
     if kind == "answer":
         return {"id": draw(IDS), "result": {"action": "accept", "content": "secret"}}
@@ -88,7 +92,6 @@ def client_messages(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def server_messages(draw: st.DrawFn) -> dict[str, Any]:
-    """What a server says."""
     kind = draw(st.sampled_from(["final"] * 3 + ["task", "handle", "input", "state", "notice", "request", "progress"]))
     if kind == "notice":
         method = draw(st.sampled_from(["notifications/tasks", "notifications/tasks/status"]))
@@ -111,7 +114,6 @@ def server_messages(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def line(message: dict[str, Any] | bytes) -> bytes:
-    """A message as bytes."""
     return message if isinstance(message, bytes) else json.dumps({"jsonrpc": "2.0", **message}).encode()
 
 
@@ -143,7 +145,6 @@ def talks(draw: st.DrawFn) -> list[Said]:
 
 
 def heard(talk: Sequence[Said], size: int | None = None) -> tuple[list[Observation], Dialogue]:
-    """All that a connection yields, to its end: line by line, or in pieces of a size."""
     dialogue = Dialogue(limits=LIMITS, pending_max=PENDING_MAX)
     lines = Lines(Session(dialogue.observer), lambda: pytest.fail("inspecting failed"))
     observations = []
@@ -162,13 +163,11 @@ def heard(talk: Sequence[Said], size: int | None = None) -> tuple[list[Observati
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:
-    """Data in pieces of a size."""
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 @given(talks())
 def test_each_call_is_one_record_with_all_its_rounds(talk: list[Said]) -> None:
-    """Every request to call a tool is counted in exactly one record."""
     observations, dialogue = heard(talk)
     records = [json.loads(each.value)["data"] for each in observations]
     requests = sum(isinstance(message, dict) and message.get("method") == "tools/call" for _, message, _ in talk)
@@ -214,7 +213,6 @@ def test_sessions_and_contexts_are_as_if_each_were_alone(
 
 
 def passed(steps: Sequence[tuple[bool, Said]], has_session: bool, size: int = 10**9) -> list[dict[str, Any]]:
-    """What two clients' calls yield over HTTP: all but ids and times, with the client in place of the arguments."""
     ids = iter(range(10**9))
     traffic = Traffic(THE_VANTAGE, Contexts(b"key", b"process"), new_id=lambda: str(next(ids)), limits=HTTP_LIMITS)
     streams: dict[bool, Exchange] = {}
@@ -251,3 +249,37 @@ def passed(steps: Sequence[tuple[bool, Said]], has_session: bool, size: int = 10
         who = names[data["tool_call_id"].partition(":")[0]]
         found.append({**data, "args_hash": who, "tool_call_id": None})
     return found
+
+
+SERVERS = 4
+LATE_MS = 10**13
+
+
+def evidence(fleet: Fleet, place: Callable[[bytes, bytes], int]) -> tuple[list[bytes], set[Origin]]:
+    ends: Counter[tuple[Role, int]] = Counter()
+    records = []
+    for role, key, value in fleet.history():
+        partition = place(key, value) if role is Role.CALLS else murmur2_partition(key, BINDINGS)
+        records.append(Record(role, Origin(role.value, partition, ends[role, partition]), key, value, (), LATE_MS))
+        ends[role, partition] += 1
+    written, origins = [], set()
+    for output in replay(records, producer=Producer(version="1"), snapshot_partitions=BINDINGS):
+        if output.role is Role.EVIDENCE:
+            content = orjson.loads(output.value or b"")
+            del content["assaycontenthash"]
+            origins.add(Origin(**content["data"].pop("origin")))
+            written.append(orjson.dumps(content))
+    return sorted(written), origins
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10**6), st.integers(1, CALLS // BINDINGS), st.integers(0, SERVERS - 1))
+def test_evidence_of_a_call_differs_by_its_origin_alone(seed: int, spread: int, hot: int) -> None:
+    """Spread, misplaced or by any key: the bytes are equal once the origin is left out, and only then."""
+    fleet = Fleet(servers=SERVERS, calls=40, changes=4, seed=seed)
+    anywhere, places = evidence(fleet, lambda _, value: len(value) % CALLS)
+    placing = Placing(servers=SERVERS, seed=seed, hot=hot, spread=spread)
+    placed, others = evidence(fleet, placing.partition)
+    assert len(placed) == fleet.calls
+    assert placed == anywhere
+    assert others != places

@@ -58,19 +58,16 @@ HEADERS = st.lists(
 
 
 def a_record(role: Role, value: bytes | None, headers: Headers = ()) -> Record:
-    """A record of any bytes."""
     place = Origin(topic=role.value, partition=0, offset=0)
     return Record(role=role, origin=place, key=None, value=value, headers=headers)
 
 
 def outcome(record: Record) -> Envelope | CallEvent | str:
-    """The event, or the code of the error."""
     error = refusal(record)
     return read_event(record) if error is None else error.code
 
 
 def refusal(record: Record) -> InputError | None:
-    """The error that a record gives, if any; whatever else is raised fails the test."""
     try:
         read_event(record)
     except InputError as error:
@@ -79,13 +76,11 @@ def refusal(record: Record) -> InputError | None:
 
 
 def binary(event: Mapping[str, Any]) -> tuple[bytes, Headers]:
-    """Value and headers of an event in binary mode."""
     return json.dumps(event["data"]).encode(), tuple((f"ce_{name}", event[name].encode()) for name in ATTRIBUTES)
 
 
 @st.composite
 def altered(draw: st.DrawFn) -> tuple[Role, dict[str, Any]]:
-    """A sound event with some values, at any depth, replaced, taken away or added."""
     role = draw(st.sampled_from(sorted(GOOD)))
     event = copy.deepcopy(GOOD[role])
     for _ in range(draw(st.integers(0, 3))):
@@ -110,14 +105,12 @@ def altered(draw: st.DrawFn) -> tuple[Role, dict[str, Any]]:
 
 @given(ROLES, st.none() | st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()), HEADERS)
 def test_any_record_gives_an_event_or_an_error_of_ours(role: Role, value: bytes | None, headers: Headers) -> None:
-    """Whatever stands in value and headers, reading it ends in a model or in an InputError with a code."""
     error = refusal(a_record(role, value, headers))
     assert error is None or re.fullmatch("[a-z0-9_]+", error.code)
 
 
 @given(altered())
 def test_a_damaged_event_gives_an_event_or_an_error_of_ours(drawn: tuple[Role, dict[str, Any]]) -> None:
-    """Events that are nearly sound end in a model or in an InputError too."""
     role, event = drawn
     error = refusal(a_record(role, json.dumps(event).encode()))
     assert error is None or error.path.startswith("$") or error.code in {"non_finite_number", "lone_surrogate"}
@@ -125,7 +118,6 @@ def test_a_damaged_event_gives_an_event_or_an_error_of_ours(drawn: tuple[Role, d
 
 @given(altered())
 def test_both_content_modes_say_the_same(drawn: tuple[Role, dict[str, Any]]) -> None:
-    """An event whose attributes are text is read alike, or refused alike, from the value and from headers."""
     role, event = drawn
     if not all(_is_header_text(event.get(name)) for name in ATTRIBUTES) or "data" not in event:
         return
@@ -140,7 +132,6 @@ def _is_header_text(value: Any) -> bool:
 
 @given(altered(), st.randoms(use_true_random=False))
 def test_the_order_of_members_does_not_matter(drawn: tuple[Role, dict[str, Any]], choose: Any) -> None:
-    """The same members in another order are the same event, or refused as well."""
     role, event = drawn
 
     def shuffled(value: Any) -> Any:
@@ -158,7 +149,6 @@ def test_the_order_of_members_does_not_matter(drawn: tuple[Role, dict[str, Any]]
 
 @given(altered(), st.text("ABCDEFGH", min_size=12, max_size=12))
 def test_an_error_never_quotes_a_value(drawn: tuple[Role, dict[str, Any]], mark: str) -> None:
-    """Code, message and path of an error hold nothing of the values that stood in the record."""
     role, event = drawn
 
     def marked(value: Any) -> Any:
@@ -175,7 +165,6 @@ def test_an_error_never_quotes_a_value(drawn: tuple[Role, dict[str, Any]], mark:
 
 @given(altered(), st.integers(1, 3))
 def test_a_limit_is_never_widened_by_another_form(drawn: tuple[Role, dict[str, Any]], bytes_max: int) -> None:
-    """A record larger than the limit is refused for its size, whatever else is wrong with it."""
     role, event = drawn
     record = a_record(role, json.dumps(event).encode())
     with pytest.raises(InputError) as caught:

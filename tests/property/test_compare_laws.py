@@ -43,7 +43,6 @@ from tests.support.fleet import START, Fleet
 
 
 def written(outputs: list[Output]) -> list[bytes]:
-    """The evidence among some outputs."""
     return [output.value or b"" for output in outputs if output.role is Role.EVIDENCE]
 
 
@@ -56,7 +55,6 @@ def compared(
     waiting_max: int = 50_000,
     snapshot_partitions: int = 2,
 ) -> tuple[ReplayComparison, list[Difference]]:
-    """A replay of some records held against recorded evidence."""
     pairing = Pairing(attrgetter("call"), waiting_max=waiting_max)
     comparison = ReplayComparison(lambda: records, pairing=pairing, snapshot_partitions=snapshot_partitions)
     evidence = (Recorded(f"line {number}", value) for number, value in enumerate(values))
@@ -72,7 +70,6 @@ def compared(
 
 
 def known_before(records: list[Record], difference: Difference) -> list[Record]:
-    """The logs without what a difference says was left out, the call last."""
     left_out = {origin[:2]: origin.offset for origin in difference.left_out}
     kept = [
         record
@@ -84,7 +81,6 @@ def known_before(records: list[Record], difference: Difference) -> list[Record]:
 
 @given(LOGS, st.randoms(use_true_random=False), st.integers(1, 4))
 def test_where_nothing_was_late_nothing_differs(drawn: list[Drawn], choose: random.Random, waiting_max: int) -> None:
-    """In whatever order a run read its partitions, and a file holds its evidence, twice published or not."""
     records = drawn_log(drawn)
     values = written(live(in_time(records, choose), snapshot_partitions=2))
     choose.shuffle(values)
@@ -97,7 +93,6 @@ def test_where_nothing_was_late_nothing_differs(drawn: list[Drawn], choose: rand
 def test_a_run_of_workers_that_die_and_come_back_has_no_differences(
     made: Logs, restarts: frozenset[int], choose: random.Random
 ) -> None:
-    """Evidence and alerts, over lists, pins, calls, misrouted and refused records, some handed in twice."""
     outputs = deployed(made.records, restarts=restarts)
     given_twice = choose.sample(made.records, min(3, len(made.records)))
     records = handed_in([*made.records, *given_twice], choose)
@@ -110,7 +105,6 @@ def test_a_run_of_workers_that_die_and_come_back_has_no_differences(
 
 @given(LOGS, st.randoms(use_true_random=False))
 def test_what_was_late_is_named_and_shown(drawn: list[Drawn], choose: random.Random) -> None:
-    """Exactly what a replay does not give differs, and each of it follows from the logs without what was late."""
     records = drawn_log(drawn)
     values = written(live(handed_in(records, choose), snapshot_partitions=2))
     again = set(written(list(replay(records, producer=PRODUCER, snapshot_partitions=2))))
@@ -128,7 +122,6 @@ def test_what_was_late_is_named_and_shown(drawn: list[Drawn], choose: random.Ran
 
 @given(FLEETS, st.randoms(use_true_random=False), st.sampled_from(["altered", "hashed anew", "taken out", "twice"]))
 def test_what_somebody_did_to_a_record_is_named(fleet: Fleet, choose: random.Random, how: str) -> None:
-    """An altered record, one taken out and one written twice are told from each other, and nothing else is."""
     records = logged(fleet, snapshot_partitions=2, call_partitions=2)
     values = written(live(records, snapshot_partitions=2))
     assume(values)
@@ -152,7 +145,6 @@ def test_what_somebody_did_to_a_record_is_named(fleet: Fleet, choose: random.Ran
 
 @given(FLEETS)
 def test_another_version_is_told_as_such(fleet: Fleet) -> None:
-    """Evidence that differs in nothing but the version that wrote it was written by other software."""
     records = logged(fleet, snapshot_partitions=2, call_partitions=2)
     values = written(live(records, snapshot_partitions=2))
     comparison, found = compared(records, values, producer=Producer(version="2"))
@@ -161,7 +153,6 @@ def test_another_version_is_told_as_such(fleet: Fleet) -> None:
 
 
 def alerts_of(outputs: list[Output]) -> list[bytes | None]:
-    """The alert records among some outputs."""
     return [output.value for output in outputs if output.role is Role.ALERTS]
 
 
@@ -169,12 +160,10 @@ THREE_DAYS_LATER_US = int(START.timestamp() + 3 * 86_400) * 1_000_000
 
 
 def uid_in(value: bytes | None) -> str:
-    """Whose record it is."""
     return str(orjson.loads(value or b"")["finding_info"]["uid"])
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places of all scalars."""
     if isinstance(value, dict | list):
         for name, member in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(member, (*path, name))
@@ -183,7 +172,6 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def altered(value: bytes, choose: random.Random) -> bytes:
-    """An alert record in which one scalar is another one."""
     content = orjson.loads(value)
     *way, last = choose.choice(sorted(leaves(content), key=str))
     holder = content
@@ -201,7 +189,6 @@ def altered(value: bytes, choose: random.Random) -> bytes:
 
 @given(LOGS, st.randoms(use_true_random=False))
 def test_a_replay_compared_with_itself_has_no_differences(drawn: list[Drawn], choose: random.Random) -> None:
-    """Alerts are alike record by record, also where some stand twice and time has passed on since."""
     records = drawn_log(drawn)
     with spooled(records) as spool:
         made = Replay(spool, producer=PRODUCER, snapshot_partitions=2)
@@ -217,7 +204,6 @@ def test_a_replay_compared_with_itself_has_no_differences(drawn: list[Drawn], ch
 def test_each_single_alteration_of_an_alert_record_is_named(
     drawn: list[Drawn], choose: random.Random, how: str
 ) -> None:
-    """Whichever record of whichever alert, it is named, and no other alert is."""
     records = drawn_log(drawn)
     outputs = list(replay(records, producer=PRODUCER, snapshot_partitions=2))
     alerts = alerts_of(outputs)
@@ -256,7 +242,6 @@ def test_each_single_alteration_of_an_alert_record_is_named(
 
 @given(FLEETS)
 def test_alerts_of_another_version_are_told_as_such(fleet: Fleet) -> None:
-    """Alerts that differ in nothing but the version that wrote them were written by other software."""
     records = logged(fleet, snapshot_partitions=2, call_partitions=2)
     outputs = list(replay(records, producer=PRODUCER, snapshot_partitions=2))
     _, found = compared(records, [], alerts_of(outputs), producer=Producer(version="2"))
@@ -319,17 +304,14 @@ def test_when_a_reason_joined_an_alert_is_no_difference(drawn: list[Drawn], choo
 
 
 def is_before(record: Record, other: Record) -> bool:
-    """Whether an event is earlier than another one."""
     return event_time_of(record) < event_time_of(other)
 
 
 def event_time_of(record: Record) -> str:
-    """The event time of a record."""
     return str(orjson.loads(record.value or b"")["time"])
 
 
 def raised_from(outputs: list[Output], choose: random.Random) -> list[bytes | None]:
-    """What an alert stage writes of findings, those of calls mixed in anywhere; time comes to the end."""
     state = EngineState(producer=PRODUCER)
     findings = [output for output in outputs if output.role is Role.FINDINGS]
     of_calls = [output for output in findings if output.label.endswith(("unlisted_tool", "tool_called"))]
@@ -347,5 +329,4 @@ def raised_from(outputs: list[Output], choose: random.Random) -> list[bytes | No
 
 
 def event_time_us_of(value: bytes) -> int:
-    """The event time of an entry of the finding topic."""
     return int(orjson.loads(value)["time_us"])

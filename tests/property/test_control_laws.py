@@ -40,7 +40,6 @@ PIN_KINDS = {"pin_mismatch", "unpinned_tool", "signature_invalid", "signature_mi
 
 @st.composite
 def signatures(draw: st.DrawFn, tools: list[dict[str, Any]]) -> dict[str, Any]:
-    """Signatures of some of a list's tools: sound, by another key, or over another definition."""
     given_: dict[str, Any] = {}
     for tool in tools:
         key = draw(st.sampled_from([None, "ours", "ours", "other"]))
@@ -53,7 +52,6 @@ def signatures(draw: st.DrawFn, tools: list[dict[str, Any]]) -> dict[str, Any]:
 
 @st.composite
 def a_listing(draw: st.DrawFn, number: int, second: float) -> bytes:
-    """A snapshot, now and then one that is refused."""
     if draw(st.integers(0, 7)) == 0:
         return b"{"
     tools = draw(st.sampled_from(LISTS))
@@ -71,7 +69,6 @@ def a_listing(draw: st.DrawFn, number: int, second: float) -> bytes:
 
 @st.composite
 def a_decision(draw: st.DrawFn, number: int, second: float) -> bytes:
-    """A control record of any kind."""
     kind = draw(
         st.sampled_from(
             ["pin.set", "pin.reject", "pin.remove", "policy.set", "policy.remove", "key.accept", "key.revoke"]
@@ -102,7 +99,6 @@ def a_decision(draw: st.DrawFn, number: int, second: float) -> bytes:
 
 @st.composite
 def found(draw: st.DrawFn) -> dict[str, Any]:
-    """What was found at a domain."""
     what = draw(st.sampled_from(["ours", "ours", "other", "revoked", "failed", "nonsense"]))
     if what == "failed":
         return {"status": "fetch_failed", "error_code": "discovery_fetch_failed"}
@@ -134,7 +130,6 @@ def histories(draw: st.DrawFn, *, orderly: bool, max_size: int = 14) -> list[Rec
 
 @st.composite
 def reorderings(draw: st.DrawFn, records: list[Record]) -> list[Record]:
-    """The same records, each log in its own order, but otherwise mixed: one before the other, or any way."""
     logs = {role: [record for record in records if record.role is role] for role in (Role.CONTROL, Role.SNAPSHOTS)}
     whole = draw(st.sampled_from([None, None, Role.CONTROL, Role.SNAPSHOTS]))
     if whole is not None:
@@ -147,12 +142,10 @@ def reorderings(draw: st.DrawFn, records: list[Record]) -> list[Record]:
 
 
 def a_state(limits: Limits = DEFAULT_LIMITS) -> EngineState:
-    """Stages with nothing in them."""
     return EngineState(producer=PRODUCER, limits=limits)
 
 
 def read(state: EngineState, records: list[Record]) -> list[Output]:
-    """What a registry writes for these records; a join's view is kept up to date with its facts."""
     outputs: list[Output] = []
     for record in records:
         for output in engine.process(state, record):
@@ -163,7 +156,6 @@ def read(state: EngineState, records: list[Record]) -> list[Output]:
 
 
 def evidence(state: EngineState) -> list[bytes | None]:
-    """The evidence and findings of calls at every time, by each observer and by one that saw no list."""
     found_: list[bytes | None] = []
     for second in range(16):
         for observer in (*OBSERVERS, "proxy-3"):
@@ -175,13 +167,11 @@ def evidence(state: EngineState) -> list[bytes | None]:
 
 
 def pin_findings_of(outputs: list[Output]) -> list[bytes]:
-    """The findings about pins and signatures."""
     values = [output.value or b"" for output in outputs if output.role is Role.FINDINGS]
     return [value for value in values if orjson.loads(value)["kind"] in PIN_KINDS]
 
 
 def verdicts(outputs: list[Output]) -> dict[bytes | None, bytes | None]:
-    """What the verdict topic holds after compaction."""
     last = {output.key: output.value for output in outputs if output.role is Role.VERDICTS}
     return {key: value for key, value in last.items() if value is not None}
 
@@ -237,7 +227,6 @@ def test_no_order_of_reading_leaves_a_finding_out(history: list[Record], data: s
 
 @given(ANY)
 def test_first_uses_kept_step_by_step_are_those_of_the_whole(history: list[Record]) -> None:
-    """After every record, the first uses are what working them out from the beginning gives."""
     state = a_state()
     for record in history:
         read(state, [record])
@@ -257,7 +246,6 @@ LIMITS = st.builds(
 def test_a_restored_registry_goes_on_with_the_same_pins_and_keys(
     history: list[Record], data: st.DataObject, limits: Limits, compact: bool
 ) -> None:
-    """A registry restored from its facts at any point writes for the rest what one that never stopped writes."""
     cut = data.draw(st.integers(0, len(history)))
     first = a_state(limits)
     facts = [output for output in read(first, history[:cut]) if output.role is Role.BINDINGS]
@@ -291,7 +279,6 @@ def test_what_is_kept_of_keys_is_bounded(history: list[Record], limits: Limits) 
 def test_a_control_record_published_twice_changes_no_evidence_of_calls(
     history: list[Record], data: st.DataObject
 ) -> None:
-    """A repetition at the end of the control log leaves every byte of evidence, every verdict and finding."""
     controls = [record for record in history if record.role is Role.CONTROL]
     if not controls:
         return
@@ -311,7 +298,6 @@ _GRAVITY = {None: 0, Action.ALLOW: 0, Action.WARN: 1, Action.BLOCK: 2}
 
 @given(ANY)
 def test_a_verdict_is_the_worst_over_the_definitions_in_force(history: list[Record]) -> None:
-    """No observer has a definition in force that stands worse than the verdict on its tool says."""
     state = a_state()
     held = verdicts(read(state, history))
     server = state.registry.bindings.server(SERVER)
@@ -337,7 +323,6 @@ def test_a_verdict_is_the_worst_over_the_definitions_in_force(history: list[Reco
 
 @given(ANY)
 def test_nothing_that_is_written_calls_a_tool_safe(history: list[Record]) -> None:
-    """No finding, change or verdict holds a word of approval by the stream."""
     for output in read(a_state(), history):
         if output.role in (Role.FINDINGS, Role.CHANGES, Role.VERDICTS):
             words = (output.value or b"").lower()

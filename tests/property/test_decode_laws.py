@@ -44,14 +44,12 @@ KEYS = (
 
 @st.composite
 def spelled_lists(draw: st.DrawFn, children: st.SearchStrategy[str]) -> str:
-    """A list with random white space."""
     items = draw(st.lists(children, max_size=4))
     return f"[{draw(SPACE)}{f'{draw(SPACE)},{draw(SPACE)}'.join(items)}{draw(SPACE)}]"
 
 
 @st.composite
 def spelled_objects(draw: st.DrawFn, children: st.SearchStrategy[str]) -> str:
-    """An object with random white space, whose keys may repeat."""
     members = draw(st.lists(st.tuples(KEYS, children), max_size=4))
     colon = f"{draw(SPACE)}:{draw(SPACE)}"
     return f"{draw(SPACE)}{{{','.join(f'{name}{colon}{value}' for name, value in members)}{draw(SPACE)}}}"
@@ -80,7 +78,6 @@ def _outcome(decode: Any, raw: bytes) -> Any:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """A JSON text with a few bytes replaced, put in or taken out."""
     raw = bytearray(draw(SPELLED).encode())
     for _ in range(draw(st.integers(min_value=1, max_value=4))):
         at = draw(st.integers(min_value=0, max_value=len(raw)))
@@ -93,7 +90,6 @@ def mutated(draw: st.DrawFn) -> bytes:
 @example(b"[" * 128 + b'"' + b'\\"' * 100)
 @example(b'{"a":1,"a":2}]]]')
 def test_decoding_is_total(raw: bytes) -> None:
-    """Any bytes give a value or our error, with a known code and a path where there is one to give."""
     outcome = _outcome(decode_json, raw)
     if isinstance(outcome, tuple):
         code, _, path = outcome
@@ -104,7 +100,6 @@ def test_decoding_is_total(raw: bytes) -> None:
 
 @given(SPELLED)
 def test_fast_path_equals_strict_path(text: str) -> None:
-    """Both paths give the same value or the same error, for every spelling."""
     assert _outcome(decode_json, text.encode()) == _outcome(decode_json_strict, text.encode())
 
 
@@ -118,20 +113,17 @@ def test_fast_path_equals_strict_path_on_deep_text(text: str, depth: int, is_lon
 
 @given(mutated())
 def test_fast_path_equals_strict_path_on_broken_text(raw: bytes) -> None:
-    """Both paths give the same value or the same error, for text that is nearly JSON."""
     assert _outcome(decode_json, raw) == _outcome(decode_json_strict, raw)
 
 
 @given(VALUES, st.sampled_from([None, 1]), st.booleans())
 def test_written_values_come_back(value: Any, indent: int | None, ascii_only: bool) -> None:
-    """What another encoder writes is read as the same value, types and all."""
     raw = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode()
     assert repr(decode_json(raw)) == repr(value)
 
 
 @given(SPELLED)
 def test_what_is_decoded_can_be_canonicalized(text: str) -> None:
-    """Whatever the decoder takes has a canonical form."""
     try:
         value = decode_json(text.encode())
     except InputError:
@@ -144,7 +136,6 @@ def test_what_is_decoded_can_be_canonicalized(text: str) -> None:
     st.sampled_from(["NaN", "1e999", r'"\ud800"']),
 )
 def test_the_path_leads_to_the_offence(steps: list[str | int], offence: str) -> None:
-    """The path of an error is the way to the refused value."""
     text, path = offence, "$"
     for step in reversed(steps):
         text = f'{{"x":[],"{step}":{text}}}' if isinstance(step, str) else f"[{'{},' * step}{text}]"

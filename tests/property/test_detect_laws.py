@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from assay_stream.detect import RULES, DetectionRule, decoders
+from assay_stream.detect.decoders import Joined, backwards, lowered, rot13
+from assay_stream.detect.phrases import (
+    AS_IT_STANDS,
+    BACKWARDS,
+    ROT13,
+    PhraseBook,
+    PhraseFilter,
+    WordReadings,
+    vocabulary_of,
+)
+from assay_stream.detect.reader import phrase_filter
+from assay_stream.detect.surfaces import Texts
+from assay_stream.text.words import Words, as_read, forms_of, plain_forms
+from assay_stream.work import UNLIMITED, Work
 from tests.support.counting import counted_calls, passes
 from tests.support.indicators import detect_indicators
 
@@ -44,13 +60,11 @@ TOOL_NAMES = st.lists(st.text() | st.just("send_email"), max_size=3)
 
 @given(OBJECTS, TOOL_NAMES)
 def test_a_definition_brings_nothing_to_itself(definition: dict[str, Any], names: list[str]) -> None:
-    """Compared with itself, a definition gives no indicator."""
     assert detect_indicators(definition, definition, tool_names=names) == []
 
 
 @given(OBJECTS, OBJECTS, TOOL_NAMES)
 def test_any_json_gives_signs_and_no_error(before: dict[str, Any], after: dict[str, Any], names: list[str]) -> None:
-    """Whatever a server sends is searched, twice with the same result."""
     found = detect_indicators(before, after, tool_names=names)
     assert found == detect_indicators(before, after, tool_names=names)
     assert all(
@@ -61,7 +75,6 @@ def test_any_json_gives_signs_and_no_error(before: dict[str, Any], after: dict[s
 
 @given(OBJECTS)
 def test_order_of_keys_changes_nothing(definition: dict[str, Any]) -> None:
-    """The same definition with its keys in another order gives the same indicators."""
     turned = json.loads(json.dumps(definition), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
     assert detect_indicators(None, json.loads(json.dumps(definition))) == detect_indicators(None, turned)
 
@@ -74,7 +87,6 @@ def test_order_of_keys_changes_nothing(definition: dict[str, Any]) -> None:
     13,
 )
 def test_benign_word_in_old_text_is_no_sign(text: str, word: str, place: int) -> None:
-    """A harmless word, wherever it is put into old text, makes no indicator of the old sentences."""
     words = text.split(" ")
     at = place % (len(words) + 1)
     touched = " ".join([*words[:at], word, *words[at:]])
@@ -83,7 +95,6 @@ def test_benign_word_in_old_text_is_no_sign(text: str, word: str, place: int) ->
 
 @given(st.permutations([*GRAVE, "Adds two numbers."]))
 def test_moved_sentences_are_no_sign(sentences: list[str]) -> None:
-    """Sentences in another order and in other fields are old."""
     before = {"description": " ".join([*GRAVE, "Adds two numbers."])}
     after = {"description": " ".join(sentences[:3]), "title": "\n".join(sentences[3:])}
     assert detect_indicators(before, after) == []
@@ -91,7 +102,6 @@ def test_moved_sentences_are_no_sign(sentences: list[str]) -> None:
 
 @given(OBJECTS, st.sampled_from(GRAVE))
 def test_what_is_added_is_found(definition: dict[str, Any], text: str) -> None:
-    """A grave text in a field of its own is found beside anything, unless it stood there before."""
     before = {**definition, "note": "Adds."}
     if text[:12] in json.dumps(definition, ensure_ascii=False):
         return
@@ -156,3 +166,113 @@ def test_text_in_many_small_fields_is_bounded_too() -> None:
     found: list[Any] = []
     assert counted_calls(lambda: found.extend(detect_indicators(None, definition))) < 8_000_000
     assert "text_oversized" in {indicator.rule for indicator in found}
+
+
+SEEN_RULES = [rule for rule in RULES if rule.pattern and rule.searched_in == "seen"]
+FILTER = phrase_filter()
+BOOK = FILTER.book
+VOCABULARY = sorted(BOOK.words | BOOK.stems)
+PIECES = st.sampled_from([*VOCABULARY, "the", "x", "u5er", "pr3vious", "1gnore", ".", ";", "a@b.example", "\u0430ll"])
+PLAIN_WORDS = [word for word in VOCABULARY if word.isascii()]
+ENCODED = st.sampled_from(
+    ["68 65 ", "6c,", "104 ", "01101000 ", ",", " ", "a b ", ". ", "- ", "/ ", "\\x41", "QUJD", "ABCD", "_", "·", "é"]
+)
+
+
+def found(book: PhraseBook, text: str, numbers: list[int] | None) -> list[tuple[str, tuple[int, int]]]:
+    words = Words(text)
+    return list(
+        book.search(words, lambda name: [(0, 1)] if name == "tool" and words.forms else [], Work(UNLIMITED), numbers)
+    )
+
+
+@pytest.mark.parametrize("rule", SEEN_RULES, ids=lambda rule: rule.id)
+@given(st.data())
+def test_a_needle_stands_in_every_match(rule: DetectionRule, data: st.DataObject) -> None:
+    pattern = re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)
+    text = as_read(data.draw(st.from_regex(pattern)))
+    for match in pattern.finditer(text):
+        assert any(needle in lowered(match[0]) for needle in rule.needles)
+
+
+def test_needles_are_written_as_they_are_looked_for() -> None:
+    assert all(needle == lowered(needle) for rule in SEEN_RULES for needle in rule.needles)
+
+
+@given(st.lists(PIECES, max_size=40).map(" ".join))
+def test_phrases_that_are_left_out_stand_nowhere(text: str) -> None:
+    seen = as_read(text)
+    readings = WordReadings(FILTER, Work(UNLIMITED)).of(vocabulary_of(forms_of(seen)))
+    possible = FILTER.possible(readings.values(), AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
+    assert found(BOOK, seen, possible) == found(BOOK, seen, None)
+
+
+@pytest.mark.parametrize(("way", "respell"), [(ROT13, rot13), (BACKWARDS, backwards)])
+@given(st.lists(st.sampled_from([*PLAIN_WORDS, "1gnore", ".", "x"]), max_size=30).map(" ".join))
+def test_words_read_otherwise_are_those_of_the_text_read_otherwise(way: int, respell: object, text: str) -> None:
+    """A disguised text is passed over only where its plain form holds no phrase."""
+    assert callable(respell)
+    disguised = respell(text)
+    readings = WordReadings(FILTER, Work(UNLIMITED)).of(vocabulary_of(plain_forms(disguised.lower())))
+    possible = FILTER.possible(readings.values(), way, {"tool"}, Work(UNLIMITED))
+    assert found(BOOK, text, possible) == found(BOOK, text, None)
+
+
+@given(st.lists(st.sampled_from([*PLAIN_WORDS, "x", "x", "."]), min_size=120, max_size=260).map(" ".join))
+def test_phrases_too_far_apart_stand_nowhere(text: str) -> None:
+    readings = WordReadings(FILTER, Work(UNLIMITED))
+    forms = forms_of(text)
+    read = readings.of(vocabulary_of(forms))
+    possible = FILTER.possible(read.values(), AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
+    near = FILTER.possible_near(possible, readings.windows(forms, read), AS_IT_STANDS, Work(UNLIMITED))
+    assert found(BOOK, text, near) == found(BOOK, text, None)
+
+
+@given(st.text(alphabet="abz09_-.·:;@é \n", max_size=60))
+def test_forms_are_those_of_words(text: str) -> None:
+    seen = as_read(text)
+    assert forms_of(seen) == Words(seen).forms
+    if seen.isascii():
+        assert plain_forms(seen.lower()) == Words(seen).forms
+
+
+@given(st.lists(ENCODED, max_size=60).map("".join))
+def test_a_closed_gate_hides_no_view(text: str) -> None:
+    work = Work(UNLIMITED)
+    gates = {way for way, places in decoders.gates_of(Joined(["x", text])).items() if 1 in places}
+    opened = list(decoders.hidden_views(text, work, gates=gates))
+    assert opened == list(decoders.hidden_views(text, work))
+
+
+def test_phrases_of_given_places_alone_are_asked_for_always() -> None:
+    book = PhraseBook([("key", "{tool} ~2 {address}"), ("other", "word {tool}")])
+    assert PhraseFilter(book).given_only == [0]
+
+
+PLAIN_JSON = st.recursive(
+    st.sampled_from([None, True, 1, 1.0, "a", "Call it first.", "properties"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "properties", "enum", "type", "x-a", "description"]), inner, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+DEFINITIONS = st.dictionaries(st.sampled_from(["name", "description", "inputSchema", "properties", "x-b"]), PLAIN_JSON)
+
+
+@given(DEFINITIONS, DEFINITIONS, st.data())
+def test_fields_that_stayed_are_listed_as_if_they_were_new(
+    before: dict[str, object], after: dict[str, object], data: st.DataObject
+) -> None:
+    """What an older definition had as well is not listed again, and changes neither the texts nor their cost."""
+    kept = data.draw(st.sets(st.sampled_from(sorted(before) or [""])))
+    after = after | {name: before[name] for name in kept if name in before}
+    works = [Work(UNLIMITED) for _ in range(3)]
+    older, alone = Texts(before, works[0]), Texts(after, works[1])
+    beside = Texts(after, works[2], older)
+    known = {(text.role, text.value) for text in older}
+    assert list(beside) == list(alone)
+    assert beside.new(known) == [text for text in alone if (text.role, text.value) not in known]
+    assert works[2].spent == works[1].spent == beside.units

@@ -75,7 +75,6 @@ def _as_doubles(value: Any) -> Any:
 
 
 def _shuffled(value: Any, order: random.Random) -> Any:
-    """The value with the members of every object in another order."""
     if isinstance(value, dict):
         names = list(value)
         order.shuffle(names)
@@ -86,7 +85,6 @@ def _shuffled(value: Any, order: random.Random) -> Any:
 
 
 def _outcome(value: Any) -> bytes | str:
-    """The canonical bytes, or the code of the error."""
     try:
         return canonicalize(value)
     except InputError as error:
@@ -98,13 +96,11 @@ def _outcome(value: Any) -> bytes | str:
 @example({"\x7f": 1, "\x00": 2, "": 3})
 @example([2**53, 2**53 + 1, -(2**53) - 1, 10**21, -0.0])
 def test_canonical_form_is_the_reference(value: Any) -> None:
-    """Fast path and slow path alike give what the reference gives for the value in doubles."""
     assert canonicalize(value) == rfc8785.dumps(_as_doubles(value))
 
 
 @given(VALUES, st.integers(0, 2**32))
 def test_key_order_changes_nothing(value: Any, seed: int) -> None:
-    """The order of members changes no byte, and so no digest."""
     shuffled = _shuffled(value, random.Random(seed))
     assert canonicalize(shuffled) == canonicalize(value)
     assert jcs_digest(shuffled) == jcs_digest(value)
@@ -112,21 +108,18 @@ def test_key_order_changes_nothing(value: Any, seed: int) -> None:
 
 @given(VALUES)
 def test_canonical_form_is_a_fixed_point(value: Any) -> None:
-    """Canonical bytes, read and written again, are the same bytes."""
     raw = canonicalize(value)
     assert canonicalize(decode_json(raw)) == raw
 
 
 @given(VALUES)
 def test_spelling_changes_nothing(value: Any) -> None:
-    """White space and escapes of the text that a value came in change no byte."""
     text = json.dumps(value, indent=2, ensure_ascii=True)
     assert canonicalize(decode_json(text.encode())) == canonicalize(value)
 
 
 @given(ANYTHING)
 def test_nothing_else_escapes(value: Any) -> None:
-    """Any object gives bytes or our error, with a known code."""
     outcome = _outcome(value)
     if isinstance(outcome, bytes):
         assert canonicalize(decode_json(outcome)) == outcome
@@ -136,7 +129,6 @@ def test_nothing_else_escapes(value: Any) -> None:
 
 @given(LEAVES | st.floats(), st.integers(100, 3_000), st.booleans())
 def test_nothing_else_escapes_from_deep_values(leaf: Any, depth: int, lists: bool) -> None:
-    """Any depth gives bytes or our error."""
     value = leaf
     for _ in range(depth):
         value = [value] if lists else {"a": value}

@@ -37,13 +37,10 @@ PARTITIONS = 3
 
 @dataclass
 class Logs:
-    """What is published to a deployment, in the order of publishing: each record has its place in its log."""
-
     records: list[Record] = field(default_factory=list)
     offsets: Counter[tuple[Role, int]] = field(default_factory=Counter)
 
     def publish(self, role: Role, partition: int, key: bytes | None, value: bytes | None) -> None:
-        """Append a record; the log's time is the number of the record in seconds."""
         place = Origin(topic=TOPIC_NAMES[role], partition=partition, offset=self.offsets[role, partition])
         self.offsets[role, partition] += 1
         now_ms = START_MS + self.now * 1_000
@@ -51,16 +48,13 @@ class Logs:
 
     @property
     def now(self) -> int:
-        """Seconds since the first record."""
         return len(self.records)
 
     def of(self, *roles: Role) -> list[Record]:
-        """The records of some topics."""
         return [record for record in self.records if record.role in roles]
 
 
 def a_pin(number: int, server: str, value: str | None) -> bytes:
-    """A pin, or its removal."""
     data = {"server_id": server, "tool_name": "read_file", "scheme": "assay.v1", "author": "a", "reason": "r"}
     if value is not None:
         data["value"] = value
@@ -70,7 +64,6 @@ def a_pin(number: int, server: str, value: str | None) -> bytes:
 
 @st.composite
 def logs(draw: st.DrawFn, max_size: int = 22) -> Logs:
-    """Lists, pins, calls and records of no use, of several servers and observers, each at its own time."""
     made = Logs()
     for number in range(draw(st.integers(0, max_size))):
         server = draw(st.sampled_from(SERVERS))
@@ -111,8 +104,6 @@ def logs(draw: st.DrawFn, max_size: int = 22) -> Logs:
 
 
 class Deployment:
-    """A live deployment in memory: a registry per partition, a binding topic, a join, the alerts."""
-
     def __init__(self) -> None:
         self.registries = [a_state() for _ in range(PARTITIONS)]
         self.bindings: list[Record] = []
@@ -122,7 +113,6 @@ class Deployment:
         self.written: list[Output] = []
 
     def take(self, record: Record) -> None:
-        """One record of an input log, through the stage that reads it, and all that follows from it."""
         state = self.join if record.role is Role.CALLS else self.registries[record.origin.partition]
         for output in engine.process(state, record):
             if output.role is Role.BINDINGS:
@@ -136,7 +126,6 @@ class Deployment:
                 self.findings += 1
 
     def restart(self) -> None:
-        """Every worker dies; others restore themselves from the binding topic as compaction left it."""
         # Compaction knows keys within a partition only.
         last = {(fact.origin.partition, fact.key): index for index, fact in enumerate(self.bindings)}
         kept = [fact for index, fact in enumerate(self.bindings) if last[fact.origin.partition, fact.key] == index]
@@ -153,12 +142,10 @@ class Deployment:
 
 
 def a_state() -> EngineState:
-    """A stage with nothing in it."""
     return EngineState(producer=PRODUCER, snapshot_partitions=PARTITIONS)
 
 
 def live(records: list[Record], *, restarts: frozenset[int] = frozenset()) -> list[Output]:
-    """What a deployment writes that takes these records one by one, restarted before some of them."""
     deployment = Deployment()
     for number, record in enumerate(records):
         if number in restarts:
@@ -168,7 +155,6 @@ def live(records: list[Record], *, restarts: frozenset[int] = frozenset()) -> li
 
 
 def evidence(outputs: list[Output]) -> dict[int | None, list[Output]]:
-    """Evidence by partition, in order."""
     found = defaultdict(list)
     for output in outputs:
         if output.role is Role.EVIDENCE:
@@ -177,12 +163,10 @@ def evidence(outputs: list[Output]) -> dict[int | None, list[Output]]:
 
 
 def written(outputs: list[Output], role: Role) -> list[Output]:
-    """What was written to one topic, in an order of its own."""
     return sorted((output for output in outputs if output.role is role), key=repr)
 
 
 def assert_same(one: list[Output], other: list[Output]) -> None:
-    """Both wrote the same evidence per partition, and the same findings, definitions and rejected records."""
     assert evidence(one) == evidence(other)
     for role in (Role.FINDINGS, Role.REJECTED, Role.DEFINITIONS):
         assert written(one, role) == written(other, role)
@@ -201,7 +185,6 @@ def alert_contents(outputs: list[Output]) -> dict[str, tuple[int, int, int]]:
 
 @given(logs())
 def test_a_replay_is_the_live_run_bad_records_and_all(made: Logs) -> None:
-    """Over lists, pins, calls, misrouted and refused records, a replay writes what the live run wrote."""
     was = live(made.records)
     again = list(replay(made.records, producer=PRODUCER, snapshot_partitions=PARTITIONS))
     assert_same(again, was)
@@ -210,7 +193,6 @@ def test_a_replay_is_the_live_run_bad_records_and_all(made: Logs) -> None:
 
 @given(logs(), st.frozensets(st.integers(0, 21), max_size=4))
 def test_restarts_change_nothing(made: Logs, restarts: frozenset[int]) -> None:
-    """Workers that die between any records, and come back from the compacted binding topic, change no byte."""
     assert_same(live(made.records, restarts=restarts), live(made.records))
 
 
@@ -230,7 +212,6 @@ def test_calls_joined_late_give_the_same_evidence(made: Logs, data: st.DataObjec
 
 @given(logs())
 def test_every_input_record_is_accounted_for_once(made: Logs) -> None:
-    """Each call gives one record of evidence or one rejected one; nothing else stands in either topic."""
     told = live(made.records)
     ended = Counter[tuple[str, int, int]]()
     for output in told:
@@ -275,7 +256,6 @@ def test_every_record_of_evidence_can_be_checked_by_hand(made: Logs) -> None:
 
 @given(logs(), st.integers(1, 3))
 def test_records_delivered_again_change_no_evidence(made: Logs, times: int) -> None:
-    """Lists that a producer sends again right behind the first time leave every byte of evidence as it was."""
     again = Logs()
     shifted: dict[tuple[str, int, int], int] = {}
     for record in made.records:

@@ -31,7 +31,6 @@ FIRST = (("x", 0), ("y", 0))
 
 
 def a_list(offset: int, shown: Shown, kind: str) -> Record:
-    """The record of a list, a minute after the one before."""
     observer, items, completeness, rights = shown
     offered = [{"name": name, "description": TEXTS[text]} for name, text in items]
     data: dict[str, Any] = {
@@ -57,7 +56,6 @@ def a_list(offset: int, shown: Shown, kind: str) -> Record:
 
 
 def grave_names(state: EngineState) -> set[str | None]:
-    """The names about which an alert of high severity stands."""
     return {
         alert.last.tool_name or alert.last.item_name
         for alert in state.alerts.states.values()
@@ -67,7 +65,6 @@ def grave_names(state: EngineState) -> set[str | None]:
 
 @given(st.lists(SHOWN, max_size=7), st.sampled_from(["tools", "prompts"]))
 def test_poison_that_comes_into_force_has_an_alert(story: list[Shown], kind: str) -> None:
-    """After whatever lists: where it is news to its observer, an alert of high severity stands."""
     state = EngineState(producer=Producer(version="1"), snapshot_partitions=1)
     findings = 0
     in_force: dict[str, set[str]] = {}

@@ -29,14 +29,12 @@ calls = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 59), values), min_s
 
 
 def records(drawn: list[tuple[int, int, Any]]) -> list[bytes]:
-    """Evidence of some calls."""
     return [
         evidence(number, time=f"2026-03-01T12:00:{second:02}Z", data={"x": value}) for number, second, value in drawn
     ]
 
 
 def bundled(raw: list[bytes], path: Path) -> bytes:
-    """The bytes of their bundle."""
     with Collection(ExportSelection(), frozenset(Dataset)) as collection:
         collection.take(Stored("here", line) for line in raw)
         export_bundles(collection, path, run_id=None, split=None)
@@ -45,7 +43,6 @@ def bundled(raw: list[bytes], path: Path) -> bytes:
 
 @given(calls, st.randoms(use_true_random=False))
 def test_the_order_of_arrival_and_repetition_never_show(drawn: list[Any], choose: random.Random) -> None:
-    """Any order, each record any number of times: the same bytes."""
     raw = records(drawn)
     mixed = raw + [choose.choice(raw) for _ in range(3)]
     choose.shuffle(mixed)
@@ -55,7 +52,6 @@ def test_the_order_of_arrival_and_repetition_never_show(drawn: list[Any], choose
 
 @given(calls)
 def test_what_was_written_is_read_back(drawn: list[Any]) -> None:
-    """Every member of every event, but those that a run assigns."""
     events = [orjson.loads(line) for line in records(drawn)]
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "b.tar.gz"
@@ -68,7 +64,6 @@ def test_what_was_written_is_read_back(drawn: list[Any]) -> None:
 
 @given(calls, st.data())
 def test_any_bytes_give_events_or_our_error(drawn: list[Any], data: st.DataObject) -> None:
-    """A bundle with some of its bytes replaced is refused with a code, or is the bundle that it was."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "b.tar.gz"
         write_bundle(path, [orjson.loads(line) for line in records(drawn)], run_id="r")

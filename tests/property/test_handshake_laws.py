@@ -82,7 +82,6 @@ LABELS = st.lists(st.from_regex(r"\A(0|[1-9][0-9]{0,2}|[a-z-][a-z0-9-]{0,3})\Z")
 
 
 def refusal(action: Callable[[], object]) -> InputError | None:
-    """The error of ours that an action raises, if any; whatever else is raised fails the test."""
     try:
         action()
     except InputError as error:
@@ -91,14 +90,12 @@ def refusal(action: Callable[[], object]) -> InputError | None:
 
 
 def is_error_object(verdict: dict[str, Any]) -> bool:
-    """Whether the error of a verdict satisfies the contract's own schema of errors."""
     validator = Draft202012Validator({"$ref": "#/$defs/error", "$defs": SCHEMA["$defs"]})
     return bool(validator.is_valid(verdict["error"]))
 
 
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_no_bytes_are_beyond_a_verdict(raw: bytes) -> None:
-    """Any bytes that are no envelope give a verdict in the contract's words, and nothing is raised."""
     verdict = validate_envelope(raw)
     assert verdict is not None
     assert verdict["ok"] is False
@@ -118,7 +115,6 @@ def test_the_verdict_agrees_with_the_whole_schema(envelope: dict[str, Any], name
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)
 @given(st.sampled_from([*FIELDS, "new"]), JSON)
 def test_an_altered_event_is_taken_or_refused_by_name(profile: Any, name: str, value: Any) -> None:
-    """One field replaced by anything gives an event that is taken, or an error whose path is that field's."""
     error = refusal(lambda: check_tool_call(VALID | {name: value}, profile=profile))
     if error is not None:
         assert error.path.startswith("$" if name == "new" else f"$.{name}")
@@ -126,7 +122,6 @@ def test_an_altered_event_is_taken_or_refused_by_name(profile: Any, name: str, v
 
 @given(JSON)
 def test_a_contract_never_raises(value: Any) -> None:
-    """Whatever stands under _meta.handshake, there is a contract that says what is wrong with it."""
     declared = contract({"name": "t", "_meta": {"handshake": value}})
     assert declared is not None
     assert declared.problems
@@ -134,7 +129,6 @@ def test_a_contract_never_raises(value: Any) -> None:
 
 @given(st.sampled_from([*DECLARED, "deprecated_since", "sunset_on", "replaced_by"]), JSON)
 def test_the_checks_of_a_tool_never_raise(name: str, value: Any) -> None:
-    """Whatever a server declares or sends as schemas, each check of each tool has an answer."""
     tool = {"name": "fs.read", "inputSchema": value, "outputSchema": value, "examples": value, "annotations": value}
     (report,) = check_tools([tool | {"_meta": {"handshake": DECLARED | {name: value}}}], server_id="s")
     assert len(report.answers) == 11
@@ -157,7 +151,6 @@ def test_what_does_not_change_does_not_drift(declared: Contract | None) -> None:
 
 
 def with_version(version: str) -> st.SearchStrategy[Contract]:
-    """Contracts of this version, whatever else they declare."""
     return st.builds(
         lambda effect, needs: Contract(
             tool_version=parse_version(version), side_effect=effect, required_capabilities=needs
@@ -185,7 +178,6 @@ def _compared(one: Version, other: Version) -> int:
 
 @given(st.lists(VERSIONS, max_size=6))
 def test_versions_are_in_one_order(texts: list[str]) -> None:
-    """Of two versions one precedes the other or they are equal, and sorting them settles all pairs."""
     versions = [parse_version(text) for text in texts]
     ordered = sorted(versions, key=cmp_to_key(_compared))
     for index, one in enumerate(ordered):

@@ -21,13 +21,11 @@ from tests.property.test_registry_laws import LIMITS, SERVERS, a_state, historie
 
 
 def observations_of(server: ServerBindings) -> list[Seen]:
-    """Every observation, in the order of positions."""
     every = (seen for timeline in server.observers.values() for seen in timeline)
     return sorted(every, key=lambda seen: seen.position)
 
 
 def offered_pairs(server: ServerBindings) -> set[tuple[str, str]]:
-    """What anybody is offered, by a scan of every timeline."""
     found: set[tuple[str, str]] = set()
     for timeline in server.observers.values():
         known: dict[str, str | None] = {}
@@ -41,12 +39,10 @@ def offered_pairs(server: ServerBindings) -> set[tuple[str, str]]:
 
 
 def without_eviction(limits: Limits) -> Limits:
-    """The same limits, with room for every server: what is evicted comes back with new indexes."""
     return replace(limits, servers_max=len(SERVERS))
 
 
 def states(history: list[Record], limits: Limits) -> Iterator[ServerBindings]:
-    """Every server after every record, with indexes that were built before the first one."""
     state = a_state(without_eviction(limits))
     servers = [state.registry.bindings.server(name) for name in SERVERS]
     for server in servers:
@@ -60,7 +56,6 @@ def states(history: list[Record], limits: Limits) -> Iterator[ServerBindings]:
 
 @given(histories(), LIMITS)
 def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(history: list[Record], limits: Limits) -> None:
-    """So a restart changes nothing."""
     for server in states(history, limits):
         anew = Fleet(server.observers, server.catalogues, server.item_lists, server.fleet.is_in_force)
         assert anew.catalogues_in_force() == server.fleet.catalogues_in_force()
@@ -71,7 +66,6 @@ def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(history
 
 
 def content(index: Observations) -> dict[str, object]:
-    """All that an index holds, whatever numbers stand for it."""
     return {name: _plain(value) for name, value in vars(index).items()}
 
 
@@ -93,7 +87,6 @@ def _last(observations: list[Seen]) -> Seen | None:
 
 @given(histories(), LIMITS)
 def test_the_sorted_observations_answer_what_a_scan_would(history: list[Record], limits: Limits) -> None:
-    """For every position at which anything was observed."""
     for server in states(history, limits):
         every = observations_of(server)
         for seen in every:
@@ -113,7 +106,6 @@ def test_the_sorted_observations_answer_what_a_scan_would(history: list[Record],
 
 @given(histories(), LIMITS)
 def test_what_is_offered_is_what_a_scan_of_timelines_finds(history: list[Record], limits: Limits) -> None:
-    """By definition, by the latest list of each observer, and by what is in force."""
     for server in states(history, limits):
         pairs = offered_pairs(server)
         for name in {name for name, _ in pairs} | {"t", "u", "nobody"}:
@@ -151,7 +143,6 @@ def test_changes_are_the_difference_between_two_scans(history: list[Record], lim
 
 @given(histories(), LIMITS)
 def test_the_bytes_of_definitions_are_counted(history: list[Record], limits: Limits) -> None:
-    """Of tools, prompts and templates together."""
     for server in states(history, limits):
         kept = [*server.packed.values(), *(packed for packed in server.items.values() if packed is not None)]
         assert server.definitions_bytes == sum(map(len, kept))

@@ -32,7 +32,6 @@ Tools = list[dict[str, Any]]
 def test_a_list_compared_with_itself_finds_nothing(
     tools: Tools, completeness: Completeness, choose: random.Random
 ) -> None:
-    """Whatever its order and completeness, a list has no drift from the baseline declared from it."""
     declared = declare_manifest(observe_manifest("s", tools, "complete"))
     mixed = choose.sample(tools, len(tools))
     drift = compare_manifests(declared, observe_manifest("s", mixed, completeness))
@@ -41,7 +40,6 @@ def test_a_list_compared_with_itself_finds_nothing(
 
 @given(LISTS, LISTS, COMPLETENESS, st.randoms(use_true_random=False))
 def test_order_changes_nothing(before: Tools, after: Tools, completeness: Completeness, choose: random.Random) -> None:
-    """The order of tools, in the baseline and in the list, changes no finding and no digest."""
     declared = [
         declare_manifest(observe_manifest("s", tools, "complete"))
         for tools in (before, choose.sample(before, len(before)))
@@ -54,7 +52,6 @@ def test_order_changes_nothing(before: Tools, after: Tools, completeness: Comple
 
 @given(LISTS, LISTS, COMPLETENESS)
 def test_findings_are_the_difference_of_two_lists(before: Tools, after: Tools, completeness: Completeness) -> None:
-    """Names on one side alone are added or removed; removed ones only where the list was complete."""
     drift = compare_manifests(
         declare_manifest(observe_manifest("s", before, "complete")), observe_manifest("s", after, completeness)
     )

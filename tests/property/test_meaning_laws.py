@@ -35,13 +35,11 @@ def _plain(change: Change) -> tuple[Any, ...]:
 
 @given(DEFINITIONS)
 def test_a_definition_compared_with_itself_finds_nothing(definition: Definition) -> None:
-    """Nothing changed where nothing changed."""
     assert compare_definitions(definition, definition) == []
 
 
 @given(PAIRS)
 def test_no_difference_goes_without_a_code(pair: tuple[Definition, Definition]) -> None:
-    """There is a change exactly where the canonical forms differ, and each has a known code and direction."""
     before, after = pair
     changes = compare_definitions(before, after)
     assert bool(changes) == (canonicalize(before) != canonicalize(after))
@@ -50,13 +48,11 @@ def test_no_difference_goes_without_a_code(pair: tuple[Definition, Definition]) 
 
 @given(DEFINITIONS, DEFINITIONS, RANDOMS)
 def test_the_order_of_keys_changes_nothing(before: Definition, after: Definition, choose: random.Random) -> None:
-    """Members in any order give the same changes, in the same order."""
     assert compare_definitions(before, after) == compare_definitions(shuffled(before, choose), shuffled(after, choose))
 
 
 @given(PAIRS)
 def test_the_way_back_is_the_mirror(pair: tuple[Definition, Definition]) -> None:
-    """The opposite comparison has the mirrored codes and directions at the same paths."""
     before, after = pair
     there, back = compare_definitions(before, after), compare_definitions(after, before)
     assert Counter(map(_mirrored, there)) == Counter(map(_plain, back))
@@ -66,14 +62,12 @@ def test_the_way_back_is_the_mirror(pair: tuple[Definition, Definition]) -> None
 def test_the_order_of_tools_changes_nothing(
     before: list[Definition], after: list[Definition], choose: random.Random
 ) -> None:
-    """Lists in any order give the same drift."""
     mixed = choose.sample(before, len(before)), choose.sample(after, len(after))
     assert compare_lists(before, after) == compare_lists(*mixed)
 
 
 @given(NAMED, NAMED)
 def test_lists_mirror_too(before: list[Definition], after: list[Definition]) -> None:
-    """What was added is removed on the way back, and renames have the same pairs."""
     opposite = {"tool_added": "tool_removed", "tool_removed": "tool_added"}
     there = {(opposite.get(d.kind, d.kind), d.renamed_to or d.name) for d in compare_lists(before, after)}
     assert there == {(d.kind, d.name) for d in compare_lists(after, before)}
@@ -81,7 +75,6 @@ def test_lists_mirror_too(before: list[Definition], after: list[Definition]) -> 
 
 @given(NAMED, NAMED)
 def test_an_incomplete_list_removes_nothing(before: list[Definition], after: list[Definition]) -> None:
-    """Without the whole list no tool is called removed or renamed, and additions and changes stay."""
     kinds = {d.kind for d in compare_lists(before, after, complete=False)}
     assert kinds <= {"tool_added", "tool_changed"}
     assert compare_lists(before, before, complete=False) == []
@@ -89,7 +82,6 @@ def test_an_incomplete_list_removes_nothing(before: list[Definition], after: lis
 
 @given(st.dictionaries(st.text(max_size=3), JSON, max_size=4), st.dictionaries(st.text(max_size=3), JSON, max_size=4))
 def test_any_objects_are_compared(before: Definition, after: Definition) -> None:
-    """Objects of any members give changes."""
     assert bool(compare_definitions(before, after)) == (canonicalize(before) != canonicalize(after))
 
 
@@ -99,13 +91,11 @@ KEYWORDS = st.sampled_from(["type", "properties", "required", "$defs", "$ref", "
 
 @given(st.dictionaries(FIELDS, st.one_of(JSON, st.dictionaries(KEYWORDS, JSON))), st.dictionaries(FIELDS, JSON))
 def test_known_fields_of_any_form_are_compared(before: Definition, after: Definition) -> None:
-    """A field of another form than the standard's raises nothing."""
     assert bool(compare_definitions(before, after)) == (canonicalize(before) != canonicalize(after))
 
 
 @pytest.mark.parametrize("bad", ["\ud800", float("nan"), {1: 2}, {"x": object()}])
 def test_what_is_no_json_is_refused(bad: Any) -> None:
-    """A value that has no canonical form is an input error."""
     with pytest.raises(InputError):
         compare_definitions({"name": "t", "inputSchema": {"default": bad}}, {"name": "t"})
 
@@ -141,7 +131,6 @@ def _ring(size: int, keyword: str) -> dict[str, Any]:
 
 
 def _fan(size: int, name: str) -> dict[str, Any]:
-    """Each part refers to the next one twice: followed naively, twice as much at each step."""
     parts = {
         f"d{index}": {"properties": {side: {"$ref": f"#/{name}/d{index + 1}"} for side in "ab"}}
         for index in range(size)
@@ -150,7 +139,6 @@ def _fan(size: int, name: str) -> dict[str, Any]:
 
 
 def test_references_in_a_circle_end() -> None:
-    """Rings of references, also of other lengths on both sides, are followed once."""
     assert _calls(_ring(100, "$defs"), _ring(101, "definitions")) < 4_000_000
 
 

@@ -28,14 +28,12 @@ TOOLS = st.lists(st.dictionaries(FIELDS, JSON | st.just("\ud800"), max_size=4), 
 
 
 def a_snapshot(**fields: Any) -> SnapshotData:
-    """A list, whatever is in it."""
     return SnapshotData.model_construct(
         server_id="s", observer_id="o", snapshot_id="l", completeness="complete", server_scoped=False, **fields
     )
 
 
 def refused(data: SnapshotData, *, in_whole: bool) -> tuple[str, str | None] | None:
-    """Code and path of the refusal, if there is one."""
     try:
         if in_whole:
             offers = Offers(LIMITS)
@@ -54,7 +52,6 @@ def refused(data: SnapshotData, *, in_whole: bool) -> tuple[str, str | None] | N
 def test_a_check_refuses_what_fingerprinting_refuses(
     tools: list[Any], prompts: Any, templates: Any, instructions: str | None
 ) -> None:
-    """With the same code, at the same place."""
     data = a_snapshot(tools=tools, prompts=prompts, resource_templates=templates, instructions=instructions)
     assert refused(data, in_whole=False) == refused(data, in_whole=True)
 

@@ -25,7 +25,6 @@ Transactions = list[list[Output]]
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Seen]:
-    """Lists of one log, mostly of one observer, equal and one after the other."""
     facts, time_us = [], 0
     for offset in range(draw(st.integers(1, 40))):
         time_us += draw(st.integers(0, 2))
@@ -43,7 +42,6 @@ def histories(draw: st.DrawFn) -> list[Seen]:
 
 
 def step(ledger: Ledger, fact: Seen) -> list[Output]:
-    """What a registry writes about lists when one is observed."""
     record = Record(Role.SNAPSHOTS, fact.origin, b"", b"", timestamp_ms=1)
     server = ledger.bindings.server(SERVER)
     if fact.catalogue not in server.catalogues:
@@ -55,12 +53,10 @@ def step(ledger: Ledger, fact: Seen) -> list[Output]:
 
 
 def read(bindings: Bindings, output: Output) -> None:
-    """Take a record of the binding topic in."""
     bindings.take(Record(Role.BINDINGS, Origin("bindings", 0, 0), output.key, output.value))
 
 
 def written(facts: list[Seen], limits: Limits) -> tuple[Ledger, Transactions]:
-    """A registry that has packed as it went, and what it wrote."""
     ledger = Ledger(limits)
     return ledger, [step(ledger, fact) for fact in facts]
 
@@ -79,19 +75,16 @@ def compacted(transactions: Transactions, chance: random.Random) -> Transactions
 
 
 def reordered(outputs: list[Output], chance: random.Random) -> list[Output]:
-    """The records of a transaction in another order, those of one key in theirs."""
     keys = chance.sample([output.key for output in outputs], len(outputs))
     of_key = {key: iter([output for output in outputs if output.key == key]) for key in keys}
     return [next(of_key[key]) for key in keys]
 
 
 def lists_of(bindings: Bindings) -> dict[str, list[Seen]]:
-    """What each observer saw, and nothing of those who saw nothing that is kept."""
     return {name: list(timeline) for name, timeline in bindings.server(SERVER).observers.items() if timeline}
 
 
 def limits(entries_max: int) -> Limits:
-    """Runs of three, and up to eight lists."""
     return Limits(timeline_entries_max=entries_max, seen_run_rows_min=3, seen_run_rows_max=8)
 
 
@@ -100,7 +93,6 @@ ENTRIES_MAX = st.integers(1, 20) | st.just(100)
 
 @given(histories(), ENTRIES_MAX)
 def test_packing_changes_nothing_that_is_kept(facts: list[Seen], entries_max: int) -> None:
-    """A registry that packs keeps the very lists that one keeps which does not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folding, "take_away", lambda ledger, record, _, folded: ledger.retract(record, folded.key()))
         plain, _ = written(facts, Limits(timeline_entries_max=entries_max))
@@ -156,7 +148,6 @@ def test_each_list_stands_in_the_topic_once(facts: list[Seen], entries_max: int)
 
 @given(histories(), ENTRIES_MAX)
 def test_a_restarted_registry_packs_on(facts: list[Seen], entries_max: int) -> None:
-    """What is written after a restart is what would have been written without one."""
     _, transactions = written(facts, limits(entries_max))
     for stopped in range(0, len(facts), 7):
         restarted = Ledger(limits(entries_max))

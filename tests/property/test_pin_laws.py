@@ -117,7 +117,6 @@ def _outcome(compute: Callable[[Any], Any], value: Any) -> Any:
 
 @given(TOOLS)
 def test_key_order_changes_nothing(tool: dict[str, Any]) -> None:
-    """Under every scheme, on every level."""
     for name, compute in DIGESTS.items():
         assert _outcome(compute, tool) == _outcome(compute, _reordered(tool)), name
 
@@ -132,7 +131,6 @@ def test_a_form_that_is_known_already_changes_nothing(tool: dict[str, Any]) -> N
 
 @given(TOOLS, TOOLS)
 def test_canonical_forms_are_json_of_the_same_value(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Equal forms mean equal values, as doubles: MCPTrust's form loses nothing else."""
     assert _doubles(json.loads(mcptrust.go_canonical(one))) == _doubles(one)
     assert (mcptrust.go_canonical(one) == mcptrust.go_canonical(other)) <= (_doubles(one) == _doubles(other))
 
@@ -147,7 +145,6 @@ def _doubles(value: Any) -> Any:
 
 @given(ODD_TOOLS)
 def test_nothing_but_our_errors_escapes_from_digests(tool: dict[str, Any]) -> None:
-    """Whatever a tool holds, there is a digest or an error of ours."""
     for compute in DIGESTS.values():
         _outcome(compute, tool)
 
@@ -164,7 +161,6 @@ def test_what_is_equal_does_not_drift(manifest: dict[str, Any]) -> None:
 
 @given(MANIFESTS, MANIFESTS)
 def test_drift_turns_round(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """What is added one way is removed the other way, and the summary counts every item reported."""
     there, back = drift(lock(before), after), drift(lock(after), before)
     added = sorted((item.type.removesuffix("_ADDED"), item.identifier) for item in there if "_ADDED" in item.type)
     removed = sorted((item.type.removesuffix("_REMOVED"), item.identifier) for item in back if "_REMOVED" in item.type)
@@ -177,7 +173,6 @@ def test_drift_turns_round(before: dict[str, Any], after: dict[str, Any]) -> Non
 
 @given(_entries(), st.sampled_from(FORMATS), st.sampled_from([None, "s"]))
 def test_what_is_written_is_read_back(entries: list[PinEntry], kind: PinFormat, server_id: str | None) -> None:
-    """What a file holds and what it leaves out are together what was given, and each only once."""
     raw, left_out = write_pins(entries, format=kind, server_id=server_id)
     held = read_pins(raw, format=kind, server_id=server_id)
     assert sorted([*held, *left_out], key=str) == sorted(entries, key=str)
@@ -198,7 +193,6 @@ def test_our_own_form_leaves_nothing_out(entries: list[PinEntry]) -> None:
     | VALUES.map(lambda value: json.dumps(value).encode())
 )
 def test_nothing_but_our_errors_escapes_from_files(raw: bytes) -> None:
-    """Any bytes give pins or an error of ours, in every format."""
     for kind in FORMATS:
         _outcome(partial(read_pins, format=kind, server_id=None), raw)
 

@@ -129,14 +129,12 @@ ODD_ATTRIBUTES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def some_of(draw: st.DrawFn, odd: dict[str, st.SearchStrategy[Any]]) -> dict[str, Any]:
-    """Values of one or two of some fields, more often of none."""
     names = draw(st.lists(st.sampled_from(sorted(odd)), max_size=2)) if draw(st.booleans()) else []
     return {name: draw(odd[name]) for name in names}
 
 
 @st.composite
 def written(draw: st.DrawFn, value: Any) -> str:
-    """A JSON text of a value: now and then with white space, escapes, a key twice or one left out."""
     if not isinstance(value, dict):
         return json.dumps(value, ensure_ascii=draw(st.integers(0, 39)) == 0)
     members = [(name, draw(written(member))) for name, member in value.items()]
@@ -150,14 +148,12 @@ def written(draw: st.DrawFn, value: Any) -> str:
 
 @st.composite
 def calls(draw: st.DrawFn) -> bytes:
-    """The text of an event that is a call, or nearly one."""
     data = draw(st.fixed_dictionaries(REQUIRED, optional=FIELDS)) | draw(some_of(ODD_FIELDS))
     event = draw(st.fixed_dictionaries(ATTRIBUTES)) | draw(some_of(ODD_ATTRIBUTES))
     return draw(written(event | {"data": data})).encode("utf-8", "surrogatepass")
 
 
 def a_state() -> EngineState:
-    """A view in which one server was listed by one observer."""
     state = EngineState(producer=PRODUCER)
     data = snapshot_data(TOOL, server_id="server", observer_id="alice", snapshot_id="snapshot-1")
     place = Origin(topic="mcp.tools.list", partition=0, offset=0)
@@ -177,12 +173,10 @@ NAMES = (
 
 
 def a_record(value: bytes) -> Record:
-    """The record of a call."""
     return Record(role=Role.CALLS, origin=Origin(topic='calls "1"', partition=3, offset=7), key=None, value=value)
 
 
 def assert_gives_the_evidence_of_the_model(value: bytes, read: Any, offset: int) -> None:
-    """What was read is the same by name as a call's model, and gives the same evidence, written twice alike."""
     whole = read_whole_call(a_record(value))
     for name in NAMES:
         assert getattr(read, name) == getattr(whole, name)
@@ -196,7 +190,6 @@ def assert_gives_the_evidence_of_the_model(value: bytes, read: Any, offset: int)
 
 @given(calls())
 def test_what_is_taken_the_short_way_gives_the_evidence_of_the_model(value: bytes) -> None:
-    """For whatever is plain."""
     plain = read_plain(value, DEFAULT_LIMITS)
     if plain is not None:
         assert_gives_the_evidence_of_the_model(value, plain, 7)
@@ -205,7 +198,6 @@ def test_what_is_taken_the_short_way_gives_the_evidence_of_the_model(value: byte
 @pytest.mark.skipif(not NATIVE_CALLS, reason="the extension is not built")
 @given(calls(), st.sampled_from([7, 2**53 + 1, 2**63 - 1]))
 def test_the_extension_gives_the_evidence_of_the_model(value: bytes, offset: int) -> None:
-    """For whatever it takes, at any offset."""
     native = read_native(value, DEFAULT_LIMITS)
     if native is not None:
         assert_gives_the_evidence_of_the_model(value, native, offset)
@@ -223,7 +215,6 @@ def test_the_extension_takes_what_python_takes(data: dict[str, Any], event: dict
 
 @given(st.lists(calls() | st.just(b"refused"), max_size=8), st.data())
 def test_however_calls_are_cut_into_pieces_the_same_is_written(values: list[bytes], data: st.DataObject) -> None:
-    """Plain ones, others and refused ones beside each other."""
     join = STATE.join
     records = [a_record(value)._replace(origin=Origin("calls", 3, offset)) for offset, value in enumerate(values)]
     cut = data.draw(st.integers(0, len(records)))
@@ -235,7 +226,6 @@ def test_however_calls_are_cut_into_pieces_the_same_is_written(values: list[byte
 
 @given(st.fixed_dictionaries({}, optional=FIELDS), st.data())
 def test_a_key_that_stands_there_twice_is_never_plain(fields: dict[str, Any], data: st.DataObject) -> None:
-    """Whatever else is written in a way that takes more or less room."""
     required = {
         "server_id": "server",
         "observer_id": "alice",

@@ -6,7 +6,7 @@ import json
 import string
 from typing import Any
 
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.canonical.redaction import KEY_NAME, RULES, SENSITIVE_NAMES, Redaction, redact, redacted_digest
@@ -62,23 +62,12 @@ REDACTIONS = st.builds(
 
 @given(VALUES, REDACTIONS)
 def test_redaction_is_idempotent_under_every_configuration(value: Any, redaction: Redaction) -> None:
-    """Whichever rules are on, redacting a redacted value changes nothing."""
     once = redact(value, redaction)
     assert repr(redact(once, redaction)) == repr(once)
 
 
 @given(VALUES)
-@example(["a@x.com.9@y.org", "AKIAIOSFODNN7EXAMPLE+31612345678"])
-def test_redaction_is_idempotent(value: Any) -> None:
-    """Redacting a redacted value changes nothing."""
-    once = redact(value)
-    assert repr(redact(once)) == repr(once)
-
-
-@given(VALUES)
 def test_redaction_keeps_the_shape(value: Any) -> None:
-    """Keys, order, lengths and whatever is no text stay, except under sensitive names."""
-
     def check(before: Any, after: Any) -> None:
         if after == KEY_NAME:
             return
@@ -99,7 +88,6 @@ def test_redaction_keeps_the_shape(value: Any) -> None:
 
 @given(SECRETS, st.sampled_from(["", " ", "key ", "x=", "(", "see: ", '"', "\n"]), TEXTS)
 def test_a_planted_secret_never_survives(secret: str, before: str, after: str) -> None:
-    """A secret of a known form, planted in a text at a word's edge, is not in what is left."""
     rest = after if not after[:1].isalnum() else f" {after}"
     planted = {"args": [{"text": f"{before}{secret}{rest}"}]}
     assert (
@@ -110,18 +98,15 @@ def test_a_planted_secret_never_survives(secret: str, before: str, after: str) -
 
 @given(st.text(WORD, min_size=12, max_size=30), NAMED, st.sampled_from(["", " ", "so ", "x_", "(", '{"a": 1, ']))
 def test_a_named_secret_never_survives(secret: str, form: str, before: str) -> None:
-    """Whatever stands behind a secret's name is not in what is left."""
     assert secret not in json.dumps(redact([before + form.format(secret)]))
 
 
 @given(SECRETS | st.text(WORD, min_size=8), st.sampled_from(SENSITIVE_NAMES), st.sampled_from(["", "my", "x-", "A_"]))
 def test_a_secret_under_a_sensitive_name_never_survives(secret: str, name: str, before: str) -> None:
-    """Whatever stands under a sensitive key name is not in what is left, at any depth below it."""
     planted = {"args": {before + name.upper(): [{"deep": [secret]}]}}
     assert redact(planted) == {"args": {before + name.upper(): KEY_NAME}}
 
 
 @given(st.text(WORD, min_size=8), st.text(WORD, min_size=8))
 def test_the_digest_does_not_depend_on_a_secret(left: str, right: str) -> None:
-    """Two calls that differ in a secret alone have one digest."""
     assert redacted_digest({"a": f"password={left}"}) == redacted_digest({"a": f"password={right}"})

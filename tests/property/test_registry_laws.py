@@ -55,7 +55,6 @@ def snapshot_value(
     templates: int = 0,
     instructions: int = 0,
 ) -> bytes:
-    """The bytes of a snapshot event."""
     lists = {
         "prompts": PROMPTS[prompts],
         "resource_templates": TEMPLATES[templates],
@@ -82,7 +81,6 @@ def snapshot_value(
 
 
 def announcement_value(*, server: str, observer: str, second: int) -> bytes:
-    """The bytes of an announced change."""
     return orjson.dumps(
         {
             "specversion": "1.0",
@@ -96,12 +94,10 @@ def announcement_value(*, server: str, observer: str, second: int) -> bytes:
 
 
 def named(record: Record, observer: str | None) -> Record:
-    """A record with a header that names an observer, or none."""
     return record if observer is None else record._replace(headers=((OBSERVER_HEADER, observer.encode()),))
 
 
 def a_record(offset: int, key: bytes | None, value: bytes | None, role: Role = Role.SNAPSHOTS) -> Record:
-    """A record of the registry's partition."""
     return Record(
         role=role,
         origin=Origin(topic=role.value, partition=0, offset=offset),
@@ -112,7 +108,6 @@ def a_record(offset: int, key: bytes | None, value: bytes | None, role: Role = R
 
 
 def a_pin(offset: int, server: str, second: int, value: str | None) -> Record:
-    """A control record: a pin, or its removal."""
     data = {"server_id": server, "tool_name": "t", "scheme": "assay.v1", "author": "ann", "reason": "review"}
     event = {
         "specversion": "1.0",
@@ -127,7 +122,6 @@ def a_pin(offset: int, server: str, second: int, value: str | None) -> Record:
 
 @st.composite
 def snapshots(draw: st.DrawFn, offset: int) -> Record:
-    """A sound snapshot at one of few times, so that repetitions and arrivals out of order are common."""
     server, observer = draw(st.sampled_from(SERVERS)), draw(st.sampled_from(OBSERVERS))
     value = snapshot_value(
         server=server,
@@ -146,7 +140,6 @@ def snapshots(draw: st.DrawFn, offset: int) -> Record:
 
 @st.composite
 def histories(draw: st.DrawFn, max_size: int = 24, *, announced: bool = True) -> list[Record]:
-    """Snapshots, announced changes, pins, repetitions and records of no use, in one partition."""
     records: list[Record] = []
     for offset in range(draw(st.integers(1, max_size))):
         kind = draw(st.integers(0, 9))
@@ -190,12 +183,10 @@ LIMITS = st.builds(
 
 
 def a_state(limits: Limits) -> EngineState:
-    """A registry of one partition, with nothing in it."""
     return EngineState(producer=Producer(version="1"), limits=limits, snapshot_partitions=1)
 
 
 def run(state: EngineState, records: list[Record]) -> list[Output]:
-    """Everything the registry writes for these records."""
     return [output for record in records for output in engine.process(state, record)]
 
 
@@ -206,7 +197,6 @@ def compacted(facts: list[Output]) -> list[Output]:
 
 
 def restored(facts: list[Output], limits: Limits) -> EngineState:
-    """A registry restored from its log of facts."""
     state = a_state(limits)
     for offset, fact in enumerate(facts):
         state.registry.bindings.take(a_record(offset, fact.key, fact.value)._replace(role=Role.BINDINGS))
@@ -217,7 +207,6 @@ def restored(facts: list[Output], limits: Limits) -> EngineState:
 def test_a_restored_registry_goes_on_as_if_it_had_never_stopped(
     history: list[Record], data: st.DataObject, limits: Limits, compact: bool
 ) -> None:
-    """A registry restored from its facts, compacted or not, writes for the rest what the first one writes."""
     cut = data.draw(st.integers(0, len(history)))
     original = a_state(limits)
     facts = [output for output in run(original, history[:cut]) if output.role is Role.BINDINGS]
@@ -225,15 +214,8 @@ def test_a_restored_registry_goes_on_as_if_it_had_never_stopped(
     assert run(second, history[cut:]) == run(original, history[cut:])
 
 
-@given(histories(), LIMITS)
-def test_the_same_history_gives_the_same_outputs(history: list[Record], limits: Limits) -> None:
-    """Two registries that read the same records write the same records."""
-    assert run(a_state(limits), history) == run(a_state(limits), history)
-
-
 @given(histories(announced=False), st.data())
 def test_a_snapshot_published_twice_is_one_snapshot(history: list[Record], data: st.DataObject) -> None:
-    """A snapshot that was applied emits nothing when it comes again, later in the log."""
     state = a_state(Limits())
     accepted = [
         record
@@ -246,13 +228,11 @@ def test_a_snapshot_published_twice_is_one_snapshot(history: list[Record], data:
 
 
 def is_refused(record: Record) -> bool:
-    """Whether a registry refuses a record."""
     return any(output.role is Role.REJECTED for output in run(a_state(Limits()), [record]))
 
 
 @given(histories(), LIMITS)
 def test_every_refused_record_is_kept_and_nothing_raises(history: list[Record], limits: Limits) -> None:
-    """Any record gives outputs, never an exception; a refused one is copied with its bytes and its key."""
     state = a_state(limits)
     for record in history:
         for output in run(state, [record]):
@@ -263,7 +243,6 @@ def test_every_refused_record_is_kept_and_nothing_raises(history: list[Record], 
 
 @given(histories(), LIMITS)
 def test_the_view_of_the_facts_is_the_state_of_the_registry(history: list[Record], limits: Limits) -> None:
-    """A join's view, built from the facts, answers every call as the registry's own state would."""
     state = a_state(limits)
     facts = [output for output in run(state, history) if output.role is Role.BINDINGS]
     view = restored(facts, limits).registry.bindings
@@ -275,7 +254,6 @@ def test_the_view_of_the_facts_is_the_state_of_the_registry(history: list[Record
 
 @given(histories(), LIMITS)
 def test_the_state_is_bounded(history: list[Record], limits: Limits) -> None:
-    """No timeline outgrows its limit, and what no kept observation needs is dropped with it."""
     state = a_state(limits)
     run(state, history)
     for server in state.registry.bindings.servers.values():
@@ -310,8 +288,6 @@ def test_the_state_is_bounded(history: list[Record], limits: Limits) -> None:
 def test_the_order_of_keys_and_of_lists_changes_nothing(
     history: list[Record], limits: Limits, choose: random.Random
 ) -> None:
-    """A registry that reads the same lists in another order, with their keys in another order, writes the same."""
-
     def shuffled(value: Any) -> Any:
         if isinstance(value, dict):
             members = [(name, shuffled(inner)) for name, inner in value.items()]
@@ -372,7 +348,6 @@ def test_definitions_of_doubled_names_are_dropped_with_their_list() -> None:
 
 @st.composite
 def orderly_histories(draw: st.DrawFn) -> list[Record]:
-    """Snapshots of one server in the order of their times, announcements and some of no use: the usual case."""
     records = []
     for offset, second in enumerate(sorted(draw(st.lists(st.integers(0, 9), min_size=1, max_size=14)))):
         observer, value = draw(st.sampled_from(OBSERVERS)), b"{"
@@ -473,12 +448,10 @@ def test_a_list_later_than_all_that_is_kept_is_in_force_until_the_next_one_kept(
 
 
 def time_us(second: int) -> int:
-    """A second of the history, in microseconds since the epoch."""
     return (BASE_MS + second * 1_000) * 1_000
 
 
 def ask(bindings: Bindings, server: str, observer: str, second: int) -> Binding:
-    """What a call of the tool ``t`` at some second is bound to."""
     return bind(
         bindings.servers.get(server), tool_name="t", observer_id=observer, snapshot_id=None, time_us=time_us(second)
     )

@@ -39,7 +39,6 @@ FLEETS = st.builds(
 
 
 def logged(fleet: Fleet, *, snapshot_partitions: int, call_partitions: int) -> list[Record]:
-    """What a fleet published, each record with its place in its log, in the order of publishing."""
     counts = {Role.SNAPSHOTS: snapshot_partitions, Role.CALLS: call_partitions}
     offsets: Counter[tuple[Role, int]] = Counter()
     records = []
@@ -52,12 +51,10 @@ def logged(fleet: Fleet, *, snapshot_partitions: int, call_partitions: int) -> l
 
 
 def dated(record: Record) -> Record:
-    """The record, with its event time as the log's timestamp."""
     return record._replace(timestamp_ms=event_timestamp_ms(orjson.loads(record.value or b"")["time"]) or 0)
 
 
 def live(records: list[Record], *, snapshot_partitions: int, limits: Limits = DEFAULT_LIMITS) -> list[Output]:
-    """A live run: a registry per partition, facts to a join that has applied what was published before."""
     join = EngineState(producer=PRODUCER, limits=limits, snapshot_partitions=snapshot_partitions)
     registries = {
         number: EngineState(producer=PRODUCER, limits=limits, snapshot_partitions=snapshot_partitions)
@@ -76,12 +73,10 @@ def live(records: list[Record], *, snapshot_partitions: int, limits: Limits = DE
 
 
 def replayed(records: list[Record], *, snapshot_partitions: int, limits: Limits = DEFAULT_LIMITS) -> list[Output]:
-    """The replay of some records."""
     return list(replay(records, producer=PRODUCER, limits=limits, snapshot_partitions=snapshot_partitions))
 
 
 def by_partition(outputs: list[Output]) -> dict[int | None, list[Output]]:
-    """Evidence, partition by partition, in its order."""
     evidence = defaultdict(list)
     for output in outputs:
         if output.role is Role.EVIDENCE:
@@ -90,12 +85,10 @@ def by_partition(outputs: list[Output]) -> dict[int | None, list[Output]]:
 
 
 def findings(outputs: list[Output]) -> list[Output]:
-    """Findings, in an order of their own."""
     return sorted(output for output in outputs if output.role is Role.FINDINGS)
 
 
 def handed_in(records: list[Record], choose: random.Random) -> list[Record]:
-    """The records in another order that keeps the order of each partition."""
     partitions = defaultdict(list)
     for record in records:
         partitions[record.role, record.origin.topic, record.origin.partition].append(record)
@@ -121,7 +114,6 @@ def test_what_is_found_in_lists_is_found_in_a_replay(history: list[Record], limi
 
 @given(FLEETS, st.integers(1, 4), st.integers(1, 4))
 def test_a_replay_gives_the_live_run(fleet: Fleet, snapshot_partitions: int, call_partitions: int) -> None:
-    """Evidence of every partition is the live run's byte for byte, and findings are the same ones."""
     records = logged(fleet, snapshot_partitions=snapshot_partitions, call_partitions=call_partitions)
     was = live(records, snapshot_partitions=snapshot_partitions)
     again = replayed(records, snapshot_partitions=snapshot_partitions)
@@ -133,7 +125,6 @@ def test_a_replay_gives_the_live_run(fleet: Fleet, snapshot_partitions: int, cal
 def test_the_order_in_which_partitions_are_handed_in_does_not_matter(
     fleet: Fleet, snapshot_partitions: int, call_partitions: int, choose: random.Random
 ) -> None:
-    """A replay reads each partition in its own order, and asks nobody in which order the files came."""
     records = logged(fleet, snapshot_partitions=snapshot_partitions, call_partitions=call_partitions)
     assert replayed(handed_in(records, choose), snapshot_partitions=snapshot_partitions) == replayed(
         records, snapshot_partitions=snapshot_partitions
@@ -142,7 +133,6 @@ def test_the_order_in_which_partitions_are_handed_in_does_not_matter(
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 5)), max_size=20), st.randoms())
 def test_merging_never_reorders_a_partition(drawn: list[tuple[int, int, int]], choose: random.Random) -> None:
-    """Whatever the clocks of its records said, the records of a partition stay in the log's order."""
     offsets: Counter[tuple[Role, int]] = Counter()
     records = []
     for kind, partition, second in drawn:
@@ -160,21 +150,7 @@ def test_merging_never_reorders_a_partition(drawn: list[tuple[int, int, int]], c
         assert order == sorted(order)
 
 
-@given(FLEETS, st.randoms(use_true_random=False))
-def test_every_call_gives_one_evidence_record(fleet: Fleet, choose: random.Random) -> None:
-    """A replay loses no call and doubles none."""
-    records = logged(fleet, snapshot_partitions=2, call_partitions=3)
-    evidence = [
-        output for output in replayed(handed_in(records, choose), snapshot_partitions=2) if output.role is Role.EVIDENCE
-    ]
-    told = Counter(orjson.loads(output.value or b"")["data"]["tool_call_id"] for output in evidence)
-    assert told == Counter(
-        orjson.loads(record.value or b"")["data"]["tool_call_id"] for record in records if record.role is Role.CALLS
-    )
-
-
 def at(role: Role, partition: int, offset: int, published: tuple[Role, bytes, bytes], topic: str = "") -> Record:
-    """A published record at a place of its own."""
     _, key, value = published
     place = Origin(topic=topic or role.value, partition=partition, offset=offset)
     return dated(Record(role=role, origin=place, key=key, value=value))
@@ -226,7 +202,6 @@ Drawn = tuple[str, int, int, int, int, bool]
 
 
 def a_pin(server: int, minute: int, number: int) -> bytes:
-    """A pin of the tool that changes, which matches nothing."""
     data = {
         "server_id": f"server-{server}",
         "tool_name": "tool_0",
@@ -240,7 +215,6 @@ def a_pin(server: int, minute: int, number: int) -> bytes:
 
 
 def written(kind: str, server: int, observer: int, minute: int, detail: int, number: int) -> tuple[Role, bytes, int]:
-    """Role, value and the log's minute of one drawn record."""
     moment = START.replace(minute=minute)
     if kind in ("list", "bad list"):
         version = detail if kind == "list" else 0
@@ -258,7 +232,6 @@ def written(kind: str, server: int, observer: int, minute: int, detail: int, num
 
 
 def drawn_log(drawn: list[Drawn]) -> list[Record]:
-    """The records of a drawn log, each at its place; a server may stand in two partitions."""
     offsets: Counter[tuple[Role, int]] = Counter()
     records = []
     for number, (kind, server, observer, minute, detail, second) in enumerate(drawn):
@@ -272,7 +245,6 @@ def drawn_log(drawn: list[Drawn]) -> list[Record]:
 
 
 def late_if_after(record: Record, call: Record) -> bool:
-    """Whether a call that was joined before a snapshot or control record would have missed it."""
     event = orjson.loads(call.value or b"")
     told = orjson.loads(record.value or b"")
     named = event["data"].get("snapshot_id")
@@ -324,7 +296,6 @@ def told(outputs: list[Output]) -> tuple[dict[int | None, list[Output]], Counter
 
 
 def without_pins(output: Output) -> Output:
-    """An output that does not say that the change it is about breaks a pin."""
     if output.role is not Role.FINDINGS or b'"also":["pin_mismatch"]' not in (output.value or b""):
         return output
     finding = orjson.loads(output.value or b"")
@@ -356,7 +327,6 @@ Step = tuple[str, int, int, int, int | None, int, bool]
 
 
 def published(steps: list[Step]) -> list[Record]:
-    """What proxies published, one record a second; only a record that is refused claims another time."""
     offsets: Counter[tuple[Role, int]] = Counter()
     records = []
     for number, (kind, server, observer, version, name, skew_s, second) in enumerate(steps):
@@ -410,7 +380,6 @@ def test_a_replay_forgets_what_the_live_run_forgot(steps: list[Step], choose: ra
 
 @st.composite
 def any_records(draw: st.DrawFn) -> list[Record]:
-    """Any log, in any order, with refused calls, and some records handed in twice."""
     records = drawn_log(draw(LOGS))
     shuffled = draw(st.permutations(records))
     return [*shuffled, *draw(st.lists(st.sampled_from(shuffled), max_size=4))] if shuffled else []
@@ -427,7 +396,6 @@ def small_spool(records: list[Record]) -> LogSpool:
 
 @given(any_records())
 def test_streaming_gives_what_sorting_in_memory_gave(records: list[Record]) -> None:
-    """Every output, in the same order, whatever order the records come in."""
     was = list(replay_reference.replay(records, producer=PRODUCER, snapshot_partitions=2))
     with small_spool(records) as spool:
         made = Replay(spool, producer=PRODUCER, snapshot_partitions=2)
@@ -457,7 +425,6 @@ def test_one_that_was_interrupted_gives_what_an_undisturbed_one_gives(records: l
 
 @given(any_records())
 def test_a_spool_gives_each_log_once_and_in_order(records: list[Record]) -> None:
-    """What was handed in, sorted by offset, without repetitions, from any offset on."""
     with small_spool(records) as spool:
         for log in spool.logs():
             wanted = sorted(

@@ -20,7 +20,6 @@ leaves_of = st.integers(1, 70).map(lambda size: [leaf_hash(str(number).encode())
 
 
 def naive(leaves: list[bytes]) -> bytes:
-    """MTH of 2.1.1 over leaf hashes, as the standard writes it."""
     if not leaves:
         return sha256(b"").digest()
     if len(leaves) == 1:
@@ -65,7 +64,6 @@ def test_an_inclusion_proof_holds_for_its_leaf_alone(leaves: list[bytes], data: 
 
 @given(leaves_of, st.data())
 def test_a_consistency_proof_holds_for_its_trees_alone(leaves: list[bytes], data: st.DataObject) -> None:
-    """With another root on either side, or a node less, more or altered, it does not."""
     second = len(leaves)
     first = data.draw(st.integers(1, second))
     proof = consistency_proof(leaves, first, second)

@@ -27,7 +27,6 @@ DER = base64.b64decode(sign_digest(DIGEST, KEY))
 
 
 def _code_of(compute: Callable[[], object]) -> str | None:
-    """The code of the error that a computation ends in, if it does."""
     try:
         compute()
     except InputError as error:
@@ -50,20 +49,17 @@ def test_the_reference_writes_the_same_bytes(value: Any) -> None:
 
 @given(OBJECTS, st.randoms(use_true_random=False))
 def test_the_order_of_keys_means_nothing(tool: dict[str, Any], order: random.Random) -> None:
-    """Two definitions that differ in the order of members have one digest."""
     assert schema_digest(_shuffled(tool, order)) == schema_digest(tool)
 
 
 @given(OBJECTS, OBJECTS)
 def test_equal_digests_are_equal_definitions(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Definitions have one digest exactly where their JSON is the same, order apart."""
     same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
     assert (canonical(one) == canonical(other)) is same
 
 
 @given(ANYTHING)
 def test_only_our_error_escapes(value: Any) -> None:
-    """Any value gives bytes that decode to it, or the one error."""
     code = _code_of(lambda: canonical(value))
     assert code in (None, "schema_canonicalization_failed")
     if code is None:
@@ -72,7 +68,6 @@ def test_only_our_error_escapes(value: Any) -> None:
 
 @given(OBJECTS, st.text(max_size=20), st.booleans())
 def test_a_carried_signature_changes_nothing(tool: dict[str, Any], signature: str, in_meta: bool) -> None:
-    """A definition has one digest with and without the signature it carries."""
     plain = {name: value for name, value in tool.items() if name not in ("_meta", "x-schema-signature")}
     carrier = {"x-schema-signature": signature}
     signed = plain | ({"_meta": carrier} if in_meta else carrier)
@@ -83,7 +78,6 @@ def test_a_carried_signature_changes_nothing(tool: dict[str, Any], signature: st
 @example("")
 @example("\ud800")
 def test_any_text_as_a_signature_gives_an_answer(text: str) -> None:
-    """A text that is no signature of this key does not hold, and nothing is raised."""
     assert verify_digest(DIGEST, text, public()) is None
 
 
@@ -95,7 +89,6 @@ def test_any_bytes_as_a_signature_give_an_answer(raw: bytes) -> None:
 
 @given(st.integers(0, len(DER) * 8 - 1))
 def test_no_bit_of_a_signature_is_free(bit: int) -> None:
-    """A signature with one bit turned does not hold."""
     turned = bytearray(DER)
     turned[bit // 8] ^= 1 << bit % 8
     assert verify_digest(DIGEST, base64.b64encode(turned).decode(), public()) is None
@@ -103,7 +96,6 @@ def test_no_bit_of_a_signature_is_free(bit: int) -> None:
 
 @given(st.binary(min_size=32, max_size=32), st.sampled_from(Mode))
 def test_what_is_signed_verifies_in_its_mode(digest: bytes, mode: Mode) -> None:
-    """Signing and verifying are inverse, the mode is found, and another key finds nothing."""
     signature = sign_digest(digest, KEY, mode=mode)
     assert verify_digest(digest, signature, public()) is mode
     assert verify_digest(digest, signature, public(OTHER_KEY)) is None
@@ -122,7 +114,6 @@ DOCUMENTS = st.dictionaries(
 @given(DOCUMENTS | st.binary() | st.text().map(lambda text: text.encode("utf-8", "replace")))
 @example({"schema_version": "1.1", "public_key_pem": public_pem(KEY.public_key())})
 def test_any_document_gives_an_answer(document: Any) -> None:
-    """A document says something or is refused by name."""
     assert _code_of(lambda: parse_well_known(document)) in (None, "discovery_invalid")
 
 
@@ -138,7 +129,6 @@ def test_any_document_gives_an_answer(document: Any) -> None:
 def test_verification_never_raises_and_never_accepts_what_is_not_signed(
     digest: Any, signature: str, document: WellKnown | None, pinned: str | None, domain: str | None
 ) -> None:
-    """Whatever comes in gives a reason, and never a key to pin."""
     found = verify(digest, signature, document, pinned_fingerprint=pinned, domain=domain)
     assert not found.valid
     assert found.error_code is not None

@@ -15,7 +15,6 @@ TURNS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=1, ma
 
 
 def built(turns: list[tuple[int, int]]) -> Fleet:
-    """Three partitions that are sealed in these turns."""
     fleet = Fleet(3)
     for partition, count in turns:
         fleet.grow(partition, count)
@@ -24,18 +23,15 @@ def built(turns: list[tuple[int, int]]) -> Fleet:
 
 
 def heads_of(fleet: Fleet) -> list[Expected]:
-    """What is sealed."""
     return [Expected(*chain[-1].checkpoint.head, TOPIC, "the test") for chain in fleet.chains if chain]
 
 
 def outcome(fleet: Fleet, expected: list[Expected] | None = None) -> SealOutcome:
-    """What a verification comes to."""
     evidence, chains = fleet.logs()
     return outcome_of(verify_logs(MemoryLogs(evidence), MemoryLogs(chains), KEYS, expected=expected or ()))
 
 
 def is_claimed(fleet: Fleet, partition: int, size: int) -> bool:
-    """Whether what is left of another partition names a later head of this one."""
     return any(
         head.partition == partition and head.tree_size > size
         for number, chain in enumerate(fleet.chains)
@@ -47,14 +43,12 @@ def is_claimed(fleet: Fleet, partition: int, size: int) -> bool:
 
 @given(TURNS)
 def test_what_nobody_touched_holds(turns: list[tuple[int, int]]) -> None:
-    """Whatever the order in which partitions were sealed, with the heads expected or not."""
     fleet = built(turns)
     assert outcome(fleet) is outcome(fleet, heads_of(fleet)) is SealOutcome.HOLDS
 
 
 @given(TURNS, st.data())
 def test_each_deleted_record_or_tail_is_found(turns: list[tuple[int, int]], data: st.DataObject) -> None:
-    """Without any expectation: the leaves of the range say it."""
     fleet = built(turns)
     partition = data.draw(st.sampled_from([number for number, log in enumerate(fleet.records) if log]))
     log = fleet.records[partition]
@@ -64,7 +58,6 @@ def test_each_deleted_record_or_tail_is_found(turns: list[tuple[int, int]], data
 
 
 def cut_of(fleet: Fleet, data: st.DataObject) -> tuple[int, Callable[[], int]]:
-    """A partition, and what takes a suffix of its checkpoints with their evidence, or all of them."""
     partition = data.draw(st.sampled_from([number for number, chain in enumerate(fleet.chains) if chain]))
     count = data.draw(st.integers(1, len(fleet.chains[partition])))
 

@@ -40,7 +40,6 @@ claims = st.builds(
 
 
 def open_alerts(log: list[NameClaim], partitions: int) -> set[tuple[str, int, str]]:
-    """Uid, severity and newcomer of what stands open after a log."""
     found = set()
     for partition in range(partitions):
         alerts = Alerts(RULES)
@@ -57,7 +56,6 @@ def open_alerts(log: list[NameClaim], partitions: int) -> set[tuple[str, int, st
 
 
 def folded(log: list[NameClaim], partitions: int) -> dict[str, AlertState]:
-    """The state of every alert after a log, by uid, without the offset in its partition."""
     found: dict[str, AlertState] = {}
     for partition in range(partitions):
         alerts = Alerts(RULES)
@@ -69,7 +67,6 @@ def folded(log: list[NameClaim], partitions: int) -> dict[str, AlertState]:
 
 
 def unique(log: list[NameClaim]) -> list[NameClaim]:
-    """Each claim from a record of its own, as registries write them."""
     return list({claim.origin.offset: claim for claim in log}.values())
 
 
@@ -102,7 +99,6 @@ def test_what_is_folded_does_not_follow_from_the_partition_count(
 
 @given(log=st.lists(claims, max_size=12).map(unique), partitions=st.integers(2, 9))
 def test_the_partition_count_changes_nothing(log: list[NameClaim], partitions: int) -> None:
-    """Look-alikes stand in one partition, however many there are."""
     assert open_alerts(log, partitions) == open_alerts(log, 1)
 
 
@@ -117,8 +113,6 @@ TOOLS = [
 
 
 class Act(NamedTuple):
-    """A list that a server shows an observer, or an operator's approval of its first tool."""
-
     server_id: str
     observer_id: str
     second: int
@@ -143,12 +137,10 @@ ACTS = st.lists(
 
 @cache
 def value_of(tool: int) -> str:
-    """What an operator approves a tool by."""
     return fingerprint(TOOLS[tool], server_id=None).schemes["assay.v1"]
 
 
 def logged(acts: list[Act], partitions: int) -> list[Record]:
-    """The logs that acts leave, in the order of the acts."""
     records = []
     offsets: Counter[tuple[Role, int]] = Counter()
     for number, act in enumerate(acts):
@@ -178,13 +170,11 @@ def logged(acts: list[Act], partitions: int) -> list[Record]:
 
 
 def claimed(outputs: list[Output]) -> list[NameClaim]:
-    """The claims among what was written."""
     entries = [decode_entry(output.value) for output in outputs if output.role is Role.FINDINGS]
     return [entry for entry in entries if isinstance(entry, NameClaim)]
 
 
 def live(acts: list[Act], partitions: int) -> set[tuple[str, int, str]]:
-    """What stands open where every partition has a registry of its own, and of the finding topic a stage."""
     registries = {number: Registry(producer=PRODUCER, partitions=partitions) for number in range(partitions)}
     outputs = []
     for record in logged(acts, partitions):
@@ -195,7 +185,6 @@ def live(acts: list[Act], partitions: int) -> set[tuple[str, int, str]]:
 
 @given(acts=ACTS, partitions=st.integers(1, 3))
 def test_a_replay_gives_what_stands_open_live(acts: list[Act], partitions: int) -> None:
-    """However many partitions there are: the same alerts, as severe, about the same newcomer."""
     outputs = list(replay(logged(acts, partitions), producer=PRODUCER, snapshot_partitions=partitions))
     still_open = open_alerts(claimed(outputs), 1)
     assert still_open == live(acts, partitions) == live(acts, 1)

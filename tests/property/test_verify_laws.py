@@ -22,7 +22,6 @@ from tests.support.fleet import Fleet
 
 
 def written(records: list[Record]) -> list[bytes]:
-    """The evidence of a live run that reads these records in their order."""
     outputs = live(records, snapshot_partitions=2)
     return [output.value or b"" for output in outputs if output.role is Role.EVIDENCE]
 
@@ -30,19 +29,16 @@ def written(records: list[Record]) -> list[bytes]:
 def verified(
     values: list[bytes], records: list[Record], *, waiting_max: int = 50_000, partitions: int = 2
 ) -> list[Judgement]:
-    """The judgement on each of some records of evidence, by the logs."""
     verifier = Verifier(history_of(lambda: records, snapshot_partitions=partitions))
     evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
     return list(judgements(verifier, evidence, lambda: records, pairing=Pairing(origin_of, waiting_max=waiting_max)))
 
 
 def statuses(found: list[Judgement]) -> list[RecordStatus]:
-    """The statuses, in the order of the evidence."""
     return [judgement.status for judgement in sorted(found, key=lambda v: int(v.evidence.where.split()[1]))]
 
 
 def shuffled(records: list[Record], choose: random.Random) -> list[Record]:
-    """Any order of arrival that keeps each partition's: calls may overtake what they rest on."""
     return handed_in(records, choose)
 
 
@@ -70,7 +66,6 @@ def test_what_came_late_is_told_and_nothing_else(drawn: list[Drawn], choose: ran
 
 
 def members(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every member and item."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, item in items:
         yield (*path, name)
@@ -78,7 +73,6 @@ def members(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def altered(envelope: dict[str, Any], path: tuple[Any, ...], how: str) -> dict[str, Any]:
-    """The envelope with one member replaced, taken out, or joined by another."""
     copied = copy.deepcopy(envelope)
     parent: Any = copied
     for name in path[:-1]:
@@ -105,7 +99,6 @@ OWN_WORD = {("assayproducerversion",), ("assaygit",)}
 
 @given(FLEETS, st.randoms(use_true_random=False), st.sampled_from(["replaced", "taken out", "joined"]), st.data())
 def test_any_altered_member_is_found(fleet: Fleet, choose: random.Random, how: str, data: st.DataObject) -> None:
-    """One member altered, with the content hash as it was or made to fit again: that record does not hold."""
     records = logged(fleet, snapshot_partitions=2, call_partitions=2)
     values = written(records)
     assume(values)
@@ -127,7 +120,6 @@ def test_any_altered_member_is_found(fleet: Fleet, choose: random.Random, how: s
 
 @given(FLEETS, st.randoms(use_true_random=False))
 def test_a_record_that_stands_there_twice_is_found(fleet: Fleet, choose: random.Random) -> None:
-    """Evidence is written exactly once for each call: the second record is wrong."""
     records = logged(fleet, snapshot_partitions=2, call_partitions=2)
     values = written(records)
     assume(values)

@@ -27,8 +27,6 @@ BY_NAME = replace(RULES, severity=lambda finding: _LEVELS.get((finding.tool_name
 
 
 class Stage:
-    """The alert stage of one partition, which is restarted before every record if it is asked to."""
-
     def __init__(self, *, restarts: bool = False, rules: AlertRules = BY_NAME) -> None:
         self._restarts = restarts
         self._rules = rules
@@ -40,7 +38,6 @@ class Stage:
         self.bytes: list[bytes | None] = []
 
     def reads(self, *entries: Finding | FloodEnd | Resolution | Suppression | Tick) -> Stage:
-        """Take in records of the finding topic."""
         for entry in entries:
             value = entry.encode() if isinstance(entry, Finding | Tick) else entry.output().value
             record = Record(Role.FINDINGS, Origin("findings", 0, self._offset), b"server", value)
@@ -62,43 +59,23 @@ class Stage:
 
 
 def a_list(names: Sequence[str], offset: int, second: float | None = None, **changes: Any) -> list[Finding]:
-    """What is found in one list, about tools with these names."""
     return [a_finding(offset, second, tool_name=name, **changes) for name in names]
 
 
 def an_end_of(offset: int, second: float | None = None, findings: int = 100) -> FloodEnd:
-    """The end of what was found in a record."""
     time_us = at(offset if second is None else second)
     return FloodEnd(server_id="server", findings=findings, time_us=time_us, origin=place(offset))
 
 
 def names(count: int, first: str = "a") -> list[str]:
-    """Names of tools."""
     return [f"{first}{number:04}" for number in range(count)]
 
 
 def folds(alerts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records of folded alerts."""
     return [alert for alert in alerts if alert["finding_info"]["types"] == ["alerts_folded"]]
 
 
-def test_as_many_as_the_bound_are_not_folded() -> None:
-    """Nor is an end written for them noticed."""
-    stage = Stage().reads(*a_list(names(EACH), 1), an_end_of(1))
-    assert (len(stage.alerts), folds(stage.alerts)) == (EACH, [])
-
-
-def test_what_is_beyond_the_bound_is_written_once_where_the_record_ends() -> None:
-    """With everything counted, and nothing before."""
-    stage = Stage().reads(*a_list(names(EACH + 30), 1))
-    assert len(stage.alerts) == EACH
-    stage.reads(an_end_of(1))
-    [fold] = folds(stage.alerts)
-    assert (fold["activity_name"], fold["count"], fold["unmapped"]["mcp_folded"]) == ("Create", 30, 30)
-
-
 def test_without_an_end_it_is_written_after_the_update_interval() -> None:
-    """So nothing stays untold."""
     stage = Stage().reads(*a_list(names(EACH + 30), 1), Tick(time_us=at(60)), Tick(time_us=at(61)))
     [fold] = folds(stage.alerts)
     assert (fold["activity_name"], fold["time"] * 1_000) == ("Create", at(61))
@@ -117,13 +94,11 @@ def test_each_severity_has_its_own_bound() -> None:
 
 
 def test_another_record_has_room_of_its_own() -> None:
-    """What the next list begins is no part of the flood."""
     stage = Stage().reads(*a_list(names(EACH + 5), 1), an_end_of(1), a_finding(2, tool_name="a_new"))
     assert stage.alerts[-1]["unmapped"]["mcp_tool_name"] == "a_new"
 
 
 def test_a_member_that_gets_graver_is_an_alert_of_its_own() -> None:
-    """Where the record that shows it has room."""
     levels = {"a0024": 2}
     stage = Stage(rules=replace(RULES, severity=lambda finding: levels.get(finding.tool_name or "", 2)))
     stage.reads(*a_list(names(EACH + 5), 1), an_end_of(1))
@@ -134,27 +109,7 @@ def test_a_member_that_gets_graver_is_an_alert_of_its_own() -> None:
     assert last["unmapped"]["mcp_tool_name"] == "a0024"
 
 
-def test_it_closes_when_its_last_member_has_ended_and_not_before() -> None:
-    """Members end one by one, by decisions or lists."""
-    members = a_list(names(EACH + 3), 1)[EACH:]
-    stage = Stage().reads(*a_list(names(EACH + 3), 1), an_end_of(1))
-    for offset, member in enumerate(members, start=2):
-        assert [alert["status"] for alert in folds(stage.alerts)] == ["New"]
-        stage.reads(an_end(offset, uids=(member.uid(),)), Tick(time_us=at(offset + 9)))
-    stage.reads(Tick(time_us=at(30)))
-    last = folds(stage.alerts)[-1]
-    assert (last["status"], last["unmapped"]["mcp_resolved_by"]) == ("Resolved", "no_longer_offered")
-    assert last["unmapped"]["mcp_observers_active"] == 0
-
-
-def test_it_is_repeated_while_it_lasts() -> None:
-    """Like any other."""
-    stage = Stage().reads(*a_list(names(EACH + 3), 1), an_end_of(1), Tick(time_us=at(602)))
-    assert folds(stage.alerts)[-1]["unmapped"]["mcp_repeats"] == 1
-
-
 def test_events_that_are_folded_are_over_when_none_is_found_again() -> None:
-    """A fold of what does not last does not last."""
     gone = a_list(names(EACH + 3), 1, kind=Kind.TOOL_REMOVED)
     stage = Stage().reads(*gone, an_end_of(1), Tick(time_us=at(602)))
     assert [alert["status"] for alert in folds(stage.alerts)] == ["New", "Resolved"]
@@ -177,7 +132,6 @@ def test_a_flood_that_comes_back_opens_the_folded_alert_again() -> None:
 
 
 def test_what_is_suppressed_is_not_folded() -> None:
-    """It is written as suppressed, and takes nobody's room."""
     rule = Suppression(rule=a_rule(tool="c*"), is_set=True, time_us=at(0))
     stage = Stage().reads(rule, *a_list([*names(30, "c"), *names(EACH)], 1), an_end_of(1))
     assert folds(stage.alerts) == []
@@ -185,14 +139,12 @@ def test_what_is_suppressed_is_not_folded() -> None:
 
 
 def test_a_rule_for_everything_covers_the_folded_alert() -> None:
-    """From its next record on."""
     stage = Stage().reads(*a_list(names(EACH + 3), 1), an_end_of(1))
     stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(2)), Tick(time_us=at(602)))
     assert folds(stage.alerts)[-1]["status"] == "Suppressed"
 
 
 def test_a_record_that_is_found_again_is_not_counted_again() -> None:
-    """As when the registry works its snapshots out anew."""
     listed = a_list(names(EACH + 30), 1)
     stage = Stage().reads(*listed, an_end_of(1))
     before = len(stage.alerts)
@@ -202,7 +154,6 @@ def test_a_record_that_is_found_again_is_not_counted_again() -> None:
 
 
 def test_a_restart_at_any_record_changes_no_byte() -> None:
-    """What is folded stands in the state topic."""
     listed = [*names(EACH + 4), *names(EACH + 2, "c")]
     uids = tuple(one.uid() for one in a_list(listed, 1))
     entries: list[Any] = [
@@ -217,7 +168,6 @@ def test_a_restart_at_any_record_changes_no_byte() -> None:
 
 @pytest.mark.parametrize(("group", "each"), [(None, EACH), ("names-1", EACH // NAME_GROUPS)])
 def test_the_groups_of_names_share_the_room_of_one_record(group: str | None, each: int) -> None:
-    """Together they begin as many alerts as other findings."""
     counts = RecordCounts(None, group)
     for _ in range(each):
         assert counts.has_room("here", 2)
@@ -240,13 +190,11 @@ def test_counts_of_old_records_are_let_go(group: str | None) -> None:
 
 @pytest.mark.parametrize("value", [{"findings": 21}, {"findings": "many", "server_id": "server", "time_us": 1}])
 def test_an_end_that_is_none_is_refused(value: dict[str, Any]) -> None:
-    """Whoever else writes to the finding topic is noticed."""
     with pytest.raises(Exception, match="cannot read"):
         decode_entry(orjson.dumps({"kind": "flood_end"} | value))
 
 
 def test_an_end_is_read_as_it_was_written() -> None:
-    """Under its server's key, or that of the group of names."""
     for end, key in ((an_end_of(7), b"server"), (replace(an_end_of(7), group="names-2"), b"names-2")):
         output: Output = end.output()
         assert decode_entry(output.value) == end

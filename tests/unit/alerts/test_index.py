@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.formats.view import view_of
-from assay_stream.alerts.index import row_of, short_uids
+from assay_stream.alerts.index import AlertSelection, SeverityLevel, row_of, short_uids
 from tests.support.alerts import alert_of
 
 
 def an_alert(uid: str = "a" * 64, **fields: Any) -> dict[str, Any]:
-    """An alert of this uid, with other members than usual."""
     alert = alert_of()
     alert["finding_info"]["uid"] = uid
     return alert | fields
@@ -32,7 +31,6 @@ def test_what_state_an_alert_is_in(activity_id: int, status_id: int, state: str)
 
 
 def test_a_row_has_stable_fields() -> None:
-    """For programs."""
     assert ROW.as_json() == {
         "uid": "a" * 64,
         "severity": "high",
@@ -53,6 +51,28 @@ def test_a_row_has_stable_fields() -> None:
 
 
 def test_short_uids_are_unique() -> None:
-    """As short as no other one allows, and never shorter than eight."""
     one, other, third = "a" * 64, "a" * 20 + "b" * 44, "c" * 64
     assert short_uids([one, other, third]) == {one: "a" * 21, other: "a" * 20 + "b", third: "c" * 8}
+
+
+TIME_MS = 1_772_323_200_123
+
+
+@pytest.mark.parametrize(("since_ms", "wanted"), [(TIME_MS - 1, True), (TIME_MS, True), (TIME_MS + 1, False)])
+def test_since_is_inclusive(since_ms: int, wanted: bool) -> None:
+    assert AlertSelection(since_ms=since_ms).wants(view_of(alert_of())) is wanted
+
+
+@pytest.mark.parametrize(
+    ("level", "severity_id", "wanted"),
+    [("high", 4, True), ("critical", 4, False), ("low", 5, True), ("critical", 6, True), ("critical", 0, True)],
+)
+def test_a_severity_asks_for_higher_ones_too(level: str, severity_id: int, wanted: bool) -> None:
+    """And for those that do not say how severe they are: nothing is hidden by not knowing."""
+    selection = AlertSelection(severity=SeverityLevel(level))
+    assert selection.wants(view_of(alert_of() | {"severity_id": severity_id})) is wanted
+
+
+def test_a_server_is_asked_for_by_its_id() -> None:
+    assert AlertSelection(server_id="server").wants(view_of(alert_of()))
+    assert not AlertSelection(server_id="serve").wants(view_of(alert_of()))

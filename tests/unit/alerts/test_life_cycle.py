@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
-
-from assay_stream.alerts.life_cycle import apply_finding, apply_resolution, due_us, is_round, tick
+from assay_stream.alerts.life_cycle import apply_finding, apply_resolution, due_us, tick
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
@@ -15,7 +13,7 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Resolution, SuppressionRule
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output
-from tests.support.findings import RULES, A, B, a_finding, a_rule, an_end, at, body, place, told
+from tests.support.findings import RULES, a_finding, a_rule, an_end, at, body, place, told
 
 CREATED = ("Create", "New", 1)
 SIDE_BY_SIDE = {"known": True, "offered_elsewhere": True}
@@ -25,7 +23,6 @@ SIDE_BY_SIDE = {"known": True, "offered_elsewhere": True}
 def live(
     *entries: Finding | Resolution | float, rules: AlertRules = RULES, suppressions: Sequence[SuppressionRule] = ()
 ) -> tuple[AlertState, list[Output]]:
-    """The state after findings, ends and times (in seconds), and the alerts."""
     state: AlertState | None = None
     alerts: list[Output] = []
     for entry in entries:
@@ -42,12 +39,6 @@ def live(
     return state, alerts
 
 
-def test_the_first_finding_creates() -> None:
-    """It is told at once, as new."""
-    _, alerts = live(a_finding())
-    assert told(alerts) == [CREATED]
-
-
 def test_round_counts_are_told_at_once_and_others_wait_for_the_interval() -> None:
     """Of seven findings within seconds 1, 2 and 5 are written; the rest with the interval's end."""
     _, alerts = live(*(a_finding(offset, offset / 10) for offset in range(7)), 59, 61)
@@ -56,7 +47,6 @@ def test_round_counts_are_told_at_once_and_others_wait_for_the_interval() -> Non
 
 
 def test_a_finding_after_the_interval_is_told_at_once() -> None:
-    """Nothing was written for so long."""
     _, alerts = live(a_finding(0), a_finding(1), a_finding(2, 60))
     assert told(alerts) == [CREATED, ("Update", "In Progress", 2)]
     _, alerts = live(a_finding(0), a_finding(1), a_finding(2, 61))
@@ -64,7 +54,6 @@ def test_a_finding_after_the_interval_is_told_at_once() -> None:
 
 
 def test_what_gets_graver_is_told_at_once() -> None:
-    """And severity never falls."""
     rules = replace(RULES, severity=lambda finding: 5 if finding.reason == "grave" else 3)
     found = [a_finding(0), a_finding(1), a_finding(2), a_finding(3, reason="grave"), a_finding(4)]
     _, alerts = live(*found[:3], found[3], found[4], rules=rules)
@@ -73,7 +62,6 @@ def test_what_gets_graver_is_told_at_once() -> None:
 
 
 def test_a_repetition_while_it_lasts() -> None:
-    """Once per interval, numbered, in the interval's rhythm, however late the time arrives."""
     _, alerts = live(a_finding(), 1_900)
     assert [body(alert)["time"] * 1_000 for alert in alerts] == [at(second) for second in (0, 600, 1_200, 1_800)]
     assert [body(alert)["unmapped"].get("mcp_repeats") for alert in alerts] == [None, 1, 2, 3]
@@ -91,7 +79,6 @@ def test_a_long_silence_is_not_made_up_for_whole() -> None:
 
 
 def test_it_closes_when_nobody_sees_it_and_that_has_settled() -> None:
-    """Not before the settling time is over; the record says when and by what it ended."""
     state, alerts = live(a_finding(), an_end(5), 14)
     assert told(alerts) == [CREATED]
     assert due_us(state, RULES) == at(15)
@@ -99,15 +86,6 @@ def test_it_closes_when_nobody_sees_it_and_that_has_settled() -> None:
     assert told(alerts)[1:] == [("Close", "Resolved", 1)]
     assert body(alerts[-1])["time"] * 1_000 == at(5)
     assert body(alerts[-1])["unmapped"]["mcp_resolved_by"] == "no_longer_offered"
-
-
-def test_it_does_not_close_while_somebody_sees_it() -> None:
-    """Each observer ends it for itself alone."""
-    found = [a_finding(0), a_finding(1, observer_id="bob")]
-    _, alerts = live(*found, an_end(2), 100)
-    assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update"]
-    _, alerts = live(*found, an_end(2), an_end(3, observer_id="bob"), 100)
-    assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Close"]
 
 
 def test_what_was_found_for_nobody_in_particular_ends_when_nobody_is_known_to_see_it() -> None:
@@ -124,25 +102,6 @@ def test_who_is_not_named_is_not_counted_among_observers() -> None:
         for alert in live(a_finding(0, observer_id=None), a_finding(1), an_end(2, everywhere=True), 100)[1]
     ]
     assert numbers == [(0, 0), (1, 1), (1, 0)]
-
-
-def test_what_comes_back_before_it_settled_never_closed() -> None:
-    """A flap within the settling time is a count."""
-    _, alerts = live(a_finding(0), an_end(1), a_finding(2), an_end(3), a_finding(4), 100)
-    assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Update"]
-
-
-def test_what_was_closed_and_comes_again_is_reopened_once() -> None:
-    """With its old identity and count."""
-    _, alerts = live(a_finding(0), a_finding(1), an_end(2), 20, a_finding(30), a_finding(31))
-    assert told(alerts)[2:] == [("Close", "Resolved", 2), ("Update", "In Progress", 3)]
-
-
-def test_what_an_operator_decided_on_is_closed_for_the_fleet() -> None:
-    """Whoever sees it."""
-    _, alerts = live(a_finding(0), a_finding(1, observer_id="bob"), an_end(2, observer_id=None, reason="decided"), 20)
-    assert told(alerts)[-1][0] == "Close"
-    assert body(alerts[-1])["unmapped"]["mcp_resolved_by"] == "decided"
 
 
 def test_what_was_approved_does_not_come_back_with_what_is_known() -> None:
@@ -168,7 +127,6 @@ def test_what_does_not_last_is_over_when_it_is_not_found_again() -> None:
 
 
 def test_a_known_finding_is_counted_and_raises_nothing() -> None:
-    """The alert begins with the first news, and nothing is ever due of what was not raised."""
     state, alerts = live(a_finding(0, **SIDE_BY_SIDE), a_finding(1, **SIDE_BY_SIDE), an_end(2), 100)
     assert (state.count, state.raised, alerts, due_us(state, RULES)) == (2, False, [], None)
     _, alerts = live(a_finding(0, **SIDE_BY_SIDE), a_finding(1), a_finding(2, **SIDE_BY_SIDE))
@@ -176,7 +134,6 @@ def test_a_known_finding_is_counted_and_raises_nothing() -> None:
 
 
 def test_what_was_shown_and_never_reported_is_news_when_it_is_grave() -> None:
-    """Being shown before makes no definition known; an approval does, and what is low stays counted."""
     assert told(live(a_finding(0, known=True))[1]) == [CREATED]
     assert live(a_finding(0, known=True, approved=True))[1] == []
     low = replace(RULES, severity=lambda _: 3)
@@ -191,14 +148,12 @@ def test_text_that_is_grave_is_news_though_another_observer_is_offered_it() -> N
 
 
 def test_an_approval_that_was_taken_back_keeps_nothing_closed() -> None:
-    """A definition that was decided on and is approved no more is told of when it returns."""
     decided = an_end(1, observer_id=None, reason="decided")
     _, alerts = live(a_finding(0), decided, 20, a_finding(30, known=True))
     assert told(alerts)[-1] == ("Update", "In Progress", 2)
 
 
 def test_a_suppressed_alert_is_written_with_its_status() -> None:
-    """At every point at which it would have been written otherwise, its end included."""
     _, alerts = live(a_finding(0), a_finding(1), 700, an_end(701), 800, suppressions=[a_rule()])
     assert {status for _, status, _ in told(alerts)} == {"Suppressed"}
     assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Update", "Close"]
@@ -218,20 +173,6 @@ def test_what_no_rule_covers_is_told_at_once_and_once() -> None:
     assert told(alerts)[-1] == ("Update", "In Progress", 4)
 
 
-def test_a_rule_ends_at_its_time() -> None:
-    """The repetition after it is no longer suppressed."""
-    _, alerts = live(a_finding(0), 1_300, suppressions=[a_rule(until_us=at(700))])
-    assert [status for _, status, _ in told(alerts)] == ["Suppressed", "Suppressed", "In Progress"]
-
-
-def test_a_record_is_applied_once() -> None:
-    """A finding or an end that comes again changes nothing, however long ago it was."""
-    state, _ = live(a_finding(0), an_end(4), a_finding(5))
-    for offset in (0, 5):
-        assert apply_finding(state, a_finding(offset), RULES) == (state, [])
-    assert apply_resolution(state, an_end(4), RULES) == (state, [])
-
-
 def test_one_record_may_be_found_and_end() -> None:
     """A list shows what was approved before: the alert closes, though both name one record."""
     _, alerts = live(a_finding(0), an_end(0, observer_id=None, reason="decided"), 10)
@@ -249,19 +190,5 @@ def test_clocks_that_differ_do_not_make_it_close_and_open() -> None:
 
 
 def test_time_that_goes_back_changes_nothing() -> None:
-    """Two workers' clocks disagree: the earlier time finds nothing due."""
     state, _ = live(a_finding(), 700)
     assert tick(state, at(650), RULES) == (state, [])
-
-
-@pytest.mark.parametrize(("count", "expected"), [(1, True), (3, False), (500, True), (600, False), (1_000, True)])
-def test_round_counts(count: int, expected: bool) -> None:
-    """1, 2 and 5 times the powers of ten."""
-    assert is_round(count) is expected
-
-
-def test_both_digests_are_in_the_record() -> None:
-    """Before and after."""
-    _, (alert,) = live(a_finding())
-    assert body(alert)["unmapped"]["mcp_digest_before"] == A
-    assert body(alert)["unmapped"]["mcp_digest_after"] == B

@@ -18,7 +18,6 @@ RULES = AlertRules(version="0")
 
 @pytest.fixture
 def state() -> AlertState:
-    """The state of an alert that was raised."""
     alerts = Alerts(RULES)
     apply_entry(alerts, a_finding(), place=Origin(topic="f", partition=0, offset=0))
     [found] = [each for each in alerts.states.values() if isinstance(each, AlertState)]
@@ -26,7 +25,6 @@ def state() -> AlertState:
 
 
 def counted(*states: AlertState | None) -> OpenCount:
-    """The count of the severity of the first state, after each has replaced the one before."""
     alerts = OpenAlerts()
     for each in states:
         alerts.note({"uid": each})
@@ -35,14 +33,8 @@ def counted(*states: AlertState | None) -> OpenCount:
     return alerts.counts()[first.severity_id]
 
 
-def test_an_alert_that_was_raised_is_open_and_unreviewed(state: AlertState) -> None:
-    """Since its first finding."""
-    assert counted(state) == OpenCount(1, state.first_us)
-
-
 @pytest.mark.parametrize("triage", [Triage(acknowledged_by="kim"), Triage(assigned_to="kim")])
 def test_somebody_who_takes_it_has_reviewed_it(state: AlertState, triage: Triage) -> None:
-    """It stays open."""
     assert counted(state, replace(state, triage=triage)) == OpenCount(1, None)
 
 
@@ -57,17 +49,14 @@ def test_a_comment_is_no_review(state: AlertState) -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_what_is_closed_suppressed_or_spoken_for_is_not_open(state: AlertState, change: dict[str, bool]) -> None:
-    """Nobody has to look at it by itself."""
     assert counted(state, replace(state, **change)) == OpenCount(0, None)  # type: ignore[arg-type]
 
 
 def test_what_is_forgotten_is_not_open(state: AlertState) -> None:
-    """Its state is gone."""
     assert counted(state, None) == OpenCount(0, None)
 
 
 def test_an_alert_that_gets_worse_is_counted_once(state: AlertState) -> None:
-    """Under its new severity only."""
     alerts = OpenAlerts()
     alerts.note({"uid": state})
     alerts.note({"uid": replace(state, severity_id=5)})
@@ -76,7 +65,6 @@ def test_an_alert_that_gets_worse_is_counted_once(state: AlertState) -> None:
 
 
 def test_a_restored_stage_counts_as_the_one_before(state: AlertState) -> None:
-    """From the states alone."""
     alerts = Alerts(RULES)
     for offset in range(3):
         finding = a_finding(server_id=f"server-{offset}")

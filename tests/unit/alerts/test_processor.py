@@ -17,8 +17,6 @@ from tests.support.findings import RULES, a_claim, a_finding, a_rule, an_end, at
 
 
 class Stage:
-    """One partition's states, as a table would keep them."""
-
     def __init__(self, states: dict[str, Any] | None = None, partition: int = 0) -> None:
         self.states: dict[str, Any] = {} if states is None else states
         self.partition = partition
@@ -27,7 +25,6 @@ class Stage:
         self.due = self.alerts.due
 
     def reads(self, entry: Entry, *, offset: int | None = None) -> list[Output]:
-        """One record; what is written for it."""
         if offset is None:
             offset = self.offset
             self.offset += 1
@@ -36,26 +33,16 @@ class Stage:
 
 
 def tick_at(second: float) -> Tick:
-    """Time has come this far."""
     return Tick(time_us=at(second))
 
 
 def test_a_finding_is_kept_under_its_uid() -> None:
-    """Beside how many alerts its record began, nothing else is."""
     stage = Stage()
     assert len(stage.reads(a_finding())) == 1
     assert set(stage.states) == {a_finding().uid(), "records/server"}
 
 
-def test_an_end_of_what_was_never_heard_of_is_passed_over() -> None:
-    """The registry names everything that may have been found."""
-    stage = Stage()
-    assert stage.reads(an_end(0)) == []
-    assert stage.states == {}
-
-
 def test_a_tick_writes_what_is_due_and_only_that() -> None:
-    """And leaves the rest as it was."""
     stage = Stage()
     stage.reads(a_finding(0))
     stage.reads(a_finding(500, tool_name="other"))
@@ -67,7 +54,6 @@ def test_a_tick_writes_what_is_due_and_only_that() -> None:
 
 
 def test_a_tick_writes_no_more_than_its_share() -> None:
-    """What is longest due goes first; the next tick takes the rest."""
     most = DEFAULT_LIMITS.alerts_per_tick_max
     stage = Stage()
     for number in range(most + 1):
@@ -100,7 +86,6 @@ def test_an_end_that_stands_before_the_finding_does_not_end_it() -> None:
 
 
 def test_a_rule_counts_from_where_it_was_read() -> None:
-    """And no longer where it was taken back."""
     stage = Stage()
     stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(0)))
     assert told(stage.reads(a_finding(0)))[0][1] == "Suppressed"
@@ -109,7 +94,6 @@ def test_a_rule_counts_from_where_it_was_read() -> None:
 
 
 def test_setting_a_rule_again_replaces_it() -> None:
-    """By its id."""
     stage = Stage()
     stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(0)))
     stage.reads(Suppression(rule=a_rule(tool="other"), is_set=True, time_us=at(0)))
@@ -137,7 +121,6 @@ def test_a_rule_may_have_any_name() -> None:
 
 
 def test_due_times_are_those_of_the_states() -> None:
-    """After a restart they are worked out anew; what has ended is never due again."""
     stage = Stage()
     stage.reads(a_finding(0))
     assert not stage.due.any_by(at(599))
@@ -150,55 +133,7 @@ def test_due_times_are_those_of_the_states() -> None:
     assert again.due.by(at(10**6)) == []
 
 
-def test_a_name_that_looks_like_anothers_raises_an_alert() -> None:
-    """High, about the newcomer, and it names who held the name."""
-    stage = Stage()
-    assert stage.reads(a_claim("a", "read_file", 1)) == []
-    [alert] = stage.reads(a_claim("b", "re\u0430d_file", 2))
-    flat = body(alert)["unmapped"]
-    assert (body(alert)["severity_id"], flat["mcp_server_id"], flat["mcp_reason"]) == (4, "b", "confusable_name")
-    assert flat["mcp_pin_observed"] == "a"
-
-
-def test_an_equal_name_with_another_definition_is_low() -> None:
-    """Fleets hold many versions of one product."""
-    stage = Stage()
-    stage.reads(a_claim("a", "read_file", 1))
-    [alert] = stage.reads(a_claim("b", "read_file", 2, definition="other"))
-    assert body(alert)["severity_id"] == 2
-
-
-def test_a_shadow_ends_when_a_name_is_gone() -> None:
-    """Of either server."""
-    stage = Stage()
-    stage.reads(a_claim("a", "read_file", 1))
-    stage.reads(a_claim("b", "read-file", 2))
-    stage.reads(a_claim("a", "read_file", 3, is_offered=False))
-    [closed] = stage.reads(tick_at(600))
-    assert body(closed)["unmapped"]["mcp_resolved_by"] == "no_longer_offered"
-
-
-def test_a_shadow_ends_by_approval() -> None:
-    """Of the newcomer's definition."""
-    stage = Stage()
-    stage.reads(a_claim("a", "read_file", 1))
-    stage.reads(a_claim("b", "read-file", 2))
-    [closed] = stage.reads(a_claim("b", "read-file", 3, approved=True))
-    assert body(closed)["unmapped"]["mcp_resolved_by"] == "decided"
-
-
-def test_a_claim_that_is_read_again_changes_nothing() -> None:
-    """As after a crash; nor is it counted as left out."""
-    stage = Stage()
-    stage.reads(a_claim("a", "read_file", 1), offset=0)
-    stage.reads(a_claim("b", "read-file", 2), offset=1)
-    before = dict(stage.states)
-    assert stage.reads(a_claim("b", "read-file", 2), offset=1) == []
-    assert stage.states == before
-
-
 def a_full_stage() -> Stage:
-    """A stage that has as many claims to look-alikes as it remembers, from as many servers of one product."""
     stage = Stage()
     for number in range(DEFAULT_LIMITS.name_claims_max):
         stage.reads(a_claim(f"s{number:03}", "read_file", 1))
@@ -219,7 +154,6 @@ def test_a_claim_beyond_the_bound_raises_an_alert_that_ends_with_it() -> None:
 
 
 def test_approval_ends_what_was_told_beyond_the_bound() -> None:
-    """As of a claim that is remembered."""
     stage = a_full_stage()
     stage.reads(a_claim("x", "read-file", 2))
     [closed] = stage.reads(a_claim("x", "read-file", 3, approved=True))
@@ -227,7 +161,6 @@ def test_approval_ends_what_was_told_beyond_the_bound() -> None:
 
 
 def test_a_claim_that_finds_room_later_goes_on_where_it_was() -> None:
-    """The alert stays open, and then ends with its holders too."""
     stage = a_full_stage()
     stage.reads(a_claim("x", "read-file", 2))
     for number in range(DEFAULT_LIMITS.name_claims_max):
@@ -240,7 +173,6 @@ def test_a_claim_that_finds_room_later_goes_on_where_it_was() -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    """Claim by claim, and not again when one is read again."""
     stage = a_full_stage()
     claims = [a_claim("x", "read-file", 2), a_claim("y", "read_file", 2)]
     steps = []
@@ -251,15 +183,6 @@ def test_what_is_left_out_is_counted() -> None:
             process(stage.alerts, record)
             steps.append(stage.alerts.names_left_out)
     assert steps == [1, 0, 2, 0]
-
-
-def test_a_shadow_can_be_suppressed() -> None:
-    """By a rule for the newcomer's server, which stands in the partition of the name too."""
-    stage = Stage()
-    stage.reads(Suppression(rule=a_rule(server_id="b", kind="tool_shadowed"), is_set=True, time_us=at(0)))
-    stage.reads(a_claim("a", "read_file", 1))
-    [alert] = stage.reads(a_claim("b", "read-file", 2))
-    assert body(alert)["status"] == "Suppressed"
 
 
 def test_a_shadow_stands_under_the_group_of_its_name() -> None:
@@ -278,7 +201,6 @@ SETTLED_S = RULES.pacing.settle_us / 1_000_000
 
 
 def a_closed_alert() -> Stage:
-    """A stage with an alert that ended in its first second."""
     stage = Stage()
     stage.reads(a_finding(0))
     stage.reads(an_end(1, 1))
@@ -287,7 +209,6 @@ def a_closed_alert() -> Stage:
 
 
 def test_a_closed_alert_is_forgotten_after_its_time() -> None:
-    """By event time; until then its state stands."""
     stage = a_closed_alert()
     stage.reads(tick_at(FORGET_S))
     assert a_finding().uid() in stage.states
@@ -298,7 +219,6 @@ def test_a_closed_alert_is_forgotten_after_its_time() -> None:
 
 @pytest.mark.parametrize("ticks", [(), (FORGET_S + 1,), (FORGET_S / 2, FORGET_S + 5)])
 def test_what_is_found_again_after_that_is_a_new_alert(ticks: tuple[float, ...]) -> None:
-    """With the same uid and a count of its own, whether a tick came in between or not."""
     stage = a_closed_alert()
     for second in ticks:
         stage.reads(tick_at(second))
@@ -307,14 +227,7 @@ def test_what_is_found_again_after_that_is_a_new_alert(ticks: tuple[float, ...])
     assert body(again)["finding_info"]["first_seen_time"] * 1_000 == at(FORGET_S + 10)
 
 
-def test_what_is_found_again_before_that_is_the_old_alert() -> None:
-    """Reopened, with its count."""
-    stage = a_closed_alert()
-    assert told(stage.reads(a_finding(2, FORGET_S))) == [("Update", "In Progress", 2)]
-
-
 def test_an_open_alert_is_not_forgotten() -> None:
-    """However long nothing was found."""
     stage = Stage()
     stage.reads(a_finding(0))
     stage.reads(tick_at(3 * FORGET_S))
@@ -322,7 +235,6 @@ def test_an_open_alert_is_not_forgotten() -> None:
 
 
 def test_what_never_raised_an_alert_is_forgotten() -> None:
-    """And counted from the beginning when it is found again."""
     stage = Stage()
     known = a_finding(0, known=True, kind=Kind.TOOL_ADDED)
     stage.reads(known)
@@ -331,7 +243,6 @@ def test_what_never_raised_an_alert_is_forgotten() -> None:
 
 
 def test_an_act_on_a_forgotten_alert_does_nothing() -> None:
-    """Nobody knows it any more."""
     stage = a_closed_alert()
     act = AlertAct(
         server_id="server",
@@ -346,7 +257,6 @@ def test_an_act_on_a_forgotten_alert_does_nothing() -> None:
 
 
 def test_a_forgotten_alert_leaves_the_state_topic() -> None:
-    """A restart knows nothing of it, and that nothing is missing."""
     table = AlertTable(0, RULES, input_topic="findings")
     stage = Stage(table)  # type: ignore[arg-type]
     stage.alerts = table.alerts

@@ -12,7 +12,6 @@ from tests.support.findings import a_claim
 
 
 def after(*claims: NameClaim) -> dict[str, Any]:
-    """The state that claims lead to."""
     state: dict[str, Any] = {}
     for claim in claims:
         state = with_claim(state, claim)
@@ -20,31 +19,13 @@ def after(*claims: NameClaim) -> dict[str, Any]:
 
 
 def told(*claims: NameClaim) -> list[tuple[str, str, str, str]]:
-    """Newcomer, name, reason and holder."""
     return [(one.server_id, one.tool_name, one.reason, holder) for one, holder in shadows(after(*claims)).items()]
-
-
-def test_the_later_of_two_names_is_told_of() -> None:
-    """Whichever was read first."""
-    old, new = a_claim("a", "read_file", 1), a_claim("b", "read-file", 2)
-    assert told(old, new) == told(new, old) == [("b", "read-file", "confusable_name", "a")]
 
 
 def test_of_equal_times_the_lesser_server_holds_the_name() -> None:
     """So that it is decided the same everywhere."""
     old, new = a_claim("a", "read_file", 1), a_claim("b", "read-file", 1)
     assert told(new, old) == [("b", "read-file", "confusable_name", "a")]
-
-
-def test_one_definition_twice_is_no_shadow() -> None:
-    """One product, deployed twice."""
-    assert told(a_claim("a", "read_file", 1), a_claim("b", "read_file", 2)) == []
-
-
-def test_an_equal_name_with_another_definition_is_told_as_such() -> None:
-    """It is not called confusable."""
-    claims = a_claim("a", "read_file", 1), a_claim("b", "read_file", 2, definition="other")
-    assert told(*claims) == [("b", "read_file", "same_name", "a")]
 
 
 def test_a_server_that_changes_its_definition_keeps_its_place() -> None:
@@ -55,40 +36,13 @@ def test_a_server_that_changes_its_definition_keeps_its_place() -> None:
     assert told(old, new, upgraded, gone) == [("b", "read-file", "confusable_name", "a")]
 
 
-def test_nothing_is_told_when_either_is_gone() -> None:
-    """Nobody can be led to the wrong one any more."""
-    old, new = a_claim("a", "read_file", 1), a_claim("b", "read-file", 2)
-    assert told(old, new, a_claim("a", "read_file", 3, is_offered=False)) == []
-    assert told(old, new, a_claim("b", "read-file", 3, is_offered=False)) == []
-
-
-def test_an_approved_definition_is_not_told_of() -> None:
-    """An operator has decided."""
-    old, new = a_claim("a", "read_file", 1), a_claim("b", "read-file", 2, approved=True)
-    assert told(old, new) == []
-
-
 def test_an_approval_makes_no_name_older() -> None:
     """Its time is that of a decision, which may lie before the list."""
     holder, late = a_claim("b", "read_file", 1), a_claim("a", "read-file", 2)
     assert told(holder, late, a_claim("a", "read-file", 0, approved=True)) == []
 
 
-def test_two_names_of_one_server_are_told_of_where_one_was_added() -> None:
-    """Names that were there from the first are the server's own style."""
-    old = a_claim("a", "read_file", 1)
-    assert told(old, a_claim("a", "read-file", 1)) == []
-    assert told(old, a_claim("a", "read-file", 2, added=True)) == [("a", "read-file", "confusable_name", "a")]
-
-
 NOTES, MAIL = name_sketch(["save_note", "list_notes"]), name_sketch(["send_email", "list_mails"])
-
-
-def test_a_server_takes_a_name_if_it_was_known_without_it() -> None:
-    """And has nothing else in common with the one that held it."""
-    old = a_claim("a", "send_email", 1, sketch=MAIL)
-    new = a_claim("b", "send_email", 2, definition="other", added=True, sketch=NOTES)
-    assert told(old, new) == told(new, old) == [("b", "send_email", "taken_name", "a")]
 
 
 def test_a_name_that_was_there_from_the_first_is_not_taken() -> None:
@@ -96,15 +50,6 @@ def test_a_name_that_was_there_from_the_first_is_not_taken() -> None:
     old = a_claim("a", "search", 1, sketch=MAIL)
     new = a_claim("b", "search", 2, definition="other", sketch=NOTES)
     assert told(old, new) == [("b", "search", "same_name", "a")]
-
-
-def test_versions_of_one_product_take_no_names() -> None:
-    """They share most of them; nor does the second of them where the first did."""
-    first = a_claim("b", "send_email", 2, definition="other", added=True, sketch=NOTES)
-    second = a_claim("c", "send_email", 3, definition="third", added=True, sketch=NOTES)
-    assert told(first, second) == [("c", "send_email", "same_name", "b")]
-    other = a_claim("a", "send_email", 1, sketch=MAIL)
-    assert told(other, first, second) == [("b", "send_email", "taken_name", "a"), ("c", "send_email", "same_name", "a")]
 
 
 def test_many_equal_deployments_stand_for_one_another() -> None:
@@ -119,14 +64,12 @@ FULL = after(*(a_claim(f"s{number:04}", "read_file", 1) for number in range(MOST
 
 
 def beyond(claim: NameClaim) -> list[tuple[str, str, str]]:
-    """Newcomer, reason and holder of a claim that finds no room."""
     return [
         (one.server_id, one.reason, holder) for one, holder in shadows_beyond(with_claim(FULL, claim), claim).items()
     ]
 
 
 def test_claims_beyond_the_bound_are_counted() -> None:
-    """And what is known stays."""
     state = with_claim(with_claim(FULL, a_claim("x", "read_file", 2)), a_claim("y", "read-file", 2))
     assert (state["names"], state["left_out"]) == (FULL["names"], 2)
 
@@ -141,7 +84,6 @@ def test_nobody_hides_behind_the_bound() -> None:
 
 
 def test_beyond_the_bound_too_one_product_is_one_product() -> None:
-    """And what was approved is not told of."""
     assert beyond(a_claim("x", "read_file", 2)) == []
     assert beyond(a_claim("x", "read-file", 2, approved=True)) == []
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from assay_stream.alerts.page import CUT_SHORT_TEXT, page_of
-from assay_stream.alerts.story import ShownIndicator, Sightings, ToldChange, story_of, tool_names_of
+from assay_stream.alerts.story import End, ShownIndicator, Sighting, Sightings, ToldChange, story_of, tool_names_of
 from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.alert_state import UNNAMED_OBSERVER
+from assay_stream.model.finding import uid_of
+from assay_stream.model.finding_topic import Suppression, Tick
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.work import Work
 from tests.support.alerts import alert_of
+from tests.support.findings import a_claim, a_finding, a_rule, an_end, at
 from tests.support.stories import KNOWN, NEW, OLD, a_life, changed_alert, changed_finding, digest_of
 
 OVERRIDDEN = "Text that asks the model to ignore its earlier instructions clears the way for new ones."
@@ -25,7 +30,6 @@ WORDS_ADDED = ToldChange(
 
 
 def seen_by_the_fleet() -> Sightings:
-    """What the finding topic says of the usual alert."""
     finding = changed_finding()
     sightings = Sightings(finding.uid(), finding.server_id, finding.tool_name)
     sightings.add(finding)
@@ -33,7 +37,6 @@ def seen_by_the_fleet() -> Sightings:
 
 
 def test_the_record_alone_gives_codes_and_rules() -> None:
-    """No paths and no text: they do not stand in it."""
     story = story_of(a_life())
     assert [(change.code, change.path) for change in story.changes] == [
         ("description_words_added", ""),
@@ -47,7 +50,6 @@ def test_the_record_alone_gives_codes_and_rules() -> None:
 
 
 def test_of_a_shadowed_tool_it_says_who_held_the_name() -> None:
-    """Which stands where other alerts have a pin's value."""
     shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason="taken_name", observed="mail")
     story = story_of(a_life(shadow))
     assert ("held before by", "mail") in story.details
@@ -56,13 +58,11 @@ def test_of_a_shadowed_tool_it_says_who_held_the_name() -> None:
 
 @pytest.mark.parametrize("reason", ["confusable_name", "taken_name", "same_name"])
 def test_a_shadowed_tool_is_as_severe_as_its_reason_says(reason: str) -> None:
-    """No earlier finding has to explain it."""
     shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason=reason, changed_fields=())
     assert story_of(a_life(shadow)).severity_reasons == ("an alert of kind tool_shadowed",)
 
 
 def test_the_finding_gives_paths() -> None:
-    """As the registry wrote them."""
     story = story_of(a_life(), sightings=seen_by_the_fleet())
     assert WORDS_ADDED in story.changes
     assert [(sign.rule, sign.path) for sign in story.signs] == [("instructions_overridden", "$.description")]
@@ -70,7 +70,6 @@ def test_the_finding_gives_paths() -> None:
 
 @pytest.mark.parametrize("sightings", [None, seen_by_the_fleet()])
 def test_both_definitions_give_all_of_it(sightings: Sightings | None) -> None:
-    """Every change with its place, each sign with the text that it was found in."""
     story = story_of(a_life(), sightings=sightings, definitions=KNOWN)
     assert WORDS_ADDED in story.changes
     [sign] = story.signs
@@ -96,7 +95,6 @@ CARRIED = {
 
 @pytest.mark.parametrize("is_read", [False, True])
 def test_what_stood_there_before_the_change_is_shown_as_such(is_read: bool) -> None:
-    """With its text, and with it as the reason of the severity, whether the finding topic was read or not."""
     row = ("instructions_overridden", 5, "$.description")
     finding = changed_finding(**CARRIED, indicators=(), carried_over=(row,))
     sightings = Sightings(finding.uid(), finding.server_id, finding.tool_name)
@@ -143,14 +141,12 @@ def test_a_definition_that_is_costly_to_search_is_searched_within_a_budget(befor
 
 
 def test_a_page_of_alerts_shares_one_budget() -> None:
-    """Once it is spent, nothing more is searched or compared by words."""
     story = story_of(a_life(), definitions=KNOWN, work=Work(1))
     assert (story.is_cut_short, [sign.excerpt for sign in story.signs]) == (True, [""])
     assert story.diff is not None
 
 
 def test_a_new_tool_is_searched_whole() -> None:
-    """There was nothing before."""
     alert = changed_alert(kind=Kind.TOOL_ADDED, before=None, changes=(), changed_fields=())
     [sign] = story_of(a_life(alert), definitions=KNOWN).signs
     assert "Ignore all previous instructions" in sign.excerpt
@@ -184,7 +180,6 @@ def test_a_pinned_definition_stands_in_for_the_one_before() -> None:
     ],
 )
 def test_the_severity_is_given_its_reason(alert: dict[str, object], reason: str) -> None:
-    """What reaches it, and nothing that does not."""
     assert story_of(a_life(alert)).severity_reasons == (reason,)
 
 
@@ -195,7 +190,6 @@ def test_a_server_name_is_quoted_for_the_shell() -> None:
 
 
 def test_a_kind_of_a_later_version_is_told_by_its_record() -> None:
-    """Nothing is made up."""
     alert = changed_alert()
     alert["finding_info"]["types"] = ["of_tomorrow"]
     story = story_of(a_life(alert))
@@ -204,6 +198,92 @@ def test_a_kind_of_a_later_version_is_told_by_its_record() -> None:
 
 
 def test_a_renamed_tool_is_called_by_both_names() -> None:
-    """A server is about none."""
     assert tool_names_of(a_life(changed_alert(renamed_to="new")).last) == {"read_note", "new"}
     assert tool_names_of(a_life(alert_of(None)).last) == frozenset()
+
+
+def sightings() -> Sightings:
+    finding = a_finding()
+    return Sightings(finding.uid(), finding.server_id, finding.tool_name)
+
+
+def test_each_observer_is_counted_by_itself() -> None:
+    seen = sightings()
+    for entry in (
+        a_finding(1, 10),
+        a_finding(2, 5),
+        a_finding(3, 7, observer_id="bob"),
+        a_finding(4, 8, tool_name="else"),
+        a_finding(5, 9, after="sha256:" + "c" * 64),
+        a_finding(6, 9, server_id="else"),
+        Tick(time_us=at(11)),
+    ):
+        seen.add(entry)
+    assert seen.by_observer == {"alice": Sighting(2, at(5), at(10)), "bob": Sighting(1, at(7), at(7))}
+    assert seen.last == a_finding(3, 7, observer_id="bob")
+
+
+def test_observers_are_bounded() -> None:
+    seen = sightings()
+    for number in range(1_100):
+        seen.add(a_finding(number, observer_id=f"proxy-{number}"))
+    assert len(seen.by_observer) == 1_001
+    assert seen.by_observer[""].count == 100
+
+
+def test_what_put_an_end_to_it_is_kept() -> None:
+    seen = sightings()
+    seen.add(an_end(1, 20))
+    seen.add(an_end(2, 21, uids=("f" * 64,)))
+    assert list(seen.ends) == [End(at(20), "no_longer_offered", "alice")]
+
+
+def test_of_a_shadowed_tool_the_newcomers_claims_are_told() -> None:
+    came = a_claim("b", "read-file", 1)
+    seen = Sightings(uid_of(Kind.TOOL_SHADOWED, "b", "read-file", came.full, "confusable_name"), "b", "read-file")
+    for claim in (
+        a_claim("a", "read-file", 0),
+        came,
+        a_claim("b", "read-file", 2, definition="other"),
+        a_claim("b", "read-file", 3, approved=True),
+        a_claim("b", "read-file", 4, is_offered=False),
+    ):
+        seen.add(claim)
+    assert seen.by_observer == {UNNAMED_OBSERVER: Sighting(1, at(1), at(1))}
+    assert list(seen.ends) == [End(at(3), "decided", None), End(at(4), "no_longer_offered", None)]
+
+
+def test_rules_in_force_are_known() -> None:
+    seen = sightings()
+    own, everywhere = a_rule(), a_rule(server_id="*", reason="all")
+    for rule in (everywhere, own, a_rule(server_id="else", id="rule-2")):
+        seen.add(Suppression(rule=rule, is_set=True, time_us=at(0)))
+    assert seen.rule("rule-1") == own
+    assert seen.rule("rule-2") is None
+    seen.add(Suppression(rule=own, is_set=False, time_us=at(1)))
+    assert seen.rule("rule-1") == everywhere
+
+
+B = "sha256:" + "b" * 64
+
+
+def evidence(second: int = 1, *, full_digest: str | None = B, number: int = 0, **data: Any) -> bytes:
+    binding = {"scope": "none"} if full_digest is None else {"scope": "exact", "full_digest": full_digest}
+    return orjson.dumps(
+        {
+            "type": "assay.tool.decision",
+            "assaycontenthash": "sha256:" + "e" * 64,
+            "id": f"evidence-{number}",
+            "time": f"2026-03-01T00:{second // 60:02}:{second % 60:02}.000000Z",
+            "data": {
+                "server_id": "server",
+                "tool": "tool",
+                "tool_call_id": f"call-{number}",
+                "observer_id": "proxy-1",
+                "decision": "allow",
+                "binding": binding,
+                "pin": {"status": "unpinned"},
+            }
+            | data,
+        }
+    )

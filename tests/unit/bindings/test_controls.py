@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from assay_stream.bindings.controls import Controls, digest_policy, position_of
+from assay_stream.bindings.controls import Controls, position_of
 from assay_stream.model.control_facts import AnyControlFact, FirstUse
 from assay_stream.model.record import Origin
-from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
 from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_policy, signed_by
 
 
 def with_facts(*facts: AnyControlFact) -> Controls:
-    """Controls that took these facts in."""
     controls = Controls()
     for fact in facts:
         controls.apply(fact)
@@ -22,7 +18,6 @@ def with_facts(*facts: AnyControlFact) -> Controls:
 
 
 def a_first_use(time_us: int, *, offset: int = 0, key: str = "k") -> FirstUse:
-    """The first use of a key for tool ``t`` of example.com."""
     return FirstUse(
         server_id=SERVER,
         domain="example.com",
@@ -33,32 +28,7 @@ def a_first_use(time_us: int, *, offset: int = 0, key: str = "k") -> FirstUse:
     )
 
 
-def test_without_facts_nothing_is_in_force() -> None:
-    """Nobody set anything: no pins, no policy, no rules."""
-    controls = Controls()
-    assert not controls
-    assert not controls.has_rules()
-    assert controls.pins_as_of("t", 9) == controls.pins_as_of("u", 0)
-    assert controls.policy_as_of("t", 9) is None
-
-
-def test_a_fact_counts_from_its_own_time_inclusive() -> None:
-    """Not one microsecond before, and at that microsecond."""
-    controls = with_facts(a_pin("a", time_us=5, offset=0), a_policy(time_us=5, offset=1))
-    assert not controls.pins_as_of("t", 4)
-    assert controls.policy_as_of("t", 4) is None
-    assert controls.pins_as_of("t", 5).approved == {"assay.v1": "a"}
-    assert controls.policy_as_of("t", 5) is not None
-
-
-def test_of_two_at_one_time_the_later_origin_wins() -> None:
-    """Equal times are ordered by the log."""
-    for facts in itertools.permutations((a_pin("a", time_us=5, offset=0), a_pin("b", time_us=5, offset=1))):
-        assert with_facts(*facts).pins_as_of("t", 5).approved == {"assay.v1": "b"}
-
-
 def test_a_position_counts_what_stands_up_to_it() -> None:
-    """Of many decisions of one time, each stands on those before it alone."""
     first, second = a_pin("a", time_us=5, offset=0), a_pin("b", time_us=5, offset=1)
     controls = with_facts(first, second)
     assert controls.pins_as_of("t", first.position).approved == {"assay.v1": "a"}
@@ -69,31 +39,11 @@ def test_a_position_counts_what_stands_up_to_it() -> None:
 
 @pytest.mark.parametrize("offset", [0, 2**62])
 def test_a_time_counts_every_record_of_it(offset: int) -> None:
-    """The last position of a time is after that of any record of it, and before the next microsecond."""
     assert (5, Origin(topic="~", partition=2**31, offset=offset)) < position_of(5)
     assert position_of(5) < (6, Origin(topic="", partition=0, offset=0))
 
 
-def test_a_tool_s_own_policy_goes_before_its_server_s_however_old() -> None:
-    """The policy for a tool holds though the server's was set later; other tools have the server's."""
-    controls = with_facts(a_policy("audit", time_us=1, offset=0, tool_name="t"), a_policy("block", time_us=2, offset=1))
-    of_tool, of_other = controls.policy_as_of("t", 9), controls.policy_as_of("u", 9)
-    assert of_tool is not None
-    assert of_tool.enforcement is MismatchAction.AUDIT
-    assert of_other is not None
-    assert of_other.enforcement is MismatchAction.BLOCK
-
-
-def test_the_latest_policy_of_one_place_holds() -> None:
-    """A policy replaces the one before for the same tools."""
-    controls = with_facts(a_policy("warn", time_us=2, offset=1), a_policy("audit", time_us=1, offset=2))
-    policy = controls.policy_as_of("t", 9)
-    assert policy is not None
-    assert policy.enforcement is MismatchAction.WARN
-
-
 def test_a_tool_whose_policy_was_taken_back_is_under_its_server_s() -> None:
-    """From then on; the server's, once taken back, leaves none."""
     controls = with_facts(
         a_policy("block", time_us=1, offset=0, tool_name="t"),
         a_policy("warn", time_us=2, offset=1),
@@ -106,20 +56,7 @@ def test_a_tool_whose_policy_was_taken_back_is_under_its_server_s() -> None:
     assert controls.policies_as_of(5) == []
 
 
-def test_a_policy_set_anew_after_it_was_taken_back_holds() -> None:
-    """What was taken back is not forbidden."""
-    controls = with_facts(a_policy(None, time_us=1, offset=0), a_policy("warn", time_us=2, offset=1))
-    assert controls.policy_as_of("t", 9) is not None
-
-
-def test_a_policy_fact_is_hangar_s_policy() -> None:
-    """Enforcement and unknown carry over; the allowlist are pins of their own."""
-    policy = digest_policy(a_policy("warn", "block", time_us=0, offset=0))
-    assert policy == DigestPolicy(enforcement=MismatchAction.WARN, unknown=UnknownPolicy.BLOCK)
-
-
 def test_the_same_fact_again_changes_nothing() -> None:
-    """A fact read twice from the log is one fact."""
     facts = (a_pin("a", time_us=5, offset=0), a_policy(time_us=6, offset=1), a_discovery("k", time_us=7, offset=2))
     once, twice = with_facts(*facts), with_facts(*facts, *facts)
     assert twice.epoch(9) == once.epoch(9) == 3
@@ -128,7 +65,6 @@ def test_the_same_fact_again_changes_nothing() -> None:
 
 
 def test_positions_between_are_half_open() -> None:
-    """The first position counts, the end does not; without an end all that follow do."""
     facts = [a_pin("a", time_us=time_us, offset=time_us) for time_us in (1, 2, 3)]
     positions = [fact.position for fact in facts]
     controls = with_facts(*facts)
@@ -144,15 +80,7 @@ def test_a_first_use_counts_from_its_own_time_and_makes_an_epoch() -> None:
     assert controls.epoch(4) != controls.epoch(5)
 
 
-def test_a_revised_first_use_takes_the_place_of_the_one_before() -> None:
-    """There is one first use of a tool and domain, and its old position is no epoch any more."""
-    controls = with_facts(a_first_use(5), a_first_use(3, offset=1, key="other"))
-    assert controls.first_use_as_of("example.com", "t", 9) == a_first_use(3, offset=1, key="other")
-    assert [controls.epoch(time_us) for time_us in (2, 3, 5, 9)] == [0, 1, 1, 1]
-
-
 def test_what_is_forgotten_is_gone_with_its_position() -> None:
-    """A discovery, a first use, signatures and their checks can be taken back; doing so twice is no error."""
     signatures, checked = signed_by("k", "t")
     discovery = a_discovery("k", time_us=1, offset=0)
     controls = with_facts(discovery, a_first_use(2))
@@ -166,7 +94,6 @@ def test_what_is_forgotten_is_gone_with_its_position() -> None:
 
 
 def test_operators_decisions_are_never_forgotten() -> None:
-    """No tombstone takes back a pin, a policy or a decision on a key."""
     facts: list[AnyControlFact] = [
         a_pin("a", time_us=1, offset=0),
         a_policy(time_us=2, offset=1),

@@ -10,30 +10,16 @@ from assay_stream.bindings.pin_evaluation import evaluate_pins, new_findings, pi
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.signatures import MISSING, revised_first_uses
 from assay_stream.detect import RULES_DIGEST
-from assay_stream.model.control_facts import Checked
 from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Fact
 from assay_stream.model.finding import Finding
-from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Role
-from tests.support.facts import (
-    SERVER,
-    a_catalogue,
-    a_discovery,
-    a_fingerprint,
-    a_key_decision,
-    a_pin,
-    a_policy,
-    bindings_with,
-    seen,
-    signed_by,
-)
+from tests.support.facts import SERVER, a_catalogue, a_discovery, a_fingerprint, a_pin, bindings_with, seen, signed_by
 
 ONE, TWO = a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b", "u": "a"})
 
 
 def a_server(*facts: Fact) -> ServerBindings:
-    """A server with two catalogues, these facts, and the first uses that follow from them."""
     bindings = bindings_with(ONE, TWO)
     for fact in facts:
         bindings.apply(fact)
@@ -44,27 +30,12 @@ def a_server(*facts: Fact) -> ServerBindings:
 
 
 def found_in(server: ServerBindings, since_us: int = 0, **options: Any) -> list[tuple[str, str | None, int]]:
-    """Kind, reason and time of what is found, in order."""
     found = evaluate_pins(server, start_of(since_us), **options)
     told = [(finding.kind.value, finding.reason, finding.time_us) for finding in found]
     return sorted(told, key=lambda one: (one[2], one[0]))
 
 
-def test_the_answer_has_a_pin_and_where_there_is_one_a_signature() -> None:
-    """And both in the form that evidence takes."""
-    signatures, checked = signed_by("k", "t")
-    listed = seen("alice", 1, "one", offset=0, signatures="set")
-    server = a_server(
-        listed, signatures, checked, a_discovery("k", time_us=0, offset=0), a_pin("v1:a", time_us=0, offset=1)
-    )
-    answer = pin_evaluation_of(server, listed, a_fingerprint("a"), "t", 5)
-    assert (answer.pin.status, answer.signature and answer.signature.valid) == (PinStatus.MATCH, True)
-    assert answer.signature_fragment is not None
-    assert pin_evaluation_of(server, listed, a_fingerprint("a"), "t", 5) is answer
-
-
 def test_a_name_that_nobody_lists_is_answered_and_not_remembered() -> None:
-    """Its pin is unobserved, its signature nothing; memory stays as it was."""
     server = a_server(seen("alice", 1, "one", offset=0), a_pin("x", time_us=0, offset=0, tool_name="ghost"))
     answer = pin_evaluation_of(server, None, None, "ghost", 5)
     assert (answer.pin.status, answer.signature, answer.signature_fragment) == (PinStatus.UNOBSERVED, None, None)
@@ -72,7 +43,6 @@ def test_a_name_that_nobody_lists_is_answered_and_not_remembered() -> None:
 
 
 def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
-    """Between two times another observer made the first signed use: the later answer is its own."""
     signatures, checked = signed_by("k", "t")
     unsigned = seen("alice", 1, "one", offset=0)
     server = a_server(
@@ -89,7 +59,6 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
 
 
 def test_an_observation_repeats_what_is_still_wrong() -> None:
-    """Each list that shows the wrong definition is a finding of its own, and names who saw it."""
     server = a_server(
         a_pin("v1:x", time_us=0, offset=0), seen("alice", 1, "one", offset=0), seen("bob", 2, "one", offset=1)
     )
@@ -100,19 +69,7 @@ def test_an_observation_repeats_what_is_still_wrong() -> None:
     assert found_in(server, since_us=2) == [("pin_mismatch", None, 2)]
 
 
-def test_a_control_record_names_what_it_made_wrong_once_for_the_fleet() -> None:
-    """Two observers see one definition: one finding, of nobody's list."""
-    server = a_server(
-        seen("alice", 1, "one", offset=0), seen("bob", 2, "one", offset=1), a_pin("v1:x", time_us=5, offset=0)
-    )
-    (finding,) = evaluate_pins(server, start_of(0))
-    assert (finding.kind, finding.time_us, finding.after) == (Kind.PIN_MISMATCH, 5, "full:a")
-    assert (finding.observer_id, finding.snapshot_id) == (None, None)
-    assert (finding.scheme, finding.expected, finding.observed) == ("assay.v1", "v1:x", "v1:a")
-
-
 def test_a_control_record_does_not_repeat_what_was_wrong_before() -> None:
-    """A second pin that does not match either is no news; a rejection is."""
     server = a_server(
         seen("alice", 1, "one", offset=0),
         a_pin("v1:x", time_us=5, offset=0),
@@ -134,52 +91,10 @@ def test_of_many_records_of_one_time_each_answers_for_itself() -> None:
     assert sorted((finding.tool_name, finding.origin.offset) for finding in found) == [("t", 0), ("u", 1)]
 
 
-def test_one_tool_can_be_asked_for() -> None:
-    """A decision on a tool says nothing of others."""
-    server = a_server(
-        seen("alice", 1, "two", offset=0),
-        a_pin("v1:x", time_us=0, offset=0),
-        a_pin("v1:x", time_us=0, offset=1, tool_name="u"),
-    )
-    assert len(evaluate_pins(server, start_of(0))) == 2
-    assert {finding.tool_name for finding in evaluate_pins(server, start_of(0), tool_name="u")} == {"u"}
-    assert evaluate_pins(server, start_of(0), tool_name="ghost") == set()
-
-
-def test_an_unpinned_tool_is_found_only_where_the_policy_asks_for_pins() -> None:
-    """Allowed unpinned tools are no finding; nor is a missing policy."""
-    for unknown, wanted in (("allow_degraded", []), ("warn", [("unpinned_tool", None, 1)])):
-        server = a_server(a_policy("block", unknown, time_us=0, offset=0), seen("alice", 1, "one", offset=0))
-        assert found_in(server) == wanted
-    assert found_in(a_server(a_pin("x", time_us=0, offset=0, tool_name="other"), seen("a", 1, "one", offset=0))) == []
-
-
 def test_a_pinned_tool_that_is_not_digestible_is_not_called_different() -> None:
     """There is no value to hold against the pin: no mismatch is claimed."""
     server = a_server(a_pin("x", time_us=0, offset=0, scheme="schemapin.v1"), seen("alice", 1, "one", offset=0))
     assert found_in(server) == []
-
-
-def test_each_failure_of_a_signature_has_its_kind() -> None:
-    """Invalid, revoked and changed keys are found, with the code or the key; an undiscovered key is not."""
-    signatures, checked = signed_by("k", "t")
-    nothing = Checked(server_id=SERVER, signatures="set", fingerprint="l", modes={})
-    listed = seen("alice", 1, "one", offset=0, signatures="set")
-    facts: list[Fact] = [signatures, checked, nothing, listed]
-    assert found_in(a_server(*facts)) == []
-    assert found_in(a_server(*facts, a_discovery("k", time_us=0, offset=0))) == []
-    assert found_in(a_server(*facts, a_discovery("l", time_us=0, offset=0))) == [
-        ("signature_invalid", "signature_invalid", 1)
-    ]
-    revoked = a_key_decision("revoke", "k", time_us=5, offset=1)
-    assert found_in(a_server(*facts, a_discovery("k", time_us=0, offset=0), revoked)) == [("key_revoked", "k", 5)]
-    changed = a_discovery("l", time_us=6, offset=2)
-    assert found_in(a_server(*facts, a_discovery("k", time_us=0, offset=0), changed)) == [("key_changed", "l", 6)]
-
-
-def test_without_controls_nothing_is_worked_out() -> None:
-    """Most servers have none."""
-    assert evaluate_pins(a_server(seen("alice", 1, "one", offset=0)), start_of(0)) == set()
 
 
 def test_new_findings_are_told_in_the_order_of_event_time() -> None:

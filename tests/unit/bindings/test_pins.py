@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 from hashlib import sha256
 
 import pytest
 
-from assay_stream.bindings.pins import NO_PINS, PinsInForce, check_pins
+from assay_stream.bindings.controls import Controls
+from assay_stream.bindings.pins import (
+    NO_PINS,
+    TRANSITIONS,
+    PinsInForce,
+    PinState,
+    PinStep,
+    check_pins,
+    pin_states,
+    pins_in_force,
+)
+from assay_stream.model.control_facts import Pin, PinAct
 from assay_stream.model.evidence import PinStatus
 from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
-from tests.support.facts import a_fingerprint
+from tests.support.facts import a_fingerprint, a_pin
 
 SEEN = a_fingerprint("a")
 
 
 def approved(**pins: str) -> PinsInForce:
-    """Approved values by scheme; the dot of a scheme is written as two underscores."""
     return PinsInForce(approved={name.replace("__", "."): value for name, value in pins.items()}, rejected={})
 
 
-def test_without_pins_there_is_nothing_to_say() -> None:
-    """No pin: unpinned, whether or not a definition was observed."""
-    assert check_pins(NO_PINS, SEEN).as_json() == {"status": "unpinned"}
-    assert check_pins(NO_PINS, None).status is PinStatus.UNPINNED
-
-
-def test_a_match_names_both_digests() -> None:
-    """Equal digests match, and the result says which."""
-    assert check_pins(approved(assay__v1="v1:a"), SEEN).as_json() == {
-        "status": "match",
-        "scheme": "assay.v1",
-        "expected": "v1:a",
-        "observed": "v1:a",
-    }
-
-
 def test_a_difference_is_a_mismatch_with_assay_s_reason() -> None:
-    """Another digest under the pinned scheme is a mismatch; under a scheme of Assay with Assay's reason code."""
     result = check_pins(approved(assay__v1="v1:b"), SEEN)
     assert (result.status, result.reason_code()) == (PinStatus.MISMATCH, "P_TOOL_DRIFT")
     other = a_fingerprint("a")
@@ -47,14 +41,12 @@ def test_a_difference_is_a_mismatch_with_assay_s_reason() -> None:
 
 
 def test_what_was_not_observed_neither_matches_nor_differs() -> None:
-    """Without a definition the pin is unobserved."""
     result = check_pins(PinsInForce(approved={"assay.v1": "x"}, rejected={}), None)
     assert result.status is PinStatus.UNOBSERVED
     assert "observed" not in result.as_json()
 
 
 def test_to_be_unreadable_is_no_way_around_a_pin() -> None:
-    """A definition without a value under the scheme, or a name that stands twice, is a mismatch."""
     pins = PinsInForce(approved={"assay.p60": "x"}, rejected={})
     refused = a_fingerprint("a")
     object.__setattr__(refused, "errors", {"assay.p60": "too_deep"})
@@ -65,7 +57,6 @@ def test_to_be_unreadable_is_no_way_around_a_pin() -> None:
 
 
 def test_of_several_pins_the_gravest_is_told() -> None:
-    """A mismatch under one scheme is not covered up by a match under another."""
     pins = {"assay.meta_hash": "mh:a", "assay.p60": "x", "assay.schema_hash": "other", "assay.v1": "v1:a"}
     result = check_pins(PinsInForce(approved=pins, rejected={}), SEEN)
     assert (result.status, result.scheme) == (PinStatus.MISMATCH, "assay.schema_hash")
@@ -74,7 +65,6 @@ def test_of_several_pins_the_gravest_is_told() -> None:
 
 
 def test_a_rejected_value_outweighs_every_pin() -> None:
-    """What an operator rejected is told so, although another scheme matches; other values are not touched."""
     pins = PinsInForce(approved={"assay.meta_hash": "mh:a"}, rejected={"assay.v1": ("v1:a", "v1:c")})
     result = check_pins(pins, SEEN)
     assert (result.status, result.scheme, result.observed) == (PinStatus.REJECTED, "assay.v1", "v1:a")
@@ -92,7 +82,6 @@ def test_a_rejected_value_outweighs_every_pin() -> None:
     ],
 )
 def test_the_policy_says_what_it_would_have_done(enforcement: str, unknown: str, mismatch: str, unpinned: str) -> None:
-    """A mismatch goes by ``enforcement``; what has no pin, or was not observed, goes by ``unknown``."""
     policy = DigestPolicy(enforcement=MismatchAction(enforcement), unknown=UnknownPolicy.parse(unknown))
     pins = approved(assay__v1="v1:a")
     actions = [
@@ -100,11 +89,6 @@ def test_the_policy_says_what_it_would_have_done(enforcement: str, unknown: str,
     ]
     assert actions == ["allow", mismatch, unpinned]
     assert check_pins(NO_PINS, SEEN, policy=policy).as_json()["action"] == unpinned
-
-
-def test_without_a_policy_there_is_no_action() -> None:
-    """Where nobody said what is to happen, nothing is made up."""
-    assert "action" not in check_pins(approved(assay__v1="v1:b"), SEEN).as_json()
 
 
 @pytest.mark.parametrize("spelling", ["current", "older"])
@@ -121,3 +105,79 @@ def test_a_pin_may_hold_either_spelling_of_a_peers_hash(spelling: str) -> None:
     assert check_pins(PinsInForce(approved={scheme: "sha256:" + "0" * 64}, rejected={}), seen).status is (
         PinStatus.MISMATCH
     )
+
+
+Act = tuple[PinAct, str | None]
+
+REACHED_BY: dict[PinState, list[Act]] = {
+    PinState.UNDECIDED: [],
+    PinState.APPROVED: [("set", "a")],
+    PinState.REJECTED: [("reject", "a")],
+    PinState.SUPERSEDED: [("set", "a"), ("set", "b")],
+    PinState.WITHDRAWN: [("set", "a"), ("remove", "a")],
+}
+"""Acts after which value ``a`` is in each state."""
+
+MADE_BY: dict[PinStep, Act] = {
+    PinStep.SET: ("set", "a"),
+    PinStep.SET_ANOTHER: ("set", "c"),
+    PinStep.REJECT: ("reject", "a"),
+    PinStep.REMOVE: ("remove", "a"),
+    PinStep.REMOVE_PIN: ("remove", None),
+}
+"""The act that is each step for value ``a``."""
+
+WANTED = {
+    PinState.UNDECIDED: ("approved", "undecided", "rejected", "withdrawn", "undecided"),
+    PinState.APPROVED: ("approved", "superseded", "rejected", "withdrawn", "withdrawn"),
+    PinState.REJECTED: ("approved", "rejected", "rejected", "withdrawn", "rejected"),
+    PinState.SUPERSEDED: ("approved", "superseded", "rejected", "withdrawn", "superseded"),
+    PinState.WITHDRAWN: ("approved", "withdrawn", "rejected", "withdrawn", "withdrawn"),
+}
+"""State after each step, in the order of ``PinStep``: written down here a second time, by hand."""
+
+LINES = [
+    (state, step, PinState(after))
+    for state, afters in WANTED.items()
+    for step, after in zip(PinStep, afters, strict=True)
+]
+
+
+def acts(*given: Act, scheme: str = "assay.v1") -> list[Pin]:
+    return [
+        a_pin(value, act=act, time_us=number, offset=number, scheme=scheme) for number, (act, value) in enumerate(given)
+    ]
+
+
+def test_the_table_is_total() -> None:
+    assert set(TRANSITIONS) == set(itertools.product(PinState, PinStep))
+
+
+@pytest.mark.parametrize(("state", "step", "after"), LINES, ids=[f"{one}-{two}" for one, two, _ in LINES])
+def test_each_line_of_the_table_as_a_scenario(state: PinState, step: PinStep, after: PinState) -> None:
+    history = REACHED_BY[state]
+    assert pin_states(acts(*history)).get(("assay.v1", "a"), PinState.UNDECIDED) is state
+    states = pin_states(acts(*history, MADE_BY[step]))
+    assert states.get(("assay.v1", "a"), PinState.UNDECIDED) is after
+
+
+def test_setting_another_value_takes_no_rejection_back() -> None:
+    pins = pins_in_force(acts(("reject", "x"), ("reject", "w"), ("set", "a"), ("set", "b")))
+    assert (pins.approved, pins.rejected) == ({"assay.v1": "b"}, {"assay.v1": ("w", "x")})
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_the_later_act_wins_whatever_the_order_of_arrival(order: tuple[int, ...]) -> None:
+    history = [
+        a_pin("a", act="set", time_us=1, offset=0),
+        a_pin("b", act="reject", time_us=2, offset=1),
+        a_pin("b", act="set", time_us=2, offset=2),
+        a_pin("a", act="reject", time_us=3, offset=3),
+    ]
+    controls = Controls()
+    for index in order:
+        controls.apply(history[index])
+    assert controls.pins_as_of("t", 1).approved == {"assay.v1": "a"}
+    assert controls.pins_as_of("t", 2).approved == {"assay.v1": "b"}
+    assert controls.pins_as_of("t", 3) == pins_in_force(history)
+    assert controls.pins_as_of("t", 3).rejected == {"assay.v1": ("a",)}

@@ -13,7 +13,6 @@ ORIGIN = Origin(topic="assay.control", partition=0, offset=0)
 
 
 def a_server(*pins: Pin) -> ServerBindings:
-    """A server that offers one tool, and what was decided on it."""
     server = ServerBindings()
     server.tools[False, PRINT.full] = PRINT
     for pin in pins:
@@ -22,7 +21,6 @@ def a_server(*pins: Pin) -> ServerBindings:
 
 
 def a_pin(act: PinAct, offset: int, *, scheme: str = "assay.v1", value: str | None = None) -> Pin:
-    """A decision on that tool, a microsecond after the one before."""
     return Pin(
         server_id=SERVER,
         origin=ORIGIN._replace(offset=offset),
@@ -37,19 +35,11 @@ def a_pin(act: PinAct, offset: int, *, scheme: str = "assay.v1", value: str | No
 
 
 def test_what_matches_its_pin_is_approved() -> None:
-    """Until the pin is taken back or the value is rejected."""
     assert not a_server().is_approved("read_file", PRINT.full)
     assert a_server(a_pin("set", 1)).is_approved("read_file", PRINT.full)
     assert not a_server(a_pin("set", 1), a_pin("remove", 2)).is_approved("read_file", PRINT.full)
     assert not a_server(a_pin("set", 1), a_pin("reject", 2)).is_approved("read_file", PRINT.full)
 
 
-def test_a_pin_that_contradicts_outweighs_one_that_matches() -> None:
-    """Every scheme's pin has to hold."""
-    contradicting = a_pin("set", 2, scheme="mcptrust.input_schema_hash", value="0" * 64)
-    assert not a_server(a_pin("set", 1), contradicting).is_approved("read_file", PRINT.full)
-
-
 def test_a_pin_of_another_tool_approves_nothing() -> None:
-    """Decisions are by name."""
     assert not a_server(a_pin("set", 1)).is_approved("write_file", PRINT.full)

@@ -18,12 +18,10 @@ GOOD, EVIL = a_tool(), a_tool(description="Other.")
 
 
 def digested(tool: dict[str, object]) -> Fingerprint:
-    """A tool's fingerprint."""
     return fingerprint(tool, server_id=SERVER)
 
 
 def test_where_nothing_is_known_calls_pass_and_the_reason_says_so() -> None:
-    """No operator has decided anything about this server."""
     assert VerdictTable().rule(SERVER, "read", digested(GOOD)) == NO_VERDICT
     assert NO_VERDICT.action is Action.ALLOW
 
@@ -42,7 +40,6 @@ def test_where_nothing_is_known_calls_pass_and_the_reason_says_so() -> None:
 def test_the_definition_of_the_caller_counts_before_what_the_fleet_sees(
     fleet: dict[str, object] | None, own: dict[str, object] | None, action: str, reason: str
 ) -> None:
-    """Without it the fleet's does."""
     table = a_table(read=a_verdict(approved={"assay.p60": value_of(GOOD)}, fleet=fleet))
     ruling = table.rule(SERVER, "read", None if own is None else digested(own))
     assert (ruling.action.value, ruling.reason_code) == (action, reason)
@@ -50,7 +47,6 @@ def test_the_definition_of_the_caller_counts_before_what_the_fleet_sees(
 
 @pytest.mark.parametrize("definition", [None, digested(GOOD), UNREADABLE])
 def test_a_tool_without_a_verdict_of_its_own_is_under_its_servers(definition: Fingerprint | None) -> None:
-    """It has no pin, so the policy for the unknown decides."""
     table = a_table(everything=a_verdict(unknown="block", general=True))
     ruling = table.rule(SERVER, "other", definition)
     assert (ruling.action, ruling.reason_code) == (Action.BLOCK, "definition_unpinned")
@@ -85,14 +81,12 @@ def test_a_scheme_that_is_not_computed_here_is_not_taken_for_a_difference() -> N
 
 
 def test_without_a_policy_nothing_is_blocked() -> None:
-    """A pin alone is no order to block."""
     table = pinned(GOOD, enforcement=None)
     for definition in (digested(EVIL), UNREADABLE, None):
         assert table.rule(SERVER, "read", definition).action is Action.ALLOW
 
 
 def test_the_later_record_of_a_key_replaces_the_earlier_and_a_tombstone_takes_it_back() -> None:
-    """As compaction has it."""
     table = pinned(GOOD)
     table.apply(verdict_key(SERVER, "read"), a_verdict(approved={"assay.p60": value_of(EVIL)}))
     assert table.rule(SERVER, "read", digested(EVIL)).action is Action.ALLOW
@@ -104,7 +98,6 @@ def test_the_later_record_of_a_key_replaces_the_earlier_and_a_tombstone_takes_it
 
 
 def test_what_the_registry_writes_is_what_is_read() -> None:
-    """Every verdict of a server with pins, rejections and policies comes back with its action."""
     bindings = Bindings()
     for fact in (
         facts.a_pin(value_of(GOOD), time_us=1, offset=0, scheme="assay.p60", tool_name="read"),
@@ -160,7 +153,6 @@ def test_what_the_registry_writes_is_what_is_read() -> None:
     ],
 )
 def test_a_record_that_is_not_ours_is_an_error_and_changes_nothing(key: bytes | None, value: bytes | None) -> None:
-    """Somebody else writes to the topic."""
     table = VerdictTable()
     table.apply(b'["s","t"]', a_verdict())
     with pytest.raises(IntegrityError, match="foreign_verdict"):
@@ -176,5 +168,4 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
 
 
 def test_gravity_orders_actions() -> None:
-    """Block holds back most."""
     assert sorted(Action, key=gravity) == [Action.ALLOW, Action.WARN, Action.BLOCK]

@@ -25,7 +25,6 @@ _HOUR_US = 3_600_000_000
 
 
 def a_list(number: int, *catalogues: str) -> Seen:
-    """One of hourly lists that go round."""
     name = f"00000000-0000-4000-8000-{number:012}"
     catalogue = catalogues[number % len(catalogues)]
     return seen("alice", number * _HOUR_US, catalogue, offset=number * 1_000, snapshot_id=name)
@@ -47,7 +46,6 @@ def test_a_repeated_list_costs_bytes(catalogues: tuple[str, ...]) -> None:
 
 
 def a_server(observers: int) -> ServerBindings:
-    """A server whose observers saw the same list again and again, under one snapshot id."""
     server = ServerBindings()
     server.list_catalogue(a_catalogue("one", {"t": "a"}))
     server.tools[True, "full:a"] = a_fingerprint("a")
@@ -60,7 +58,6 @@ def a_server(observers: int) -> ServerBindings:
 
 
 def made_by(question: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many observations a question makes anew."""
     made, make = 0, Sightings.seen
 
     def counted(table: Sightings, number: int) -> Seen:
@@ -75,7 +72,6 @@ def made_by(question: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_late_call_reads_one_list_of_each_observer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that was in force, and for how long; a search list by list would read nine."""
     server = a_server(observers=8)
 
     def late() -> None:
@@ -86,7 +82,6 @@ def test_a_late_call_reads_one_list_of_each_observer(monkeypatch: pytest.MonkeyP
 
 
 def test_an_id_that_all_lists_have_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not with every call that names it and a tool that nobody listed."""
     server = a_server(observers=4)
 
     def made_up() -> None:
@@ -99,7 +94,6 @@ def test_an_id_that_all_lists_have_is_looked_up_once(monkeypatch: pytest.MonkeyP
 
 
 def test_an_id_that_all_lists_have_costs_each_observer_its_own_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many others there are."""
     server = a_server(observers=8)
     assert made_by(lambda: server.named("latest", "observer-5"), monkeypatch) == _COUNT
 
@@ -127,7 +121,6 @@ def test_adding_to_the_index_moves_few_however_many_there_are(monkeypatch: pytes
 
 
 def test_lists_that_come_and_go_for_ever_take_no_more_room() -> None:
-    """Neither in the table nor in the index; an id is found as long as its list is there."""
     server = ServerBindings()
     facts = [seen("alice", number, f"list-{number % 3}", offset=number) for number in range(1_000)]
     assert not server.named("other", "alice")

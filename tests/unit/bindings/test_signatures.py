@@ -12,26 +12,16 @@ from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.signatures import (
     MISSING,
     UNCHECKED,
-    SignatureResult,
     check_signature,
     first_uses_since,
     pinned_key,
     revised_first_uses,
 )
-from assay_stream.model.control_facts import AnyControlFact, Checked, FirstUse, Signatures, Signed
+from assay_stream.model.control_facts import AnyControlFact, FirstUse, Signatures, Signed
 from assay_stream.model.facts import Fact
 from assay_stream.model.record import Origin
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
-from tests.support.facts import (
-    SERVER,
-    a_catalogue,
-    a_discovery,
-    a_key_decision,
-    bindings_with,
-    rejection,
-    seen,
-    signed_by,
-)
+from tests.support.facts import SERVER, a_catalogue, a_discovery, a_key_decision, bindings_with, seen, signed_by
 
 SIGNED, CHECKED = signed_by("k", "t")
 LISTED = seen("alice", 10, "one", offset=0, signatures="set")
@@ -39,7 +29,6 @@ BARE = seen("alice", 10, "one", offset=0)
 
 
 def a_server(*facts: Fact) -> ServerBindings:
-    """A server that lists tool ``t``, with these facts and, to save words, what follows from them."""
     bindings = bindings_with(a_catalogue("one", {"t": "a"}))
     for fact in facts:
         bindings.apply(fact)
@@ -49,14 +38,12 @@ def a_server(*facts: Fact) -> ServerBindings:
 
 
 def settle(server: ServerBindings) -> None:
-    """Apply the first uses that follow from the rest."""
     _, new = revised_first_uses(server, start_of(0))
     for use in new:
         server.controls.apply(use)
 
 
 def said(server: ServerBindings, time_us: int = 20, tool: str = "t", listed: object = LISTED) -> str | None:
-    """``valid``, or the error code, or ``None`` where there is nothing to say."""
     result = check_signature(server.controls, listed, tool, time_us)  # type: ignore[arg-type]
     if result is None:
         return None
@@ -64,26 +51,10 @@ def said(server: ServerBindings, time_us: int = 20, tool: str = "t", listed: obj
 
 
 def signed_elsewhere(domain: str | None) -> Signatures:
-    """Signatures of ``t`` that name another domain, or none."""
     return Signatures(server_id=SERVER, digest="set", tools={"t": Signed(domain, "c2ln", "0" * 64)})
 
 
 # --- step 1: is there a signature ---------------------------------------------------------------------------
-
-
-def test_an_unsigned_tool_of_which_nothing_is_known_says_nothing() -> None:
-    """Most tools are not signed; that is no failure, even where the server's domain has a key."""
-    assert said(a_server(BARE), listed=BARE) is None
-    assert said(a_server(BARE, a_discovery("k", time_us=1, offset=0)), listed=BARE) is None
-
-
-def test_a_signature_is_missing_after_a_signed_use() -> None:
-    """From the first use on, not before it; another tool may come unsigned."""
-    second = seen("alice", 30, "one", offset=1)
-    server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, second)
-    assert said(server, 30, listed=second) == MISSING
-    assert said(server, 9, listed=second) is None
-    assert said(server, 30, tool="u", listed=second) is None
 
 
 def test_a_signature_is_missing_where_an_operator_accepted_a_key() -> None:
@@ -95,7 +66,6 @@ def test_a_signature_is_missing_where_an_operator_accepted_a_key() -> None:
 
 
 def test_a_lost_set_of_signatures_is_no_signature() -> None:
-    """An observation that names a set that is not there says what an unsigned one says."""
     assert said(a_server(LISTED, a_discovery("k", time_us=1, offset=0))) is None
 
 
@@ -103,7 +73,6 @@ def test_a_lost_set_of_signatures_is_no_signature() -> None:
 
 
 def test_without_a_domain_the_only_one_discovered_is_meant() -> None:
-    """One domain is known: it is that one's. Two: it cannot be told, and no key is guessed."""
     one: list[Fact] = [a_discovery("k", time_us=1, offset=0), signed_elsewhere(None), CHECKED, LISTED]
     assert said(a_server(*one)) == "valid"
     two = a_discovery("l", time_us=2, offset=1, domain="example.org")
@@ -112,7 +81,6 @@ def test_without_a_domain_the_only_one_discovered_is_meant() -> None:
 
 
 def test_a_domain_that_was_discovered_later_is_not_known_before() -> None:
-    """As of a time, the domains are those discovered by then."""
     server = a_server(
         a_discovery("k", time_us=1, offset=0),
         a_discovery("l", time_us=30, offset=1, domain="example.org"),
@@ -133,82 +101,16 @@ def test_a_domain_that_is_not_the_server_s_is_a_mismatch(domain: str) -> None:
 # --- step 3: the key document -------------------------------------------------------------------------------
 
 
-def test_before_any_discovery_no_key_is_found() -> None:
-    """The discovery may arrive after the snapshot: it counts from its own time."""
-    server = a_server(SIGNED, CHECKED, LISTED, a_discovery("k", time_us=15, offset=0))
-    assert [said(server, time_us) for time_us in (10, 14, 15)] == [SchemaPinErrorCode.KEY_NOT_FOUND] * 2 + ["valid"]
-
-
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [
-        ("fetch_failed", SchemaPinErrorCode.DISCOVERY_FETCH_FAILED),
-        ("invalid", SchemaPinErrorCode.DISCOVERY_INVALID),
-        ("no_key", SchemaPinErrorCode.KEY_NOT_FOUND),
-        ("other_domain", SchemaPinErrorCode.DOMAIN_MISMATCH),
-    ],
-)
-def test_without_a_usable_document_the_reason_is_told(status: str, code: SchemaPinErrorCode) -> None:
-    """Each way in which a document fails has its code."""
-    found = a_discovery(None, time_us=1, offset=0, status=status)  # type: ignore[arg-type]
-    assert said(a_server(found, SIGNED, CHECKED, LISTED)) == code
-
-
-def test_after_a_failure_the_document_observed_last_stays_and_the_answer_says_so() -> None:
-    """A network failure takes no key away; evidence names the document and that it is the last observed."""
-    found = a_discovery("k", time_us=1, offset=0)
-    server = a_server(found, SIGNED, CHECKED, LISTED, a_discovery(None, time_us=12, offset=1, status="fetch_failed"))
-    before, after = (check_signature(server.controls, LISTED, "t", time_us) for time_us in (11, 12))
-    assert before is not None
-    assert before.valid
-    assert not before.last_observed
-    assert after is not None
-    assert after.valid
-    assert after.last_observed
-    assert after.as_json()["discovery"] == {"origin": found.origin.as_json(), "status": "last_observed"}
-    assert before.as_json()["discovery"] == {"origin": found.origin.as_json(), "status": "observed"}
-
-
 def test_a_document_that_is_read_and_is_none_takes_the_key_away() -> None:
-    """That is no failure of the network: the domain said something, and it was not its key."""
     broken = a_discovery(None, time_us=12, offset=1, status="invalid")
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, broken)
     assert said(server, 12) == SchemaPinErrorCode.DISCOVERY_INVALID
 
 
-def test_of_equal_documents_in_a_row_the_first_is_named() -> None:
-    """Whoever fetches daily changes no evidence by it."""
-    found = [a_discovery("k", time_us=time_us, offset=time_us) for time_us in (1, 2, 3)]
-    result = check_signature(a_server(*found, SIGNED, CHECKED, LISTED).controls, LISTED, "t", 20)
-    assert result is not None
-    assert result.discovery == found[0]
-
-
 # --- step 4: revocation -------------------------------------------------------------------------------------
 
 
-def test_a_key_revoked_by_its_document_counts_no_more() -> None:
-    """From the time at which the revocation was observed."""
-    revoking = a_discovery("k", time_us=15, offset=1, revoked=("k",))
-    server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, revoking)
-    assert (said(server, 14), said(server, 15)) == ("valid", SchemaPinErrorCode.KEY_REVOKED)
-
-
-def test_a_key_revoked_by_an_operator_counts_no_more_until_it_is_accepted_again() -> None:
-    """The later decision of the operators holds."""
-    server = a_server(
-        a_discovery("k", time_us=1, offset=0),
-        SIGNED,
-        CHECKED,
-        LISTED,
-        a_key_decision("revoke", "k", time_us=15, offset=1),
-        a_key_decision("accept", "k", time_us=18, offset=2),
-    )
-    assert [said(server, time_us) for time_us in (14, 15, 18)] == ["valid", SchemaPinErrorCode.KEY_REVOKED, "valid"]
-
-
 def test_an_acceptance_takes_a_revocation_back_only_where_it_speaks() -> None:
-    """Accepted again for one tool, the key stays revoked for the others."""
     signatures, checked = signed_by("k", "t", "u")
     server = a_server(
         a_discovery("k", time_us=1, offset=0),
@@ -230,27 +132,8 @@ def test_no_operator_takes_the_document_s_revocation_back() -> None:
 
 # --- step 5: the pinned key ---------------------------------------------------------------------------------
 
-OTHER_CHECKED = Checked(server_id=SERVER, signatures="set", fingerprint="l", modes={"t": "single_sha256"})
-
-
-def test_another_key_is_not_taken_without_an_acceptance() -> None:
-    """Its signatures match, and the tool was first used with another key: an operator has to say so."""
-    facts: list[Fact] = [
-        a_discovery("k", time_us=1, offset=0),
-        SIGNED,
-        CHECKED,
-        OTHER_CHECKED,
-        LISTED,
-        a_discovery("l", time_us=15, offset=1),
-    ]
-    accepted = a_key_decision("accept", "l", time_us=18, offset=2, tool_name="t")
-    server = a_server(*facts, accepted)
-    codes = [said(server, time_us) for time_us in (14, 15, 17, 18)]
-    assert codes == ["valid", SchemaPinErrorCode.KEY_PIN_MISMATCH, SchemaPinErrorCode.KEY_PIN_MISMATCH, "valid"]
-
 
 def test_an_accepted_key_goes_before_the_first_used() -> None:
-    """Once another is accepted, the first one is the changed one."""
     accepted = a_key_decision("accept", "l", time_us=15, offset=1)
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED, accepted)
     assert said(server) == SchemaPinErrorCode.KEY_PIN_MISMATCH
@@ -258,124 +141,45 @@ def test_an_accepted_key_goes_before_the_first_used() -> None:
     assert pinned_key(server.controls, "example.org", "t", 20) is None
 
 
-def test_a_bad_first_contact_pins_nothing() -> None:
-    """Trust on first use is trust on the first signature that matched: one that did not shuts no key out."""
-    nothing = Checked(server_id=SERVER, signatures="set", fingerprint="l", modes={})
-    facts: list[Fact] = [
-        a_discovery("l", time_us=1, offset=0),
-        SIGNED,
-        nothing,
-        CHECKED,
-        LISTED,
-        a_discovery("k", time_us=15, offset=1),
-    ]
-    server = a_server(*facts)
-    assert (said(server, 14), said(server, 15)) == (SchemaPinErrorCode.SIGNATURE_INVALID, "valid")
-    assert pinned_key(server.controls, "example.com", "t", 14) is None
-    assert pinned_key(server.controls, "example.com", "t", 15) == "k"
-
-
 # --- step 6: the signature ----------------------------------------------------------------------------------
 
 
-def test_a_signature_that_matches_in_neither_mode_is_invalid() -> None:
-    """The check is there and does not name the tool."""
-    none = Checked(server_id=SERVER, signatures="set", fingerprint="k", modes={})
-    assert (
-        said(a_server(a_discovery("k", time_us=1, offset=0), SIGNED, none, LISTED))
-        == SchemaPinErrorCode.SIGNATURE_INVALID
-    )
-
-
 def test_a_signature_that_nobody_checked_is_not_called_invalid() -> None:
-    """No check, no claim: that it is unchecked is all that is known."""
     assert said(a_server(a_discovery("k", time_us=1, offset=0), SIGNED, LISTED)) == UNCHECKED
 
 
 def test_a_tool_without_a_canonical_form_says_so() -> None:
-    """There is no digest that a signature could be over."""
     nothing = Signatures(server_id=SERVER, digest="set", tools={"t": Signed("example.com", "c2ln", None)})
     server = a_server(a_discovery("k", time_us=1, offset=0), nothing, CHECKED, LISTED)
     assert said(server) == SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED
-
-
-def test_a_valid_signature_names_key_mode_and_document() -> None:
-    """And nothing that is absent."""
-    found = a_discovery("k", time_us=1, offset=0)
-    result = check_signature(a_server(found, SIGNED, CHECKED, LISTED).controls, LISTED, "t", 20)
-    assert result is not None
-    assert result.as_json() == {
-        "scheme": "schemapin.v1",
-        "valid": True,
-        "mode": "double_sha256",
-        "key_fingerprint": "k",
-        "domain": "example.com",
-        "discovery": {"origin": found.origin.as_json(), "status": "observed"},
-    }
-    assert SignatureResult(valid=False, error_code=MISSING).as_json() == {
-        "scheme": "schemapin.v1",
-        "valid": False,
-        "error_code": MISSING,
-    }
 
 
 # --- first uses ---------------------------------------------------------------------------------------------
 
 
 def a_use(time_us: int, origin: Origin, key: str = "k") -> FirstUse:
-    """The first use of a key for ``t``."""
     return FirstUse(
         server_id=SERVER, domain="example.com", tool_name="t", fingerprint=key, time_us=time_us, origin=origin
     )
 
 
 def the_use(*facts: AnyControlFact | Fact) -> FirstUse | None:
-    """The first use that follows from some facts."""
     return first_uses_since(a_server(*facts), start_of(0)).get(("example.com", "t"))
 
 
 def test_the_first_use_is_where_list_and_key_first_met() -> None:
-    """At the list where the document came before it, at the document where the list did."""
     early, late = a_discovery("k", time_us=1, offset=0), a_discovery("k", time_us=15, offset=0)
     assert the_use(early, SIGNED, CHECKED, LISTED) == a_use(10, LISTED.origin)
     assert the_use(late, SIGNED, CHECKED, LISTED) == a_use(15, late.origin)
 
 
-def test_a_use_before_a_change_stands() -> None:
-    """What is asked for is what a change at a position can alter."""
-    server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
-    assert revised_first_uses(server, start_of(11)) == ([], [])
-    assert revised_first_uses(server, start_of(10)) == ([], [])
-
-
 def test_a_use_that_was_none_is_undone() -> None:
-    """A revocation that is read late, and dated before the use, takes it back."""
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
     server.controls.apply(a_key_decision("revoke", "k", time_us=5, offset=1))
     assert revised_first_uses(server, start_of(5)) == ([("first_use", SERVER, "example.com", "t")], [])
 
 
-def test_a_rejection_that_is_read_late_undoes_a_use() -> None:
-    """The list was in force no more when its key was found."""
-    bindings = bindings_with(a_catalogue("one", {"t": "a"}))
-    for fact in (SIGNED, CHECKED, LISTED, a_discovery("k", time_us=15, offset=0)):
-        bindings.apply(fact)
-    server = bindings.server(SERVER)
-    settle(server)
-    bindings.apply(rejection(12, offset=1))
-    assert revised_first_uses(server, start_of(12)) == ([("first_use", SERVER, "example.com", "t")], [])
-
-
-def test_an_earlier_use_takes_the_place_of_a_later_one() -> None:
-    """A list that is read late was first all the same."""
-    server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
-    early = seen("bob", 7, "one", offset=9, signatures="set")
-    server.see(early)
-    assert revised_first_uses(server, start_of(7)) == ([], [a_use(7, early.origin)])
-
-
 def test_a_use_whose_list_was_folded_away_stands() -> None:
-    """It happened, though what it rests on cannot be asked about again."""
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
     server.unsee("alice", LISTED.origin)
     server.see(seen("alice", 30, "one", offset=5, signatures="set"))

@@ -6,31 +6,30 @@ from dataclasses import replace
 
 import pytest
 
-from assay_stream.bindings.state import Bindings
+from assay_stream.bindings.server import AnswerBound, Answers
+from assay_stream.bindings.state import Bindings, SharedFacts
 from assay_stream.errors import IntegrityError
-from assay_stream.model.facts import Fact, Horizon, Progress
+from assay_stream.model.definition_facts import Catalogue, ToolFact
+from assay_stream.model.facts import Fact, Horizon, Progress, encode_value
 from assay_stream.model.record import Origin, Record, Role, home_of
 from assay_stream.registry.ledger import fact_output
-from tests.support.facts import SERVER, a_catalogue, bindings_with, rejection, seen
+from tests.support.facts import PACKED, SERVER, a_catalogue, a_fingerprint, bindings_with, rejection, seen
 
 ONE = a_catalogue("one", {"t": "a"})
 
 
 def test_a_lost_catalogue_is_never_guessed() -> None:
-    """A reference to a catalogue that the topic no longer holds is an integrity error that names it."""
     with pytest.raises(IntegrityError, match="lost_fact: the binding topic names the catalogue gone"):
         Bindings().server(SERVER).catalogue_of(seen("alice", 1, "gone", offset=0))
 
 
 def test_a_lost_definition_is_never_guessed() -> None:
-    """A reference to a definition that the topic no longer holds is an integrity error."""
     server = Bindings().server(SERVER)
     with pytest.raises(IntegrityError, match="the tool full:a"):
         server.fingerprint_of(ONE, "full:a")
 
 
 def test_the_scope_is_part_of_a_definition_s_identity() -> None:
-    """The same definition scoped otherwise has other digests, and is looked up apart."""
     server = bindings_with(ONE).server(SERVER)
     assert server.fingerprint_of(ONE, "full:a").full == "full:a"
     unscoped = a_catalogue("one", {"t": "a"})
@@ -39,18 +38,7 @@ def test_the_scope_is_part_of_a_definition_s_identity() -> None:
         server.fingerprint_of(unscoped, "full:a")
 
 
-def test_catalogues_definitions_and_rejections_are_forgotten() -> None:
-    """Tombstones of other facts take them out too."""
-    bindings = bindings_with(ONE)
-    bindings.apply(rejection(2, offset=1))
-    for key in (ONE.key(), ("tool", SERVER, True, "full:a"), rejection(2, offset=1).key()):
-        bindings.forget(key)
-    server = bindings.server(SERVER)
-    assert (server.catalogues, server.tools, server.rejections) == ({}, {}, [])
-
-
 def test_forgetting_what_is_unknown_is_nothing() -> None:
-    """A tombstone of a server or fact never heard of changes nothing."""
     bindings = Bindings()
     bindings.forget(("seen", "nobody", "alice", 0, 0))
     bindings.forget(("seen",))
@@ -58,23 +46,11 @@ def test_forgetting_what_is_unknown_is_nothing() -> None:
 
 
 def test_progress_is_kept_per_input_partition() -> None:
-    """The last progress of an input partition counts; partitions do not mix."""
     bindings = Bindings()
     for position in (3, 7):
         bindings.apply(Progress(topic="t", partition=0, position=position))
     bindings.apply(Progress(topic="t", partition=1, position=1))
     assert bindings.progress == {("t", 0): 7, ("t", 1): 1}
-
-
-def test_a_rejection_ends_what_stood_before_it_in_the_log() -> None:
-    """Log order counts, not the clock; and only for calls from the rejection's time on."""
-    bindings = bindings_with(ONE)
-    bindings.apply(rejection(5, offset=3))
-    server = bindings.server(SERVER)
-    dated_ahead = seen("alice", 99, "one", offset=2)
-    after = seen("alice", 1, "one", offset=4)
-    assert [server.in_force(dated_ahead, time) for time in (4, 5, 100)] == [True, False, False]
-    assert server.in_force(after, 100)
 
 
 def test_between_partitions_only_times_can_tell() -> None:
@@ -85,7 +61,6 @@ def test_between_partitions_only_times_can_tell() -> None:
 
 
 def test_a_change_clears_what_was_worked_out() -> None:
-    """Answers kept for a server go with any fact of that server, and with no other's."""
     bindings = bindings_with(ONE)
     bindings.server(SERVER).answers.keep(("q",), 1)
     bindings.apply(Progress(topic="t", partition=0, position=1))
@@ -98,7 +73,6 @@ def test_a_change_clears_what_was_worked_out() -> None:
 
 
 def a_fact_record(fact: Fact, *, value: bytes | None = None) -> Record:
-    """A record of the binding topic, with another value if one is given."""
     output = fact_output(fact, partition=0)
     return Record(Role.BINDINGS, Origin("bindings", 0, 0), output.key, output.value if value is None else value)
 
@@ -116,7 +90,6 @@ def test_a_server_is_read_when_it_is_asked_for() -> None:
 
 
 def test_half_of_a_server_never_answers() -> None:
-    """Each time it is asked for, the fact that cannot be read is reported."""
     bindings = Bindings()
     for record in (a_fact_record(ONE), a_fact_record(seen("alice", 1, "one", offset=0), value=b"{}")):
         bindings.take(record)
@@ -128,18 +101,8 @@ def test_half_of_a_server_never_answers() -> None:
 
 
 def test_a_key_of_somebody_else_is_reported_at_once() -> None:
-    """Whichever server it names."""
     with pytest.raises(IntegrityError, match="foreign_fact"):
         Bindings().take(Record(Role.BINDINGS, Origin("bindings", 0, 0), b'["theirs","server"]', b"{}"))
-
-
-def test_a_server_whose_records_are_all_taken_back_is_not_known() -> None:
-    """As after compaction."""
-    bindings = Bindings()
-    bindings.take(a_fact_record(ONE))
-    bindings.take(a_fact_record(ONE)._replace(value=None))
-    assert len(bindings) == 0
-    assert bindings.find(SERVER) is None
 
 
 def test_facts_of_another_partition_count_for_nothing() -> None:
@@ -161,3 +124,87 @@ def test_facts_of_another_partition_count_for_nothing() -> None:
         take(fact, home)
     take(listed, other, is_deleted=True)
     assert len(bindings.server(SERVER).observers["alice"]) == 1
+
+
+def test_the_bound_is_shared() -> None:
+    """What is kept about one server counts against what may be kept about another; without room all are dropped."""
+    bound = AnswerBound(answers_max=3)
+    one, other = Answers(bound), Answers(bound)
+    one.keep(("a",), 1)
+    one.keep(("b",), 2)
+    other.keep(("a",), 3)
+    assert (dict(one), dict(other), bound.count) == ({("a",): 1, ("b",): 2}, {("a",): 3}, 3)
+    other.keep(("b",), 4)
+    assert (dict(one), dict(other), bound.count) == ({}, {("b",): 4}, 1)
+
+
+def test_an_answer_that_is_replaced_counts_once() -> None:
+    answers = Answers(bound := AnswerBound(answers_max=2))
+    for value in range(5):
+        answers.keep(("a",), value)
+    assert (dict(answers), bound.count) == ({("a",): 4}, 1)
+
+
+def test_a_change_of_the_server_makes_room() -> None:
+    answers = Answers(bound := AnswerBound(answers_max=2))
+    answers.keep(("a",), 1)
+    answers.clear()
+    answers.clear()
+    assert bound.count == 0
+
+
+CATALOGUE = a_catalogue("one", {"t": "a", "u": "b"})
+
+
+def a_tool(server_id: str, name: str = "a", *, server_scoped: bool = True) -> ToolFact:
+    print_ = a_fingerprint(name)
+    return ToolFact.of(server_id=server_id, server_scoped=server_scoped, fingerprint=print_, packed=PACKED)
+
+
+def read(shared: SharedFacts, fact: ToolFact | Catalogue) -> ToolFact | Catalogue:
+    found = shared.read(fact.key(), encode_value(fact))
+    assert isinstance(found, ToolFact | Catalogue)
+    return found
+
+
+@pytest.mark.parametrize("bytes_max", [0, 10_000])
+def test_each_server_gets_its_own_facts(bytes_max: int) -> None:
+    shared = SharedFacts(bytes_max)
+    for _ in range(2):
+        for server_id in ("one", "two"):
+            for name in ("a", "b"):
+                for scoped in (True, False):
+                    fact = a_tool(server_id, name, server_scoped=scoped)
+                    assert read(shared, fact) == replace(fact, packed="")
+            listed = replace(CATALOGUE, server_id=server_id)
+            assert read(shared, listed) == listed
+
+
+def test_equal_facts_share_what_they_hold() -> None:
+    shared = SharedFacts()
+    one, two = read(shared, a_tool("one")), read(shared, a_tool("two"))
+    assert isinstance(one, ToolFact)
+    assert isinstance(two, ToolFact)
+    assert (one.schemes, one.fields) == (two.schemes, two.fields)
+    assert one.schemes is two.schemes
+    assert one.fields is two.fields
+    lists = [read(shared, replace(CATALOGUE, server_id=name)) for name in ("one", "two")]
+    assert isinstance(lists[0], Catalogue)
+    assert isinstance(lists[1], Catalogue)
+    assert lists[0].tools is lists[1].tools
+
+
+def test_one_key_with_two_values_is_read_as_written() -> None:
+    """What is remembered goes by the value too: a definition may be digested anew by a later version."""
+    shared = SharedFacts()
+    older = a_tool("one")
+    newer = replace(older, errors={"assay.v1": "too_deep"})
+    assert [read(shared, fact) for fact in (older, newer)] == [replace(f, packed="") for f in (older, newer)]
+
+
+def test_other_facts_are_read_alike_and_foreign_ones_refused() -> None:
+    fact = seen("alice", 1, "one", offset=0)
+    shared = SharedFacts()
+    assert shared.read(fact.key(), encode_value(fact)) == fact
+    with pytest.raises(IntegrityError, match="unknown_fact"):
+        shared.read(CATALOGUE.key(), b"[]")

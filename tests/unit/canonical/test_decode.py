@@ -8,10 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay_stream.canonical.decode import decode_json, decode_json_strict
+from assay_stream.canonical.lenient import member_bytes, read_leniently
 from assay_stream.errors import InputError
-from assay_stream.limits.core import Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from tests.support.counting import passes
 
 # Bytes, code, path: RFC 8259 for the grammar, RFC 7493 (I-JSON) section 2 for the rest.
@@ -64,11 +67,8 @@ REFUSALS = {
 
 
 class TestRefusals:
-    """What is refused, by what code, and where it says the offence is."""
-
     @pytest.mark.parametrize("name", REFUSALS)
     def test_code_and_path(self, name: str) -> None:
-        """Bytes that are no unambiguous JSON value are refused with exactly this code and path."""
         raw, code, path = REFUSALS[name]
         with pytest.raises(InputError) as caught:
             decode_json(raw)
@@ -78,13 +78,11 @@ class TestRefusals:
         "raw", [b'{"a":"hunter2","a":"hunter2"}', b'["hunter2",NaN]', b'["hunter2",1e400]', rb'["hunter2\ud800"]']
     )
     def test_no_values_in_messages(self, raw: bytes) -> None:
-        """An error never repeats a value of the input."""
         with pytest.raises(InputError) as caught:
             decode_json(raw)
         assert "hunter2" not in str(caught.value)
 
     def test_the_first_offence_is_named(self) -> None:
-        """Of several offences of a kind the path is that of the first in the text."""
         with pytest.raises(InputError) as caught:
             decode_json(b'{"a":{"b":1,"b":2},"a":NaN}')
         assert (caught.value.code, caught.value.path) == ("duplicate_key", "$.a.b")
@@ -102,16 +100,12 @@ class TestRefusals:
 
 
 class TestSize:
-    """The bound on size."""
-
     def test_twenty_megabytes(self) -> None:
-        """A text beyond the bound is refused before it is read."""
         with pytest.raises(InputError) as caught:
             decode_json(b"[" + b" " * 20_000_000 + b"]")
         assert caught.value.code == "too_large"
 
     def test_bound_is_inclusive(self) -> None:
-        """A text of exactly the bound is taken, one byte more is refused."""
         limits = Limits(record_bytes_max=4)
         assert decode_json(b"[10]", limits=limits) == [10]
         with pytest.raises(InputError) as caught:
@@ -120,12 +114,9 @@ class TestSize:
 
 
 class TestDepth:
-    """The bound on nesting: what Assay's own parser takes."""
-
     @pytest.mark.parametrize(("opened", "closed"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":', b"}]")])
     @pytest.mark.parametrize("decode", [decode_json, decode_json_strict])
     def test_bound_is_inclusive(self, decode: Any, opened: bytes, closed: bytes) -> None:
-        """127 nested containers are taken, 128 are refused."""
         levels = len(closed)
         outer = b"[" * (127 % levels)
         deepest = outer + opened * (127 // levels) + b"1" + closed * (127 // levels) + b"]" * len(outer)
@@ -145,13 +136,11 @@ class TestDepth:
         assert caught.value.code == "too_deep"
 
     def test_many_shallow_containers(self) -> None:
-        """Containers beside each other do not add up."""
         raw = b"[" + b",".join([b'{"a":[]}'] * 10_000) + b"]"
         assert decode_json(raw) == decode_json_strict(raw) == [{"a": []}] * 10_000
 
     @pytest.mark.parametrize("text", [b"[{" * 500, rb"\"[" * 500, rb"\\\"{" * 500])
     def test_brackets_inside_text(self, text: bytes) -> None:
-        """Brackets inside text are no nesting."""
         assert len(decode_json(b'["%b"]' % text)[0]) > 500
 
     def test_open_text_full_of_quotes(self) -> None:
@@ -167,8 +156,6 @@ class TestDepth:
 
 
 class TestNumbers:
-    """Numbers are exact, or the nearest double."""
-
     def test_largest_integer(self) -> None:
         """The largest integer that rounds to a finite double is taken; the digits limit is that of a double."""
         largest = int(1.7976931348623157e308)
@@ -177,7 +164,6 @@ class TestNumbers:
         assert decode_json(str(-largest).encode()) == -largest
 
     def test_digits_limit(self) -> None:
-        """The limit on digits is refused before a number is built."""
         with pytest.raises(InputError) as caught:
             decode_json(b"[" + b"9" * 5_000_000 + b"]")
         assert caught.value.code == "number_overflow"
@@ -186,22 +172,17 @@ class TestNumbers:
     @pytest.mark.parametrize("sign", ["", "-"])
     @pytest.mark.parametrize("decode", [decode_json, decode_json_strict])
     def test_other_digits_limits(self, decode: Any, sign: str, digits_max: int, digits: int) -> None:
-        """A limit below what the fast path reads, or above what Python reads, holds on both paths."""
         with pytest.raises(InputError) as caught:
             decode(f"{sign}{'1' * digits}".encode(), limits=Limits(integer_digits_max=digits_max))
         assert caught.value.code == "number_overflow"
 
     def test_underflow(self) -> None:
-        """A number too small for a double is zero, as IEEE 754 rounds it."""
         assert decode_json(b"1e-400") == 0.0
 
 
 class TestForms:
-    """Other spellings of well-formed values."""
-
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
     def test_kinds_of_bytes(self, kind: Any) -> None:
-        """Any bytes-like object is read."""
         assert decode_json(kind(b'{"a":1}')) == {"a": 1}
 
     @pytest.mark.parametrize(
@@ -217,24 +198,19 @@ class TestForms:
         ],
     )
     def test_value(self, raw: bytes, value: Any) -> None:
-        """White space and escapes change nothing of the value."""
         assert decode_json(raw) == decode_json_strict(raw) == value
 
 
 class TestContainers:
-    """Objects and arrays are counted before anything is built of them."""
-
     LIMITS = Limits(containers_max=4)
 
     @pytest.mark.parametrize("text", [b"[[],{},[]]", b'{"a":[[]],"b":{}}', b'["[[[[[[", "{\\"{{{{"]'])
     def test_as_many_as_are_allowed(self, text: bytes) -> None:
-        """Braces within texts are none."""
         assert decode_json(text, limits=self.LIMITS) == json.loads(text)
 
     @pytest.mark.parametrize("decode", [decode_json, decode_json_strict])
     @pytest.mark.parametrize("text", [b"[[],{},[],[]]", b"[ [], {}, [], [] ]", b'{"a":[[[[]]]]}'])
     def test_one_more_is_refused(self, decode: Callable[..., Any], text: bytes) -> None:
-        """By the fast path and by the strict one."""
         with pytest.raises(InputError) as caught:
             decode(text, limits=self.LIMITS)
         assert caught.value.code == "too_many_containers"
@@ -248,3 +224,63 @@ class TestContainers:
             assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
         finally:
             tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (b'{"id":1,"id":2}', {"id": 2}),
+        (b'{"id":1,"x":"\xff"}', {"id": 1, "x": "\ufffd"}),
+        (b'\xef\xbb\xbf{"id":1}', {"id": 1}),
+        (b'{"id":' + b"9" * 5_000 + b"}", {"id": float("inf")}),
+        (b"not json", None),
+        (b'{"id":1', None),
+        (b"", None),
+    ],
+)
+def test_what_a_forgiving_parser_makes_of_it(raw: bytes, value: object) -> None:
+    """As JavaScript and Python clients do."""
+    assert read_leniently(raw) == value
+
+
+@pytest.mark.parametrize("depth", [200, 100_000])
+def test_depth_does_not_hide_what_a_message_is(depth: int) -> None:
+    deep = b'[{"x":"]}"},' * depth + b"1" + b"]" * depth
+    message = read_leniently(b'{"result":{"tools":' + deep + b'},"id":7}')
+    assert message["id"] == 7
+    assert "tools" in message["result"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b'{"dir":"x","msg": {"a":[1,{"msg":2}]} ,"ts":1}', b'{"a":[1,{"msg":2}]}'),
+        (b'{"msg":1,"msg":"a,}"}', b'"a,}"'),
+        (b'{"ts":{"msg":1}}', None),
+        (b'{"m\\u0073g":true}', b"true"),
+        (b'{"msg":"\\"}"}', b'"\\"}"'),
+    ],
+)
+def test_a_member_is_given_as_the_bytes_it_came_in(raw: bytes, expected: bytes | None) -> None:
+    assert member_bytes(raw, "msg") == expected
+
+
+@given(st.binary(max_size=200))
+def test_readers_are_total(raw: bytes) -> None:
+    read_leniently(raw)
+    member_bytes(raw, "msg")
+
+
+@given(st.text(alphabet='{}[],:"\\1a ', max_size=60))
+def test_readers_are_total_for_almost_json(text: str) -> None:
+    read_leniently(text.encode())
+    member_bytes(text.encode(), "a")
+
+
+def test_a_message_with_too_many_containers_is_still_known_for_what_it_is() -> None:
+    """What says so stands at its beginning; the containers beyond those that are kept are null."""
+    count = DEFAULT_LIMITS.containers_max
+    raw = b'{"id":1,"result":{"tools":[' + b"[]," * count + b'"end"]}}'
+    found = read_leniently(raw)
+    tools = found["result"]["tools"]
+    assert (found["id"], len(tools), tools[0], tools[-2], tools[-1]) == (1, count + 1, [], None, "end")

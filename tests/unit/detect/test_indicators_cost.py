@@ -23,7 +23,6 @@ MEMORY_PER_BYTE_MAX = 400
 
 
 def units(definition: Mapping[str, Any], tool_names: ToolNames = NO_TOOLS) -> int:
-    """What the search of a new definition costs."""
     work = Work(UNLIMITED)
     detect_indicators(None, definition, tool_names=tool_names, work=work)
     return work.spent
@@ -31,7 +30,6 @@ def units(definition: Mapping[str, Any], tool_names: ToolNames = NO_TOOLS) -> in
 
 @pytest.mark.parametrize("part", WORST.values(), ids=WORST.keys())
 def test_cost_is_linear_whatever_the_text(part: str) -> None:
-    """Twice the text costs twice the units, and every byte a bounded number of them."""
     names = ToolNames(NAMES, Work(UNLIMITED))
     once, twice = (units({"name": "t", "description": repeated(part, size)}, names) for size in (4_000, 8_000))
     assert twice < 2.4 * once
@@ -40,7 +38,6 @@ def test_cost_is_linear_whatever_the_text(part: str) -> None:
 
 @pytest.mark.parametrize("part", WORST.values(), ids=WORST.keys())
 def test_memory_is_linear_whatever_the_text(part: str) -> None:
-    """Nothing that is larger than a constant times the text is made of it."""
     definition = {"name": "t", "description": repeated(part, 8_000)}
     detect_indicators(None, definition, work=Work(UNLIMITED))
     tracemalloc.start()
@@ -53,7 +50,6 @@ def test_memory_is_linear_whatever_the_text(part: str) -> None:
 
 @pytest.mark.parametrize("name", SHORT_TEXTS)
 def test_many_short_texts_cost_a_share_and_no_more(name: str) -> None:
-    """Tens of thousands of texts deep inside a definition take a bounded part of the budget, and no path each."""
     work = Work(UNLIMITED)
     found = detect_indicators(None, deep_texts(name), work=work)
     assert work.spent <= DEFAULT_LIMITS.definition_work_units_max
@@ -62,7 +58,6 @@ def test_many_short_texts_cost_a_share_and_no_more(name: str) -> None:
 
 
 def test_many_short_texts_take_bounded_memory() -> None:
-    """The same texts, in megabytes."""
     found = taken("texts", *SHORT_TEXTS)
     assert found.keys() == SHORT_TEXTS.keys()
     assert {name: each for name, each in found.items() if each.peak_mb >= 64} == {}

@@ -22,7 +22,6 @@ HARMLESS = "Returns the weather of a city, with its temperature in degrees. "
 
 
 def sentences(text: str) -> list[Sentence]:
-    """The sentences of a text whose server offers nothing."""
     return list(sentences_of(text, NOTHING))
 
 
@@ -35,7 +34,6 @@ def test_a_directive_to_a_tool_of_the_same_server_is_none() -> None:
 
 
 def levels(text: str, offered: OfferedNames) -> dict[str, int]:
-    """The relations of a text with their levels."""
     return {each.rule: each.level for each in steering_in(text, offered, Work(UNLIMITED)) if each.rule != RULE}
 
 
@@ -54,7 +52,6 @@ def test_a_family_name_that_is_not_offered_is_medium() -> None:
 
 
 def test_a_doubtful_name_counts_beside_one_that_is_beyond_doubt() -> None:
-    """A directive in an old sentence takes nothing from one in another sentence."""
     offered = OfferedNames(parameters=frozenset({"open_ledger"}))
     text = "You must call `sync_rooms` first. You must call `open_ledger` first."
     found = [each for each in steering_in(text, offered, Work(UNLIMITED)) if each.rule != RULE]
@@ -62,7 +59,6 @@ def test_a_doubtful_name_counts_beside_one_that_is_beyond_doubt() -> None:
 
 
 def test_a_relation_says_where_it_stands() -> None:
-    """The place is that of the words that relate, not of the whole text."""
     text = HARMLESS + "You must call `open_ledger` first."
     (found,) = (each for each in steering_in(text, NOTHING, Work(UNLIMITED)) if each.rule != RULE)
     assert text[found.start : found.end] == "call `open_ledger`"
@@ -78,7 +74,6 @@ def test_insistence_counts_in_the_sentence_beside_it() -> None:
 
 @pytest.mark.parametrize("padding", ["string object type array ", "returns optional content of the page "])
 def test_harmless_words_inside_a_sentence_take_little_from_its_score(padding: str) -> None:
-    """A poison between many words of negative weight, with no end of a sentence between them, is still found."""
     alone = max(passage.score for passage in passages_in(sentences(POISON), Work(UNLIMITED)))
     text = padding * 3 + POISON.removesuffix(".") + " " + padding * 3
     padded = max(passage.score for passage in passages_in(sentences(text), Work(UNLIMITED)))
@@ -88,26 +83,22 @@ def test_harmless_words_inside_a_sentence_take_little_from_its_score(padding: st
 
 @pytest.mark.parametrize("times", [1, 400])
 def test_harmless_text_around_a_passage_takes_nothing_from_its_score(times: int) -> None:
-    """A poison inside much harmless text scores what it scores alone."""
     alone = max(passage.score for passage in passages_in(sentences(POISON), Work(UNLIMITED)))
     text = HARMLESS * times + POISON + " " + HARMLESS * times
     assert max(passage.score for passage in passages_in(sentences(text), Work(UNLIMITED))) >= alone
 
 
 def test_documentation_does_not_score() -> None:
-    """A plain description is no passage."""
     assert list(passages_in(sentences(HARMLESS * 20), Work(UNLIMITED))) == []
 
 
 def test_an_encoded_directive_is_judged_like_an_open_one() -> None:
-    """Decoded text is read for relations too, and what only decoding shows is hidden meaning."""
     encoded = "".join(f"&#{ord(char)};" for char in "You must call `open_ledger` first.")
     found = detect_indicators(None, {"name": "x", "description": f"Opens a ledger. {encoded}"})
     assert "hidden_meaning" in {indicator.rule for indicator in found}
 
 
 def test_an_ampersand_hides_nothing() -> None:
-    """A text that reads almost the same once decoded states its directive openly."""
     found = detect_indicators(
         None, {"name": "x", "description": "Rows &amp; columns. You must call `open_ledger` first."}
     )
@@ -115,13 +106,11 @@ def test_an_ampersand_hides_nothing() -> None:
 
 
 def test_sentences_are_paid_for() -> None:
-    """Work is spent before it is done, and ends where the budget does."""
     with pytest.raises(WorkExhaustedError):
         list(steering_in(HARMLESS * 100, NOTHING, Work(100)))
 
 
 def test_weights_that_do_not_fit_their_digest_are_refused(tmp_path: Path) -> None:
-    """One altered weight stops the process by name, before it judges anything."""
     data = Path(load.__code__.co_filename).parent / "data"
     weights = (data / "weights.tsv").read_bytes()
     (tmp_path / "model.toml").write_bytes((data / "model.toml").read_bytes())
@@ -159,5 +148,4 @@ def test_what_a_parameter_does_to_its_own_call_is_no_news(text: str) -> None:
     ],
 )
 def test_what_a_text_does_to_users_and_other_tools_is_reported(text: str, rule: str) -> None:
-    """The same words about the user or about other tools are found."""
     assert rule in levels(text, NOTHING)

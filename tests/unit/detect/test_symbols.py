@@ -22,7 +22,6 @@ OFFERED = OfferedNames(
 
 
 def symbols(text: str) -> list[str]:
-    """The sentences of a text, each as one line."""
     return [" ".join(sentence.symbols) for sentence in sentences_of(text, OFFERED)]
 
 
@@ -53,7 +52,6 @@ def symbols(text: str) -> list[str]:
     ],
 )
 def test_a_name_is_what_the_server_makes_of_it(text: str, expected: str) -> None:
-    """Names of the list, of the definition and of something else are told apart, however they are spelled."""
     assert symbols(text) == [expected]
 
 
@@ -63,13 +61,11 @@ def test_sentences_end_where_a_reader_ends_them() -> None:
 
 
 def test_a_script_without_blanks_is_read_character_by_character() -> None:
-    """Han has no blanks between words, and a full stop of its own."""
     assert symbols("使用前。必须") == ["使 用 前", "必 须"]
 
 
 @given(st.text(alphabet=st.sampled_from("ab_A.-/:'`(=\n <~@1。使"), max_size=200))
 def test_symbols_are_bounded_and_stand_in_the_text(text: str) -> None:
-    """A law: no sentence and no word is longer than its bound, and every symbol has its place."""
     spans = spans_of(text)
     for sentence in sentences_of(text, OFFERED):
         assert all(len(symbol) <= WORD_CHARS_MAX + 1 for symbol in sentence.symbols)
@@ -79,12 +75,10 @@ def test_symbols_are_bounded_and_stand_in_the_text(text: str) -> None:
 
 
 def test_spellings_of_a_name_share_a_key() -> None:
-    """Case and separators do not make another tool."""
     assert {name_key(name) for name in ("send_email", "sendEmail", "send-email", "SendEmail")} == {"sendemail"}
 
 
 def test_a_verb_is_no_family() -> None:
-    """Tools of any server begin with the same verbs, and only a server's own have its prefix."""
     assert families_of("jira_search_issues") == ("jira", "jira search")
     assert [families_of(name) for name in ("jira", "get_issue", "createIssue")] == [("jira",), (), ()]
 

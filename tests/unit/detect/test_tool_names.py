@@ -10,19 +10,16 @@ from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 
 
 def found_in(text: str, *names: str) -> list[str]:
-    """The names that stand in a text, as they stand there."""
     words = Words(as_read(text))
     index = ToolNames(names, Work(UNLIMITED))
     return [" ".join(words.forms[each.first : each.end]) for each in index.find(words.forms, Work(UNLIMITED))]
 
 
 def test_name_is_found_as_words_and_as_one() -> None:
-    """Separators and case of a name do not count."""
     assert found_in("Send email, send_email, sendEmail", "send_email") == ["send email", "send email", "sendemail"]
 
 
 def test_names_within_names_are_found() -> None:
-    """Every name that stands at a place is found there, shortest first."""
     assert found_in("get user name", "get_user", "get_user_name", "user_name") == [
         "get user",
         "get user name",
@@ -31,14 +28,12 @@ def test_names_within_names_are_found() -> None:
 
 
 def test_long_name_counts_by_its_beginning() -> None:
-    """Of a name of more words than are looked for, the first ones are."""
     name = "_".join(f"w{index}" for index in range(40))
     (found,) = found_in(name.replace("_", " "), name)
     assert found == " ".join(f"w{index}" for index in range(16))
 
 
 def test_owners_tell_one_name_from_others_that_read_alike() -> None:
-    """Two names with one reading are both its owners, so that leaving out one leaves the other."""
     index = ToolNames(["send_email", "sendemail"], Work(UNLIMITED))
     (found,) = index.find(["sendemail"], Work(UNLIMITED))
     assert (found.owners, found.owners_of_one_word) == ([("send", "email")], [("sendemail",)])
@@ -58,36 +53,30 @@ def test_list_of_n_tools_costs_n() -> None:
 
 
 def test_index_is_paid_for_before_it_is_made() -> None:
-    """An exhausted budget stops the index, whatever the names are."""
     with pytest.raises(WorkExhaustedError):
         ToolNames(["x" * 100] * 100, Work(1_000))
 
 
 def families(own: str, *others: str) -> set[str]:
-    """The beginnings of names that are the server's for one of its definitions."""
     return set(OtherTools(ToolNames([own, *others], Work(UNLIMITED)), own).families)
 
 
 def test_a_prefix_of_most_tools_is_the_servers() -> None:
-    """A tool of a server with a prefix may speak of another one with the same prefix."""
     assert "jira" in families("jira_search", "jira_comment", "wiki_search")
     assert "jira" not in families("wiki_search", "jira_search", "jira_comment")
 
 
 def test_decoys_make_no_prefix() -> None:
-    """Two tools that share the first word of a foreign name do not make it the server's own."""
     assert "bank" not in families("add", "bank_status", "bank_help")
     assert "bank" not in families("bank_add", "subtract", "divide", "multiply", "bank_help")
 
 
 def test_two_words_that_a_tool_has_are_the_servers() -> None:
-    """A tool that was renamed is still spoken of by its old name."""
     assert "audit service" in families("list_slis", "audit_services", "audit_service_operations")
     assert families("list_slis", "audit_service_operations") == set()
 
 
 def test_names_within_names_are_each_paid_for() -> None:
-    """Names of one word repeated, one longer than the other, stand at every place a dozen times: each costs units."""
     names = ToolNames(["_".join("a" * length) for length in range(1, 16)], Work(UNLIMITED))
     words = Words("a " * 200)
     work = Work(UNLIMITED)

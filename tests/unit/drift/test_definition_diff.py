@@ -20,12 +20,10 @@ BEFORE: dict[str, Any] = {
 
 
 def told(diff: DefinitionDiff) -> list[tuple[str, str]]:
-    """Path and what became of it."""
     return [(place.path, place.what) for place in diff.places]
 
 
 def test_places_stand_in_the_order_in_which_they_matter() -> None:
-    """Title and description, then hints and schemas; equal places are counted."""
     after = {
         **BEFORE,
         "zeta": 1,
@@ -47,19 +45,16 @@ def test_places_stand_in_the_order_in_which_they_matter() -> None:
 
 
 def test_a_text_and_a_number_are_told_apart() -> None:
-    """Both as JSON."""
     [place] = definition_diff({"x": "1"}, {"x": 1}).places
     assert place.pieces == (Piece("gone", '"1"'), Piece("come", "1"))
 
 
 def test_of_one_definition_alone_all_came_or_went() -> None:
-    """As of a tool that is new, or gone."""
     assert set(told(definition_diff(None, {"name": "x", "empty": ""}))) == {("$.name", "added"), ("$.empty", "added")}
     assert told(definition_diff({"name": "x"}, None)) == [("$.name", "removed")]
 
 
 def test_many_places_are_counted_unless_all_are_asked_for() -> None:
-    """A hostile schema does not push the rest off the screen."""
     after = BEFORE | {"inputSchema": {f"p{number:04}": number for number in range(1_000)}}
     diff = definition_diff(BEFORE, after)
     assert (len(diff.places), diff.left_out) == (200, 803)

@@ -8,8 +8,10 @@ import pytest
 
 from assay_stream.drift.change import ABSENT
 from assay_stream.drift.definition import compare_definitions
-from assay_stream.drift.json_schema import compare_schemas
+from assay_stream.drift.json_schema import compare_schemas, expand
+from assay_stream.drift.severity import PROFILES, Level, assess
 from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.work import UNLIMITED, Work
 
 S, N, P = {"type": "string"}, {"type": "integer"}, "$.s.properties"
 MORE = "$.s.additionalProperties"
@@ -60,7 +62,6 @@ CASES: list[tuple[Any, Any, list[tuple[str, str]]]] = [
 
 @pytest.mark.parametrize(("before", "after", "expected"), CASES)
 def test_a_difference(before: Any, after: Any, expected: list[tuple[str, str]]) -> None:
-    """Each kind of difference has its code and its path."""
     assert [(change.code, change.path) for change in compare_schemas("$.s", before, after)] == expected
 
 
@@ -69,13 +70,11 @@ def _by_reference(reference: str, **parts: Any) -> dict[str, Any]:
 
 
 def test_what_a_reference_leads_to_is_compared_once_where_it_stands() -> None:
-    """A shared part that changed is told once, however many parameters use it."""
     before, after = ({**_object(a={"$ref": "#/$defs/x"}, b={"$ref": "#/$defs/x"}), "$defs": {"x": s}} for s in (S, N))
     assert [(c.code, c.path) for c in compare_schemas("$.s", before, after)] == [("type_changed", "$.s.$defs.x.type")]
 
 
 def test_a_reference_that_leads_elsewhere_is_followed() -> None:
-    """What it leads to is compared at the place that refers to it."""
     changes = list(compare_schemas("$.s", _by_reference("#/$defs/x", x=S, y=N), _by_reference("#/$defs/y", x=S, y=N)))
     assert ("type_changed", f"{P}.a.type") in [(c.code, c.path) for c in changes]
 
@@ -87,7 +86,6 @@ def test_a_part_put_in_place_of_its_reference_says_the_same() -> None:
 
 
 def test_a_reference_to_another_document_is_not_followed() -> None:
-    """It is told as such."""
     changes = compare_schemas("$.s", _by_reference("a.json"), _by_reference("b.json"))
     assert [c.code for c in changes] == ["schema_reference_changed"]
 
@@ -110,8 +108,126 @@ def test_a_circle_against_nothing_ends() -> None:
 
 
 def test_what_goes_beyond_the_limits_is_told() -> None:
-    """Where more differs than the budget of a definition allows, the last change says so."""
     count = DEFAULT_LIMITS.definition_work_units_max // 50
     before, after = ({"inputSchema": _object(None, **{f"p{i}": side for i in range(count)})} for side in (S, N))
     *_, last = compare_definitions(before, after)
     assert (last.code, last.path) == ("comparison_cut_short", "$")
+
+
+ROOT: dict[str, Any] = {
+    "$defs": {"a/b": {"type": "string"}, "c": {"$ref": "#/$defs/a~1b"}, "loop": {"$ref": "#/$defs/loop"}},
+    "anyOf": [{"type": "null"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("reference", "found"),
+    [
+        ("#/$defs/a~1b", {"type": "string"}),
+        ("#/%24defs/a~1b", {"type": "string"}),
+        ("#/$defs/c", {"type": "string"}),
+        ("#/anyOf/0", {"type": "null"}),
+        ("#", ROOT),
+        ("#/$defs/loop", None),
+        ("#/$defs/none", None),
+        ("#/anyOf/9", None),
+        ("#anchor", None),
+        ("other.json#/a", None),
+        (3, None),
+    ],
+)
+def test_a_reference(reference: Any, found: Any) -> None:
+    assert expand(ROOT, {"$ref": reference}, Work(UNLIMITED)) == found
+
+
+def test_what_stands_beside_takes_precedence() -> None:
+    assert expand(ROOT, {"$ref": "#/anyOf/0", "title": "T"}, Work(UNLIMITED)) == {"type": "null", "title": "T"}
+
+
+TEXT: dict[str, Any] = {"type": "string"}
+NULLABLE = {"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}], "default": None}
+REFERRED = {"$defs": {"Point": {"type": "object", "required": ["x"]}}, "properties": {"at": {"$ref": "#/$defs/Point"}}}
+
+
+def a_tool(**keywords: Any) -> dict[str, Any]:
+    return {"name": "t", "inputSchema": {"type": "object", "properties": {"path": TEXT}} | keywords}
+
+
+def codes_of(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return [change.code for change in compare_definitions(before, after)]
+
+
+def level_of(before: dict[str, Any], after: dict[str, Any]) -> Level:
+    return assess(PROFILES["soc"], "tool_changed", compare_definitions(before, after))
+
+
+REGENERATED = [
+    (a_tool(additionalProperties=False), a_tool()),
+    (a_tool(additionalProperties=False), a_tool(additionalProperties={}, **{"$schema": "urn:other"})),
+    (
+        a_tool(additionalProperties=False, properties={"o": {"type": "object", "additionalProperties": True}}),
+        a_tool(properties={"o": {"type": "object", "additionalProperties": False}}),
+    ),
+    (a_tool(**REFERRED), a_tool(properties={"at": {"type": "object", "required": ["x"]}})),
+    (
+        a_tool(additionalProperties=False, properties={"path": NULLABLE}),
+        a_tool(properties={"path": {"type": "string", "minLength": 1}}),
+    ),
+]
+
+
+@pytest.mark.parametrize("pair", REGENERATED, ids=range(len(REGENERATED)))
+def test_a_regenerated_schema_is_one_low_change(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """Dialect, unnamed parameters, shared parts and null alone: every named parameter takes what it took."""
+    for before, after in (pair, pair[::-1]):
+        (change,) = compare_definitions(before, after)
+        assert (change.code, change.path) == ("schema_regenerated", "$.inputSchema")
+        assert level_of(before, after) is Level.LOW
+
+
+def test_words_in_a_regenerated_schema_count_by_themselves() -> None:
+    after = a_tool(properties={"path": TEXT | {"description": "Where to read."}})
+    found = compare_definitions(a_tool(additionalProperties=False), after)
+    assert [(change.code, change.path) for change in found] == [
+        ("schema_regenerated", "$.inputSchema"),
+        ("parameter_description_added", "$.inputSchema.properties.path.description"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "codes"),
+    [
+        (a_tool(properties={"path": TEXT, "note": TEXT}), ["additional_properties_opened", "parameter_added_optional"]),
+        (a_tool(properties={"path": TEXT | {"default": "/"}}), ["additional_properties_opened", "default_added"]),
+        (a_tool(additionalProperties=TEXT), ["additional_properties_opened"]),
+        (a_tool(properties={"path": {"type": "integer"}}), ["additional_properties_opened", "type_changed"]),
+    ],
+)
+def test_nothing_hides_behind_a_regenerated_schema(after: dict[str, Any], codes: list[str]) -> None:
+    assert codes_of(a_tool(additionalProperties=False), after) == codes
+    assert level_of(a_tool(additionalProperties=False), after) is Level.MEDIUM
+
+
+def test_shared_parts_that_differ_are_no_regeneration() -> None:
+    after = a_tool(properties={"at": {"type": "object", "required": ["x", "secret"], "properties": {"secret": TEXT}}})
+    assert "parameter_added_required" in codes_of(a_tool(**REFERRED), after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "codes"),
+    [
+        (NULLABLE, {"type": "string", "minLength": 1}, ["null_refused"]),
+        ({"type": "string"}, {"type": ["null", "string"]}, ["null_allowed"]),
+        ({"type": "string", "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}, ["null_allowed"]),
+        (NULLABLE, {"type": ["string", "null"], "minLength": 1, "default": None}, ["schema_restated"]),
+        (NULLABLE, {"type": "string"}, ["null_refused", "bounds_loosened"]),
+        (NULLABLE, {"type": "string", "minLength": 1, "default": "x"}, ["null_refused", "default_changed"]),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            {"anyOf": [{"type": "string"}, {"type": "null"}, {"type": "integer"}]},
+            ["alternative_added", "type_widened"],
+        ),
+    ],
+)
+def test_null_in_either_form(before: Any, after: Any, codes: list[str]) -> None:
+    assert codes_of(a_tool(properties={"path": before}), a_tool(properties={"path": after})) == codes

@@ -22,7 +22,6 @@ def _kinds(before: Any, after: Any, **options: Any) -> list[tuple[str, str, str 
 
 
 def test_added_removed_and_changed() -> None:
-    """By name, in the order of names."""
     before = [_tool("b"), _tool("c", "Writes", {})]
     after = [_tool("b", "Reads"), _tool("a", "Lists all", {"type": "object"})]
     assert _kinds(before, after) == [
@@ -33,7 +32,6 @@ def test_added_removed_and_changed() -> None:
 
 
 def test_the_same_schema_and_similar_words_are_a_rename() -> None:
-    """Half of the words in common are enough, fewer are not."""
     assert _kinds([_tool("a")], [_tool("b", "Reads a file from tape")]) == [("tool_renamed", "a", "b")]
     assert [kind for kind, *_ in _kinds([_tool("a")], [_tool("b", "Sends mail to people")])] == [
         "tool_removed",
@@ -42,7 +40,6 @@ def test_the_same_schema_and_similar_words_are_a_rename() -> None:
 
 
 def test_another_schema_is_no_rename() -> None:
-    """Equal words alone make no rename."""
     assert {kind for kind, *_ in _kinds([_tool("a")], [_tool("b", schema={})])} == {"tool_added", "tool_removed"}
 
 
@@ -54,20 +51,13 @@ def test_without_parameters_the_words_must_be_the_same() -> None:
 
 
 def test_of_several_that_fit_the_most_alike_go_first() -> None:
-    """Then names decide; each tool is renamed once."""
     before = [_tool("a"), _tool("b", "Reads a file from tape")]
     after = [_tool("x", "Reads a file from tape"), _tool("y")]
     assert _kinds(before, after) == [("tool_renamed", "a", "y"), ("tool_renamed", "b", "x")]
     assert _kinds([_tool("a"), _tool("b")], [_tool("x")]) == [("tool_renamed", "a", "x"), ("tool_removed", "b", None)]
 
 
-def test_an_incomplete_list_removes_and_renames_nothing() -> None:
-    """What is not on the page may be on the next one."""
-    assert _kinds([_tool("a")], [_tool("b")], complete=False) == [("tool_added", "b", None)]
-
-
 def test_a_name_with_two_definitions_is_ambiguous() -> None:
-    """Twice the same definition is not; nor is it news where both stood before."""
     twice = [_tool("a"), _tool("a", "Other")]
     assert _kinds([_tool("a")], twice) == [("definition_ambiguous", "a", None)]
     assert _kinds([], twice) == [("definition_ambiguous", "a", None)]
@@ -77,7 +67,6 @@ def test_a_name_with_two_definitions_is_ambiguous() -> None:
 
 
 def test_prompts_and_templates_are_matched_by_their_own_keys_and_never_renamed() -> None:
-    """Templates go by URI template."""
     template = {"uriTemplate": "file:///{p}", "name": "f"}
     moved = template | {"uriTemplate": "http:///{p}"}
     assert [kind for kind, *_ in _kinds([template], [moved], subject=Subject.TEMPLATE)] == [
@@ -91,7 +80,6 @@ def test_prompts_and_templates_are_matched_by_their_own_keys_and_never_renamed()
 
 
 def test_an_item_without_a_name_is_refused() -> None:
-    """The error says which one."""
     with pytest.raises(InputError) as caught:
         compare_lists([], [_tool("a"), {"description": "x"}])
     assert (caught.value.code, caught.value.path) == ("missing_field", "$[1].name")

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay_stream.drift import compare_definitions
 from assay_stream.drift.change import CODES
+from assay_stream.drift.definition import compare_definitions
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess, covers, profile_named
 from assay_stream.errors import InputError
 from assay_stream.model.kinds import Kind
@@ -36,7 +36,6 @@ def _schema(**keywords: object) -> dict[str, object]:
 
 
 def test_the_levels_are_ocsfs() -> None:
-    """The numbers are those of ``severity_id``; names come back."""
     assert [level.value for level in Level] == [1, 2, 3, 4, 5]
     assert all(Level.parse(str(level)) is level for level in Level)
     with pytest.raises(InputError) as caught:
@@ -45,7 +44,6 @@ def test_the_levels_are_ocsfs() -> None:
 
 
 def test_profiles_by_name() -> None:
-    """The default is the one that goes by meaning; an unknown name is refused."""
     assert DEFAULT_PROFILE is SOC
     assert list(PROFILES) == ["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"]
     assert profile_named("strict") is PROFILES["strict"]
@@ -70,7 +68,6 @@ def test_profiles_by_name() -> None:
     ids=range(9),
 )
 def test_widening_alone_is_medium(after: dict[str, object]) -> None:
-    """A confinement that went away, a value turned round, a parameter that must now be filled."""
     assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.MEDIUM
 
 
@@ -91,13 +88,11 @@ def test_nothing_but_a_comparison_cut_short_is_high_by_its_code() -> None:
     ],
 )
 def test_benign_changes_stay_quiet(after: dict[str, object], level: Level) -> None:
-    """Typography, titles, other words, tighter bounds and new output schemas are low or less."""
     assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is level
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_signs_raise_and_never_lower(profile: object) -> None:
-    """A critical sign makes anything critical, an informational one nothing."""
     changes = compare_definitions(TOOL, TOOL | {"description": "Reads a file!"})
     signs = [SimpleNamespace(rule="r", level=Level.CRITICAL)]
     assert assess(profile, "tool_changed", changes, signs) is Level.CRITICAL  # type: ignore[arg-type]
@@ -108,14 +103,12 @@ def test_signs_raise_and_never_lower(profile: object) -> None:
 
 @pytest.mark.parametrize("kind", [*Kind, "something_new"])
 def test_under_the_strict_profile_anything_is_at_least_high(kind: str) -> None:
-    """Whatever the kind, and however small the change."""
     changes = compare_definitions(TOOL, TOOL | {"description": "Reads  a file"})
     assert assess(PROFILES["strict"], kind) >= Level.HIGH
     assert assess(PROFILES["strict"], kind, changes) >= Level.HIGH
 
 
 def test_a_kind_that_a_profile_does_not_know_has_the_callers_default() -> None:
-    """The registry of kinds says how severe it is by default."""
     assert assess(SOC, "key_revoked", default=Level.CRITICAL) is Level.CRITICAL
     assert assess(SOC, "key_revoked") is Level.HIGH
 

@@ -25,21 +25,18 @@ Members = dict[str, bytes]
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """Three records as a bundle."""
     path = tmp_path / "bundle.tar.gz"
     write_bundle(path, EVENTS, run_id="run-1")
     return path
 
 
 def refused(path: Path, **limits: int) -> InputError:
-    """What verification says."""
     with pytest.raises(InputError) as caught:
         verify_bundle(path, limits=BundleLimits(**limits))
     return caught.value
 
 
 def resealed(content: Members, lines: list[bytes]) -> None:
-    """Other lines, with a manifest that says the truth of their bytes."""
     events = b"".join(lines)
     manifest = json.loads(content["manifest.json"])
     manifest["files"]["events.ndjson"] |= {"bytes": len(events), "sha256": "sha256:" + sha256(events).hexdigest()}
@@ -51,20 +48,17 @@ def resealed(content: Members, lines: list[bytes]) -> None:
 
 
 def test_nothing_is_left_beside_a_bundle(bundle: Path) -> None:
-    """The files that it was made in are gone."""
     assert os.listdir(bundle.parent) == ["bundle.tar.gz"]
 
 
 @pytest.mark.parametrize("run_id", ["", "a:b", "x" * 257, "a\nb"])
 def test_a_run_id_that_no_verifier_takes_is_refused(run_id: str, tmp_path: Path) -> None:
-    """Empty, with a colon, too long, or unprintable."""
     with pytest.raises(InputError) as caught:
         write_bundle(tmp_path / "b.tar.gz", EVENTS, run_id=run_id)
     assert caught.value.code == "bad_run_id"
 
 
 def test_records_of_two_sources_are_refused(tmp_path: Path) -> None:
-    """A bundle has one source; and a refusal leaves what was there alone."""
     path = tmp_path / "b.tar.gz"
     path.write_bytes(b"before")
     with pytest.raises(InputError) as caught:
@@ -75,7 +69,6 @@ def test_records_of_two_sources_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["events_max", "events_bytes_max", "bundle_bytes_max", "line_bytes_max"])
 def test_what_no_verifier_would_take_is_not_written(limit: str, tmp_path: Path) -> None:
-    """The verifier's own bounds hold when a bundle is written."""
     with pytest.raises(InputError) as caught:
         write_bundle(tmp_path / "b.tar.gz", EVENTS, run_id="r", limits=BundleLimits(**{limit: 2}))
     assert caught.value.code == "bundle_limit"
@@ -90,15 +83,12 @@ def test_no_event_makes_no_bundle(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """The message names the file."""
     with pytest.raises(InputError, match=r"b\.tar\.gz") as caught:
         write_bundle(tmp_path / "no" / "b.tar.gz", EVENTS, run_id="r")
     assert caught.value.code == "unwritable_file"
 
 
 def test_a_changed_line_is_named(bundle: Path) -> None:
-    """One character of the content in the second line; the message has its number, not its text."""
-
     def change(content: Members) -> None:
         first, second, third = content["events.ndjson"].splitlines(keepends=True)
         content["events.ndjson"] = first + second.replace(b"read_file", b"send_file") + third
@@ -119,13 +109,10 @@ def test_a_changed_time_is_seen_by_the_digest(bundle: Path) -> None:
 
 
 def lines_of(content: Members) -> list[bytes]:
-    """The lines of the events."""
     return content["events.ndjson"].splitlines(keepends=True)
 
 
 def with_event(index: int, **changes: Any) -> Callable[[Members], None]:
-    """One event changed, and everything resealed behind it."""
-
     def change(content: Members) -> None:
         lines = lines_of(content)
         event = json.loads(lines[index]) | changes
@@ -151,15 +138,12 @@ def with_event(index: int, **changes: Any) -> Callable[[Members], None]:
 def test_the_rules_of_the_run_hold_also_behind_right_digests(
     bundle: Path, change: Callable[[Members], None], code: str, where: str
 ) -> None:
-    """Left out, repeated or renamed events are named with their line, though every digest was made anew."""
     error = refused(changed(bundle, change))
     assert error.code == code
     assert where in error.message
 
 
 def test_events_of_another_manifest_are_refused(bundle: Path) -> None:
-    """Content hashes that are right, but not the manifest's."""
-
     def change(content: Members) -> None:
         manifest = json.loads(content["manifest.json"])
         manifest["run_root"] = manifest["bundle_id"] = "sha256:" + "0" * 64
@@ -169,8 +153,6 @@ def test_events_of_another_manifest_are_refused(bundle: Path) -> None:
 
 
 def test_a_count_that_is_not_the_manifests_is_refused(bundle: Path) -> None:
-    """Fewer lines than announced."""
-
     def change(content: Members) -> None:
         content["events.ndjson"] = b"".join(lines_of(content)[:2])
 
@@ -190,7 +172,6 @@ def test_a_count_that_is_not_the_manifests_is_refused(bundle: Path) -> None:
     ],
 )
 def test_a_bundle_has_its_two_members_in_order(bundle: Path, names: list[str], said: str) -> None:
-    """Missing, repeated, further and exchanged members are named."""
     content = members(bundle) | {"extra": b"x"}
     error = refused(rebuilt(bundle.with_name("b.tar.gz"), iter([(name, content[name]) for name in names])))
     assert error.code == "bundle_member"
@@ -199,7 +180,6 @@ def test_a_bundle_has_its_two_members_in_order(bundle: Path, names: list[str], s
 
 @pytest.mark.parametrize("kind", [b"1", b"2", b"5", b"x", b"L"])
 def test_links_and_folders_are_refused(bundle: Path, kind: bytes) -> None:
-    """A bundle has plain files only."""
     assert refused(rebuilt(bundle.with_name("b.tar.gz"), members(bundle), type=kind)).code == "bundle_member"
 
 
@@ -212,21 +192,18 @@ def test_a_member_elsewhere_is_another_member(bundle: Path, name: str) -> None:
 
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.99])
 def test_a_cut_file_is_named_as_cut(bundle: Path, kept: float) -> None:
-    """Wherever the file ends, it is not taken for a shorter bundle."""
     raw = bundle.read_bytes()
     bundle.write_bytes(raw[: int(len(raw) * kept)])
     assert refused(bundle).code == "archive_truncated"
 
 
 def test_a_cut_tar_is_named_as_cut(bundle: Path) -> None:
-    """Sound gzip around half a tar."""
     tar = gzip.decompress(bundle.read_bytes())
     bundle.write_bytes(gzip.compress(tar[:2_000]))
     assert refused(bundle).code == "archive_truncated"
 
 
 def test_a_flipped_bit_is_found(bundle: Path) -> None:
-    """Wherever it is in the compressed data: the file is damaged, or breaks a rule."""
     raw = bytearray(bundle.read_bytes())
     for position in range(20, len(raw) - 8, 37):
         flipped = raw.copy()
@@ -246,19 +223,16 @@ def test_a_flipped_bit_is_found(bundle: Path) -> None:
     ],
 )
 def test_limits_are_named_with_what_is_over_them(bundle: Path, limit: str, said: str) -> None:
-    """Each bound, with the member or line."""
     error = refused(bundle, **{limit: 2})
     assert error.code == "bundle_limit"
     assert said in error.message
 
 
 def test_deep_nesting_is_refused(bundle: Path) -> None:
-    """Deeper than Assay's verifier takes."""
     assert refused(bundle, depth_max=2).code in {"bundle_manifest", "too_deep"}
 
 
 def test_a_bomb_is_not_unpacked(bundle: Path) -> None:
-    """A gibibyte of zeros behind the events ends at the limit, in bounded memory."""
     tar = gzip.decompress(bundle.read_bytes())
     bundle.write_bytes(gzip.compress(tar + bytes(8 * 1024 * 1024)))
     assert refused(bundle, decoded_bytes_max=1024 * 1024).code == "archive_too_large"
@@ -277,14 +251,12 @@ def test_a_bundle_is_one_gzip_member_and_no_more(bundle: Path, before: bytes, be
 
 
 def test_something_else_than_gzip_is_no_bundle(tmp_path: Path) -> None:
-    """It says what a bundle is."""
     path = tmp_path / "b.tar.gz"
     path.write_bytes(b"{}")
     assert refused(path).code == "bundle_member"
 
 
 def test_a_missing_file_is_unreadable(tmp_path: Path) -> None:
-    """Not a broken bundle."""
     assert refused(tmp_path / "none").code == "unreadable_file"
 
 
@@ -299,7 +271,6 @@ def test_reading_a_broken_bundle_gives_nothing(bundle: Path) -> None:
 
 
 def test_a_bundle_is_told_from_an_archive(bundle: Path, tmp_path: Path) -> None:
-    """By the tar in it."""
     archive = tmp_path / "a.ndjson.gz"
     archive.write_bytes(gzip.compress(evidence()))
     plain = tmp_path / "p.ndjson"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,27 +14,27 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch
-from assay_stream.export.input import Dataset, ExportSelection, Stored, read_bundle, verify_bundle
+from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, read_bundle, verify_bundle
+from assay_stream.export.rows import HEADER, as_csv, as_jsonl
 from assay_stream.model.record import Role
-from tests.support.exports import definition, evidence, replayed, values
+from assay_stream.text.escaping import visible
+from tests.support.alerts import alert_records, finding_of
+from tests.support.exports import NOON_US, definition, evidence, replayed, values
 
 RAW = [evidence(number, time=f"2026-03-01T12:00:{number:02}Z") for number in range(7)]
 
 
 def collected(raw: Iterable[bytes], selection: ExportSelection | None = None, *kinds: Dataset) -> Collection:
-    """These records, collected."""
     collection = Collection(selection or ExportSelection(), frozenset(kinds or Dataset))
     collection.take(Stored(f"record {number}", line) for number, line in enumerate(raw))
     return collection
 
 
 def offsets(path: Path) -> list[int]:
-    """Offsets of the calls in a bundle, in its order."""
     return [orjson.loads(line)["data"]["origin"]["offset"] for line in read_bundle(path)]
 
 
 def test_a_bundle_is_in_the_order_of_event_time(tmp_path: Path) -> None:
-    """Of equal times, in the order of the calls' log."""
     raw = [*reversed(RAW), *(evidence(number, time="2026-03-01T12:00:03Z") for number in (50, 9, 100))]
     with collected(raw) as collection:
         ((path, manifest),) = export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=None)
@@ -40,8 +43,6 @@ def test_a_bundle_is_in_the_order_of_event_time(tmp_path: Path) -> None:
 
 
 def test_the_run_id_follows_from_the_content(tmp_path: Path) -> None:
-    """Equal evidence, equal run; a record less, another run."""
-
     def run_of(raw: list[bytes]) -> str:
         with collected(raw) as collection:
             ((_, manifest),) = export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=None)
@@ -52,7 +53,6 @@ def test_the_run_id_follows_from_the_content(tmp_path: Path) -> None:
 
 
 def test_a_bundle_can_be_split(tmp_path: Path) -> None:
-    """Each part is a bundle with a run of its own, and together they are the whole."""
     with collected(RAW) as collection:
         written = export_bundles(collection, tmp_path / "b.tar.gz", run_id="night", split=3)
     assert [(path.name, manifest.run_id) for path, manifest in written] == [
@@ -64,21 +64,18 @@ def test_a_bundle_can_be_split(tmp_path: Path) -> None:
 
 
 def test_one_part_keeps_its_name(tmp_path: Path) -> None:
-    """Where all fits into one."""
     with collected(RAW) as collection:
         ((path, manifest),) = export_bundles(collection, tmp_path / "b.tar.gz", run_id="night", split=7)
     assert (path.name, manifest.run_id) == ("b.tar.gz", "night")
 
 
 def test_a_bad_run_id_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    """Also where there would be nothing to write."""
     with collected([]) as collection, pytest.raises(InputError) as caught:
         export_bundles(collection, tmp_path / "b.tar.gz", run_id="a:b", split=None)
     assert caught.value.code == "bad_run_id"
 
 
 def test_nothing_makes_no_file(tmp_path: Path) -> None:
-    """Of any kind; what was left out is counted."""
     with collected(RAW, ExportSelection(server_ids=frozenset({"none"}))) as collection:
         assert export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=None) == []
         assert not any(export_parquet(collection, tmp_path / "p").values())
@@ -88,7 +85,6 @@ def test_nothing_makes_no_file(tmp_path: Path) -> None:
 
 
 def test_datasets_have_what_the_engine_wrote(tmp_path: Path) -> None:
-    """Every record once, also a definition that was written for two servers."""
     outputs = replayed()
     raw = {
         kind: values(outputs, role)
@@ -110,7 +106,6 @@ def test_a_dataset_without_rows_is_not_written(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_place_is_an_error(tmp_path: Path) -> None:
-    """The file is named, and nothing is left behind."""
     (tmp_path / "file").write_bytes(b"")
     with collected(RAW) as collection:
         with pytest.raises(InputError) as caught:
@@ -119,3 +114,75 @@ def test_an_unwritable_place_is_an_error(tmp_path: Path) -> None:
         with pytest.raises(InputError) as caught:
             export_parquet(collection, tmp_path / "file" / "p")
         assert caught.value.code == "unwritable_folder"
+
+
+ALERT = alert_records(finding_of())[0].value or b""
+REQUIRED = ("message", "datetime", "timestamp_desc")
+"""What Timesketch's guide "Create timeline from JSONL or CSV file" demands."""
+
+
+def read(*raw: bytes) -> list[ExportRecord]:
+    return list(items(Stored("here", line) for line in raw))
+
+
+def table(*raw: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(b"".join(as_csv(read(*raw))).decode(), newline="")))
+
+
+def lines(*raw: bytes) -> list[dict[str, object]]:
+    return [json.loads(line) for line in as_jsonl(read(*raw))]
+
+
+@pytest.mark.parametrize("raw", [evidence(), ALERT])
+def test_an_event_has_what_timesketch_demands(raw: bytes) -> None:
+    for events in (table(raw), lines(raw)):
+        for event in events:
+            assert all(event[name] for name in REQUIRED)
+
+
+def test_the_time_is_told_twice() -> None:
+    (event,) = lines(evidence(time="2026-03-01T12:00:00.000007Z"))
+    assert (event["datetime"], event["timestamp"]) == ("2026-03-01T12:00:00.000007+00:00", NOON_US + 7)
+
+
+def test_messages_say_what_happened() -> None:
+    bound = "sha256:" + "a" * 64
+    messages = [line["message"] for line in lines(evidence(), evidence(data={"tool_definition_digest": bound}), ALERT)]
+    assert messages == [
+        "Tool call allow: server-a/read_file, definition unbound (definition_not_observed), pin unpinned",
+        f"Tool call allow: server-a/read_file, definition {bound}, pin unpinned",
+        "Alert (High, Create): The definition of a tool changed: server/tool (description)",
+    ]
+
+
+def test_both_forms_say_the_same() -> None:
+    for row, line in zip(table(evidence(), ALERT), lines(evidence(), ALERT), strict=True):
+        assert {name: value for name, value in row.items() if value} == {name: str(line[name]) for name in line}
+    assert set(row) == set(HEADER)
+
+
+HOSTILE = [
+    *("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\u200b=1", "＝1", "\ufeff+1"),
+    *("\u3000=1", "\u2007\u00a0=1", "\u2028=1", "\x00=1", "\x1b=1", "\U000e0020=1", "\u115f=1", "\u180e=1"),
+    *("＋1", "－1", "＠SUM(A1)", "﹢1", "﹣1", "﹦1", "﹫x", "⁼1", '"=1', "'=1", "`=1", ' "\u200b=1', "\r\n=1"),
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_cell_is_a_formula(name: str) -> None:
+    """Whatever a server or a tool is called, with or without something invisible before it."""
+    (row,) = table(evidence(data={"server_id": name, "tool": name}))
+    assert row["server_id"] == row["tool_name"] == f"'{visible(name, keep=chr(10))}"
+    assert not any(cell.lstrip()[:1] in tuple("=+-@＝") for cell in row.values() if cell)
+
+
+def test_ordinary_names_are_as_they_are() -> None:
+    """A dash or a sign within a name is none at its beginning; quotes and line feeds survive."""
+    (row,) = table(evidence(data={"server_id": 'a-b,"c"\nd', "tool": "x=y"}))
+    assert (row["server_id"], row["tool_name"]) == ('a-b,"c"\nd', "x=y")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_json_lines_keep_names_as_they_are(name: str) -> None:
+    """They are data, and no spreadsheet opens them."""
+    assert lines(evidence(data={"tool": name}))[0]["tool_name"] == name

@@ -20,12 +20,10 @@ ALERT = alert_records(finding_of())[0].value or b""
 
 
 def read(*paths: Path) -> list[ExportRecord]:
-    """The records of some files."""
     return list(items(stored_in(paths)))
 
 
 def one(raw: bytes) -> ExportRecord:
-    """One record."""
     (item,) = items([Stored("here", raw)])
     return item
 
@@ -34,13 +32,11 @@ def one(raw: bytes) -> ExportRecord:
     ("raw", "kind"), [(evidence(), Dataset.EVIDENCE), (ALERT, Dataset.ALERTS), (definition(), Dataset.DEFINITIONS)]
 )
 def test_a_record_is_told_by_what_it_is(raw: bytes, kind: Dataset) -> None:
-    """Evidence has a content hash, an alert a class, a definition a digest."""
     item = one(raw)
     assert (item.kind, item.raw, item.content) == (kind, raw, orjson.loads(raw))
 
 
 def test_evidence_stands_where_its_call_stood() -> None:
-    """Event time, and the origin of the call."""
     assert one(evidence(7)).place == (Dataset.EVIDENCE, NOON_US, "mcp.tools.call", 3, 7)
 
 
@@ -66,7 +62,6 @@ def test_what_is_nothing_to_export_is_an_error(raw: bytes) -> None:
     ],
 )
 def test_an_unsound_record_is_named(raw: bytes, code: str) -> None:
-    """With its place, and without its content."""
     with pytest.raises(InputError, match=r"here: ") as caught:
         one(raw)
     assert caught.value.code == code
@@ -74,7 +69,6 @@ def test_an_unsound_record_is_named(raw: bytes, code: str) -> None:
 
 
 def test_lines_record_lines_gzip_and_bundles_give_the_same(tmp_path: Path) -> None:
-    """One format of archives, in four wrappings; a bundle only changes the ids."""
     raw = [evidence(number) for number in range(3)]
     plain = a_file(tmp_path / "plain.ndjson", *raw)
     log = a_file(tmp_path / "log.ndjson", *(record_line(line, offset=at) for at, line in enumerate(raw)))
@@ -89,7 +83,6 @@ def test_lines_record_lines_gzip_and_bundles_give_the_same(tmp_path: Path) -> No
 
 
 def test_a_folder_is_what_a_replay_wrote(tmp_path: Path) -> None:
-    """Its evidence, alerts and definitions; what else is in it is not read."""
     a_file(tmp_path / "evidence.ndjson", evidence())
     a_file(tmp_path / "alerts.ndjson", ALERT)
     a_file(tmp_path / "rejected.ndjson", b"junk")
@@ -105,14 +98,12 @@ def test_other_records_of_an_archive_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_record_of_another_kind_than_its_topic_is_an_error(tmp_path: Path) -> None:
-    """An alert in the evidence topic is nobody's record."""
     with pytest.raises(InputError, match="line 1 of a") as caught:
         read(a_file(tmp_path / "a", record_line(ALERT)))
     assert caught.value.code == "not_exportable"
 
 
 def test_blank_lines_count(tmp_path: Path) -> None:
-    """The number that an error names is the line's in the file."""
     with pytest.raises(InputError, match="line 3 of a"):
         read(a_file(tmp_path / "a", evidence(), b"  ", b"{}"))
 
@@ -139,7 +130,6 @@ ALERT_of_selection = alert_records(finding_of())[0].value or b""
 
 
 def chosen(selection: ExportSelection, *raw: bytes) -> list[int]:
-    """Which of some records a selection wants."""
     return [index for index, line in enumerate(raw) if selection.wants(next(items([Stored("here", line)])))]
 
 
@@ -153,7 +143,6 @@ def test_a_range_of_time_has_its_beginning_and_not_its_end() -> None:
 
 
 def test_servers_can_be_asked_for() -> None:
-    """Evidence and alerts of these servers; definitions are of no server."""
     raw = [
         evidence(),
         evidence(data={"server_id": "b"}),

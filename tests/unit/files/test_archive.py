@@ -29,12 +29,10 @@ NOON_MS = 1_772_366_400_000
 
 
 def event(kind: str = "mcp.tools.call.observed", **changes: Any) -> bytes:
-    """An event line."""
     return orjson.dumps({"specversion": "1.0", "type": kind, "time": NOON, "data": {"server_id": "s"}} | changes)
 
 
 def a_line(**changes: Any) -> bytes:
-    """A record line."""
     line = {
         "origin": {"topic": "prod.mcp.tools.call", "partition": 3, "offset": 99},
         "role": "calls",
@@ -47,7 +45,6 @@ def a_line(**changes: Any) -> bytes:
 
 
 def read(*lines: bytes) -> list[Record]:
-    """The records of some lines."""
     return list(read_lines(lines, name="f.ndjson"))
 
 
@@ -62,12 +59,10 @@ def read(*lines: bytes) -> list[Record]:
     ],
 )
 def test_an_event_line_goes_where_its_type_belongs(kind: str, role: Role) -> None:
-    """The type of an event says which topic it would have stood in."""
     assert read(event(kind))[0].role is role
 
 
 def test_an_event_line_is_its_bytes() -> None:
-    """The value is the line without its line feed; key and time come from the event, the place from the file."""
     (record,) = read(event() + b"\r\n")
     assert record == Record(
         role=Role.CALLS,
@@ -79,19 +74,16 @@ def test_an_event_line_is_its_bytes() -> None:
 
 
 def test_blank_lines_are_skipped_and_counted() -> None:
-    """The offset of a record is the number of its line in the file."""
     assert [record.origin.offset for record in read(b"\n", event(), b"", event())] == [1, 3]
 
 
 def test_a_line_without_a_time_has_that_of_the_one_before() -> None:
-    """What cannot be dated stands where it was found."""
     times = [record.timestamp_ms for record in read(b"{", event(), b"junk", event(time="no"), b"\xff")]
     assert times == [0, NOON_MS, NOON_MS, NOON_MS, NOON_MS]
 
 
 @pytest.mark.parametrize("line", [b"{", b"junk", b"[1]", b"7", b"\xff\xfe", b"{" * 2_000])
 def test_a_line_that_is_nothing_becomes_a_record(line: bytes) -> None:
-    """The engine refuses it with a reason; the reader drops nothing."""
     (record,) = read(line)
     assert (record.role, record.key, record.value) == (Role.CALLS, None, line)
 
@@ -104,7 +96,6 @@ def test_an_unsound_snapshot_stays_a_snapshot() -> None:
 
 
 def test_a_record_line_keeps_its_place() -> None:
-    """Origin, role, timestamp, key, headers and value are what the log had."""
     (record,) = read(a_line())
     assert record == Record(
         role=Role.CALLS,
@@ -117,7 +108,6 @@ def test_a_record_line_keeps_its_place() -> None:
 
 
 def test_a_record_line_says_that_its_record_was_set_aside() -> None:
-    """A replay of the archive refuses it too."""
     record = Record(Role.CALLS, Origin("prod.mcp.tools.call", 3, 99), b"k", b"v", (), 7, set_aside=True)
     assert orjson.loads(record_line(record))["set_aside"] is True
     assert read(record_line(record)) == [record]
@@ -125,7 +115,6 @@ def test_a_record_line_says_that_its_record_was_set_aside() -> None:
 
 
 def test_bytes_that_are_no_text_are_base64() -> None:
-    """Key, value and header values may each be given in base64."""
     raw = b"\xff\x00"
     text = base64.b64encode(raw).decode()
     (record,) = read(a_line(key_base64=text, value_base64=text, headers=[], headers_base64=[["h", text]]))
@@ -133,7 +122,6 @@ def test_bytes_that_are_no_text_are_base64() -> None:
 
 
 def test_null_is_no_bytes() -> None:
-    """A record line without key or value has none."""
     (record,) = read(a_line(key=None, value=None, headers=[]))
     assert (record.key, record.value, record.headers) == (None, None, ())
 
@@ -173,12 +161,10 @@ def test_a_broken_record_line_is_an_error(change: dict[str, Any]) -> None:
     ],
 )
 def test_times_are_milliseconds_or_nothing(text: object, expected: int | None) -> None:
-    """A time with a zone is read, anything else is no time."""
     assert event_timestamp_ms(text) == expected
 
 
 def test_a_file_is_its_lines(tmp_path: Path) -> None:
-    """The origin of event lines names the file, without its folder."""
     path = tmp_path / "day.ndjson"
     path.write_bytes(event() + b"\n" + event())
     assert [record.origin for record in read_files([path])] == [
@@ -188,7 +174,6 @@ def test_a_file_is_its_lines(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A missing file or a folder is an input error."""
     for path in (tmp_path / "missing", tmp_path):
         with pytest.raises(InputError, match=str(path)) as caught:
             list(read_files([path]))
@@ -196,12 +181,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def refused(record: Record) -> Output:
-    """The rejected copy of a record."""
     return rejected(record, InputError("not_json", "it is not"))
 
 
 def test_a_rejected_line_says_what_and_why() -> None:
-    """Bytes, key, own headers and the error's parts stand in the line."""
     (record,) = read(a_line())
     assert orjson.loads(rejected_line(refused(record))) == {
         "error": {
@@ -218,7 +201,6 @@ def test_a_rejected_line_says_what_and_why() -> None:
 
 
 def test_a_rejected_line_keeps_bytes_that_are_no_text() -> None:
-    """What is no UTF-8 is written in base64, and null stays null."""
     raw = b"\xff\x00"
     text = base64.b64encode(raw).decode()
     (record,) = read(a_line())
@@ -248,7 +230,6 @@ def test_a_rejected_line_keeps_bytes_that_are_no_text() -> None:
     ],
 )
 def test_a_record_line_with_a_part_of_another_kind_is_an_error(change: bytes) -> None:
-    """Whatever is wrong with a line of ours is said when it is read, by our error, and stops nothing later on."""
     line = a_line()[:-1] + b", " + change + b"}"
     with pytest.raises(InputError) as caught:
         read(line)
@@ -257,7 +238,6 @@ def test_a_record_line_with_a_part_of_another_kind_is_an_error(change: bytes) ->
 
 @pytest.mark.parametrize("value", [b"first", b"", b"\xff"])
 def test_a_rejected_line_can_be_read_by_its_own_record(value: bytes) -> None:
-    """Key, value and headers of the line give back the bytes of the record that was refused."""
     (record,) = read(a_line())
     refused_record = record._replace(value=value, headers=(("text", b"a"), ("raw", b"\xfe"), ("text", b"b")))
     line = orjson.loads(rejected_line(refused(refused_record)))
@@ -292,7 +272,6 @@ def test_headers_of_the_original_called_error_are_kept(own: tuple[str, bytes]) -
     ],
 )
 def test_a_written_record_line_is_read_back_to_the_byte(key: Any, value: Any, headers: Any) -> None:
-    """Key, value and headers in their order, whatever bytes they are."""
     record = Record(
         role=Role.EVIDENCE,
         origin=Origin(topic="t", partition=3, offset=2**63 - 1),
@@ -327,13 +306,11 @@ def test_a_list_over_the_limit_is_a_list_without_being_decoded() -> None:
 
 
 def test_a_long_record_line_that_is_none_is_an_error() -> None:
-    """As a short one is."""
     with pytest.raises(InputError, match="bad_record_line"):
         read(b'{"origin":[' + b"[]," * (3 * 1024 * 1024) + b"[]]}")
 
 
 def read_of_line_reader(raw: bytes, bytes_max: int = 4) -> tuple[list[bytes], list[str]]:
-    """The lines, and what is said of those over the limit."""
     errors: list[InputError] = []
     lines = list(lines_of(BytesIO(raw), name="f", bytes_max=bytes_max, too_long=errors.append))
     return lines, [error.message for error in errors]
@@ -341,19 +318,16 @@ def read_of_line_reader(raw: bytes, bytes_max: int = 4) -> tuple[list[bytes], li
 
 @pytest.mark.parametrize("raw", [b"", b"a\nb\n", b"abc\nabc\n", b"abcd", b"\n\n", b"a\nabcd"])
 def test_lines_within_the_limit_are_whole(raw: bytes) -> None:
-    """The line feed counts; the last line may have none."""
     assert read_of_line_reader(raw) == (raw.splitlines(keepends=True), [])
 
 
 def test_a_line_over_the_limit_is_cut_and_the_next_one_is_the_next() -> None:
-    """With its number, the limit and its length."""
     lines, told = read_of_line_reader(b"a\nabcdefghij\nb\n")
     assert lines == [b"a\n", b"abcd", b"b\n"]
     assert told == ["line 2 of f is over the limit of 4 bytes (it has 11): only its beginning is kept"]
 
 
 def test_without_anyone_to_tell_it_is_an_error() -> None:
-    """It says what to do."""
     with pytest.raises(InputError, match="line 1 of f is over the limit of 4 bytes: remove the line") as caught:
         list(lines_of(BytesIO(b"abcde\n"), name="f", bytes_max=4))
     assert caught.value.code == "line_too_long"
@@ -361,7 +335,6 @@ def test_without_anyone_to_tell_it_is_an_error() -> None:
 
 @pytest.mark.parametrize(("start", "limit"), [(b'{"a":"', EVENT_LINE_BYTES_MAX), (b'{"origin":"', LINE_BYTES_MAX)])
 def test_a_record_line_may_be_longer_than_an_event(start: bytes, limit: int) -> None:
-    """It holds a whole record in escapes or base64."""
     longest = start.ljust(limit - 1, b"x") + b"\n"
     assert list(observation_lines(BytesIO(longest + b"y\n"), name="f")) == [longest, b"y\n"]
     with pytest.raises(InputError, match=f"over the limit of {limit} bytes"):

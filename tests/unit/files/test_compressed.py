@@ -24,13 +24,11 @@ FORMS = {
 
 
 def read(path: Path, **options: Any) -> bytes:
-    """Everything."""
     with opened(path, **options) as stream:
         return stream.read()
 
 
 def refused(path: Path, **options: int) -> str:
-    """The code with which reading ends."""
     with pytest.raises(AssayStreamError) as caught:
         read(path, **options)
     return caught.value.code
@@ -38,7 +36,6 @@ def refused(path: Path, **options: int) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same_bytes(form: str, tmp_path: Path) -> None:
-    """Told apart by the first bytes, whatever the name; several members or frames are one file."""
     path = tmp_path / "any"
     path.write_bytes(FORMS[form])
     assert read(path) == TEXT
@@ -46,7 +43,6 @@ def test_every_form_gives_the_same_bytes(form: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["gzip", "zstd"])
 def test_a_cut_file_is_named_as_cut(form: str, tmp_path: Path) -> None:
-    """What ends too early is no shorter archive."""
     path = tmp_path / "any"
     path.write_bytes(FORMS[form][:-20])
     assert refused(path) == "archive_truncated"
@@ -54,7 +50,6 @@ def test_a_cut_file_is_named_as_cut(form: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["gzip", "zstd"])
 def test_a_damaged_file_is_named_as_damaged(form: str, tmp_path: Path) -> None:
-    """Garbage behind the first bytes."""
     path = tmp_path / "any"
     path.write_bytes(FORMS[form][:12] + b"\xff" * 50 + FORMS[form][62:])
     assert refused(path) == "archive_damaged"
@@ -62,7 +57,6 @@ def test_a_damaged_file_is_named_as_damaged(form: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_bomb_ends_at_the_limit(form: str, tmp_path: Path) -> None:
-    """As many bytes as are allowed are read, and not one more."""
     path = tmp_path / "any"
     path.write_bytes(FORMS[form])
     assert read(path, decoded_bytes_max=len(TEXT)) == TEXT
@@ -70,13 +64,11 @@ def test_a_bomb_ends_at_the_limit(form: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_and_a_folder_are_unreadable(tmp_path: Path) -> None:
-    """The message names the path."""
     assert refused(tmp_path / "none") == refused(tmp_path) == "unreadable_file"
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_replay_reads_each_form(form: str, tmp_path: Path) -> None:
-    """Archives of observations may be compressed; a line is a record, as ever."""
     path = tmp_path / "any"
     path.write_bytes(FORMS[form])
     assert [record.value for record in read_files([path])] == TEXT.splitlines()

@@ -7,17 +7,26 @@ from pathlib import Path
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.files.seal_files import BadLine, FileLogs, LogName, write_logs
+from assay_stream.files.seal_files import BadLine, FileLogs, LogName, read_private_key, read_public_keys, write_logs
 from assay_stream.model.record import Role
+from assay_stream.schemes.tlog import keys_of, private_pem
 from assay_stream.seal.check import FAULTS_TOLD_MAX
-from tests.support.seals import TOPIC, checkpoint_records, checkpoints_of, lines_of, some_records
+from tests.support.seals import (
+    KEY,
+    OTHER_KEY,
+    TOPIC,
+    checkpoint_records,
+    checkpoints_of,
+    lines_of,
+    some_records,
+    write_keys,
+)
 
 NAME = LogName(TOPIC, 0)
 RECORDS = some_records(1, 2, 5)
 
 
 def test_the_logs_of_a_file_are_told_apart(tmp_path: Path) -> None:
-    """By topic and partition, however they are mixed; and can be read again."""
     other = [record._replace(origin=record.origin._replace(partition=1)) for record in RECORDS]
     mixed = [record for pair in zip(RECORDS, other, strict=True) for record in pair]
     (tmp_path / "a").write_bytes(lines_of(mixed))
@@ -30,7 +39,6 @@ def test_the_logs_of_a_file_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_read_by_the_names_of_its_files(tmp_path: Path) -> None:
-    """Each kind has its own."""
     (tmp_path / "evidence-0.ndjson").write_bytes(lines_of(RECORDS))
     (tmp_path / "checkpoints-0.ndjson").write_bytes(lines_of(checkpoint_records(checkpoints_of(RECORDS))))
     (tmp_path / "notes.txt").write_bytes(b"?")
@@ -41,7 +49,6 @@ def test_a_folder_is_read_by_the_names_of_its_files(tmp_path: Path) -> None:
 
 
 def test_what_is_no_line_of_the_kind_is_told_and_passed_over(tmp_path: Path) -> None:
-    """Garbage, an event, another kind of record, a line too many braces short; a blank line is nothing."""
     bad = [
         b"{",
         b'{"specversion":"1.0","type":"mcp.tools.call.observed"}',
@@ -57,7 +64,6 @@ def test_what_is_no_line_of_the_kind_is_told_and_passed_over(tmp_path: Path) -> 
 
 
 def test_bad_lines_are_told_up_to_a_bound(tmp_path: Path) -> None:
-    """And counted."""
     (tmp_path / "a").write_bytes(b"?\n" * (FAULTS_TOLD_MAX + 5))
     logs = FileLogs([tmp_path / "a"], Role.EVIDENCE)
     assert (len(logs.bad_lines), logs.bad_lines_count) == (FAULTS_TOLD_MAX, FAULTS_TOLD_MAX + 5)
@@ -71,14 +77,12 @@ def test_a_log_begins_where_it_is_said_to(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """No archive is taken for an empty one."""
     with pytest.raises(InputError, match="unreadable_file"):
         FileLogs([tmp_path / "none"], Role.EVIDENCE)
 
 
 @pytest.fixture
 def logs(tmp_path: Path) -> tuple[FileLogs, FileLogs]:
-    """Evidence and checkpoints."""
     (tmp_path / "evidence").write_bytes(lines_of(RECORDS))
     (tmp_path / "checkpoints").write_bytes(lines_of(checkpoint_records(checkpoints_of(RECORDS))))
     return (FileLogs([tmp_path / "evidence"], Role.EVIDENCE), FileLogs([tmp_path / "checkpoints"], Role.CHECKPOINTS))
@@ -86,7 +90,6 @@ def logs(tmp_path: Path) -> tuple[FileLogs, FileLogs]:
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_what_is_written_is_read_back(compress: bool, logs: tuple[FileLogs, FileLogs], tmp_path: Path) -> None:
-    """One file for each log, the same bytes every time."""
     folder = tmp_path / "made" / "kept"
     assert write_logs(folder, *logs, compress=compress) == {"checkpoints": 1, "evidence": 3}
     ending = ".ndjson.gz" if compress else ".ndjson"
@@ -100,8 +103,33 @@ def test_what_is_written_is_read_back(compress: bool, logs: tuple[FileLogs, File
 
 
 def test_archives_are_not_mixed(logs: tuple[FileLogs, FileLogs], tmp_path: Path) -> None:
-    """A folder that holds something is left as it is."""
     with pytest.raises(InputError, match="folder_not_empty"):
         write_logs(tmp_path, *logs)
     with pytest.raises(InputError, match="unwritable_folder"):
         write_logs(tmp_path / "evidence", *logs)
+
+
+def test_keys_are_read(tmp_path: Path) -> None:
+    write_keys(tmp_path)
+    write_keys(tmp_path, "other", OTHER_KEY)
+    assert read_private_key(tmp_path / "seal.pem", "").private_bytes_raw() == KEY.private_bytes_raw()
+    found = read_public_keys([tmp_path / "seal.pub.pem", tmp_path / "other.pub.pem"])
+    assert found.keys() == keys_of([KEY.public_key(), OTHER_KEY.public_key()]).keys()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o440, 0o640])
+def test_a_key_may_be_read_by_its_owner_and_group(mode: int, tmp_path: Path) -> None:
+    (tmp_path / "seal.pem").write_bytes(private_pem(KEY, b"secret"))
+    (tmp_path / "seal.pem").chmod(mode)
+    assert read_private_key(tmp_path / "seal.pem", "secret").private_bytes_raw() == KEY.private_bytes_raw()
+
+
+def test_what_is_no_key_file_is_told_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no key")
+    (tmp_path / "text").chmod(0o600)
+    for name, code in (("", "unreadable_file"), ("none", "seal_key_missing"), ("text", "bad_seal_key")):
+        for read in (lambda path: read_private_key(path, None), lambda path: read_public_keys([path])):
+            with pytest.raises(InputError) as caught:
+                read(tmp_path / name)
+            assert caught.value.code == code
+            assert str(tmp_path / name) in caught.value.message

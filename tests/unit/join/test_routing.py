@@ -20,19 +20,16 @@ ROUTINGS = st.builds(
 
 
 def a_call(partition: int = 1, offset: int = 7, headers: tuple[tuple[str, bytes], ...] = ()) -> Record:
-    """A call where it came."""
     return Record(Role.CALLS, Origin(TOPIC, partition, offset), b"key", b"value", headers, timestamp_ms=5)
 
 
 def copied(output: Output, offset: int = 0) -> Record:
-    """A copy as the join reads it, with the log time of the copy."""
     place = Origin("assay.call.rerouted", output.partition or 0, offset)
     return Record(Role.REROUTED, place, output.key, output.value, output.headers, timestamp_ms=10**12)
 
 
 @given(st.text(min_size=1, max_size=20), ROUTINGS, st.data())
 def test_one_hop_brings_a_call_home(server_id: str, routing: Routing, data: st.DataObject) -> None:
-    """From any partition, to one that the producers' partitioner may choose, too."""
     came = data.draw(st.integers(0, routing.calls - 1))
     goes = routing.home_near(server_id, came)
     assert 0 <= goes < routing.calls
@@ -49,7 +46,6 @@ def test_neighbours_stay_spread() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["traceparent", FIRST_ORIGIN]), st.binary(max_size=4)), max_size=3))
 def test_a_copy_gives_the_call_back(headers: list[tuple[str, bytes]]) -> None:
-    """Place, bytes, headers and time, whatever its producer calls its own headers."""
     call = a_call(headers=tuple(headers))
     copy = copied(reroute(call, "server-1", Routing(calls=4, bindings=2)))
     assert call_in(copy, topic=TOPIC, partitions=4) == call
@@ -82,7 +78,6 @@ def test_a_copy_gives_any_time_back(timestamp_ms: int) -> None:
     ],
 )
 def test_a_record_that_no_join_wrote_is_refused(headers: tuple[tuple[str, bytes], ...]) -> None:
-    """It cannot name a place that no call stands in."""
     place = Origin("assay.call.rerouted", 0, 0)
     with pytest.raises(InputError) as caught:
         call_in(Record(Role.REROUTED, place, b"", b"", headers), topic=TOPIC, partitions=4)

@@ -20,13 +20,11 @@ from tests.support.findings import a_finding, at, body
 
 @pytest.fixture(scope="module")
 def ocsf() -> jsonschema.Draft202012Validator:
-    """A validator of OCSF's detection finding."""
     schema = OcsfJsonSchemaEmbedded(get_ocsf_schema(version=OCSF_VERSION))
     return jsonschema.Draft202012Validator(schema.get_class_schema(class_name="detection_finding"))
 
 
 def a_record(finding: Finding, **changes: Any) -> Output:
-    """The record of an alert; changes are of its state, or of what is said about the record."""
     fields: dict[str, Any] = {
         "activity": Activity.CREATE,
         "status": AlertStatus.NEW,
@@ -43,7 +41,6 @@ def a_record(finding: Finding, **changes: Any) -> Output:
 def test_every_record_is_valid_ocsf(
     activity: Activity, status: AlertStatus, ocsf: jsonschema.Draft202012Validator
 ) -> None:
-    """Every kind, full or bare, with every severity."""
     for kind in Kind:
         bare = Finding(kind=kind, server_id="s", time_us=0, origin=Origin(topic="t", partition=0, offset=0))
         for finding in (a_finding(kind=kind), bare):
@@ -61,18 +58,15 @@ def test_every_record_is_valid_ocsf(
 
 
 def test_the_version_is_the_one_that_is_claimed() -> None:
-    """metadata.version is the version of OCSF that the record was validated against."""
     assert body(a_record(a_finding()))["metadata"]["version"] == OCSF_VERSION == "1.8.0"
 
 
 def test_the_record_is_canonical() -> None:
-    """An alert's bytes are JCS, so that a repeat can be told by comparing bytes."""
     alert = a_record(a_finding(tool_name="naïve ✓"))
     assert rfc8785.dumps(body(alert)) == alert.value
 
 
 def test_the_record_goes_to_its_server() -> None:
-    """An alert is keyed by the server, written to the alert topic, and carries CloudEvents headers."""
     alert = a_record(a_finding(), count=4, repeats=2, activity=Activity.UPDATE)
     assert (alert.role, alert.key, alert.partition) == (Role.ALERTS, b"server", None)
     headers = dict(alert.headers)
@@ -81,13 +75,11 @@ def test_the_record_goes_to_its_server() -> None:
 
 
 def test_the_span_is_shown() -> None:
-    """In milliseconds."""
     info = body(a_record(a_finding(), first_us=at(1), last_us=at(5)))["finding_info"]
     assert (info["first_seen_time"] * 1_000, info["last_seen_time"] * 1_000) == (at(1), at(5))
 
 
 def test_the_message_names_the_tool_and_what_changed() -> None:
-    """One line tells an analyst where, and which fields or which error."""
     alert = a_record(a_finding(changed_fields=("annotations", "description")))
     assert body(alert)["message"].endswith("server/tool (annotations, description)")
     refused = a_finding(kind=Kind.SNAPSHOT_REJECTED, tool_name=None, changed_fields=(), reason="not_json")
@@ -95,14 +87,12 @@ def test_the_message_names_the_tool_and_what_changed() -> None:
 
 
 def test_a_prompt_is_named_in_its_own_field() -> None:
-    """The message names it as it names a tool; the field of the tool stays empty."""
     alert = body(a_record(a_finding(kind=Kind.PROMPT_CHANGED, tool_name=None, item_name="ask")))
     assert alert["message"].endswith(": server/ask (description)")
     assert (alert["unmapped"]["mcp_item_name"], "mcp_tool_name" in alert["unmapped"]) == ("ask", False)
 
 
 def test_what_is_absent_is_left_out() -> None:
-    """Unmapped fields are there or not; none of them is null."""
     unmapped = body(a_record(a_finding(snapshot_id=None, before=None, changed_fields=())))["unmapped"]
     assert None not in unmapped.values()
     assert unmapped.keys().isdisjoint({"mcp_snapshot_id", "mcp_digest_before", "mcp_changed_fields", "mcp_repeats"})
@@ -110,7 +100,6 @@ def test_what_is_absent_is_left_out() -> None:
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_the_record_says_what_to_do(kind: Kind) -> None:
-    """Title, explanation and next step are those of the kind."""
     told = body(a_record(a_finding(kind=kind)))
     info = KINDS[kind]
     assert told["finding_info"]["title"] == info.title

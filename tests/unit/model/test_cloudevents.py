@@ -47,7 +47,6 @@ DATA: dict[Role, dict[str, Any]] = {Role.CALLS: CALL, Role.SNAPSHOTS: SNAPSHOT, 
 
 
 def attributes(role: Role = Role.CALLS, **changes: Any) -> dict[str, Any]:
-    """The attributes of an event; a change to ``None`` leaves one out."""
     given = {
         "specversion": "1.0",
         "type": TYPES[role],
@@ -59,37 +58,31 @@ def attributes(role: Role = Role.CALLS, **changes: Any) -> dict[str, Any]:
 
 
 def a_record(value: bytes | None, role: Role = Role.CALLS, headers: Headers = (), timestamp_ms: int = 0) -> Record:
-    """A record with this value."""
     place = Origin(topic=role.value, partition=0, offset=0)
     return Record(role=role, origin=place, key=b"server", value=value, headers=headers, timestamp_ms=timestamp_ms)
 
 
 def structured(role: Role = Role.CALLS, data: dict[str, Any] | None = None, **changes: Any) -> Record:
-    """An event in structured mode."""
     return a_record(orjson.dumps(attributes(role, **changes) | {"data": data or DATA[role]}), role)
 
 
 def binary(role: Role = Role.CALLS, **changes: Any) -> Record:
-    """An event in binary mode."""
     headers = tuple((f"ce_{name}", value.encode()) for name, value in attributes(role, **changes).items())
     return a_record(orjson.dumps(DATA[role]), role, (*headers, ("content-type", b"application/json")))
 
 
 def code_of(record: Record, limits: Limits | None = None) -> str:
-    """The code with which a record is refused."""
     with pytest.raises(InputError) as caught:
         read_event(record, limits=limits or Limits())
     return caught.value.code
 
 
 def test_headers_of_others_do_not_make_an_event_binary() -> None:
-    """Only ce_specversion says binary mode; tracing headers beside a structured event are ignored."""
     record = structured()._replace(headers=(("traceparent", b"\xff"), ("ce_id", b"other")))
     assert read_event(record).id == "1"
 
 
 def test_a_binary_event_takes_no_data_from_headers() -> None:
-    """A header ce_data is no way around the value."""
     record = binary()
     assert read_event(record._replace(headers=(*record.headers, ("ce_data", b"{}")))) == read_event(record)
 
@@ -106,19 +99,8 @@ def test_a_header_without_a_value_never_raises_anything_else(role: Role, name: s
 
 
 def test_a_null_content_type_is_as_good_as_none() -> None:
-    """The event is what its value says."""
     null: Any = ("content-type", None)
     assert read_event(structured()._replace(headers=(null,))).id == "1"
-
-
-@pytest.mark.parametrize("missing", ["specversion", "source", "id", "time"])
-def test_required_attributes_are_required(missing: str) -> None:
-    """An event without one of its attributes is refused by name."""
-    absent: dict[str, Any] = {missing: None}
-    record = structured(**absent)
-    with pytest.raises(InputError, match=missing) as caught:
-        read_event(record)
-    assert (caught.value.code, caught.value.path) == ("missing_field", f"$.{missing}")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +114,6 @@ def test_required_attributes_are_required(missing: str) -> None:
     ],
 )
 def test_an_event_belongs_in_its_topic(role: Role, kind: str) -> None:
-    """A type that this topic does not take is refused, and the message says what it takes."""
     with pytest.raises(InputError, match=TYPES[role]) as caught:
         read_event(structured(role, type=kind))
     assert (caught.value.code, caught.value.path) == ("unknown_type", "$.type")
@@ -153,7 +134,6 @@ def test_an_event_belongs_in_its_topic(role: Role, kind: str) -> None:
     ],
 )
 def test_what_is_no_event_is_refused(value: bytes | None, code: str) -> None:
-    """Any bytes at all give an error with a code."""
     assert code_of(a_record(value)) == code
 
 
@@ -168,7 +148,6 @@ def test_what_is_no_event_is_refused(value: bytes | None, code: str) -> None:
     ],
 )
 def test_times_are_microseconds_since_the_epoch(text: str, microseconds: int) -> None:
-    """Every legal spelling of RFC 3339 is read; what is finer than a microsecond is cut off."""
     assert event_time_us(read_event(structured(time=text))) == microseconds
 
 
@@ -188,7 +167,6 @@ def test_times_are_microseconds_since_the_epoch(text: str, microseconds: int) ->
     ],
 )
 def test_times_that_are_none_are_refused(text: str, code: str) -> None:
-    """A date that does not exist, has no zone, or lies where no clock should be is refused."""
     assert code_of(structured(time=text)) == code
 
 
@@ -202,16 +180,7 @@ def test_an_event_from_the_future_is_refused() -> None:
     assert read_event(record._replace(timestamp_ms=0))
 
 
-def test_a_snapshot_has_a_bounded_number_of_tools() -> None:
-    """One tool over the limit is refused."""
-    limits = Limits(tools_max=2)
-    assert read_event(structured(Role.SNAPSHOTS, data=SNAPSHOT | {"tools": [{}, {}]}), limits=limits)
-    record = structured(Role.SNAPSHOTS, data=SNAPSHOT | {"tools": [{}, {}, {}]})
-    assert code_of(record, limits) == "too_many_tools"
-
-
 def with_headers(role: Role = Role.CALLS, *more: tuple[str, bytes]) -> Headers:
-    """The headers of the binary form of a role's event, and more behind them."""
     return (*((f"ce_{name}", str(value).encode()) for name, value in attributes(role).items()), *more)
 
 
@@ -232,12 +201,6 @@ def test_an_attribute_given_twice_is_refused(name: str) -> None:
     headers = with_headers(Role.CALLS, (f"ce_{name}", str(attributes()[name]).encode()))
     record = structured()._replace(value=orjson.dumps(CALL), headers=headers)
     assert code_of(record) == "duplicate_key"
-
-
-def test_a_call_of_the_handshake_profile_is_taken() -> None:
-    """A call that has everything FR-EVT-007 asks for is taken under both settings."""
-    record = structured(data=handshake_call_data())
-    assert read_event(record) == read_event(record, call_profile="handshake")
 
 
 @pytest.mark.parametrize(
@@ -266,7 +229,6 @@ def test_a_call_that_claims_the_handshake_profile_is_held_to_it(change: dict[str
 
 
 def test_the_operator_may_hold_every_call_to_the_handshake_profile() -> None:
-    """Under the setting a call's own claim does not count; snapshots are not concerned."""
     for claim in ({}, {"profile": "assay"}, {"profile": None}):
         with pytest.raises(InputError, match="missing_field"):
             read_event(structured(data=CALL | claim), call_profile="handshake")

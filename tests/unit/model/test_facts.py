@@ -10,8 +10,21 @@ import pytest
 from assay_stream.bindings.state import Bindings, run_fact
 from assay_stream.errors import IntegrityError
 from assay_stream.model.control_facts import FirstUse
-from assay_stream.model.definition_facts import ToolFact
-from assay_stream.model.facts import Fact, Horizon, Progress, RunCut, decode_fact, decode_key, encode_key, encode_value
+from assay_stream.model.definition_facts import ItemFact, ItemList, ToolFact
+from assay_stream.model.facts import (
+    Fact,
+    Horizon,
+    JoinProgress,
+    Progress,
+    RunCut,
+    decode_fact,
+    decode_key,
+    encode_key,
+    encode_value,
+    read_progress,
+    write_progress,
+)
+from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.ledger import progress
 from tests.support.facts import (
@@ -69,7 +82,6 @@ FACTS: list[Fact] = [
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: str(fact.key()[0]))
 def test_a_fact_comes_back_as_it_went(fact: Fact) -> None:
-    """Every kind of fact survives the binding topic."""
     key = decode_key(encode_key(fact.key()))
     assert key == fact.key()
     again = decode_fact(key, encode_value(fact))
@@ -78,19 +90,16 @@ def test_a_fact_comes_back_as_it_went(fact: Fact) -> None:
 
 
 def test_equal_facts_have_equal_bytes() -> None:
-    """Whatever the order of their parts."""
     one, other = a_catalogue("d", {"x": "1", "y": "2"}), a_catalogue("d", {"y": "2", "x": "1"})
     assert encode_value(one) == encode_value(other)
 
 
 def test_facts_of_different_things_have_different_keys() -> None:
-    """Compaction may drop a fact only for a later one of the same thing."""
     assert len({encode_key(fact.key()) for fact in FACTS}) == len(FACTS)
 
 
 @pytest.mark.parametrize("key", [None, b"", b"server-1", b"7", b"null"])
 def test_a_foreign_key_stops_the_reader(key: bytes | None) -> None:
-    """Somebody else's record in the binding topic is an integrity error, not a fact."""
     with pytest.raises(IntegrityError) as caught:
         decode_key(key)
     assert caught.value.code == "foreign_fact"
@@ -107,14 +116,12 @@ def test_a_foreign_key_stops_the_reader(key: bytes | None) -> None:
     ],
 )
 def test_an_unknown_fact_stops_the_reader(key: tuple[str | int, ...], value: bytes) -> None:
-    """A fact that this version cannot read is an integrity error that says how to mend it."""
     with pytest.raises(IntegrityError, match="run the version that wrote it") as caught:
         decode_fact(key, value)
     assert caught.value.code == "unknown_fact"
 
 
 def test_progress_goes_to_the_partition_it_is_about() -> None:
-    """A progress record stands behind the facts it covers, in their partition, and is applied as such."""
     output = progress(topic="mcp.tools.list", partition=3, position=9)
     assert (output.role, output.partition, output.label) == (Role.BINDINGS, 3, "fact:progress")
     assert orjson.loads(output.key or b"") == ["progress", "mcp.tools.list", 3]
@@ -124,11 +131,63 @@ def test_progress_goes_to_the_partition_it_is_about() -> None:
     assert bindings.progress == {("mcp.tools.list", 3): 9}
 
 
-def test_a_tombstone_takes_a_fact_back() -> None:
-    """A record without a value removes what its key names."""
-    bindings = Bindings()
-    fact = seen("alice", 1, "one", offset=0)
-    for value in (encode_value(fact), None):
-        place = Origin(topic="assay.tool.binding", partition=0, offset=0)
-        bindings.take(Record(role=Role.BINDINGS, origin=place, key=encode_key(fact.key()), value=value))
-    assert not bindings.server(SERVER).observers.get("alice")
+A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+ITEM = ItemFact(server_id=SERVER, subject=Subject.PROMPT, full=A, packed="eJwDAAAAAAE=")
+UNKEPT = ItemFact(server_id=SERVER, subject=Subject.TEMPLATE, full=B, packed=None)
+LIST = ItemList(server_id=SERVER, subject=Subject.PROMPT, digest=B, items=(("p", A), ("p", B), ("q", A)), is_cut=True)
+
+
+@pytest.mark.parametrize("fact", [ITEM, UNKEPT, LIST])
+def test_a_fact_is_read_as_it_was_written(fact: Fact) -> None:
+    assert decode_fact(decode_key(encode_key(fact.key())), encode_value(fact)) == fact
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b'["item","s","tool","d"]', b'{"packed":null}'),
+        (b'["item","s","prompt"]', b'{"packed":null}'),
+        (b'["item","s","resource","d"]', b'{"packed":null}'),
+        (b'["item_list","s","prompt","d"]', b'{"items":[["p"]],"is_cut":false}'),
+        (b'["item_list","s","prompt","d"]', b"{}"),
+    ],
+)
+def test_what_this_version_cannot_read_is_refused(key: bytes, value: bytes) -> None:
+    with pytest.raises(IntegrityError, match="cannot read"):
+        decode_fact(decode_key(key), value)
+
+
+def test_a_name_may_stand_several_times() -> None:
+    assert LIST.by_name() == {"p": (A, B), "q": (A,)}
+
+
+def test_only_the_registry_keeps_them() -> None:
+    """The join binds no call to them; a tombstone takes them back, and one of what was never kept does nothing."""
+    registry, view = Bindings(keep_definitions=True), Bindings()
+    for bindings in (registry, view):
+        for fact in (ITEM, UNKEPT, LIST):
+            bindings.apply(fact)
+    server = registry.server(SERVER)
+    assert server.items == {(Subject.PROMPT, A): ITEM.packed, (Subject.TEMPLATE, B): None}
+    assert server.item_list(Subject.PROMPT, B) == LIST
+    assert (view.server(SERVER).items, view.server(SERVER).item_lists) == ({}, {})
+    for bindings in (registry, view):
+        for fact in (ITEM, UNKEPT, LIST):
+            bindings.forget(fact.key())
+    assert (server.items, server.item_lists) == ({}, {})
+    with pytest.raises(IntegrityError, match="no longer holds"):
+        server.item_list(Subject.PROMPT, B)
+
+
+def test_progress_is_read_as_it_was_written() -> None:
+    progress = JoinProgress(calls=7, rerouted=0)
+    assert read_progress(write_progress(progress)) == progress
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"", b"{", b"[]", b'{"calls":1}', b'{"calls":-1,"rerouted":0}', b'{"calls":"1","rerouted":0}']
+)
+def test_what_is_not_ours_is_refused(value: bytes | None) -> None:
+    """To go on from a made-up offset would skip calls."""
+    with pytest.raises(IntegrityError):
+        read_progress(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ EVERY_IDENTIFIER = [(role, name) for role, names in IDENTIFIERS.items() for name
 
 
 def read(role: Role, data: dict[str, Any], **attributes: Any) -> SnapshotEvent | CallEvent:
-    """The event of these data."""
     place = Origin(topic=role.value, partition=0, offset=0)
     event = read_event(Record(role=role, origin=place, key=None, value=an_event(role, 1, 1, data, **attributes)))
     assert isinstance(event, SnapshotEvent | CallEvent)
@@ -31,20 +29,17 @@ def read(role: Role, data: dict[str, Any], **attributes: Any) -> SnapshotEvent |
 
 
 def refusal(role: Role, data: dict[str, Any], **attributes: Any) -> tuple[str, str]:
-    """Code and path of the error that these data give."""
     with pytest.raises(InputError) as caught:
         read(role, data, **attributes)
     return caught.value.code, caught.value.path
 
 
 def data_of(role: Role, **changes: Any) -> dict[str, Any]:
-    """Sound data of a role, with changes."""
     return snapshot_data(TOOL, **changes) if role is Role.SNAPSHOTS else call_data(**changes)
 
 
 @pytest.mark.parametrize(("role", "name"), EVERY_IDENTIFIER)
 def test_an_identifier_has_up_to_the_limit_of_characters(role: Role, name: str) -> None:
-    """An identifier of 1,024 characters is taken, whatever their length in bytes; one more is refused."""
     assert read(role, data_of(role, **{name: LONGEST}))
     assert read(role, data_of(role, **{name: "\U0001f512" * len(LONGEST)}))
     assert refusal(role, data_of(role, **{name: LONGEST + "n"})) == ("too_long", f"$.data.{name}")
@@ -53,36 +48,10 @@ def test_an_identifier_has_up_to_the_limit_of_characters(role: Role, name: str) 
 @pytest.mark.parametrize(("role", "name"), EVERY_IDENTIFIER)
 @pytest.mark.parametrize("wrong", [7, True, [], {}, 1.5])
 def test_an_identifier_is_text(role: Role, name: str, wrong: object) -> None:
-    """A number, a truth value, a list or an object names nothing, and is not turned into text."""
     assert refusal(role, data_of(role, **{name: wrong})) == ("wrong_type", f"$.data.{name}")
 
 
-@pytest.mark.parametrize("decision", ["allow", "deny", "requires_approval", "error"])
-def test_every_decision_of_a_proxy_is_taken(decision: str) -> None:
-    """The four outcomes of the design are decisions."""
-    event = read(Role.CALLS, call_data(decision=decision))
-    assert isinstance(event, CallEvent)
-    assert event.data["decision"] == decision
-
-
-@pytest.mark.parametrize("decision", ["ALLOW", "allowed", "", "allow ", "maybe"])
-def test_a_decision_that_is_none_is_refused(decision: str) -> None:
-    """Only the exact words count; the message says which they are."""
-    with pytest.raises(InputError, match="'allow', 'deny', 'requires_approval' or 'error'") as caught:
-        read(Role.CALLS, call_data(decision=decision))
-    assert (caught.value.code, caught.value.path) == ("unknown_value", "$.data.decision")
-
-
-@pytest.mark.parametrize("completeness", ["complete", "partial", "unknown"])
-def test_a_list_says_how_complete_it_is(completeness: str) -> None:
-    """Complete, partial and unknown are the three answers."""
-    event = read(Role.SNAPSHOTS, snapshot_data(completeness=completeness))
-    assert isinstance(event, SnapshotEvent)
-    assert event.data.completeness == completeness
-
-
 def test_completeness_is_never_assumed() -> None:
-    """A list that does not say how complete it is, or says something else, is refused."""
     silent = snapshot_data()
     del silent["completeness"]
     assert refusal(Role.SNAPSHOTS, silent) == ("missing_field", "$.data.completeness")
@@ -92,12 +61,10 @@ def test_completeness_is_never_assumed() -> None:
 
 @pytest.mark.parametrize("wrong", [0, 1, "true", None])
 def test_server_scoped_is_true_or_false(wrong: object) -> None:
-    """The scope decides what is hashed: nothing is taken for a truth value that is not one."""
     assert refusal(Role.SNAPSHOTS, snapshot_data(server_scoped=wrong)) == ("wrong_type", "$.data.server_scoped")
 
 
 def test_a_tool_keeps_every_field_as_received() -> None:
-    """What stands in a definition reaches the model unchanged, also what nobody knows."""
     tool = {**TOOL, "x-vendor": [1, 2.5, None, {"a": "\u00e9"}], "big": 2**60}
     event = read(Role.SNAPSHOTS, snapshot_data(tool))
     assert isinstance(event, SnapshotEvent)
@@ -127,25 +94,21 @@ def test_a_tool_keeps_every_field_as_received() -> None:
     ],
 )
 def test_what_a_call_names_must_be_right(changes: dict[str, Any], code: str, path: str) -> None:
-    """A named field of the wrong kind refuses the call, and the error points at it."""
     assert refusal(Role.CALLS, call_data(**changes)) == (code, path)
 
 
 @pytest.mark.parametrize("changes", [{"delegation_depth": 0}, {"delegation_depth": 2**53}, {"args_hash": "h" * 128}])
 def test_bounds_are_inclusive(changes: dict[str, Any]) -> None:
-    """The value at the bound is taken."""
     assert read(Role.CALLS, call_data(**changes))
 
 
 def test_null_is_absence_for_what_is_optional() -> None:
-    """An optional field of null is taken, as clients write what they do not know."""
     optional = ("trace_id", "snapshot_id", "ok", "error", "timing", "actor", "side_effect", "args_hash")
     assert read(Role.CALLS, call_data(**dict.fromkeys(optional)))
 
 
 @pytest.mark.parametrize("required", ["tool_name", "decision", "reason_code", "server_id"])
 def test_null_is_no_value_for_what_is_required(required: str) -> None:
-    """A required field of null is refused."""
     code, path = refusal(Role.CALLS, call_data(**{required: None}))
     assert code in ("wrong_type", "unknown_value")
     assert path == f"$.data.{required}"
@@ -154,15 +117,7 @@ def test_null_is_no_value_for_what_is_required(required: str) -> None:
 @pytest.mark.parametrize("role", [Role.SNAPSHOTS, Role.CALLS])
 @pytest.mark.parametrize("version", ["0.3", "1.1", "1", 1.0])
 def test_another_version_of_cloudevents_is_refused(role: Role, version: object) -> None:
-    """Only 1.0 is read: what a later version means is not known."""
     assert refusal(role, data_of(role), specversion=version) == ("unknown_value", "$.specversion")
-
-
-def test_an_event_cannot_be_changed_once_read() -> None:
-    """A snapshot is what was observed; no later stage edits it."""
-    event = read(Role.SNAPSHOTS, snapshot_data(TOOL))
-    with pytest.raises(ValueError, match="frozen"):
-        event.data.server_id = "another"  # type: ignore[union-attr,misc]
 
 
 ARABIC_THREE = "\u0663"
@@ -177,13 +132,5 @@ ARABIC_THREE = "\u0663"
     ids=["timing", "event time"],
 )
 def test_digits_of_a_time_are_ascii(changes: dict[str, Any], attributes: dict[str, str]) -> None:
-    """A time whose digits are of another script is not RFC 3339, and never enters evidence."""
     code, _ = refusal(Role.CALLS, call_data(**changes), **attributes)
     assert code == "bad_format"
-
-
-def test_every_event_of_these_tests_is_sound() -> None:
-    """The builders give events that the engine takes: what is refused above is refused for its change."""
-    for role in IDENTIFIERS:
-        assert json.loads(an_event(role, 1, 1, data_of(role)))["data"] == data_of(role)
-        assert read(role, data_of(role))

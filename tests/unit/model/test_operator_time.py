@@ -16,7 +16,6 @@ NOW = "2026-03-02T10:30:00Z"
 
 
 def us(text: str) -> int:
-    """Microseconds since the epoch."""
     return int(datetime.fromisoformat(text).timestamp()) * 1_000_000
 
 
@@ -37,12 +36,10 @@ def us(text: str) -> int:
     ],
 )
 def test_spans_days_dates_and_rfc_3339_are_read(text: str, meant: str) -> None:
-    """In UTC, whatever the zone of the machine."""
     assert operator_time_us(text, now_us=us(NOW)) == us(meant)
 
 
 def test_a_span_may_lie_ahead() -> None:
-    """As the end of a rule does."""
     assert operator_time_us("2d", now_us=us(NOW), ahead=True) == us("2026-03-04T10:30:00Z")
 
 
@@ -54,7 +51,6 @@ def test_a_span_may_lie_ahead() -> None:
     ],
 )
 def test_what_could_mean_several_times_or_none_is_refused(text: str) -> None:
-    """With what is accepted: a time of the day needs its offset, and the time must exist."""
     with pytest.raises(InputError) as caught:
         operator_time_us(text, now_us=us(NOW))
     assert caught.value.code == "bad_time"
@@ -62,21 +58,18 @@ def test_what_could_mean_several_times_or_none_is_refused(text: str) -> None:
 
 
 def test_a_span_ends_where_times_do() -> None:
-    """What no record can carry is no time."""
     with pytest.raises(InputError, match="bad_time"):
         operator_time_us("999999w", now_us=us(NOW), ahead=True)
 
 
 @given(st.text())
 def test_any_text_gives_a_time_or_our_error(text: str) -> None:
-    """Whatever it holds."""
     with suppress(InputError):
         assert isinstance(operator_time_us(text, now_us=us(NOW)), int)
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2200, 1, 1)))  # noqa: DTZ001 - made aware below
 def test_what_is_printed_is_read_back(moment: datetime) -> None:
-    """To the microsecond."""
     aware = moment.replace(tzinfo=UTC)
     since = aware - datetime(1970, 1, 1, tzinfo=UTC)
     exact_us = since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds

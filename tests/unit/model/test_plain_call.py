@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay_stream import __version__
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model import envelope, plain_call
 from assay_stream.model.envelope import DecisionFields
@@ -34,7 +39,6 @@ EVENT = {
 
 
 def text(event: dict[str, Any] | None = None, **data: Any) -> bytes:
-    """A call as compact JSON."""
     content = EVENT | (event or {}) | {"data": DATA | data}
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -51,7 +55,6 @@ def text(event: dict[str, Any] | None = None, **data: Any) -> bytes:
     ids=str,
 )
 def test_an_ordinary_call_is_plain(data: dict[str, Any]) -> None:
-    """With all that proxies send along."""
     call = read_plain(text(**data), DEFAULT_LIMITS)
     assert call is not None
     assert (call.server_id, call.tool_name, call.snapshot_id) == ("server", "tool", "snapshot-1")
@@ -80,3 +83,21 @@ def test_what_calls_and_evidence_declare_is_known_here() -> None:
         == CallData.__annotations__.keys() | DecisionPayload.__annotations__.keys()
     )
     assert set(plain_call.PlainEvent.__struct_fields__) == set(CallModel.model_fields)
+
+
+_NATIVE = Path(__file__).parents[3] / "native"
+_LOADED = "from assay_stream.model import plain_call as p; print(p.NATIVE_CALLS, p.read_native(b'{}', None))"
+
+
+@pytest.mark.parametrize("says", ["", "extension.VERSION = '0.0.9'"])
+def test_an_extension_that_is_not_of_this_version_is_not_used(says: str) -> None:
+    """Nor a folder that an uninstallation left behind, which imports as a package that holds nothing."""
+    given = f"import sys, types; extension = sys.modules['assay_stream_native'] = types.ModuleType('x'); {says}"
+    ran = subprocess.run([sys.executable, "-c", f"{given}\n{_LOADED}"], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("() None\n", "")
+
+
+def test_the_extension_is_built_in_the_version_that_is_looked_for() -> None:
+    """Else a release would build one that is never used."""
+    built, packed = (tomllib.loads((_NATIVE / name).read_text()) for name in ("Cargo.toml", "pyproject.toml"))
+    assert built["package"]["version"] == packed["project"]["version"] == __version__

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import pytest
+from aiokafka.partitioner import murmur2
+from hypothesis import given
+from hypothesis import strategies as st
+
 from assay_stream.errors import InputError
-from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role, rejected
+from assay_stream.model.record import (
+    TOPIC_NAMES,
+    Origin,
+    Record,
+    Role,
+    _murmur2,
+    _remembered,
+    home_of,
+    murmur2_partition,
+    rejected,
+)
+from assay_stream.model.state_table import StateTable
 
 
 def a_record(**changes: object) -> Record:
-    """A call's record."""
     record = Record(
         role=Role.CALLS,
         origin=Origin(topic="mcp.tools.call", partition=3, offset=9),
@@ -20,14 +35,12 @@ def a_record(**changes: object) -> Record:
 
 
 def test_a_rejected_copy_keeps_everything() -> None:
-    """Bytes, key, headers and timestamp of the original come first and unchanged."""
     copy = rejected(a_record(), InputError("not_json", "it is not"))
     assert (copy.role, copy.key, copy.value, copy.timestamp_ms) == (Role.REJECTED, b"k\xff", b"\x00v", 5)
     assert copy.headers[:2] == (("h", b"\xfe"), ("h", b"2"))
 
 
 def test_a_rejected_copy_says_why_and_whence() -> None:
-    """The error.* headers name code, message with path, and the place of the original."""
     copy = rejected(a_record(), InputError("not_json", "it is not", path="$.é\ud800"))
     assert dict(copy.headers[2:]) == {
         "error.code": b"not_json",
@@ -39,17 +52,40 @@ def test_a_rejected_copy_says_why_and_whence() -> None:
     assert copy.label == "rejected:not_json"
 
 
-def test_nothing_at_all_can_be_rejected() -> None:
-    """A record with neither key nor value has a copy with neither."""
-    copy = rejected(a_record(key=None, value=None, headers=()), InputError("tombstone", "empty"))
-    assert (copy.key, copy.value, len(copy.headers)) == (None, None, 5)
-
-
-def test_an_origin_is_three_names_in_json() -> None:
-    """Evidence names topic, partition and offset."""
-    assert a_record().origin.as_json() == {"topic": "mcp.tools.call", "partition": 3, "offset": 9}
-
-
 def test_every_role_has_a_topic_of_its_own() -> None:
-    """No two roles share a topic name."""
     assert len({TOPIC_NAMES[role] for role in Role}) == len(Role)
+
+
+@given(st.binary(max_size=64))
+def test_the_hash_is_the_producer_s(key: bytes) -> None:
+    assert _murmur2(key) & 0xFFFFFFFF == murmur2(key) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("key", "signed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_the_hash_is_the_java_client_s(key: bytes, signed: int) -> None:
+    """The test vectors of Apache Kafka's own UtilsTest hold."""
+    assert _murmur2(key) == signed & 0xFFFFFFFF
+
+
+def test_a_server_s_partition_is_that_of_its_key() -> None:
+    before = _remembered.cache_info().currsize
+    for name in ("server-1", "s" * 129, "Zürich" * 100):
+        for _ in range(2):
+            assert home_of(name, 7) == murmur2_partition(name.encode(), 7)
+    assert _remembered.cache_info().currsize <= before + 1
+
+
+def test_the_key_of_the_progress_record_cannot_be_used() -> None:
+    table = StateTable(Role.ALERT_STATES, 0, "input")
+    with pytest.raises(ValueError, match="'progress' is reserved"):
+        table["progress"] = {}

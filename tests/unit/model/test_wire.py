@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from assay_stream.model.definition_facts import definition_record
 from assay_stream.model.fields import Natural, Subject
-from assay_stream.model.record import Origin
+from assay_stream.model.record import Origin, Role
 from assay_stream.model.wire import ALWAYS, pairs, read_record, record_model, rows, write_record
+from tests.support.events import TOOL, record_of
+from tests.support.lists import PROMPT, TEMPLATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,6 @@ FULL = Sample(
 
 
 def test_what_holds_its_default_is_left_out() -> None:
-    """Unless it is always written."""
     assert write_record(PLAIN) == {
         "subject": "tool",
         "origin": {"topic": "t", "partition": 0, "offset": 1},
@@ -56,7 +59,6 @@ def test_what_holds_its_default_is_left_out() -> None:
 
 @pytest.mark.parametrize("record", [PLAIN, FULL])
 def test_a_record_comes_back_as_it_went(record: Sample) -> None:
-    """And its schema takes what was written."""
     content = write_record(record)
     errors = Draft202012Validator(record_model(Sample).model_json_schema()).iter_errors(
         {name: sorted(map(list, value)) if name == "by_name" else value for name, value in content.items()}
@@ -77,7 +79,6 @@ def test_what_is_no_such_record_is_refused(change: dict[str, object]) -> None:
 
 
 def test_a_member_that_is_always_written_must_be_there() -> None:
-    """Its absence is no default."""
     content = write_record(FULL)
     del content["stated"]
     with pytest.raises(ValueError, match="members"):
@@ -87,3 +88,33 @@ def test_a_member_that_is_always_written_must_be_there() -> None:
 def test_the_schema_describes_the_record_and_not_its_arguments() -> None:
     """What is documented for callers stays with them."""
     assert record_model(Sample).model_json_schema()["description"].strip() == "One of each."
+
+
+FULL_DIGEST = "sha256:" + "a" * 64
+
+
+def test_a_record_holds_the_definition_and_its_projection() -> None:
+    output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL_DIGEST, TOOL | {"title": "Read"})
+    value = json.loads(output.value or b"")
+    assert (output.key, value["full_digest"]) == (FULL_DIGEST.encode(), FULL_DIGEST)
+    assert value["definition"] == TOOL | {"title": "Read"}
+    assert "title" not in value["projection"]
+
+
+def test_what_gives_no_projection_is_shown_all_the_same() -> None:
+    output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL_DIGEST, {"description": "nameless"})
+    assert json.loads(output.value or b"") == {"full_digest": FULL_DIGEST, "definition": {"description": "nameless"}}
+    assert output.label == "definition:not_digestible"
+
+
+def test_prompts_and_templates_are_shown_as_they_came() -> None:
+    for item in (PROMPT, TEMPLATE):
+        output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL_DIGEST, item)
+        assert json.loads(output.value or b"")["definition"] == item
+
+
+def test_instructions_are_no_tool_that_failed_to_be_digested() -> None:
+    item = {"instructions": "Pages are Markdown."}
+    output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL_DIGEST, item)
+    assert json.loads(output.value or b"") == {"full_digest": FULL_DIGEST, "definition": item}
+    assert output.label == "definition"

@@ -31,7 +31,6 @@ def server() -> ServerBindings:
 
 
 def shown(server: ServerBindings, observer_id: str, time_us: int, *, units: int = UNLIMITED) -> dict[str, str]:
-    """The names of the definitions, as an observer's list at some time is compared with them."""
     asked = seen(observer_id, time_us, "none", offset=100)
     found = last_shown(server, asked, ("t", "u", "never"), analysis := Analysis(units))
     assert analysis.left_out == ({LeftOut.HISTORY} if units < UNLIMITED else set())
@@ -39,21 +38,17 @@ def shown(server: ServerBindings, observer_id: str, time_us: int, *, units: int 
 
 
 def test_what_the_same_observer_was_shown_goes_first(server: ServerBindings) -> None:
-    """Though another one saw the name later."""
     assert shown(server, "alice", 9) == {"t": "full:1", "u": "full:3"}
 
 
 def test_then_what_anybody_was_shown_last(server: ServerBindings) -> None:
-    """For an observer that never saw the name."""
     assert shown(server, "carol", 9) == {"t": "full:2", "u": "full:3"}
 
 
 def test_only_what_came_before_counts(server: ServerBindings) -> None:
-    """A late list is compared with what had been shown by its time."""
     assert shown(server, "carol", 2) == {"t": "full:1", "u": "full:3"}
     assert shown(server, "carol", 0) == {}
 
 
 def test_it_draws_on_the_budget_of_the_record(server: ServerBindings) -> None:
-    """What was found before it ran out is kept."""
     assert shown(server, "alice", 9, units=3) == {"u": "full:3"}

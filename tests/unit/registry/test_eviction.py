@@ -20,8 +20,6 @@ TOOL = {"name": "read_file", "description": "Reads a file.", "inputSchema": {"ty
 
 
 class Fleet:
-    """A worker's stages, whose facts and findings are fed back."""
-
     def __init__(self, **limits: int) -> None:
         self.state = EngineState(
             producer=Producer(version="1"), limits=Limits(**limits or {"servers_max": SERVERS_MAX})
@@ -64,7 +62,6 @@ class Fleet:
 
 @pytest.mark.parametrize("fields", [{}, {"value": b"{"}], ids=["lists", "refused records"])
 def test_made_up_servers_take_a_bounded_amount_of_memory(fields: dict[str, Any]) -> None:
-    """Neither stage remembers more than the bound, and the topic holds no fact of what is evicted."""
     fleet = Fleet()
     fleet.floods(4 * SERVERS_MAX, **fields)
     assert len(fleet.state.registry.bindings) <= SERVERS_MAX
@@ -74,14 +71,12 @@ def test_made_up_servers_take_a_bounded_amount_of_memory(fields: dict[str, Any])
 
 
 def test_claims_of_made_up_servers_are_forgotten() -> None:
-    """The alert stage remembers names that somebody claims, and no others."""
     fleet = Fleet()
     fleet.floods(4 * SERVERS_MAX)
     assert sum(key.startswith("names/") for key in fleet.state.alerts.states) <= SERVERS_MAX
 
 
 def test_the_fleet_is_served_first() -> None:
-    """Servers that were listed again stay bound through a flood; one that goes is unbound, and comes back as new."""
     fleet = Fleet()
     for _ in range(2):
         for name in ("ours-1", "ours-2"):
@@ -96,7 +91,6 @@ def test_the_fleet_is_served_first() -> None:
 
 
 def test_a_server_that_was_decided_about_stays() -> None:
-    """A flood lifts no pin's block."""
     fleet = Fleet()
     fleet.lists_tools("pinned", TOOL)
     data = {"server_id": "pinned", "tool_name": "read_file", "scheme": "assay.v1", "author": "ann", "reason": "review"}
@@ -127,7 +121,6 @@ def test_made_up_observers_take_a_bounded_amount_of_memory() -> None:
 
 
 def test_a_restart_knows_what_is_left_of_a_flood_of_observers() -> None:
-    """State restored from the facts equals the state that evicted."""
     fleet = Fleet(observers_max=OBSERVERS_MAX)
     for number in range(3 * OBSERVERS_MAX):
         fleet.lists_tools("shared", TOOL | {"description": f"Reads {number % 5}."}, observer_id=f"observer-{number}")
@@ -173,7 +166,6 @@ def test_a_join_that_restarts_forgets_the_same_history_of_an_observer_that_is_go
 
 
 def test_a_server_of_made_up_observers_goes_with_the_last_of_them() -> None:
-    """What would be left of it names nothing that anybody sees."""
     fleet = Fleet(observers_max=OBSERVERS_MAX)
     fleet.floods(2 * OBSERVERS_MAX)
     assert len(fleet.state.registry.bindings) <= OBSERVERS_MAX

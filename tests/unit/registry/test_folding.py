@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from assay_stream.bindings.controls import Controls
 from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Checked, Discovery
 from assay_stream.model.definition_facts import ItemFact, ItemList
-from assay_stream.model.facts import Fact, decode_fact, decode_key
+from assay_stream.model.facts import Fact, Seen, decode_key
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.folding import fold, fold_discoveries, is_redundant, merge_rejections
+from assay_stream.registry.folding import (
+    fold,
+    fold_discoveries,
+    is_redundant,
+    merge_rejections,
+    pack_repeats,
+    take_away,
+)
 from assay_stream.registry.ledger import Ledger, fact_output
 from tests.support.facts import (
     SERVER,
     a_catalogue,
     a_discovery,
     a_fingerprint,
-    a_key_decision,
-    a_pin,
-    a_policy,
     bindings_with,
     rejection,
     seen,
@@ -35,7 +37,6 @@ RECORD = Record(
 
 
 def a_ledger(*facts: Fact, **limits: int) -> Ledger:
-    """A ledger that published these facts."""
     ledger = Ledger(Limits(**limits))
     for fact in facts:
         ledger.publish(RECORD, fact)
@@ -43,51 +44,17 @@ def a_ledger(*facts: Fact, **limits: int) -> Ledger:
 
 
 def told(outputs: list[Output]) -> list[tuple[str, bool]]:
-    """Kind of each fact, and whether it was published."""
     return [(str(decode_key(output.key)[0]), output.value is not None) for output in outputs]
 
 
 def controls_of(ledger: Ledger) -> Controls:
-    """The controls of the server."""
     return ledger.bindings.server(SERVER).controls
 
 
 SIGNED, CHECKED = signed_by("k", "t")
 
 
-@pytest.mark.parametrize(
-    "fact",
-    [
-        a_pin("a", time_us=1, offset=0),
-        a_pin(None, time_us=1, offset=0),
-        a_policy(time_us=1, offset=0, tool_name="t"),
-        a_key_decision("accept", "k", time_us=1, offset=0),
-        a_discovery("k", time_us=1, offset=0, revoked=("l",)),
-        a_discovery(None, time_us=1, offset=0, status="fetch_failed"),
-        SIGNED,
-        CHECKED,
-        seen("alice", 1, "one", offset=0, signatures="set"),
-        rejection(1, offset=0),
-        a_catalogue("one", {"t": "a"}),
-    ],
-    ids=lambda fact: type(fact).__name__,
-)
-def test_what_is_published_reads_back_as_it_was(fact: Fact) -> None:
-    """A restart restores the very fact that was applied."""
-    output = a_ledger().publish(RECORD, fact)
-    assert output == fact_output(fact, partition=3, timestamp_ms=9)
-    assert (output.role, output.partition, output.timestamp_ms) == (Role.BINDINGS, 3, 9)
-    assert decode_fact(decode_key(output.key), output.value or b"") == fact
-
-
-def test_what_is_published_is_applied() -> None:
-    """State and log are one."""
-    ledger = a_ledger(a_pin("a", time_us=1, offset=0))
-    assert controls_of(ledger).pins_as_of("t", 1).approved == {"assay.v1": "a"}
-
-
 def test_what_is_retracted_is_forgotten_and_its_key_deleted() -> None:
-    """The tombstone has the key of the fact, and no value."""
     discovery = a_discovery("k", time_us=1, offset=0)
     ledger = a_ledger(discovery)
     (output,) = ledger.retract(RECORD, discovery.key())
@@ -97,7 +64,6 @@ def test_what_is_retracted_is_forgotten_and_its_key_deleted() -> None:
 
 
 def test_signatures_go_with_the_last_observation_that_names_them() -> None:
-    """With their checks; not while another observation names them."""
     ledger = Ledger(Limits(timeline_entries_max=1))
     ledger.bindings.servers.update(bindings_with(a_catalogue("one", {"t": "a"})).servers)
     server = ledger.bindings.server(SERVER)
@@ -120,7 +86,6 @@ def test_signatures_go_with_the_last_observation_that_names_them() -> None:
 
 
 def test_prompts_go_with_the_last_observation_that_names_them() -> None:
-    """With their definitions; one that stands in another list stays."""
     ledger = Ledger(Limits(timeline_entries_max=1))
     ledger.bindings.server(SERVER).catalogues = bindings_with(a_catalogue("one", {"t": "a"})).server(SERVER).catalogues
     server = ledger.bindings.server(SERVER)
@@ -143,7 +108,6 @@ def test_prompts_go_with_the_last_observation_that_names_them() -> None:
 
 
 def discovered(*keys: str | None, discoveries_max: int) -> tuple[list[Discovery], Ledger, list[Output]]:
-    """Discoveries one after the other, what is left of them, and what folding wrote."""
     found = [
         a_discovery(key, time_us=number, offset=number, status="fetch_failed" if key is None else "observed")
         for number, key in enumerate(keys)
@@ -166,13 +130,7 @@ def test_of_too_many_different_discoveries_the_oldest_goes() -> None:
     assert controls_of(ledger).discoveries["example.com"] == found[2:]
 
 
-def test_within_the_limit_nothing_is_folded() -> None:
-    """Not even repeats."""
-    assert discovered("k", "k", "k", discoveries_max=3)[2] == []
-
-
 def test_checks_go_with_the_last_document_of_their_key() -> None:
-    """What was held against a key that no document brings any more is asked for by nobody."""
     other = Checked(server_id=SERVER, signatures="set", fingerprint="l", modes={})
     found = (a_discovery("k", time_us=1, offset=0), a_discovery("l", time_us=2, offset=1))
     ledger = a_ledger(*found, SIGNED, CHECKED, other, discoveries_max=1)
@@ -193,7 +151,6 @@ def test_signatures_that_two_partitions_hold_stay_while_one_of_them_does() -> No
 
 
 def test_the_oldest_rejections_become_one_that_ends_what_either_did() -> None:
-    """Nothing comes into force again by forgetting."""
     ledger = a_ledger(rejection(1, offset=1), rejection(5, offset=5), rejections_max=1)
     server = ledger.bindings.server(SERVER)
     outputs = merge_rejections(ledger, RECORD, server, None)
@@ -204,7 +161,6 @@ def test_the_oldest_rejections_become_one_that_ends_what_either_did() -> None:
 
 
 def test_a_rejection_after_which_nothing_was_observed_makes_a_further_one_redundant() -> None:
-    """Unless a list came between them, or it is earlier."""
     ledger = a_ledger(seen("alice", 1, "one", offset=0), rejection(2, offset=1))
     server = ledger.bindings.server(SERVER)
     assert is_redundant(server, rejection(3, offset=2))
@@ -215,7 +171,6 @@ def test_a_rejection_after_which_nothing_was_observed_makes_a_further_one_redund
 
 
 def test_a_definition_stays_while_a_catalogue_names_it() -> None:
-    """Folding drops a catalogue and the definitions that were its alone."""
     ledger = Ledger(Limits(timeline_entries_max=1))
     catalogues = (a_catalogue("one", {"t": "a", "u": "b"}), a_catalogue("two", {"t": "a"}))
     ledger.bindings.servers.update(bindings_with(*catalogues).servers)
@@ -230,3 +185,51 @@ def test_a_definition_stays_while_a_catalogue_names_it() -> None:
         ("tool", False),
     ]
     assert server.tools == {(True, "full:a"): a_fingerprint("a")}
+
+
+LIMITS = Limits(seen_run_rows_min=3, seen_run_rows_max=6)
+
+
+def told_with_offsets(outputs: list[Output]) -> list[tuple[str, int, bool]]:
+    keys = [decode_key(output.key) for output in outputs]
+    return [(str(k[0]), int(k[-1]), out.value is not None) for k, out in zip(keys, outputs, strict=True)]
+
+
+def step(ledger: Ledger, fact: Seen) -> list[tuple[str, int, bool]]:
+    record = Record(Role.SNAPSHOTS, fact.origin, b"", b"")
+    ledger.publish(record, fact)
+    return told_with_offsets(
+        pack_repeats(ledger, record, ledger.bindings.server(SERVER).observers[fact.observer_id], fact)
+    )
+
+
+def lists(*times_us: int, catalogue: str = "one") -> list[Seen]:
+    return [seen("alice", time_us, catalogue, offset=time_us) for time_us in times_us]
+
+
+def test_as_many_repeats_as_a_run_needs_become_one() -> None:
+    """With tombstones of the single facts behind it, so that no reader misses a list in between."""
+    ledger = Ledger(LIMITS)
+    gone = [("seen", offset, False) for offset in (1, 2, 3)]
+    assert [step(ledger, fact) for fact in lists(1, 2, 3)] == [[], [], [("seen_run", 1, True), *gone]]
+
+
+def test_rows_are_cut_until_half_are_gone() -> None:
+    ledger = Ledger(LIMITS)
+    facts = lists(1, 2, 3, 4, 5, 6)
+    for fact in facts:
+        step(ledger, fact)
+    timeline, record = (
+        ledger.bindings.server(SERVER).observers["alice"],
+        Record(Role.SNAPSHOTS, facts[0].origin, b"", b""),
+    )
+    cut, run = ("run_cut", 1, True), ("seen_run", 1, True)
+    assert [told_with_offsets(take_away(ledger, record, timeline, fact)) for fact in facts] == [
+        [cut],
+        [cut],
+        [cut, run, ("run_cut", 1, False)],
+        [cut],
+        [cut, run, ("run_cut", 1, False)],
+        [("seen_run", 1, False)],
+    ]
+    assert not timeline

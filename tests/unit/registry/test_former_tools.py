@@ -21,14 +21,12 @@ WIDE = TOOL | {"inputSchema": {"type": "object"}}
 
 
 def a_former(name: str, time_us: int, size: int = 10) -> FormerTool:
-    """What is kept of a name."""
     return FormerTool(
         server_id=SERVER, tool_name=name, server_scoped=False, full=f"full:{name}", size=size, time_us=time_us
     )
 
 
 def kept(*tools: FormerTool) -> FormerTools:
-    """Former tools."""
     formers = FormerTools()
     for tool in tools:
         formers.keep(tool)
@@ -36,8 +34,6 @@ def kept(*tools: FormerTool) -> FormerTools:
 
 
 class Log:
-    """A registry with short timelines, and the binding topic that it writes."""
-
     def __init__(self, **limits: int) -> None:
         self._limits = Limits(timeline_entries_max=2, **limits)
         self._offset = 0
@@ -45,7 +41,6 @@ class Log:
         self.state = EngineState(producer=Producer(version="1"), limits=self._limits)
 
     def lists(self, *tools: object) -> list[Output]:
-        """The server lists tools."""
         fields: dict[str, Any] = {"number": self._offset, "second": self._offset, "snapshot_id": f"list-{self._offset}"}
         outputs = engine.process(
             self.state, record_of(Role.SNAPSHOTS, a_snapshot(*tools, **fields), offset=self._offset)
@@ -57,7 +52,6 @@ class Log:
         return outputs
 
     def restarts(self) -> None:
-        """The registry restores itself from the topic."""
         self.state = EngineState(producer=Producer(version="1"), limits=self._limits)
         for key, value in self._topic.items():
             if value is not None:
@@ -65,17 +59,14 @@ class Log:
 
     @property
     def bindings(self) -> Bindings:
-        """The registry's state."""
         return self.state.registry.bindings
 
 
 def found(outputs: list[Output]) -> list[str]:
-    """Labels of findings."""
     return [output.label for output in outputs if output.label.startswith("finding:")]
 
 
 def test_a_tool_that_comes_back_after_its_lists_were_folded_is_compared() -> None:
-    """After a restart too."""
     for restarts in (False, True):
         log = Log()
         log.lists(TOOL, OTHER)
@@ -87,7 +78,6 @@ def test_a_tool_that_comes_back_after_its_lists_were_folded_is_compared() -> Non
 
 
 def test_what_came_back_is_kept_by_its_lists_again_and_by_its_last_definition_after_them() -> None:
-    """The definition before goes with it."""
     log = Log()
     log.lists(TOOL, OTHER)
     for shown in (WIDE, TOOL | {"description": "Last."}):
@@ -104,7 +94,6 @@ def test_what_came_back_is_kept_by_its_lists_again_and_by_its_last_definition_af
 
 
 def test_no_more_are_kept_than_the_bound() -> None:
-    """Whatever a server makes up, and nothing is left behind of what is not."""
     log = Log(former_tools_max=5)
     for number in range(40):
         log.lists(*({"name": f"tool_{number}_{each}"} for each in range(3)))
@@ -114,7 +103,6 @@ def test_no_more_are_kept_than_the_bound() -> None:
 
 
 def test_the_earliest_go_first_until_both_bounds_hold() -> None:
-    """By number, or by size."""
     formers = kept(a_former("b", 2), a_former("a", 1), a_former("c", 3, size=50))
     assert [tool.tool_name for tool in formers.surplus(2, 100)] == ["a"]
     assert [tool.tool_name for tool in formers.surplus(9, 55)] == ["a", "b"]
@@ -122,7 +110,6 @@ def test_the_earliest_go_first_until_both_bounds_hold() -> None:
 
 
 def test_the_fact_is_valid_under_its_schema() -> None:
-    """What the binding topic carries is what the schema says, and reads back."""
     log = Log()
     log.lists(TOOL, OTHER)
     outputs = [output for number in range(4) for output in log.lists(OTHER | {"description": str(number)})]

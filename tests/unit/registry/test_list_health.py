@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assay_stream.alerts.processor import apply_entry
+from assay_stream.alerts.remembered import Alerts
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
-from assay_stream.limits.core import Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.fields import Completeness
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Output
 from assay_stream.registry.list_health import cached_long, never_complete, resolved_by_complete_list
 from tests.support.facts import SERVER, a_catalogue, seen
+from tests.support.findings import body, place
+from tests.support.lists import TOOL, Shown
 
 LIMITS = Limits(incomplete_lists_max=3)
 
 
 def a_server(*shown: tuple[str, Completeness]) -> ServerBindings:
-    """What observers saw, in order."""
     bindings = Bindings(keep_definitions=True)
     bindings.apply(a_catalogue("one", {}))
     for offset, (observer_id, completeness) in enumerate(shown):
@@ -22,19 +34,16 @@ def a_server(*shown: tuple[str, Completeness]) -> ServerBindings:
 
 
 def is_found(server: ServerBindings, observer_id: str = "alice", completeness: Completeness = "partial") -> bool:
-    """Whether the next list of an observer is one too many."""
     shown = seen(observer_id, 100, "one", offset=100, completeness=completeness)
     return bool(list(never_complete(server, shown, LIMITS)))
 
 
 def ended_for(server: ServerBindings, observer_id: str = "alice") -> list[str | None]:
-    """Whom a complete list ends it for."""
     shown = seen(observer_id, 100, "one", offset=100)
     return [resolution.observer_id for resolution in resolved_by_complete_list(server, shown, LIMITS)]
 
 
 def test_a_run_is_counted_from_the_last_complete_list() -> None:
-    """Of the same observer."""
     partial: tuple[str, Completeness] = ("alice", "partial")
     whole: tuple[str, Completeness] = ("alice", "complete")
     assert is_found(a_server(whole, partial, partial))
@@ -44,7 +53,6 @@ def test_a_run_is_counted_from_the_last_complete_list() -> None:
 
 
 def test_without_any_complete_list_the_fleet_counts() -> None:
-    """Whoever saw the others."""
     server = a_server(("bob", "unknown"), ("carol", "partial"))
     assert is_found(server)
     assert not is_found(a_server(("bob", "complete"), ("carol", "partial"), ("dave", "partial")))
@@ -67,8 +75,76 @@ def test_a_complete_list_ends_it_for_its_observer_or_for_all() -> None:
 
 
 def test_a_list_that_is_cached_for_more_than_a_day_is_found() -> None:
-    """A day is not; nor is a list that does not say."""
     shown = seen("alice", 100, "one", offset=100)
     day_ms = 24 * 60 * 60 * 1_000
     found = {ttl_ms: len(list(cached_long(shown, ttl_ms, Limits()))) for ttl_ms in (None, 0, day_ms, day_ms + 1)}
     assert found == {None: 0, 0: 0, day_ms: 0, day_ms + 1: 1}
+
+
+NEW = TOOL | {"description": "two"}
+LIMIT_S = DEFAULT_LIMITS.late_limit_ms // 1_000
+
+
+@pytest.fixture
+def server() -> Shown:
+    shown = Shown()
+    shown.show(silent=True, second=0)
+    shown.show(silent=True, second=600)
+    return shown
+
+
+def late(server: Shown, second: int, *tools: dict[str, Any], **fields: Any) -> list[Finding]:
+    findings = server.show(silent=True, second=second, tools=tools or (NEW,), **fields)
+    return [finding for finding in findings if finding.kind is Kind.SNAPSHOT_LATE]
+
+
+def test_a_list_that_changes_the_past_was_late(server: Shown) -> None:
+    (finding,) = late(server, 300)
+    assert (finding.late_ms, finding.observer_id, finding.snapshot_id) == (300_000, "alice", "snapshot-2")
+    assert finding.time_us == 1_772_323_200_000_000 + 600_000_000
+    assert (finding.tool_name, finding.before, finding.after, finding.known) == (None, None, None, False)
+
+
+def test_the_bound_is_what_counts_as_in_time(server: Shown) -> None:
+    assert late(server, 600 - LIMIT_S) == []
+    assert len(late(server, 600 - LIMIT_S - 1)) == 1
+
+
+def test_a_list_that_changes_nothing_of_the_past_is_not_late(server: Shown) -> None:
+    """It says what was in force anyway; nor is one that is published twice late twice."""
+    assert late(server, 300, TOOL) == []
+    assert len(late(server, 200, snapshot_id="same")) == 1
+    assert late(server, 200, snapshot_id="same") == []
+
+
+def test_any_observer_s_later_list_makes_it_late(server: Shown) -> None:
+    """And an observer without a list before was without one in force: calls in between were bound otherwise."""
+    assert len(late(server, 300, TOOL, observer="bob")) == 1
+    assert late(server, 601, observer="bob") == []
+
+
+def test_another_server_s_time_says_nothing(server: Shown) -> None:
+    assert Shown().show(silent=True, second=0) == []
+    assert late(server, 700) == []
+
+
+def test_ten_thousand_old_lists_are_one_alert_with_a_count() -> None:
+    server = Shown(Limits(timeline_entries_max=4))
+    server.show(silent=True, second=20 * 86_400)
+    tools = [TOOL | {"description": str(number % 2)} for number in range(500)]
+    found = [late(server, number * 3_400, tool, observer="bob") for number, tool in enumerate(tools)]
+    assert [len(findings) for findings in found] == [1] * len(tools)
+    # Those of 500 lists, as often as 10,000 lists would give them.
+    findings = [findings[0] for findings in found] * 20
+    rules = AlertRules(version="1")
+    stage = Alerts(rules)
+    alerts: list[Output] = []
+    for number, finding in enumerate(findings):
+        counted = replace(finding, origin=place(number))
+        alerts += apply_entry(stage, counted, place=place(number, topic="finding"))
+    assert set(stage.states) == {findings[0].uid(), f"records/{findings[0].server_id}"}
+    told = [step * 10**power for power in range(4) for step in (1, 2, 5)] + [10_000]
+    assert [body(alert)["count"] for alert in alerts] == told
+    assert {body(alert)["activity_name"] for alert in alerts[1:]} == {"Update"}
+    assert body(alerts[-1])["unmapped"]["mcp_late_ms"] > DEFAULT_LIMITS.late_limit_ms
+    assert body(alerts[-1])["severity_id"] == 2

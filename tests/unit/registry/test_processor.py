@@ -14,49 +14,29 @@ from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
+from tests.support.events import TEN_O_CLOCK_MS, an_event, snapshot_data
 
 PRODUCER = Producer(version="0.1.0")
 TOOL: dict[str, Any] = {"name": "t", "description": "Does.", "inputSchema": {"type": "object"}}
 
 
-def a_snapshot(
-    *tools: dict[str, Any], offset: int = 0, partition: int = 0, second: int | None = None, **data: Any
-) -> Record:
-    """A snapshot's record."""
-    required = {
-        "server_id": "server",
-        "observer_id": "alice",
-        "snapshot_id": f"snapshot-{offset}",
-        "server_scoped": True,
-        "completeness": "complete",
-        "tools": tools,
-    }
-    event = {
-        "specversion": "1.0",
-        "type": "mcp.tools.list.observed",
-        "source": "urn:test",
-        "id": str(offset),
-        "time": f"2026-03-01T00:00:{offset if second is None else second:02}Z",
-        "data": required | data,
-    }
-    return a_record(orjson.dumps(event), offset=offset, partition=partition)
+def a_snapshot(*tools: Any, offset: int = 0, partition: int = 0, second: int | None = None, **data: Any) -> Record:
+    fields = {"server_id": "server", "snapshot_id": f"snapshot-{offset}", "server_scoped": True} | data
+    second = offset if second is None else second
+    value = an_event(Role.SNAPSHOTS, offset, second, snapshot_data(*tools, **fields))
+    return a_record(value, offset=offset, partition=partition)
 
 
 def a_record(value: bytes | None, *, key: bytes | None = b"server", offset: int = 0, partition: int = 0) -> Record:
-    """A record of the snapshot topic."""
     place = Origin(topic="mcp.tools.list", partition=partition, offset=offset)
-    return Record(
-        role=Role.SNAPSHOTS, origin=place, key=key, value=value, timestamp_ms=1_772_323_200_000 + offset * 1_000
-    )
+    return Record(role=Role.SNAPSHOTS, origin=place, key=key, value=value, timestamp_ms=TEN_O_CLOCK_MS + offset * 1_000)
 
 
 def labels(outputs: list[Output]) -> list[str]:
-    """What happened, in order."""
     return [output.label for output in outputs]
 
 
 def test_a_first_snapshot_is_published_in_the_order_of_its_references() -> None:
-    """Definitions come before the list that names them, and the list before the observation of it."""
     outputs = process(Registry(producer=PRODUCER), a_snapshot(TOOL, {"name": "u"}))
     assert labels(outputs) == [
         "fact:tool",
@@ -74,7 +54,6 @@ def test_a_first_snapshot_is_published_in_the_order_of_its_references() -> None:
 
 
 def test_what_is_known_is_not_published_again() -> None:
-    """The same list seen once more is one new observation and nothing else."""
     registry = Registry(producer=PRODUCER)
     process(registry, a_snapshot(TOOL, offset=0))
     assert labels(process(registry, a_snapshot(TOOL, offset=1))) == ["fact:seen"]
@@ -82,7 +61,6 @@ def test_what_is_known_is_not_published_again() -> None:
 
 @pytest.mark.parametrize("change", [{"observer_id": "bob"}, {"completeness": "partial"}, {"second": 5}])
 def test_the_same_id_of_another_observation_is_no_repetition(change: dict[str, Any]) -> None:
-    """A snapshot id that comes again with another observer, time or completeness is an observation of its own."""
     registry = Registry(producer=PRODUCER)
     process(registry, a_snapshot(TOOL, offset=0))
     fields: dict[str, Any] = {"offset": 1, "snapshot_id": "snapshot-0", "second": 0, **change}
@@ -91,7 +69,6 @@ def test_the_same_id_of_another_observation_is_no_repetition(change: dict[str, A
 
 
 def test_a_definition_is_published_as_it_was_received() -> None:
-    """A reviewer gets the definition, its digest as the key, and the projection that was hashed."""
     definition = next(
         output for output in process(Registry(producer=PRODUCER), a_snapshot(TOOL)) if output.role is Role.DEFINITIONS
     )
@@ -111,44 +88,20 @@ def test_a_definition_without_a_name_is_shown_and_binds_nothing() -> None:
     assert orjson.loads(outputs[1].value or b"")["tools"] == []
 
 
-@pytest.mark.parametrize(
-    ("key", "code"),
-    [(None, "key_missing"), (b"", "key_mismatch"), (b"other", "key_mismatch"), (b"\xff", "key_mismatch")],
-)
-def test_the_key_must_be_the_server(key: bytes | None, code: str) -> None:
-    """A snapshot keyed otherwise may stand in any partition: it is refused."""
-    outputs = process(Registry(producer=PRODUCER), a_snapshot(TOOL)._replace(key=key))
-    assert outputs[0].label == f"rejected:{code}"
-
-
-@pytest.mark.parametrize("value", [None, b"", b"{", b"\xff", b"{}", b"[]"])
-def test_a_refused_snapshot_ends_force_and_is_found(value: bytes | None) -> None:
-    """What cannot be accepted is kept, published as a rejection of the server its key names, and found."""
-    registry = Registry(producer=PRODUCER)
-    process(registry, a_snapshot(TOOL))
-    outputs = process(registry, a_record(value, offset=1))
-    assert labels(outputs)[1:] == ["fact:rejection", "finding:snapshot_rejected"]
-    assert (outputs[0].role, outputs[0].value) == (Role.REJECTED, value)
-    assert len(registry.bindings.server("server").rejections) == 1
-
-
 @pytest.mark.parametrize("key", [None, b"", b"  ", b"\xff", b"k" * 5_000, b"k" * 1_025])
 def test_without_a_server_to_name_nothing_ends(key: bytes | None) -> None:
-    """A refused record whose key names no possible server is kept, and touches no server."""
     registry = Registry(producer=PRODUCER)
     assert labels(process(registry, a_record(b"{", key=key))) == ["rejected:not_json"]
     assert registry.bindings.servers == {}
 
 
 def test_a_second_refusal_in_a_row_is_found_but_changes_nothing() -> None:
-    """A flood of bad records for one server does not grow the state."""
     registry = Registry(producer=PRODUCER)
     process(registry, a_record(b"{", offset=0))
     assert labels(process(registry, a_record(b"{", offset=1))) == ["rejected:not_json", "finding:snapshot_rejected"]
 
 
 def test_the_oldest_rejections_are_forgotten() -> None:
-    """Beyond the limit the oldest rejection is taken back."""
     registry = Registry(producer=PRODUCER, limits=Limits(rejections_max=2))
     retracted = []
     for offset in range(8):
@@ -165,7 +118,6 @@ def test_the_oldest_rejections_are_forgotten() -> None:
     ],
 )
 def test_a_tool_without_bounds_is_refused(tool: dict[str, Any], code: str, path: str) -> None:
-    """A tool whose name or number of fields is over the limit refuses the whole list, and says where."""
     outputs = process(Registry(producer=PRODUCER), a_snapshot(tool))
     headers = dict(outputs[0].headers)
     assert headers["error.code"] == code.encode()
@@ -173,34 +125,20 @@ def test_a_tool_without_bounds_is_refused(tool: dict[str, Any], code: str, path:
 
 
 def test_a_tool_that_is_no_object_is_refused() -> None:
-    """A list with a number in it is no list of tools; the error says which."""
     record = a_snapshot()
-    value = (record.value or b"").replace(b'"tools":[]', b'"tools":[{},7]')
+    value = (record.value or b"").replace(b'"tools": []', b'"tools":[{},7]')
     headers = dict(process(Registry(producer=PRODUCER), record._replace(value=value))[0].headers)
     assert headers["error.code"] == b"wrong_type"
     assert b"$.data.tools[1]" in headers["error.message"]
 
 
 def test_a_refused_record_changes_no_state() -> None:
-    """A list whose last tool is wrong leaves none of its first tools behind."""
     registry = Registry(producer=PRODUCER)
     process(registry, a_snapshot(TOOL, {"name": "n" * 2_000}))
     assert registry.bindings.server("server").tools == {}
 
 
-def test_a_server_in_a_partition_that_is_not_its_own_is_found() -> None:
-    """Where the number of partitions is known, a record partitioned otherwise than murmur2 is told."""
-    found = {
-        partition: "finding:server_misrouted"
-        in labels(process(Registry(producer=PRODUCER, partitions=4), a_snapshot(TOOL, partition=partition)))
-        for partition in range(4)
-    }
-    assert sorted(found.values()) == [False, True, True, True]
-    assert "finding:server_misrouted" not in labels(process(Registry(producer=PRODUCER), a_snapshot(TOOL, partition=3)))
-
-
 def test_the_scope_of_a_list_is_part_of_it() -> None:
-    """The same tools unscoped are another catalogue with other definitions."""
     registry = Registry(producer=PRODUCER)
     process(registry, a_snapshot(TOOL, offset=0))
     outputs = process(registry, a_snapshot(TOOL, offset=1, server_scoped=False))
@@ -209,39 +147,6 @@ def test_the_scope_of_a_list_is_part_of_it() -> None:
         "fact:catalogue",
         "fact:seen",
     ]
-
-
-def test_a_pin_becomes_a_fact_of_its_own_time() -> None:
-    """A pin is published with who set it and why, in force from its event time."""
-    event = {
-        "specversion": "1.0",
-        "type": "assay.control.pin.set",
-        "source": "urn:ops",
-        "id": "1",
-        "time": "2026-03-01T00:00:07Z",
-        "data": {
-            "server_id": "server",
-            "tool_name": "t",
-            "scheme": "assay.schema_hash",
-            "value": "sha256:" + "0" * 64,
-            "author": "ann",
-            "reason": "review",
-        },
-    }
-    outputs = process(Registry(producer=PRODUCER), a_record(orjson.dumps(event))._replace(role=Role.CONTROL))
-    assert labels(outputs) == ["change:pin.set", "fact:pin", "verdict"]
-    value = orjson.loads(outputs[1].value or b"")
-    assert (value["act"], value["value"]) == ("set", "0" * 64)
-    assert value["time_us"] == 1_772_323_207_000_000
-    assert (value["author"], value["reason"]) == ("ann", "review")
-
-
-def test_a_refused_pin_touches_no_server() -> None:
-    """A bad control record is kept, and ends nothing."""
-    registry = Registry(producer=PRODUCER)
-    process(registry, a_snapshot(TOOL))
-    assert labels(process(registry, a_record(b"{")._replace(role=Role.CONTROL))) == ["rejected:not_json"]
-    assert registry.bindings.server("server").rejections == []
 
 
 def test_integers_beyond_64_bits_are_fingerprinted_too() -> None:
@@ -253,19 +158,16 @@ def test_integers_beyond_64_bits_are_fingerprinted_too() -> None:
 
 
 def test_what_an_accepted_list_gives_fits_its_topics() -> None:
-    """A list within the input limit gives only records within the limits of the topics they go to."""
     huge = a_snapshot(TOOL | {"description": "d" * 7_000_000})
     assert_fits(process(Registry(producer=PRODUCER), huge))
 
 
 def test_what_a_change_gives_fits_its_topics() -> None:
-    """A change of fields with names as long as a record allows gives records that their topics take."""
     registry = Registry(producer=PRODUCER)
     process(registry, a_snapshot(TOOL | {"a" * 3_900_000: 1, "b" * 3_900_000: 1}, offset=0))
     assert_fits(process(registry, a_snapshot(TOOL | {"c" * 3_900_000: 1, "d" * 3_900_000: 1}, offset=1)))
 
 
 def assert_fits(outputs: list[Output]) -> None:
-    """Fail for an output that its topic would refuse."""
     room = {spec.role: int(spec.config.get("max.message.bytes", 0)) for spec in topic_table(load_settings())}
     assert not [output.label for output in outputs if len(output.value or b"") > room[output.role]]

@@ -13,7 +13,7 @@ from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Discovery, Signatures, Signed
 from assay_stream.model.observation import SnapshotData
 from assay_stream.registry.received_signatures import check_against, read_document, signatures_of
-from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
+from assay_stream.schemes.schemapin.canonical import schema_digest
 from tests.support.controls import a_document, fingerprint_of, signature_of
 from tests.support.events import SERVER, snapshot_data
 from tests.support.facts import a_discovery
@@ -21,14 +21,12 @@ from tests.support.schemapin import KEY, OTHER_KEY, TOOL, public, public_pem
 
 
 def taken(*tools: dict[str, Any], limits: Limits | None = None, **fields: Any) -> Signatures | None:
-    """The signatures of a snapshot of these tools."""
     data = SnapshotData.model_validate(snapshot_data(*tools, **fields))
     bounds = limits or Limits()
     return signatures_of(data, Offers(bounds).of(data), bounds)
 
 
 def entry_of(given: Any, tool: dict[str, Any] = TOOL) -> Signed:
-    """The only entry, where the snapshot gives this as the tool's signature."""
     signatures = taken(tool, signatures={"t": given})
     assert signatures is not None
     ((name, entry),) = signatures.tools.items()
@@ -37,7 +35,6 @@ def entry_of(given: Any, tool: dict[str, Any] = TOOL) -> Signed:
 
 
 def document_of(key: ec.EllipticCurvePrivateKey) -> Discovery:
-    """A discovery that brought a key."""
     found = public(key)
     discovery = a_discovery(found.fingerprint, time_us=0, offset=0)
     object.__setattr__(discovery, "public_key_pem", found.pem)
@@ -48,7 +45,6 @@ DIGEST = schema_digest(TOOL).hex
 
 
 def test_a_snapshot_without_signatures_has_none() -> None:
-    """Neither the member nor any tool brings one; a signature of a tool that is not listed is nobody's."""
     assert taken(TOOL) is None
     assert taken(TOOL, signatures={}) is None
     assert taken(TOOL, signatures={"ghost": "c2ln"}) is None
@@ -66,7 +62,6 @@ def test_a_snapshot_without_signatures_has_none() -> None:
     ids=["text", "object", "with domain", "domain in capitals", "domain with port"],
 )
 def test_a_signature_comes_as_text_or_with_its_domain(given: Any, entry: tuple[str | None, str, str]) -> None:
-    """Domains are kept in lower case, without the dot of the root."""
     assert entry_of(given) == Signed(*entry)
 
 
@@ -86,62 +81,20 @@ def test_a_domain_of_a_wrong_form_is_nobody_s(domain: Any) -> None:
     assert entry_of({"signature": "c2ln", "domain": domain})[0] == ""
 
 
-def test_the_signature_within_a_tool_is_taken_where_the_proxy_gives_none() -> None:
-    """``x-schema-signature`` at the top or in ``_meta``; it is not part of what was signed."""
-    for tool in (TOOL | {"x-schema-signature": "c2ln"}, TOOL | {"_meta": {"x-schema-signature": "c2ln"}}):
-        signatures = taken(tool)
-        assert signatures is not None
-        assert signatures.tools == {"t": Signed(None, "c2ln", DIGEST)}
-        assert entry_of("b3RoZXI=", tool)[1] == "b3RoZXI="
-
-
 def test_a_name_that_stands_twice_has_no_signature() -> None:
-    """Which of the two definitions it is for cannot be told."""
     assert taken(TOOL, TOOL | {"description": "other"}, signatures={"t": "c2ln"}) is None
 
 
 def test_the_digest_covers_all_that_was_signed() -> None:
-    """Name, domain, signature and schema digest: worked out here without our code."""
     signatures = taken(TOOL, signatures={"t": {"signature": "c2ln", "domain": "example.com"}})
     assert signatures is not None
     assert signatures.server_id == SERVER
     assert signatures.digest == str(jcs_digest([["t", "example.com", "c2ln", DIGEST]]))
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_a_signature_by_the_key_matches_in_its_mode(mode: Mode) -> None:
-    """Both hashing modes are found, and the one that was found is named."""
-    signatures = taken(TOOL, signatures={"t": signature_of(TOOL, mode=mode)})
-    assert signatures is not None
-    checked = check_against(signatures, document_of(KEY))
-    assert checked.modes == {"t": mode.value}
-    assert (checked.signatures, checked.fingerprint) == (signatures.digest, fingerprint_of())
-
-
-def test_a_signature_by_another_key_or_over_another_tool_matches_nothing() -> None:
-    """The result names the key and no tool."""
-    for given in (signature_of(TOOL, OTHER_KEY), signature_of(TOOL | {"description": "Other."}), "c2ln", "%%"):
-        signatures = taken(TOOL, signatures={"t": given})
-        assert signatures is not None
-        assert check_against(signatures, document_of(KEY)).modes == {}
-
-
 def test_a_tool_without_a_canonical_form_matches_nothing() -> None:
-    """There is nothing that could have been signed."""
     signatures = Signatures(server_id=SERVER, digest="set", tools={"t": Signed(None, signature_of(TOOL), None)})
     assert check_against(signatures, document_of(KEY)).modes == {}
-
-
-def test_a_sound_document_gives_its_key() -> None:
-    """With the fingerprint that the SDKs print."""
-    status, key, revoked = read_document(a_document(), "example.com")
-    assert (status, key, revoked) == ("observed", public(KEY), ())
-
-
-@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2", "1.4", "2.0", "99.1"])
-def test_a_document_of_an_unknown_version_is_read_as_the_newest_known(version: str) -> None:
-    """Section 12: what a version adds is optional."""
-    assert read_document(a_document() | {"schema_version": version}, "example.com")[0] == "observed"
 
 
 @pytest.mark.parametrize(
@@ -159,13 +112,11 @@ def test_a_document_of_an_unknown_version_is_read_as_the_newest_known(version: s
     ids=["nothing", "empty", "version", "no PEM", "revoked", "broken key", "other curve", "other domain"],
 )
 def test_a_document_of_no_use_gives_no_key(document: dict[str, Any] | None, status: str) -> None:
-    """What it is worth is said, and nothing of it is kept."""
     assert read_document(document, "example.com") == (status, None, ())
 
 
 @pytest.mark.parametrize("domain", ["example.com", "EXAMPLE.com", "example.com."])
 def test_a_document_may_name_its_own_domain(domain: str) -> None:
-    """In any spelling of the same host."""
     assert read_document(a_document() | {"domain": domain}, "example.com")[0] == "observed"
 
 

@@ -14,6 +14,9 @@ from assay_stream.model.finding_topic import Resolution, decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
 from assay_stream.schemes.fingerprint import fingerprint
+from tests.acceptance.test_binding_dialogue import FIRST, OTHER, SECOND
+from tests.acceptance.test_signatures_dialogue import SignedTalk
+from tests.support.events import Outcome
 from tests.support.inventory import without_inventory
 
 OLD = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
@@ -23,8 +26,6 @@ U = {"name": "u", "inputSchema": {"type": "object"}}
 
 
 class Fleet:
-    """A registry, and the alerts that stand as far as its findings and ends tell."""
-
     def __init__(self) -> None:
         self.registry = Registry(producer=Producer(version="1"))
         self.count = 0
@@ -33,7 +34,6 @@ class Fleet:
         self._names: dict[str, tuple[str, str | None]] = {}
 
     def shows(self, *tools: Any, observer: str = "alice", complete: bool = True, minute: int | None = None) -> None:
-        """An observer lists tools."""
         data = {
             "server_id": "server",
             "observer_id": observer,
@@ -45,17 +45,14 @@ class Fleet:
         self._publish(Role.SNAPSHOTS, "mcp.tools.list.observed", data, minute)
 
     def decides(self, act: str, minute: int | None = None, **data: Any) -> None:
-        """An operator decides."""
         fields = {"server_id": "server", "author": "ann", "reason": "review", **data}
         self._publish(Role.CONTROL, f"assay.control.{act}", fields, minute)
 
     def pins(self, act: str, tool: dict[str, Any], scheme: str = "assay.v1", minute: int | None = None) -> None:
-        """A decision on one value of the tool."""
         value = fingerprint(tool, server_id=None).schemes[scheme]
         self.decides(f"pin.{act}", minute, tool_name="t", scheme=scheme, value=value)
 
     def garbles(self, value: bytes) -> None:
-        """A list that cannot be read."""
         self._apply(Role.SNAPSHOTS, value)
 
     def _publish(self, role: Role, kind: str, data: dict[str, Any], minute: int | None) -> None:
@@ -93,20 +90,17 @@ class Fleet:
 
     @property
     def open(self) -> list[str]:
-        """Kinds of the alerts that somebody still sees, sorted."""
         return sorted(kind for (kind, _), who in self.active.items() if who)
 
 
 @pytest.fixture
 def fleet() -> Fleet:
-    """A server that was seen once."""
     fleet = Fleet()
     fleet.shows(OLD, U)
     return fleet
 
 
 def test_a_definition_that_returns_ends_the_change(fleet: Fleet) -> None:
-    """And what comes in between ends what came before it."""
     fleet.shows(NEW, U)
     assert fleet.open == ["tool_changed"]
     fleet.shows(NEWER, U)
@@ -116,7 +110,6 @@ def test_a_definition_that_returns_ends_the_change(fleet: Fleet) -> None:
 
 
 def test_each_observer_ends_it_for_itself(fleet: Fleet) -> None:
-    """An observer's return says nothing of the other, whichever returns first."""
     fleet.shows(OLD, U, observer="bob")
     fleet.shows(NEW, U)
     fleet.active[next(iter(fleet.active))].add("bob")
@@ -130,7 +123,6 @@ def test_each_observer_ends_it_for_itself(fleet: Fleet) -> None:
 
 
 def test_a_tool_that_comes_back_ends_its_removal(fleet: Fleet) -> None:
-    """For the observer that missed it; another's first look says nothing of that."""
     fleet.shows(U)
     assert fleet.open == ["tool_removed"]
     fleet.shows(OLD, U, observer="carol")
@@ -149,7 +141,6 @@ def test_an_incomplete_list_ends_only_what_it_contradicts(fleet: Fleet) -> None:
 
 
 def test_a_late_list_ends_nothing(fleet: Fleet) -> None:
-    """It says how things were."""
     fleet.shows(NEW, U, minute=10)
     fleet.shows(OLD, U, minute=5)
     assert fleet.open == ["tool_changed"]
@@ -157,43 +148,13 @@ def test_a_late_list_ends_nothing(fleet: Fleet) -> None:
 
 
 def test_a_list_that_names_a_tool_once_again_ends_the_ambiguity(fleet: Fleet) -> None:
-    """And with it the change that the other definition was."""
     fleet.shows(OLD, NEW, U)
     assert fleet.open == ["definition_ambiguous", "tool_changed"]
     fleet.shows(OLD, U)
     assert fleet.open == []
 
 
-def test_a_list_that_can_be_read_ends_every_refusal_since_the_last(fleet: Fleet) -> None:
-    """Whatever the reasons, also those of refusals that changed nothing; and later lists do not repeat it."""
-    fleet.garbles(b"{")
-    fleet.garbles(b'{"a":1,"a":2}')
-    fleet.garbles(b"{")
-    assert fleet.open == ["snapshot_rejected", "snapshot_rejected"]
-    fleet.shows(OLD, U)
-    assert fleet.open == []
-    fleet.shows(OLD, U)
-    assert fleet.ends == []
-
-
-def test_a_pin_ends_what_was_found_about_the_definition(fleet: Fleet) -> None:
-    """For the whole fleet."""
-    fleet.shows(NEW, U)
-    fleet.pins("set", NEW)
-    assert fleet.open == []
-    assert {(end.reason, end.observer_id) for end in fleet.ends} == {("decided", None)}
-
-
-def test_a_definition_that_was_pinned_before_it_is_offered_is_decided_already(fleet: Fleet) -> None:
-    """The operator approved the upgrade in advance."""
-    fleet.pins("set", NEW)
-    assert fleet.open == ["pin_mismatch"]
-    fleet.shows(NEW, U)
-    assert fleet.open == []
-
-
 def test_a_pin_that_another_scheme_contradicts_ends_nothing(fleet: Fleet) -> None:
-    """It still differs from what was approved."""
     fleet.pins("set", OLD, "assay.meta_hash")
     fleet.shows(NEW, U)
     assert fleet.open == ["pin_mismatch", "tool_changed"]
@@ -204,24 +165,13 @@ def test_a_pin_that_another_scheme_contradicts_ends_nothing(fleet: Fleet) -> Non
 
 
 def test_a_pin_that_a_later_one_replaced_ends_nothing(fleet: Fleet) -> None:
-    """Though it is read last."""
     fleet.shows(NEW, U, minute=5)
     fleet.pins("set", OLD, minute=20)
     fleet.pins("set", NEW, minute=10)
     assert "tool_changed" in fleet.open
 
 
-def test_a_rejected_definition_stays_open(fleet: Fleet) -> None:
-    """A decision against it ends nothing but what it replaces."""
-    fleet.shows(NEW, U)
-    fleet.pins("reject", NEW)
-    assert fleet.open == ["pin_mismatch", "tool_changed"]
-    fleet.pins("remove", NEW)
-    assert fleet.open == ["tool_changed"]
-
-
 def test_a_policy_that_asks_for_no_pin_ends_the_demand(fleet: Fleet) -> None:
-    """For the tools that it is about."""
     fleet.decides("policy.set", enforcement="warn", unknown="warn")
     assert set(fleet.open) == {"unpinned_tool"}
     fleet.decides("policy.set", enforcement="warn", unknown="allow_degraded")
@@ -229,7 +179,6 @@ def test_a_policy_that_asks_for_no_pin_ends_the_demand(fleet: Fleet) -> None:
 
 
 def test_a_list_that_all_changes_gives_records_of_bounded_size() -> None:
-    """Thousands of tools at once: no record is larger than the topic takes."""
     fleet = Fleet()
     tools = [OLD | {"name": f"t{number}"} for number in range(400)]
     fleet.shows(*tools)
@@ -238,3 +187,25 @@ def test_a_list_that_all_changes_gives_records_of_bounded_size() -> None:
     assert fleet.open == []
     assert len(fleet.ends) > 1
     assert max(len(end.uids) for end in fleet.ends) <= DEFAULT_LIMITS.resolution_uids_max
+
+
+def ends(outcome: Outcome) -> int:
+    return [output.label for output in outcome.outputs].count("resolution:signature_returned")
+
+
+def after(*between: dict[str, Any], **fields: Any) -> int:
+    talk = SignedTalk().discovered(0).signs(1).unsigned(2, FIRST).unsigned(3, *between, **fields)
+    return ends(talk.signs(4).signs(5).ends())
+
+
+def test_what_counts_is_how_the_tool_was_listed_last() -> None:
+    assert after(OTHER, completeness="partial") == 1
+    assert after(OTHER) == 1
+
+
+def test_a_definition_that_was_another_one_in_between_has_ended_already() -> None:
+    assert after(SECOND) == 0
+
+
+def test_a_first_signature_ends_nothing() -> None:
+    assert ends(SignedTalk().discovered(0).unsigned(1, FIRST).signs(2).ends()) == 0

@@ -13,7 +13,7 @@ from assay_stream.model.facts import Fact
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.ledger import Verdicts, changed_verdicts, verdict_key, verdicts_of
 from assay_stream.schemes.fingerprint import Fingerprint
-from tests.support.facts import SERVER, a_catalogue, a_discovery, a_pin, a_policy, bindings_with, rejection, seen
+from tests.support.facts import SERVER, a_catalogue, a_pin, a_policy, bindings_with, rejection, seen
 
 ONE, TWO = a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b"})
 RECORD = Record(
@@ -22,7 +22,6 @@ RECORD = Record(
 
 
 def a_state(*facts: Fact) -> Bindings:
-    """A state with two catalogues and these facts."""
     bindings = bindings_with(ONE, TWO)
     for fact in facts:
         bindings.apply(fact)
@@ -30,19 +29,12 @@ def a_state(*facts: Fact) -> Bindings:
 
 
 def verdicts(*facts: Fact) -> Verdicts:
-    """The verdicts that follow from some facts."""
     return verdicts_of(SERVER, a_state(*facts).server(SERVER))
 
 
 def verdict(*facts: Fact, tool: str | None = "t") -> dict[str, Any]:
-    """The verdict on one tool."""
     found: dict[str, Any] = json.loads(verdicts(*facts)[tool])
     return found
-
-
-def test_where_nobody_set_a_rule_there_are_no_verdicts() -> None:
-    """A server that is only observed, or only signed, has none."""
-    assert verdicts(seen("alice", 1, "one", offset=0), a_discovery("k", time_us=0, offset=0)) == {}
 
 
 def test_a_pinned_tool_has_a_verdict_with_the_pins_it_rests_on() -> None:
@@ -62,26 +54,6 @@ def test_a_pinned_tool_has_a_verdict_with_the_pins_it_rests_on() -> None:
     }
 
 
-def test_a_pin_for_a_tool_never_seen_is_told_as_unobserved() -> None:
-    """A slip of the pen in a tool's name is seen there."""
-    told = verdict(a_pin("v1:a", time_us=0, offset=0, tool_name="ghost"), tool="ghost")
-    assert (told["status"], told["expected"], told["action"]) == ("unobserved", "v1:a", "allow")
-    blocking = a_policy("audit", "block", time_us=0, offset=1)
-    assert verdict(a_pin("v1:a", time_us=0, offset=0, tool_name="ghost"), blocking, tool="ghost")["action"] == "block"
-
-
-def test_the_worst_of_several_definitions_speaks_for_the_tool() -> None:
-    """One observer sees the pinned definition and another does not."""
-    facts: list[Fact] = [
-        seen("alice", 1, "one", offset=0),
-        seen("bob", 2, "two", offset=1),
-        a_policy("block", time_us=0, offset=0),
-    ]
-    for value, observed in (("v1:a", "v1:b"), ("v1:b", "v1:a")):
-        told = verdict(*facts, a_pin(value, time_us=0, offset=1))
-        assert (told["status"], told["observed"], told["action"]) == ("mismatch", observed, "block")
-
-
 @pytest.mark.parametrize("enforcement", [None, "audit"])
 def test_a_rejected_definition_is_told_whatever_the_policy_does_about_it(enforcement: str | None) -> None:
     """Beside an unpinned one: where both are let through, the graver status speaks."""
@@ -96,7 +68,6 @@ def test_a_rejected_definition_is_told_whatever_the_policy_does_about_it(enforce
 
 
 def test_one_definition_in_two_scopes_is_held_against_the_pin_in_each() -> None:
-    """The same bytes have two digests, scoped to the server and not: the pin matches one of them."""
     bindings = a_state(seen("alice", 1, "one", offset=0), a_pin("v1:a", time_us=0, offset=0))
     print_ = Fingerprint(full="full:a", schemes={"assay.v1": "unscoped:a"}, errors={}, fields={})
     bindings.apply(ToolFact.of(server_id=SERVER, server_scoped=False, fingerprint=print_, packed=""))
@@ -118,7 +89,6 @@ def test_a_name_that_stands_twice_has_no_match() -> None:
 
 
 def test_only_what_is_in_force_counts() -> None:
-    """An older list of the same observer, or one ended by a rejection, has no say."""
     pin = a_pin("v1:a", time_us=0, offset=0)
     assert verdict(seen("alice", 1, "two", offset=0), seen("alice", 2, "one", offset=1), pin)["status"] == "match"
     ended: list[Fact] = [seen("alice", 1, "one", offset=0), rejection(5, offset=1)]
@@ -139,30 +109,12 @@ def test_a_server_s_policy_has_a_verdict_for_all_other_tools() -> None:
     assert verdicts(a_policy("warn", "block", time_us=0, offset=0, tool_name="t")).keys() == {"t"}
 
 
-def test_a_tool_s_own_policy_speaks_for_it() -> None:
-    """Though the server's is another."""
-    facts: list[Fact] = [
-        seen("alice", 1, "two", offset=0),
-        a_pin("v1:a", time_us=0, offset=0),
-        a_policy("block", time_us=0, offset=1),
-        a_policy("audit", time_us=0, offset=2, tool_name="t"),
-    ]
-    assert (verdict(*facts)["action"], verdict(*facts)["enforcement"]) == ("allow", "audit")
-
-
-def test_after_the_last_pin_is_taken_back_there_is_no_verdict() -> None:
-    """Nobody decides on the tool any more."""
-    assert verdicts(a_pin("v1:a", time_us=0, offset=0), a_pin(None, time_us=1, offset=1)) == {}
-
-
 def test_a_decision_dated_ahead_of_all_others_is_what_stands() -> None:
-    """What stands now is what stands after everything that is known."""
     facts = [a_pin("v1:b", time_us=2**60, offset=0), a_pin("v1:a", time_us=1, offset=1)]
     assert verdict(*facts, seen("alice", 1, "one", offset=0))["expected"] == "v1:b"
 
 
 def test_the_topic_gets_only_the_verdicts_that_differ() -> None:
-    """New and changed verdicts are written, those that are gone deleted, equal ones left alone."""
     before: Verdicts = {"same": b"1", "changed": b"2", "gone": b"3"}
     after: Verdicts = {"same": b"1", "changed": b"4", "new": b"5", None: b"6"}
     outputs = list(changed_verdicts(RECORD, SERVER, before, after))

@@ -19,19 +19,16 @@ CALL = record_of(Role.CALLS, a_call(second=9), key=None)
 
 
 def lists(offset: int, description: str, *, second: float = 0) -> Record:
-    """A list with one description of the tool."""
     tool = {**TOOL, "description": description}
     value = a_snapshot(tool, number=offset, second=second, snapshot_id=f"snapshot-{offset}")
     return record_of(Role.SNAPSHOTS, value, offset=offset)
 
 
 def decides(offset: int, kind: str, **data: object) -> Record:
-    """A control record."""
     return record_of(Role.CONTROL, a_control(kind, number=offset, second=1, **data), offset=offset)
 
 
 def asked(known: list[Record]) -> Question:
-    """The evidence of a join that knew some records."""
     event = read_event(CALL)
     assert isinstance(event, CallEvent)
     [value] = [o.value for o in replay([*known, CALL], producer=PRODUCER) if o.role is Role.EVIDENCE]
@@ -39,29 +36,24 @@ def asked(known: list[Record]) -> Question:
 
 
 def explained(records: list[Record], known: list[Record], **options: Any) -> Explanation:
-    """How that evidence is explained by all records."""
     [answer] = explain(in_log_order(records), [asked(known)], **options)
     return answer
 
 
 def pin(offset: int, value: str) -> Record:
-    """A pin of the tool."""
     return decides(offset, "pin.set", tool_name="read_file", scheme="assay.v1", value=value * 64)
 
 
 def policy(offset: int, enforcement: str) -> Record:
-    """A digest policy of the server."""
     return decides(offset, "policy.set", enforcement=enforcement, unknown="warn")
 
 
 def test_what_the_whole_logs_give_leaves_nothing_out() -> None:
-    """No cause is claimed."""
     records = [lists(0, "a"), pin(0, "0")]
     assert explained(records, records) == Explanation(found=True)
 
 
 def test_the_first_record_left_out_of_a_log_is_named() -> None:
-    """Of the records that the join did not have, the one that changed the answer first."""
     records = [lists(0, "a"), lists(1, "a", second=1), lists(2, "b", second=2), lists(3, "b", second=3)]
     answer = explained(records, records[:2])
     assert answer.left_out == (Origin("mcp.tools.list", 0, 2),)
@@ -76,7 +68,6 @@ def test_as_little_as_possible_is_left_out() -> None:
 
 
 def test_decisions_are_told_by_their_kind() -> None:
-    """A pin, a policy and a key each have a cause of their own."""
     snapshot = lists(0, "a")
     key = decides(1, "key.accept", domain="example.com", fingerprint="sha256:" + "a" * 64)
     assert explained([snapshot, pin(0, "0"), pin(1, "1")], [snapshot, pin(0, "0")]).causes == ("pin_changed",)
@@ -85,7 +76,6 @@ def test_decisions_are_told_by_their_kind() -> None:
 
 
 def test_two_logs_may_both_have_been_behind() -> None:
-    """Each gives its record and its cause."""
     records = [lists(0, "a"), lists(1, "b", second=1), pin(0, "0"), policy(1, "block")]
     answer = explained(records, [lists(0, "a"), pin(0, "0")])
     assert answer.causes == ("late_snapshot", "policy_changed")
@@ -93,26 +83,22 @@ def test_two_logs_may_both_have_been_behind() -> None:
 
 
 def test_what_no_state_of_the_logs_gives_is_not_explained() -> None:
-    """The search ends, and says so."""
     records = [lists(0, "a"), pin(0, "0")]
     assert explained(records, [lists(0, "z")]) == Explanation(found=False)
 
 
 def test_a_list_that_was_set_aside_is_named() -> None:
-    """The deployment refused it unread, and the logs at hand do not say so."""
     records = [lists(0, "a"), lists(1, "b", second=1)]
     answer = explained(records, [records[0], records[1]._replace(set_aside=True)])
     assert answer == Explanation(found=True, left_out=(records[1].origin,), causes=("record_set_aside",))
 
 
 def test_a_list_that_is_known_to_be_set_aside_needs_no_explanation() -> None:
-    """The logs at hand say so."""
     records = [lists(0, "a"), lists(1, "b", second=1)._replace(set_aside=True)]
     assert explained(records, records) == Explanation(found=True)
 
 
 def test_a_search_that_is_given_up_says_so() -> None:
-    """What was not looked at is not called unexplained."""
     records = [lists(0, "a"), *(pin(number, str(number)) for number in range(4))]
     assert explained(records, [lists(0, "z")], steps_max=3).limited
 

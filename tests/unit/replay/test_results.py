@@ -24,22 +24,18 @@ POINT = ResumePoint(
 
 
 def an_output(role: Role, value: bytes, key: bytes = b"k") -> Output:
-    """Something that a replay writes."""
     return Output(role=role, key=key, value=value, label=role.value)
 
 
 def lines(folder: Path) -> dict[str, list[bytes]]:
-    """What the files hold."""
     return {name: (folder / name).read_bytes().splitlines() for name in FILES.values()}
 
 
 def unfinished(folder: Path) -> dict[str, list[bytes]]:
-    """What the files of a replay hold that is not done."""
     return {name: (folder / f"{name}.part").read_bytes().splitlines() for name in FILES.values()}
 
 
 def interrupted(folder: Path) -> None:
-    """A folder with a resume point behind two lines, and a third one behind that."""
     with Results(folder, WHAT, ends={Role.CALLS: {0: 9}}) as results:
         results.start()
         results.write(an_output(Role.EVIDENCE, b"one"))
@@ -49,14 +45,12 @@ def interrupted(folder: Path) -> None:
 
 
 def refusal(folder: Path, what: dict[str, Any] = WHAT) -> ConfigurationError:
-    """How going on is refused."""
     with pytest.raises(ConfigurationError) as caught, Results(folder, what) as results:
         results.resume()
     return caught.value
 
 
 def test_each_result_stands_in_the_file_of_its_role(tmp_path: Path) -> None:
-    """A definition once; what has no file is counted and not written; what an earlier replay left is gone."""
     (tmp_path / "evidence.ndjson").write_bytes(b"old\n")
     (tmp_path / PROGRESS_FILE).write_bytes(b"{}")
     with Results(tmp_path, WHAT) as results:
@@ -76,7 +70,6 @@ def test_each_result_stands_in_the_file_of_its_role(tmp_path: Path) -> None:
 
 
 def test_going_on_cuts_the_files_to_the_last_resume_point(tmp_path: Path) -> None:
-    """And gives back where the replay stood, and what was counted."""
     interrupted(tmp_path)
     assert noted_ends(tmp_path) == {Role.CALLS: {0: 9}}
     with Results(tmp_path, WHAT) as results:
@@ -91,7 +84,6 @@ def test_going_on_cuts_the_files_to_the_last_resume_point(tmp_path: Path) -> Non
 def test_a_resumed_replay_leaves_out_what_an_undisturbed_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Refused records are counted from its beginning, and what is left out is told once."""
     monkeypatch.setattr(module, "REFUSED_RECORDS_MAX", 3)
     refused = [
         rejected(Record(Role.CALLS, Origin("calls", 0, offset), None, b"x"), InputError("not_json", "x"))
@@ -116,14 +108,12 @@ def test_a_resumed_replay_leaves_out_what_an_undisturbed_one_does(
 
 
 def test_where_nothing_was_interrupted_there_is_nothing_to_resume_from(tmp_path: Path) -> None:
-    """Neither a point nor the ends of topics."""
     assert noted_ends(tmp_path) is None
     with Results(tmp_path, WHAT) as results:
         assert results.resume() is None
 
 
 def test_other_options_or_inputs_are_refused_and_named(tmp_path: Path) -> None:
-    """Also one that the interrupted replay did not have."""
     interrupted(tmp_path)
     error = refusal(tmp_path, {"version": "2", "inputs": [["a", 1]], "more": 1})
     assert error.code == "resume_differs"
@@ -134,7 +124,6 @@ def test_other_options_or_inputs_are_refused_and_named(tmp_path: Path) -> None:
     "content", [b"", b"{", b"[]", b"{}", b'{"version":1,"what":{},"checkpoint":{}}', b'{"version":2,"what":[]}']
 )
 def test_a_progress_file_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
-    """Nothing is cut and nothing is written."""
     interrupted(tmp_path)
     (tmp_path / PROGRESS_FILE).write_bytes(content)
     before = unfinished(tmp_path)
@@ -146,7 +135,6 @@ def test_a_progress_file_that_is_none_is_refused(tmp_path: Path, content: bytes)
 
 
 def test_a_progress_file_of_another_version_is_refused(tmp_path: Path) -> None:
-    """Its checkpoint may mean something else."""
     interrupted(tmp_path)
     told = orjson.loads((tmp_path / PROGRESS_FILE).read_bytes())
     (tmp_path / PROGRESS_FILE).write_bytes(orjson.dumps(told | {"version": 99}))
@@ -154,7 +142,6 @@ def test_a_progress_file_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_shorter_than_it_was_is_refused(tmp_path: Path) -> None:
-    """It says which."""
     interrupted(tmp_path)
     (tmp_path / "alerts.ndjson.part").write_bytes(b"")
     error = refusal(tmp_path)
@@ -163,7 +150,6 @@ def test_a_file_that_is_shorter_than_it_was_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_tally_counts_by_role_and_by_label() -> None:
-    """A definition that was there before counts once."""
     tally = Tally()
     taken = [tally.takes(an_output(Role.DEFINITIONS, b"", key)) for key in (b"one", b"two", b"one")] + [
         tally.takes(an_output(Role.FINDINGS, b""))

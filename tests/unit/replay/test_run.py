@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -10,16 +12,20 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.files.archive import event_timestamp_ms
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.replay.log_cut import History, history_of, in_log_order, unbounded
+from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names, time_of_refused_ms
 from assay_stream.replay.run import replay
+from tests.support.counting import counted_calls
+from tests.support.events import SERVER, TOOL, Story
 from tests.support.fleet import START, Published, a_call_by, a_listing
 from tests.support.inventory import without_inventory
 from tests.support.merging import merge_by_event_time
 
 
 def at(offset: int, published: Published, partition: int = 0) -> Record:
-    """A published record in its log."""
     role, key, value = published
     place = Origin(topic=role.value, partition=partition, offset=offset)
     timestamp_ms = event_timestamp_ms(orjson.loads(value)["time"]) or 0
@@ -27,33 +33,27 @@ def at(offset: int, published: Published, partition: int = 0) -> Record:
 
 
 def listing(offset: int, minute: float, version: int = 0, number: int | None = None, observer: int = 0) -> Record:
-    """A snapshot at some minute."""
     moment = START + timedelta(minutes=minute)
     return at(offset, a_listing(0, observer, version, offset if number is None else number, moment))
 
 
 def call(offset: int, minute: int, names: str | None = None, observer: int = 0) -> Record:
-    """A call at some minute; its number is a multiple of three, so that it calls the tool that changes."""
     return at(offset, a_call_by(0, observer, offset * 3, START + timedelta(minutes=minute), names))
 
 
 def places(records: list[Record]) -> list[tuple[str, int]]:
-    """Role and offset of each record."""
     return [(record.role.value, record.origin.offset) for record in merge_by_event_time(records)]
 
 
 def outputs_of(*records: Record, role: Role) -> list[Output]:
-    """What a replay writes to one topic."""
     return [output for output in replay(records, producer=Producer(version="1")) if output.role is role]
 
 
 def evidence(*records: Record) -> list[dict[str, Any]]:
-    """The data of the evidence, in order."""
     return [orjson.loads(output.value or b"")["data"] for output in outputs_of(*records, role=Role.EVIDENCE)]
 
 
 def test_a_snapshot_goes_before_calls_of_its_time() -> None:
-    """At equal times control comes first, then snapshots, then calls."""
     control = Record(
         role=Role.CONTROL,
         origin=Origin(topic="control", partition=0, offset=0),
@@ -64,33 +64,28 @@ def test_a_snapshot_goes_before_calls_of_its_time() -> None:
 
 
 def test_a_snapshot_goes_before_every_call_that_is_not_earlier() -> None:
-    """A snapshot behind one of a later time in its log is still applied before the calls it is in force for."""
     records = [listing(0, 9), listing(1, 2), call(0, 1), call(1, 3)]
     assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
 
 
 def test_a_call_goes_after_the_snapshot_it_names() -> None:
-    """Whatever the clocks said, and its partition's later calls go after it."""
     records = [listing(0, 5, number=7), call(0, 1, "snapshot-7"), call(1, 2)]
     assert places(records) == [("snapshots", 0), ("calls", 0), ("calls", 1)]
     assert evidence(*records)[0]["binding"]["scope"] == "exact"
 
 
 def test_records_without_a_time_are_where_the_log_put_them() -> None:
-    """What cannot be dated by its event is dated by the log."""
     junk = call(1, 0)._replace(value=b"{", timestamp_ms=call(0, 5).timestamp_ms)
     assert places([junk, listing(0, 4), listing(1, 6)]) == [("snapshots", 0), ("calls", 1), ("snapshots", 1)]
 
 
 def test_binary_events_are_dated_by_their_header() -> None:
-    """An event in binary mode has its time in ce_time."""
     record = call(0, 0)
     binary = record._replace(value=b"{}", headers=(("ce_time", b"2026-03-01T00:05:00Z"),), timestamp_ms=0)
     assert places([binary, listing(0, 4)]) == [("snapshots", 0), ("calls", 0)]
 
 
 def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
-    """In binary mode the value is the data, and what it names counts all the same."""
     plain = listing(0, 5, number=7)
     event = orjson.loads(plain.value or b"")
     headers = tuple(
@@ -100,14 +95,7 @@ def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
     assert places([call(0, 1, "snapshot-7"), binary]) == [("snapshots", 0), ("calls", 0)]
 
 
-def test_calls_see_the_list_of_their_own_time() -> None:
-    """Over a change, each call is bound to what was in force when it was made."""
-    data = evidence(listing(0, 0), listing(1, 5, version=1), call(0, 1), call(1, 4), call(2, 5), call(3, 9))
-    assert [told["binding"]["snapshot_id"] for told in data] == ["snapshot-0", "snapshot-0", "snapshot-1", "snapshot-1"]
-
-
 def test_findings_come_out_with_their_alerts() -> None:
-    """A change gives its finding, and right behind it the alert."""
     records = [listing(0, 0), listing(1, 5, version=1)]
     written = [
         output.role
@@ -118,7 +106,6 @@ def test_findings_come_out_with_their_alerts() -> None:
 
 
 def binary_form(record: Record, *, data: dict[str, Any] | None = None) -> Record:
-    """The record in binary mode, with more members in its data."""
     event = orjson.loads(record.value or b"")
     headers = tuple(
         (f"ce_{name}", str(event[name]).encode()) for name in ("specversion", "type", "source", "id", "time")
@@ -127,7 +114,6 @@ def binary_form(record: Record, *, data: dict[str, Any] | None = None) -> Record
 
 
 def test_both_content_modes_are_replayed_alike() -> None:
-    """The same history gives the same bytes, whichever records are in binary mode."""
     history = [listing(0, 0), call(0, 1), listing(1, 5, version=1), call(1, 6)]
     expected = [output.value for output in outputs_of(*history, role=Role.EVIDENCE)]
     for chosen in range(16):
@@ -162,7 +148,6 @@ def test_a_call_that_names_null_names_nothing() -> None:
 
 @pytest.mark.parametrize("time", ["2099-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
 def test_a_refused_call_does_not_move_those_behind_it(time: str) -> None:
-    """A call dated in a future that is refused leaves the later calls of its partition at their own times."""
     event = orjson.loads(call(0, 1).value or b"")
     poison = call(0, 1)._replace(value=orjson.dumps(event | {"time": time}))
     history = [listing(0, 0), poison, call(1, 2), listing(1, 5, version=1)]
@@ -170,7 +155,6 @@ def test_a_refused_call_does_not_move_those_behind_it(time: str) -> None:
 
 
 def test_a_call_waits_for_the_first_snapshot_of_a_name() -> None:
-    """Where an observer uses a name again, a call made in between is bound to what had that name by then."""
     records = [listing(0, 0, number=7), call(0, 1, "snapshot-7"), listing(1, 5, version=1, number=7)]
     assert places(records) == [("snapshots", 0), ("calls", 0), ("snapshots", 1)]
     assert evidence(*records)[0]["binding"]["scope"] == "exact"
@@ -178,14 +162,12 @@ def test_a_call_waits_for_the_first_snapshot_of_a_name() -> None:
 
 
 def test_a_call_does_not_wait_for_a_snapshot_that_is_refused() -> None:
-    """A refused snapshot never becomes known, so a call that names it is at its own time."""
     refused = listing(0, 5, number=7)
     refused = refused._replace(value=(refused.value or b"").replace(b'"complete"', b'"novelty"'))
     assert places([call(0, 1, "snapshot-7"), refused]) == [("calls", 0), ("snapshots", 0)]
 
 
 def test_a_refused_snapshot_takes_effect_at_the_log_s_time() -> None:
-    """The earlier time that a refused snapshot claims pulls neither it nor those before it forward."""
     refused = listing(1, 0)
     refused = refused._replace(
         value=(refused.value or b"").replace(b'"complete"', b'"novelty"'), timestamp_ms=listing(1, 9).timestamp_ms
@@ -205,7 +187,6 @@ def test_two_records_at_one_place_are_an_error() -> None:
 
 
 def alerts_of(records: list[Record]) -> list[dict[str, Any]]:
-    """The alerts of a replay, in order."""
     outputs = without_inventory(replay(records, producer=Producer(version="1")))
     return [orjson.loads(output.value or b"") for output in outputs if output.role is Role.ALERTS]
 
@@ -214,12 +195,10 @@ CHANGE = [listing(0, 0), listing(1, 1, version=1), listing(2, 2)]
 
 
 def another_server(minute: float) -> Record:
-    """A list of another server."""
     return at(3, a_listing(1, 0, 0, 3, START + timedelta(minutes=minute)))
 
 
 def test_time_passes_with_what_is_replayed() -> None:
-    """Another server's list ten minutes later lets the alert close, with the time at which it ended."""
     assert [alert["activity_name"] for alert in alerts_of(CHANGE)] == ["Create"]
     closed = alerts_of([*CHANGE, another_server(12)])
     assert [alert["activity_name"] for alert in closed] == ["Create", "Close"]
@@ -227,5 +206,107 @@ def test_time_passes_with_what_is_replayed() -> None:
 
 
 def test_nothing_is_written_for_the_time_after_the_last_record() -> None:
-    """A moment too early it stays open."""
     assert [alert["activity_name"] for alert in alerts_of([*CHANGE, another_server(11.99)])] == ["Create"]
+
+
+# --- the history that nothing is folded away from -------------------------------------------------------------
+
+
+def test_nothing_is_folded_away() -> None:
+    story = Story()
+    for number in range(5):
+        story.lists({**TOOL, "description": str(number)})
+    kept = History(limits=Limits(timeline_entries_max=2))
+    whole = History()
+    for record in story.records:
+        kept.take(record)
+        whole.take(record)
+    assert len(kept.view.servers[SERVER].observers["proxy-1"]) == 2
+    assert len(whole.view.servers[SERVER].observers["proxy-1"]) == 5
+    assert unbounded().tools_max == DEFAULT_LIMITS.tools_max
+
+
+def test_the_order_in_which_records_are_given_does_not_matter() -> None:
+    story = Story().lists(TOOL).lists().calls().lists(TOOL)
+    one = history_of(lambda: story.records)
+    other = history_of(lambda: [*reversed(story.records), *story.records])
+    seen = [list(h.view.servers[SERVER].observers["proxy-1"]) for h in (one, other)]
+    assert seen[0] == seen[1]
+    assert [entry.origin.offset for entry in seen[0]] == [0, 1, 2]
+
+
+def test_what_was_there_is_remembered_of_every_topic() -> None:
+    story = Story().lists(TOOL).calls().calls()
+    assert history_of(lambda: story.records[1:]).ranges == {("calls", 0): (0, 1)}
+    assert history_of(lambda: story.records).ranges == {("calls", 0): (0, 1), ("snapshots", 0): (0, 0)}
+
+
+def test_partitions_are_put_together_by_the_time_of_the_log() -> None:
+    """A record that is dated before its predecessor stands right behind it all the same."""
+    story = Story().lists(TOOL).lists().calls()
+    dated = [
+        record._replace(timestamp_ms=time_ms, origin=Origin(topic, 0, offset))
+        for record, (topic, offset, time_ms) in zip(story.records, [("a", 0, 5), ("a", 1, 1), ("b", 0, 3)], strict=True)
+    ]
+    assert [record.origin[:1] for record in in_log_order(dated)] == [("b",), ("a",), ("a",)]
+    assert all(record.role is not Role.EVIDENCE for record in dated)
+
+
+# --- the order of a replay: how far refused calls are held back -----------------------------------------------
+
+
+def test_more_refused_calls_than_are_held_back_keep_their_order() -> None:
+    poison: list[Record] = [
+        call(offset, 1)._replace(value=b'{"time": "2099-01-01T00:00:00Z"}', timestamp_ms=0)
+        for offset in range(REFUSED_AHEAD_MAX + 50)
+    ]
+    merged = merge_by_event_time([*poison, call(len(poison), 2), listing(0, 0), listing(1, 5)])
+    offsets = [record.origin.offset for record in merged if record.role == "calls"]
+    assert offsets == list(range(len(poison) + 1))
+
+
+def test_each_refused_call_is_looked_at_a_few_times() -> None:
+    def merged(count: int) -> list[Record]:
+        return merge_by_event_time([call(offset, 1)._replace(value=b"{") for offset in range(count)])
+
+    beyond = 2 * REFUSED_AHEAD_MAX
+    more = counted_calls(lambda: merged(2 * beyond)) - counted_calls(lambda: merged(beyond))
+    assert more / beyond < REFUSED_AHEAD_MAX / 2
+
+
+def test_a_refused_call_without_a_log_time_is_dated_by_what_it_claims() -> None:
+    claimed = call(0, 0)._replace(value=b'{"time": "1970-01-01T00:00:01Z"}')
+    assert time_of_refused_ms(claimed, DEFAULT_LIMITS) == claimed.timestamp_ms
+    assert time_of_refused_ms(claimed._replace(timestamp_ms=0), DEFAULT_LIMITS) == 1_000
+    broken = claimed._replace(timestamp_ms=0, value=b'{"time": "9999-01-01T00:00:00Z"}')
+    assert time_of_refused_ms(broken, DEFAULT_LIMITS) == 0
+
+
+def named_times(lists: Iterable[tuple[str, str, int]]) -> _NamedTimes:
+    entries = bytearray()
+    for observer_id, snapshot_id, time_ms in lists:
+        for name in _names("server", observer_id, snapshot_id):
+            entries += name + time_ms.to_bytes(6)
+    return _NamedTimes(entries)
+
+
+def test_the_names_of_a_list_take_few_bytes() -> None:
+    """A replay of very many lists keeps two names of each: both take no more than one id as text."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        names = named_times(("proxy", f"00000000-0000-4000-8000-{number:012x}", number) for number in range(20_000))
+        _names.cache_clear()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / 20_000 < 40
+    assert names.of("server", "proxy", f"00000000-0000-4000-8000-{7:012x}") == 7
+
+
+def test_a_call_waits_for_its_own_observers_list_and_for_no_others() -> None:
+    """A list under somebody else's id delays no call; an id that only others used leads to the first of theirs."""
+    names = named_times([("a", "s", 50), ("b", "s", 10), ("a", "s", 70), ("b", "t", 30)])
+    assert [names.of("server", who, "s") for who in "abc"] == [50, 10, 10]
+    assert [names.of("server", "a", "t"), names.of("other", "a", "s")] == [30, 0]
+    assert named_times([]).of("server", "a", "s") == 0

@@ -12,7 +12,6 @@ MINUTE_MS = 60_000
 
 
 def test_times_narrow_calls_and_end_everything() -> None:
-    """From is inclusive and for calls alone; the end is exclusive and for all."""
     start_ms = call(0, 0).timestamp_ms
     selection = Selection(from_ms=start_ms + MINUTE_MS, to_ms=start_ms + 3 * MINUTE_MS)
     assert [selection.wants(call(0, minute)) for minute in range(4)] == [False, True, True, False]
@@ -20,7 +19,6 @@ def test_times_narrow_calls_and_end_everything() -> None:
 
 
 def test_offsets_leave_out_other_partitions_of_their_topic_only() -> None:
-    """The end is exclusive, and other topics are whole."""
     selection = Selection(offsets=offsets_of(["calls:0=1..3"]))
     assert [selection.wants(call(offset, 0)) for offset in range(4)] == [False, True, True, False]
     other = call(1, 0)
@@ -29,7 +27,6 @@ def test_offsets_leave_out_other_partitions_of_their_topic_only() -> None:
 
 
 def test_servers_are_told_by_value_and_key() -> None:
-    """A call is taken where its server may stand in it, a snapshot by its key."""
     mine, other = Selection(server_ids=frozenset({"server-0"})), Selection(server_ids=frozenset({"server-1"}))
     for record in (call(0, 0), listing(0, 0)):
         assert mine.wants(record)
@@ -46,7 +43,6 @@ def test_two_ranges_of_one_partition_are_refused() -> None:
 
 
 def test_a_range_is_written_in_one_way() -> None:
-    """Topic, partition, first and end; a missing number is the beginning, or as far as there is."""
     assert offset_ranges(["mcp.tools.call:3=100..200", "prefix.calls:0=..7", "c:1=7..", "c:2=.."]) == (
         OffsetRange("mcp.tools.call", 3, 100, 200),
         OffsetRange("prefix.calls", 0, 0, 7),
@@ -56,7 +52,6 @@ def test_a_range_is_written_in_one_way() -> None:
 
 
 def test_the_end_is_not_in_the_range() -> None:
-    """The first offset is; another topic or partition is not."""
     [asked] = offset_ranges(["calls:1=2..4"])
     assert [offset for offset in range(6) if asked.holds("calls", 1, offset)] == [2, 3]
     assert not asked.holds("calls", 0, 2)
@@ -68,7 +63,6 @@ def test_the_end_is_not_in_the_range() -> None:
     ["", "calls", "calls:0", "calls:0=1", "calls:x=1..2", "calls:0=-1..2", "3:1-2", "c:0=2..2", "c:0=3..2", "c:٣=1..2"],
 )
 def test_another_writing_of_a_range_is_refused(text: str) -> None:
-    """Nothing is guessed, and the error says how to write them."""
     with pytest.raises(ConfigurationError, match=r"TOPIC:PARTITION=FIRST\.\.END") as caught:
         offset_ranges([text])
     assert caught.value.code == "bad_offsets"

@@ -15,17 +15,14 @@ from tests.support.operators import APPROVED, UNSEEN, US, a_state, v1
 
 
 def rows(time_us: int, **options: str) -> list[dict[str, object]]:
-    """What the operators' state says of a time."""
     return asof_rows(a_state().servers[facts.SERVER], facts.SERVER, time_us, **options)
 
 
 def of(what: str, found: list[dict[str, object]]) -> list[dict[str, object]]:
-    """The rows of one kind."""
     return [row for row in found if row["what"] == what]
 
 
 def test_each_observer_has_its_catalogue_with_its_origin() -> None:
-    """At the time itself an observation counts; before it, it does not."""
     assert [row["observer_id"] for row in of("catalogue", rows(1 * US))] == ["proxy-1"]
     found = of("catalogue", rows(2 * US))
     assert [(row["observer_id"], row["value"], row["state"]) for row in found] == [
@@ -36,7 +33,6 @@ def test_each_observer_has_its_catalogue_with_its_origin() -> None:
 
 
 def test_pins_stand_as_they_stood_then() -> None:
-    """With author, reason and origin of the act that made it so; a later act has no say."""
     [first] = of("pin", rows(4 * US, tool_name="t"))
     assert (first["value"], first["state"], first["author"]) == (UNSEEN, "approved", "ann")
     found = of("pin", rows(6 * US, tool_name="t"))
@@ -45,7 +41,6 @@ def test_pins_stand_as_they_stood_then() -> None:
 
 
 def test_the_policy_of_the_tool_and_of_the_server_are_both_told() -> None:
-    """The latest of each, as of the time."""
     assert [row["enforcement"] for row in of("policy", rows(1 * US))] == ["block"]
     assert [(row["tool_name"], row["enforcement"]) for row in of("policy", rows(3 * US))] == [
         ("*", "warn"),
@@ -54,20 +49,17 @@ def test_the_policy_of_the_tool_and_of_the_server_are_both_told() -> None:
 
 
 def test_keys_are_told_with_where_they_were_observed() -> None:
-    """Documents, acceptances and revocations up to the time."""
     assert of("key", rows(7 * US)) == []
     assert [row["state"] for row in of("key", rows(11 * US))] == ["observed", "accepted", "revoked"]
 
 
 def test_how_a_tool_stood_to_its_pin_is_told() -> None:
-    """By the pins and the policy of that time."""
     found = {row["observer_id"]: row["pin"] for row in of("tool", rows(5 * US, tool_name="t"))}
     assert found == {"proxy-1": "match", "proxy-2": "mismatch"}
     assert {row["pin"] for row in of("tool", rows(2 * US, tool_name="t"))} == {"unpinned"}
 
 
 def test_a_refused_list_ends_what_was_in_force() -> None:
-    """The catalogue is shown as ended, its tools are not, and the refusal is."""
     story = Story().lists(TOOL)
     story.raw(story.records[0].role, b"{}")
     history = History()
@@ -79,7 +71,6 @@ def test_a_refused_list_ends_what_was_in_force() -> None:
 
 
 def test_an_announced_change_ends_what_was_in_force() -> None:
-    """The catalogue is shown as ended, its tools are not, and the announcement is; a list puts an end to that."""
     story = Story().lists(TOOL)
     story.raw(story.records[0].role, an_announcement(number=1, second=1)).lists(TOOL)
     history = History()
@@ -103,7 +94,6 @@ def test_an_announced_change_ends_what_was_in_force() -> None:
 
 
 def test_history_that_was_folded_away_is_said_to_be() -> None:
-    """Nothing is claimed of an observer of whom nothing is kept for that time."""
     story = Story().lists(TOOL).lists().lists(TOOL)
     history = History(limits=Limits(timeline_entries_max=1))
     for record in story.records:
@@ -115,7 +105,6 @@ def test_history_that_was_folded_away_is_said_to_be() -> None:
 
 
 def test_unknown_tools_and_times_without_data_are_refused() -> None:
-    """Each with a code of its own."""
     with pytest.raises(InputError, match="tool_not_known"):
         rows(5 * US, tool_name="never")
     with pytest.raises(InputError, match="nothing_known_then"):

@@ -16,7 +16,6 @@ START_US = TEN_O_CLOCK_MS * 1_000
 
 
 def covered(story: Story, *, silent_after_us: int = HOUR_US, **options: int) -> dict[tuple[str, str | None], Row]:
-    """The rows of a report over what a story leads to."""
     coverage = CoverageCounts(**options)
     for record in story.records:
         if record.role is Role.SNAPSHOTS:
@@ -27,7 +26,6 @@ def covered(story: Story, *, silent_after_us: int = HOUR_US, **options: int) -> 
 
 
 def test_calls_count_by_the_rule_that_bound_them() -> None:
-    """By snapshot, by the observer's own list, by those of others, or not at all."""
     story = Story().lists(TOOL).calls(snapshot_id="snapshot-0").calls().calls(observer_id="gateway").calls("ghost")
     row = covered(story)["server", SERVER]
     counts = {name: row[name] for name in ("lists", "calls", "exact", "observer", "server", "unbound", "bound_share")}
@@ -38,7 +36,6 @@ def test_calls_count_by_the_rule_that_bound_them() -> None:
 
 
 def test_a_gateway_that_shows_calls_only_is_a_gap_of_its_own() -> None:
-    """Its calls are bound as long as somebody else lists the server."""
     rows = covered(Story().lists(TOOL).calls(observer_id="gateway"))
     assert rows["observer", "gateway"]["gaps"] == ["calls_only"]
     assert rows["observer", "proxy-1"]["gaps"] == ["lists_only"]
@@ -46,7 +43,6 @@ def test_a_gateway_that_shows_calls_only_is_a_gap_of_its_own() -> None:
 
 
 def test_a_server_that_nobody_lists_is_named() -> None:
-    """And so is the observer whose calls rest on nothing."""
     rows = covered(Story().lists(TOOL).calls(server_id="dark"))
     assert rows["server", "dark"]["gaps"] == ["never_listed", "calls_unlisted"]
     assert rows["server", SERVER]["gaps"] == ["never_called"]
@@ -64,7 +60,6 @@ def test_who_was_last_seen_long_before_the_rest_is_silent() -> None:
 
 
 def test_a_refused_list_counts_as_such() -> None:
-    """Its record's key names the server, and its header the observer."""
     story = Story().raw(Role.SNAPSHOTS, b"junk", headers=(("assay-observer-id", b"proxy-1"),)).calls()
     rows = covered(story)
     assert [rows[key]["refused"] for key in (("server", SERVER), ("observer", "proxy-1"))] == [1, 1]
@@ -93,7 +88,6 @@ def test_names_beyond_the_limit_are_counted_together() -> None:
     "value", [b"junk", b"[]", b"{}", b'{"time":7}', orjson.dumps({"time": "2026-03-01T10:00:00Z"})]
 )
 def test_what_is_no_evidence_of_ours_is_passed_over(value: bytes) -> None:
-    """Somebody else may have written into a file."""
     coverage = CoverageCounts()
     coverage.take_evidence(Recorded("here", value))
     assert list(coverage.rows(silent_after_us=0)) == []

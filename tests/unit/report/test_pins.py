@@ -13,6 +13,7 @@ from assay_stream.report import pins
 from assay_stream.report.pins import (
     approved_entries,
     history_rows,
+    key_rows,
     offered_now,
     pin_rows,
     policy_rows,
@@ -28,12 +29,10 @@ from tests.support.operators import APPROVED, OTHER, UNSEEN, US, a_state, v1
 
 @pytest.fixture
 def bindings() -> Bindings:
-    """Pins and observations of one server."""
     return a_state()
 
 
 def test_each_definition_in_force_with_who_sees_it(bindings: Bindings) -> None:
-    """By full digest."""
     server = server_of(bindings, facts.SERVER)
     found = [(each.fingerprint.full, each.observers) for each in offered_now(server, "t")]
     assert found == [("full:one", ("proxy-1",)), ("full:two", ("proxy-2",))]
@@ -43,7 +42,6 @@ def test_each_definition_in_force_with_who_sees_it(bindings: Bindings) -> None:
 
 
 def test_what_was_rejected_by_the_registry_is_in_force_no_more(bindings: Bindings) -> None:
-    """Until the next good list."""
     bindings.apply(facts.rejection(20 * US, offset=9))
     server = server_of(bindings, facts.SERVER)
     assert tools_offered_now(server) == []
@@ -52,7 +50,6 @@ def test_what_was_rejected_by_the_registry_is_in_force_no_more(bindings: Binding
 
 
 def test_decisions_in_force_with_their_standing(bindings: Bindings) -> None:
-    """Superseded ones are left out; of several definitions every comparison is named."""
     rows = list(pin_rows(bindings, server_id=None, tool_name=None))
     assert [(row["tool_name"], row["value"], row["state"], row["comparison"]) for row in rows] == [
         ("gone", v1("gone"), "approved", "unobserved"),
@@ -73,21 +70,18 @@ def test_decisions_in_force_with_their_standing(bindings: Bindings) -> None:
 
 
 def test_a_rejection_is_as_old_as_the_act_that_made_it(bindings: Bindings) -> None:
-    """Taking the pin of its scheme back does not touch it."""
     bindings.apply(facts.a_pin(None, time_us=50 * US, offset=20))
     [row] = pin_rows(bindings, server_id=facts.SERVER, tool_name="t")
     assert (row["state"], row["since"]) == ("rejected", "1970-01-01T00:00:06Z")
 
 
 def test_rows_can_be_narrowed(bindings: Bindings) -> None:
-    """To a server, to a tool."""
     assert list(pin_rows(bindings, server_id="other", tool_name=None)) == []
     assert [row["tool_name"] for row in pin_rows(bindings, server_id=facts.SERVER, tool_name="gone")] == ["gone"]
     assert history_rows(bindings, server_id="other", tool_name=None) == []
 
 
 def test_history_has_every_decision_in_order(bindings: Bindings) -> None:
-    """Superseded ones, policies and keys included."""
     rows = history_rows(bindings, server_id=None, tool_name=None)
     assert [row["change"] for row in rows] == [
         *("policy.set", "policy.set", "policy.set"),
@@ -102,7 +96,6 @@ def test_history_has_every_decision_in_order(bindings: Bindings) -> None:
 
 
 def test_a_policy_taken_back_is_in_force_no_more_and_in_the_history(bindings: Bindings) -> None:
-    """With who took it back."""
     bindings.apply(facts.a_policy(None, time_us=50 * US, offset=20, tool_name="t"))
     assert [row["tool_name"] for row in policy_rows(bindings, server_id=None)] == ["*"]
     last = history_rows(bindings, server_id=None, tool_name="t")[-1]
@@ -110,13 +103,11 @@ def test_a_policy_taken_back_is_in_force_no_more_and_in_the_history(bindings: Bi
 
 
 def test_the_history_of_a_tool_has_what_is_about_its_server_too(bindings: Bindings) -> None:
-    """A policy for every tool is one for this tool."""
     rows = history_rows(bindings, server_id=None, tool_name="gone")
     assert [row["change"] for row in rows] == ["policy.set", "policy.set", "pin.set", "key.accept", "key.revoke"]
 
 
 def test_approved_entries_are_the_pins_in_force(bindings: Bindings) -> None:
-    """Neither rejected nor superseded values."""
     assert approved_entries(bindings, server_id=None) == [
         PinEntry(facts.SERVER, "gone", "assay.v1", v1("gone")),
         PinEntry(facts.SERVER, "t", "assay.v1", APPROVED),
@@ -124,7 +115,6 @@ def test_approved_entries_are_the_pins_in_force(bindings: Bindings) -> None:
 
 
 def test_an_approved_entry_keeps_what_it_is_bound_to() -> None:
-    """As the act says that approved the value last, through the topic and back."""
     bindings = Bindings()
     for offset, upstream in enumerate(("http:a", "http:b")):
         pin = replace(facts.a_pin(APPROVED, time_us=US, offset=offset), upstream=upstream)
@@ -133,21 +123,16 @@ def test_an_approved_entry_keeps_what_it_is_bound_to() -> None:
 
 
 class TestValuesToDecide:
-    """Which values stand for a definition."""
-
     def test_under_the_schemes_of_the_pins_there_are(self, bindings: Bindings) -> None:
-        """Approving under another only would leave these to differ."""
         server = server_of(bindings, facts.SERVER)
         assert values_to_decide(server, "t", full="full:two", schemes=()) == {"assay.v1": OTHER}
 
     def test_under_the_schemes_asked_for(self, bindings: Bindings) -> None:
-        """Instead."""
         server = server_of(bindings, facts.SERVER)
         values = values_to_decide(server, "t", full="full:two", schemes=["assay.meta_hash", "assay.schema_hash"])
         assert values == {"assay.meta_hash": "mh:two", "assay.schema_hash": "sh:two"}
 
     def test_else_under_the_default_scheme(self, bindings: Bindings, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Of the one definition in force."""
         monkeypatch.setattr(pins, "DEFAULT_SCHEME", "assay.meta_hash")
         values = values_to_decide(server_of(bindings, facts.SERVER), "same", full=None, schemes=())
         assert values == {"assay.meta_hash": "mh:same"}
@@ -166,13 +151,11 @@ class TestValuesToDecide:
     def test_what_cannot_be_decided_is_refused(
         self, bindings: Bindings, tool: str, full: str | None, schemes: tuple[str, ...], code: str
     ) -> None:
-        """With what to do about it."""
         with pytest.raises(InputError) as caught:
             values_to_decide(server_of(bindings, facts.SERVER), tool, full=full, schemes=schemes)
         assert caught.value.code == code
 
     def test_the_beginning_of_a_digest_is_enough(self, bindings: Bindings, monkeypatch: pytest.MonkeyPatch) -> None:
-        """If only one begins so; otherwise they are named."""
         server = server_of(bindings, facts.SERVER)
         assert values_to_decide(server, "t", full="full:t", schemes=()) == {"assay.v1": OTHER}
         monkeypatch.setattr(pins, "_DIGITS_MIN", 5)
@@ -180,17 +163,40 @@ class TestValuesToDecide:
             values_to_decide(server, "t", full="full:", schemes=())
 
     def test_the_choice_among_several_names_them(self, bindings: Bindings) -> None:
-        """And the tool."""
         with pytest.raises(InputError, match=r"at t: .*full:one seen by 1; full:two seen by 1"):
             values_to_decide(server_of(bindings, facts.SERVER), "t", full=None, schemes=())
 
 
 def test_a_server_that_nobody_named_is_an_error() -> None:
-    """A misspelt name is not taken for an empty server."""
     with pytest.raises(InputError, match="server_not_known"):
         server_of(Bindings(), "x")
 
 
 def test_times_have_microseconds_where_there_are_some() -> None:
-    """ISO 8601 in UTC."""
     assert time_text(1_795_226_767_386_001) == "2026-11-21T02:06:07.386001Z"
+
+
+def test_the_last_policy_of_each_scope_is_in_force() -> None:
+    rows = list(policy_rows(a_state(), server_id=None))
+    assert [(row["tool_name"], row["enforcement"], row["since"]) for row in rows] == [
+        ("*", "warn", "1970-01-01T00:00:02Z"),
+        ("t", "audit", "1970-01-01T00:00:03Z"),
+    ]
+    assert rows[0] | {"unknown": "allow_degraded", "author": "ann", "reason": "review"} == rows[0]
+
+
+def test_keys_by_where_they_come_from() -> None:
+    rows = list(key_rows(a_state(), server_id=facts.SERVER))
+    assert [(row["what"], row["domain"], row["fingerprint"][:8]) for row in rows] == [
+        ("observed", "example.com", "sha256:a"),
+        ("fetch_failed", "example.com", "-"),
+        ("accepted", "example.com", "sha256:a"),
+        ("revoked", "*", "sha256:b"),
+    ]
+    assert rows[0]["revoked"] == ["sha256:" + "b" * 64]
+    assert (rows[2]["tool_name"], rows[2]["author"]) == ("*", "ann")
+
+
+def test_another_server_has_none_of_it() -> None:
+    assert list(policy_rows(a_state(), server_id="other")) == []
+    assert list(key_rows(a_state(), server_id="other")) == []

@@ -18,23 +18,19 @@ NOW_US = 100 * US
 
 
 def a_plan(enforcement: str | None = "block", unknown: str | None = "block", tool: str | None = None) -> PolicyPlan:
-    """``t`` is pinned to one of two definitions in force, ``gone`` is pinned and not offered, ``same`` has no pin."""
     planned = PlannedPolicy(server_id=SERVER, tool_name=tool, enforcement=enforcement, unknown=unknown, now_us=NOW_US)
     return PolicyPlan(planned=planned, server=a_state().servers[SERVER])
 
 
 def a_call(tool: str, definition: str | None, *, decision: str = "allow") -> tuple[str, str | None, str, int]:
-    """What the store has of a call."""
     return tool, None if definition is None else f"full:{definition}", decision, 1
 
 
 def by_tool(plan: PolicyPlan) -> dict[str | None, dict[str, Any]]:
-    """Rows by tool."""
     return {row["tool_name"]: row for row in plan.rows()}
 
 
 def test_tools_that_would_be_refused_come_first_and_say_why() -> None:
-    """``t`` has a policy of its own, which audits; whatever has no pin falls under the plan."""
     rows = a_plan().rows()
     assert [(row["tool_name"], row["comparison"], row["now"], row["planned"]) for row in rows] == [
         ("gone", "unobserved", "allow", "block"),
@@ -44,14 +40,12 @@ def test_tools_that_would_be_refused_come_first_and_say_why() -> None:
 
 
 def test_a_plan_for_one_tool_is_about_that_tool() -> None:
-    """It takes the place of the policy that the tool has, and other tools are left out."""
     [row] = a_plan(tool="t").rows()
     assert (row["tool_name"], row["now"], row["planned"]) == ("t", "allow", "block")
     assert row["expected"].startswith("sha256:")
 
 
 def test_calls_are_ruled_on_by_the_definition_they_used() -> None:
-    """One observer's clients were given the approved definition, the other's were not."""
     plan = a_plan("block", "allow_degraded", "t")
     for definition in ("one", "one", "two"):
         plan.take(*a_call("t", definition))
@@ -67,7 +61,6 @@ def test_a_call_without_a_definition_is_under_the_tool_s_verdict() -> None:
 
 
 def test_calls_of_other_tools_than_the_plan_s_do_not_count() -> None:
-    """Where it is for one tool."""
     plan = a_plan(tool="same")
     plan.take(*a_call("same", "same"))
     plan.take(*a_call("t", "one"))
@@ -75,7 +68,6 @@ def test_calls_of_other_tools_than_the_plan_s_do_not_count() -> None:
 
 
 def test_what_was_denied_already_is_told_apart() -> None:
-    """A plan that refuses what is refused today changes nothing."""
     plan = a_plan()
     plan.take(*a_call("same", "same", decision="deny"))
     plan.take(*a_call("same", "same"))
@@ -84,7 +76,6 @@ def test_what_was_denied_already_is_told_apart() -> None:
 
 
 def test_made_up_names_share_one_row() -> None:
-    """However many an agent calls."""
     plan = a_plan()
     for number in range(1_000):
         plan.take(*a_call(f"made-up-{number}", None))
@@ -104,7 +95,6 @@ def test_a_plan_for_a_tool_that_nobody_knows_says_so() -> None:
 
 
 def test_to_take_a_policy_back_can_be_tried_out_too() -> None:
-    """The tool is then under its server's."""
     [row] = a_plan(None, None, "t").rows()
     assert (row["planned"], row["comparison"]) == ("warn", "mismatch")
 
@@ -113,7 +103,6 @@ def test_to_take_a_policy_back_can_be_tried_out_too() -> None:
 @pytest.mark.parametrize("unknown", ["allow_degraded", "warn", "block"])
 @pytest.mark.parametrize("tool", [None, "t", "same", "gone"])
 def test_a_plan_says_what_proxies_do_once_the_policy_is_set(enforcement: str, unknown: str, tool: str | None) -> None:
-    """Tool by tool and definition by definition, by the verdicts of the state that has it."""
     plan, after = a_plan(enforcement, unknown, tool), a_state()
     after.apply(facts.a_policy(enforcement, unknown, time_us=NOW_US, offset=99, tool_name=tool))
     table = VerdictTable()

@@ -17,7 +17,6 @@ TOOL: dict[str, Any] = {"name": "t", "description": "Does.", "inputSchema": {"ty
 
 
 def test_a_fingerprint_has_every_scheme() -> None:
-    """A sound definition has a digest under each named scheme and no error."""
     found = fingerprint(TOOL, server_id="s")
     assert found.schemes.keys() == SCHEMES.keys()
     assert found.errors == {}
@@ -26,7 +25,6 @@ def test_a_fingerprint_has_every_scheme() -> None:
 
 
 def test_the_scope_enters_the_definition_digest_alone() -> None:
-    """Only assay.v1 covers the server's id."""
     scoped, unscoped = fingerprint(TOOL, server_id="s"), fingerprint(TOOL, server_id=None)
     differing = {name for name in SCHEMES if scoped.schemes[name] != unscoped.schemes[name]}
     assert differing == {"assay.v1"}
@@ -46,7 +44,6 @@ def test_the_scope_enters_the_definition_digest_alone() -> None:
     ],
 )
 def test_a_scheme_that_refuses_says_why(tool: dict[str, Any], errors: dict[str, str]) -> None:
-    """A definition that a scheme refuses has its error code, the full digest, and the other schemes."""
     found = fingerprint(tool, server_id=None)
     assert found.errors == errors
     assert found.schemes.keys() == SCHEMES.keys() - errors.keys()
@@ -54,7 +51,6 @@ def test_a_scheme_that_refuses_says_why(tool: dict[str, Any], errors: dict[str, 
 
 
 def test_what_cannot_be_canonicalised_has_no_fingerprint() -> None:
-    """Half a surrogate pair is refused as a whole."""
     with pytest.raises(InputError):
         fingerprint({"name": "t", "title": "\ud800"}, server_id=None)
 
@@ -69,7 +65,6 @@ def test_the_full_digest_tells_what_bounded_schemes_do_not() -> None:
 
 
 def test_changed_fields_are_those_added_removed_and_altered() -> None:
-    """Top-level fields that differ in any way are named, sorted; equal ones are not."""
     before = fingerprint(TOOL | {"title": "T"}, server_id=None)
     after = fingerprint(TOOL | {"description": "Else.", "icons": []}, server_id=None)
     assert changed_fields(before, after) == ("description", "icons", "title")
@@ -77,7 +72,6 @@ def test_changed_fields_are_those_added_removed_and_altered() -> None:
 
 
 def test_the_cache_forgets_what_was_longest_unused() -> None:
-    """At the bound the least recently used value goes."""
     cache: ContentCache[int] = ContentCache(2)
     cache.put(b"a", 1)
     cache.put(b"b", 2)
@@ -87,7 +81,6 @@ def test_the_cache_forgets_what_was_longest_unused() -> None:
 
 
 def test_the_cache_holds_no_more_than_its_weight() -> None:
-    """Few large values fill it, one that is heavier than all may be is not kept, and a new value counts once."""
     cache: ContentCache[int] = ContentCache(10, 100)
     cache.put(b"a", 1, 60)
     cache.put(b"a", 1, 60)

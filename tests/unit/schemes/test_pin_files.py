@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import PIN_FILE_LIMITS
-from assay_stream.schemes.pin_files import LockfileStamp, PinFormat, read_pins, write_pins
-from assay_stream.schemes.pin_values import PinEntry
+from assay_stream.limits.core import PIN_FILE_LIMITS, Limits
+from assay_stream.schemes import pin_files
+from assay_stream.schemes.fingerprint import SCHEMES, fingerprint
+from assay_stream.schemes.members import Members
+from assay_stream.schemes.pin_files import (
+    LockfileStamp,
+    PinFormat,
+    decode_json_or_yaml,
+    decode_yaml,
+    read_pins,
+    write_pins,
+)
+from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
 
 A, B = "a" * 64, "b" * 64
 LOCKED = [
@@ -35,8 +47,6 @@ def _line(**members: Any) -> bytes:
 
 
 class TestMcptrust:
-    """Lockfiles."""
-
     @pytest.mark.parametrize(
         "head", [{"version": "2.0", "server_command": "npx s"}, {"lockFileVersion": "3.0", "server": {"name": "n"}}]
     )
@@ -54,7 +64,6 @@ class TestMcptrust:
         assert left_out == [HANGAR, *LOCKED[:2]]
 
     def test_version_3_is_written_where_it_is_asked_for(self) -> None:
-        """It names who wrote it and when, and is read back the same."""
         stamp = LockfileStamp("assay-stream/0", "2026-01-01T00:00:00Z")
         raw, left_out = write_pins(LOCKED, format="mcptrust", server_id="s", lockfile_stamp=stamp)
         document = json.loads(raw)
@@ -64,7 +73,6 @@ class TestMcptrust:
         assert read_pins(raw, format="mcptrust", server_id="s") == LOCKED
 
     def test_it_is_of_one_server(self) -> None:
-        """The pins of others are named as left out."""
         others = [pin._replace(server_id="other") for pin in LOCKED]
         raw, left_out = write_pins([*LOCKED, *others], format="mcptrust", server_id="s")
         assert list(json.loads(raw)["tools"]) == ["t"]
@@ -73,8 +81,6 @@ class TestMcptrust:
 
 
 class TestHangar:
-    """Hangar's configuration, and what its pin command prints."""
-
     @pytest.mark.parametrize(
         "text",
         [
@@ -85,18 +91,15 @@ class TestHangar:
         ],
     )
     def test_its_shapes(self, text: str) -> None:
-        """The configuration file, and both outputs of its pin command."""
         assert read_pins(text.encode(), format="hangar", server_id=None) == [HANGAR]
 
     def test_the_older_digest_is_asked_for(self) -> None:
-        """The file does not say how its digests were made."""
         pin = HANGAR._replace(scheme="hangar.v1_2")
         raw, left_out = write_pins([pin, HANGAR], format="hangar", server_id=None, hangar_scheme="hangar.v1_2")
         assert left_out == [HANGAR]
         assert read_pins(raw, format="hangar", server_id=None, hangar_scheme="hangar.v1_2") == [pin]
 
     def test_it_is_written_as_configuration(self) -> None:
-        """To be merged into the operator's own."""
         raw, left_out = write_pins([HANGAR, HANGAR._replace(server_id=None)], format="hangar", server_id=None)
         assert raw.decode() == f"mcp_servers:\n  s:\n    tool_projection:\n      pins:\n        t: {A}\n"
         assert left_out == [HANGAR._replace(server_id=None)]
@@ -113,7 +116,6 @@ class TestHangar:
 
     @pytest.mark.parametrize("digits", ["1" * 64, "0" * 64, "7" * 63 + "e"])
     def test_a_digest_that_looks_like_a_number_stays_one(self, digits: str) -> None:
-        """Unquoted, as Hangar writes it."""
         assert read_pins(f"s: {{t: {digits}}}".encode(), format="hangar", server_id=None)[0].value == digits
 
     def test_what_pins_are_bound_to_survives(self) -> None:
@@ -162,15 +164,11 @@ class TestHangar:
         ],
     )
     def test_bad_files(self, text: str, code: str, path: str) -> None:
-        """The error says what is wrong and where; names that are not plain stay out of it."""
         assert _refused(text.encode(), "hangar") == (code, path)
 
 
 class TestAssay:
-    """Assay's policies."""
-
     def test_the_pins_of_a_policy(self) -> None:
-        """YAML, with other members beside them."""
         text = (
             "version: '2.0'\ntools:\n  allow: ['*']\ntool_pins:\n  t:\n"
             f'    server_id: s\n    tool_name: t\n    schema_hash: {A}\n    meta_hash: "{B}"\n'
@@ -179,12 +177,10 @@ class TestAssay:
         assert read_pins(b"version: '2.0'", format="assay", server_id=None) == []
 
     def test_a_policy_in_json(self) -> None:
-        """JSON is read strictly as such."""
         pin = {"server_id": "s", "tool_name": "t", "schema_hash": A, "meta_hash": B}
         assert read_pins(json.dumps({"tool_pins": {"t": pin}}).encode(), format="assay", server_id=None) == IDENTITY
 
     def test_a_pin_needs_both_hashes_and_a_server(self) -> None:
-        """What cannot be written is named."""
         pins = [IDENTITY[0], IDENTITY[1]._replace(tool_name="u"), *(pin._replace(server_id=None) for pin in IDENTITY)]
         raw, left_out = write_pins(pins, format="assay", server_id=None)
         assert raw == b"tool_pins: {}\n"
@@ -208,19 +204,15 @@ class TestAssay:
         ],
     )
     def test_bad_pins(self, pin: dict[str, Any], code: str, path: str) -> None:
-        """The error says what is wrong and where."""
         whole = {"server_id": "s", "tool_name": "t", "schema_hash": A, "meta_hash": B} | pin
         assert _refused(json.dumps({"tool_pins": {"t": whole}}).encode(), "assay") == (code, path)
 
     def test_a_missing_member(self) -> None:
-        """All four are required."""
         raw = json.dumps({"tool_pins": {"t": {"server_id": "s", "tool_name": "t", "schema_hash": A}}}).encode()
         assert _refused(raw, "assay") == ("missing_field", "$.tool_pins.t.meta_hash")
 
 
 class TestNative:
-    """Our own lines."""
-
     def test_a_line(self) -> None:
         """One object a line, canonical, sorted by server, tool and scheme; blank lines are skipped."""
         other = PinEntry(None, "t", "mcptrust.risk_level", "LOW")
@@ -249,18 +241,15 @@ class TestNative:
         ],
     )
     def test_bad_lines(self, members: dict[str, Any], code: str, path: str) -> None:
-        """The error says what is wrong and where."""
         assert _refused(_line(**members), "native") == (code, path)
 
     def test_an_error_names_its_line(self) -> None:
-        """Lines are counted from one."""
         with pytest.raises(InputError) as caught:
             read_pins(_line() + b"\n{", format="native", server_id=None)
         assert caught.value.code == "not_json"
         assert caught.value.message.startswith("line 2: ")
 
     def test_a_line_without_a_member(self) -> None:
-        """Everything but the server is required."""
         assert _refused(b'{"tool_name":"t","scheme":"hangar.v2"}', "native") == ("missing_field", "$.value")
 
 
@@ -275,7 +264,6 @@ def test_two_values_of_one_tool_are_refused(second: str) -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "\ud800"])
 def test_a_name_that_nobody_could_read_back_is_refused(name: str) -> None:
-    """Blank names, and half a surrogate pair."""
     for pin in (HANGAR._replace(tool_name=name), HANGAR._replace(server_id=name)):
         with pytest.raises(InputError) as caught:
             write_pins([pin], format="native", server_id=None)
@@ -284,7 +272,6 @@ def test_a_name_that_nobody_could_read_back_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_bad_value_is_never_written(kind: PinFormat) -> None:
-    """Whatever the format."""
     with pytest.raises(InputError) as caught:
         write_pins([HANGAR._replace(value="x")], format=kind, server_id=None)
     assert caught.value.code == "bad_pin_value"
@@ -292,13 +279,11 @@ def test_a_bad_value_is_never_written(kind: PinFormat) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_file_has_a_size(kind: PinFormat) -> None:
-    """One byte over ten megabytes is refused before anything is read."""
     assert _refused(b" " * (PIN_FILE_LIMITS.record_bytes_max + 1), kind)[0] == "too_large"
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_no_error_quotes_the_file(kind: PinFormat) -> None:
-    """Messages name what, where and how to mend it, never the value."""
     secret = "hunter2 is no digest"
     texts = {
         "mcptrust": {"version": "2.0", "server_command": "s", "tools": {"t": {"risk_level": secret}}},
@@ -309,3 +294,159 @@ def test_no_error_quotes_the_file(kind: PinFormat) -> None:
     with pytest.raises(InputError) as caught:
         read_pins(json.dumps(texts[kind]).encode(), format=kind, server_id=None)
     assert "hunter2" not in str(caught.value)
+
+
+# --- strict YAML: texts stay texts, and nothing is read in two ways -------------------------------------------
+
+LIMITS = Limits(record_bytes_max=1_000, depth_max=4)
+
+
+@pytest.fixture(autouse=True, params=["CBaseLoader", "BaseLoader"])
+def _with_and_without_libyaml(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installations without the C library read alike."""
+    monkeypatch.setattr(pin_files, "_LOADER", getattr(yaml, request.param))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("a", "a"),
+        ("a: on\nb: 1e3\nc: 0123\nd: 2026-01-01", {"a": "on", "b": "1e3", "c": "0123", "d": "2026-01-01"}),
+        ("a:\nb: ~\nc: null\nd: 'null'\ne: ''", {"a": None, "b": None, "c": None, "d": "null", "e": ""}),
+        ("null: 1\ntrue: 2", {"null": "1", "true": "2"}),
+        ("- a\n- [b, {c: d}]", ["a", ["b", {"c": "d"}]]),
+        ("a: &x {k: v}\nb: *x", {"a": {"k": "v"}, "b": {"k": "v"}}),
+        ("a: &x v\nb: *x", {"a": "v", "b": "v"}),
+        ('{"<<": 1}', {"<<": "1"}),
+        ("# nothing\n---\na: b\n...\n", {"a": "b"}),
+    ],
+)
+def test_what_is_read(text: str, value: Any) -> None:
+    assert decode_yaml(text.encode(), limits=LIMITS) == value
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"a: 1\na: 2", "duplicate_key"),
+        (b"a: {b: 1, b: 2}", "duplicate_key"),
+        (b"a: 1\n'a': 2", "duplicate_key"),
+        (b"a: &x {b: 1}\nc:\n  <<: *x", "unsupported_yaml"),
+        (b"? [a]\n: b", "unsupported_yaml"),
+        (b"a: &x k\n*x : b", "unsupported_yaml"),
+        (b"a\n---\nb", "unsupported_yaml"),
+        (b"a: *x", "not_yaml"),
+        (b"a: [", "not_yaml"),
+        (b"a: b: c", "not_yaml"),
+        (b"\x00", "not_yaml"),
+        (b"\xff", "not_utf8"),
+        (b"[[[[[]]]]]", "too_deep"),
+        (b"{a: {a: {a: {a: {a: 1}}}}}", "too_deep"),
+        (b" " * 1_001, "too_large"),
+    ],
+)
+def test_what_is_refused(raw: bytes, code: str) -> None:
+    with pytest.raises(InputError) as caught:
+        decode_yaml(raw, limits=LIMITS)
+    assert caught.value.code == code
+
+
+def test_depth_costs_no_stack() -> None:
+    with pytest.raises(InputError) as caught:
+        decode_yaml(b"[" * 100_000, limits=Limits())
+    assert caught.value.code in {"too_deep", "not_yaml"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"), [(b'{"a": 1}', {"a": 1}), (b"{a: 1}", {"a": "1"}), (b" [1]", [1]), (b"a: 1", {"a": "1"})]
+)
+def test_json_is_read_as_json(raw: bytes, value: Any) -> None:
+    """What is JSON keeps its numbers; what only looks like it is YAML."""
+    assert decode_json_or_yaml(raw, limits=LIMITS) == value
+
+
+def test_json_is_not_read_as_yaml_when_it_is_refused() -> None:
+    """A key twice in JSON is the end of it."""
+    with pytest.raises(InputError) as caught:
+        decode_json_or_yaml(b'{"a": 1, "a": 2}', limits=LIMITS)
+    assert (caught.value.code, caught.value.path) == ("duplicate_key", "$.a")
+
+
+# --- what a pin's value looks like under each scheme ----------------------------------------------------------
+
+BARE = "0123456789abcdef" * 4
+PREFIXED = f"sha256:{BARE}"
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [{"name": "t"}, {"name": "rm", "inputSchema": {"type": "object"}}, {"name": "exec_shell", "description": "Runs."}],
+)
+def test_whatever_a_fingerprint_prints_can_be_pinned(tool: dict[str, Any]) -> None:
+    assert set(SCHEMES) <= set(SCHEME_NAMES)
+    for scheme, value in fingerprint(tool, server_id=None).schemes.items():
+        assert check_value(scheme, value) == value
+
+
+@pytest.mark.parametrize(
+    ("scheme", "values"),
+    [
+        ("assay.v1", {PREFIXED}),
+        ("assay.schema_hash", {BARE}),
+        ("assay.meta_hash", {BARE}),
+        ("assay.p60", {PREFIXED}),
+        ("schemapin.v1", {BARE}),
+        ("hangar.v1_2", {BARE}),
+        ("hangar.v2", {BARE}),
+        ("mcptrust.description_hash", {PREFIXED}),
+        ("mcptrust.input_schema_hash", {PREFIXED, ""}),
+        ("mcptrust.risk_level", {"LOW", "MEDIUM", "HIGH"}),
+    ],
+)
+def test_each_scheme_takes_its_own_values_alone(scheme: str, values: set[str]) -> None:
+    others = {"", BARE, PREFIXED, "LOW", "low", "MEDIUM", "HIGH", BARE.upper(), BARE[1:], f"{BARE}0", f"{BARE}\n"}
+    for value in others | {f"{PREFIXED}\n", PREFIXED.upper(), f"sha512:{BARE}", "LOW\n"}:
+        if value in values:
+            assert check_value(scheme, value) == value
+            continue
+        with pytest.raises(InputError) as caught:
+            check_value(scheme, value)
+        assert caught.value.code == "bad_pin_value"
+        assert scheme in caught.value.message
+
+
+def test_another_scheme_is_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        check_value("assay.v2", PREFIXED)
+    assert (caught.value.code, caught.value.path) == ("unknown_value", "$.scheme")
+    assert "hangar.v2" in caught.value.message
+
+
+# --- members of an object, taken strictly ---------------------------------------------------------------------
+
+WHOLE = {"a": {"b": ["x"], "n": True, "d": "sha256:" + "0" * 63}, "list": [{}, 7]}
+
+
+@pytest.mark.parametrize(
+    ("read", "code", "path"),
+    [
+        (lambda: Members([]), "wrong_type", "$"),
+        (lambda: Members(WHOLE).take("b", str), "missing_field", "$.b"),
+        (lambda: Members(WHOLE).object("list"), "wrong_type", "$.list"),
+        (lambda: Members(WHOLE).object("a").take("n", int), "wrong_type", "$.a.n"),
+        (lambda: Members(WHOLE).object("a").digest("d"), "bad_digest", "$.a.d"),
+        (lambda: list(Members(WHOLE).objects("list")), "wrong_type", "$.list[1]"),
+        (lambda: Members({"a": "y"}).one_of("a", ("x",)), "unknown_value", "$.a"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_path(read: Callable[[], Any], code: str, path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read()
+    assert (caught.value.code, caught.value.path) == (code, path)
+
+
+def test_the_rest_is_what_nobody_took() -> None:
+    members = Members({"a": 1, "b": "text"})
+    assert members.take("b", str) == "text"
+    assert members.rest == {"a": 1}

@@ -12,14 +12,12 @@ LEAF = leaf_hash(b"")
 
 @pytest.mark.parametrize(("size", "peaks"), [(-1, []), (0, [LEAF]), (1, []), (2, [LEAF, LEAF]), (1, [LEAF[:31]])])
 def test_a_frontier_that_does_not_fit_its_size_is_refused(size: int, peaks: list[bytes]) -> None:
-    """One hash of 32 bytes for each bit set."""
     with pytest.raises(InputError, match="bad_frontier"):
         Frontier(size, peaks)
 
 
 @pytest.mark.parametrize(("index", "size"), [(-1, 1), (1, 1), (0, 0)])
 def test_no_inclusion_proof_of_a_leaf_that_is_not_there(index: int, size: int) -> None:
-    """The index must be below the size."""
     with pytest.raises(InputError, match="proof_out_of_range"):
         inclusion_proof([LEAF] * 2, index, size)
 
@@ -32,6 +30,5 @@ def test_no_consistency_proof_from_nothing_or_backwards(first: int, second: int)
 
 
 def test_leaves_that_end_too_early_are_told() -> None:
-    """A proof of a tree needs all of its leaves."""
     with pytest.raises(InputError, match="proof_leaves_missing"):
         inclusion_proof([LEAF] * 2, 0, 3)

@@ -28,21 +28,18 @@ PUBLISHED_VKEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcr
 
 
 def test_a_verifier_key_is_written_as_the_specification_shows() -> None:
-    """Name, key id and material of the published example."""
     material = base64.b64decode(PUBLISHED_VKEY.split("+", 2)[2])
     key = Ed25519PublicKey.from_public_bytes(material[1:])
     assert verifier_key("example.com/foo", key) == PUBLISHED_VKEY
 
 
 def test_a_signed_checkpoint_opens() -> None:
-    """With the key of its log, also beside signatures of others."""
     assert open_checkpoint_note(NOTE, KEYS) == (BODY, tuple(KEYS))
     witness = sign_note(BODY.text, "witness.example", OTHER).split("\n\n")[1]
     assert open_checkpoint_note(NOTE + witness, OTHERS | KEYS) == (BODY, tuple(KEYS))
 
 
 def test_a_signature_by_another_key_does_not_count() -> None:
-    """Nor does one under another name."""
     with pytest.raises(InputError, match="seal_key_unknown"):
         open_checkpoint_note(NOTE, OTHERS)
     with pytest.raises(InputError, match="seal_key_unknown"):
@@ -50,7 +47,6 @@ def test_a_signature_by_another_key_does_not_count() -> None:
 
 
 def test_an_altered_checkpoint_is_refused() -> None:
-    """Every line of the text is covered."""
     for old, new in (("\n3\n", "\n4\n"), ("AAA=\n\n", "AAA=\nmore\n\n")):
         with pytest.raises(InputError, match="seal_signature_invalid"):
             open_checkpoint_note(NOTE.replace(old, new, 1), KEYS)
@@ -72,7 +68,6 @@ def test_an_altered_checkpoint_is_refused() -> None:
     ],
 )
 def test_what_is_not_a_checkpoint_is_refused(note: str) -> None:
-    """With a code of its own."""
     with pytest.raises(InputError, match="bad_note"):
         open_checkpoint_note(note, KEYS)
 
@@ -102,7 +97,6 @@ def test_a_proof_reads_back() -> None:
     ],
 )
 def test_what_is_not_a_proof_is_refused(text: str) -> None:
-    """With a code of its own."""
     with pytest.raises(InputError, match="bad_proof"):
         read_proof(text.encode())
     with pytest.raises(InputError, match="bad_proof"):

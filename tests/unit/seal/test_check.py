@@ -18,13 +18,6 @@ def _at(record: Record, offset: int) -> Record:
     return record._replace(origin=record.origin._replace(offset=offset))
 
 
-def test_untouched_evidence_holds() -> None:
-    """And what came after the last range is counted as not sealed yet."""
-    report = checked(SEALS, [*RECORDS, a_record(12)])
-    assert (report.checkpoints, report.sealed_to, report.verified, report.unsealed) == (2, 10, 7, 1)
-    assert report.faults == []
-
-
 def test_every_altered_byte_is_found_at_its_offset() -> None:
     """Each bit position of each byte of key, value and header of each record."""
     for index, record in enumerate(RECORDS):
@@ -39,7 +32,6 @@ def test_every_altered_byte_is_found_at_its_offset() -> None:
 
 
 def test_every_dropped_record_is_found_at_its_offset() -> None:
-    """One or several, the last ones too."""
     for count in (1, 2):
         for dropped in combinations(RECORDS, count):
             report = checked(SEALS, [record for record in RECORDS if record not in dropped])
@@ -54,12 +46,10 @@ def test_every_inserted_record_is_found_at_its_offset() -> None:
 
 
 def test_a_second_record_at_an_offset_is_found() -> None:
-    """It counts as inserted."""
     assert checked(SEALS, [RECORDS[0], *RECORDS]).faults == [Fault("inserted", 2)]
 
 
 def test_every_exchange_within_a_range_is_found_at_both_offsets() -> None:
-    """The contents of two records change places: reordered, not altered."""
     for one, other in combinations(range(len(FIRST)), 2):
         records = list(RECORDS)
         offsets = FIRST[one].origin.offset, FIRST[other].origin.offset
@@ -77,7 +67,6 @@ def test_every_exchange_of_any_two_records_is_found() -> None:
 
 
 def test_every_two_records_out_of_order_are_found() -> None:
-    """With their offsets, in a file whose lines were moved."""
     for one, other in combinations(range(len(RECORDS)), 2):
         records = list(RECORDS)
         records[one], records[other] = records[other], records[one]
@@ -86,27 +75,23 @@ def test_every_two_records_out_of_order_are_found() -> None:
 
 
 def test_a_checkpoint_by_another_key_is_a_fault_with_its_code() -> None:
-    """Nothing that rests on it is told to hold."""
     report = checked(checkpoints_of(FIRST, SECOND, keys=[KEY, OTHER_KEY]), RECORDS)
     assert report.faults == [Fault("checkpoint", 1, "seal_key_unknown")]
     assert (report.checkpoints, report.verified) == (1, 4)
 
 
 def test_a_rotated_key_holds_where_both_keys_are_given() -> None:
-    """The chain goes on under the new key."""
     keys = keys_of([KEY.public_key(), OTHER_KEY.public_key()])
     report = checked(checkpoints_of(FIRST, SECOND, keys=[KEY, OTHER_KEY]), RECORDS, keys=keys)
     assert (report.checkpoints, report.faults) == (2, [])
 
 
 def test_a_dropped_or_repeated_checkpoint_is_a_fault() -> None:
-    """The chain says so."""
     assert checked(SEALS[1:], RECORDS).faults == [Fault("checkpoint", 0, "checkpoint_out_of_sequence")]
     assert checked([SEALS[0], *SEALS], RECORDS).faults == [Fault("checkpoint", 1, "checkpoint_out_of_sequence")]
 
 
 def test_the_checkpoints_of_another_topic_are_a_fault() -> None:
-    """They are sound, and say nothing about this log."""
     seals = checkpoints_of(FIRST, topic="other")
     assert checked(seals, FIRST).faults == [Fault("checkpoint", 0, "checkpoint_of_another_log")]
 
@@ -119,14 +104,12 @@ def test_what_retention_deleted_is_told_apart_from_what_is_missing() -> None:
 
 
 def test_many_faults_are_counted_and_some_told() -> None:
-    """A whole log that is gone fills no memory."""
     many = some_records(*range(FAULTS_TOLD_MAX + 50))
     report = checked(checkpoints_of(many), [])
     assert (len(report.faults), report.faults_count) == (FAULTS_TOLD_MAX, FAULTS_TOLD_MAX + 50)
 
 
 def test_every_altered_byte_of_a_checkpoint_is_found() -> None:
-    """Each bit of each byte of each checkpoint: none holds that was not written so."""
     for number, value in enumerate(SEALS):
         for at in range(len(value)):
             for bit in range(8):
@@ -136,7 +119,6 @@ def test_every_altered_byte_of_a_checkpoint_is_found() -> None:
 
 
 def test_every_altered_byte_of_a_header_s_name_and_of_the_time_is_found() -> None:
-    """A record is sealed as the log holds it."""
     for index, record in enumerate(RECORDS):
         renamed = [record._replace(headers=((chr(ord("h") ^ (1 << bit)), b"x"),)) for bit in range(7)]
         dated = [record._replace(timestamp_ms=record.timestamp_ms ^ (1 << bit)) for bit in range(40)]
@@ -147,7 +129,6 @@ def test_every_altered_byte_of_a_header_s_name_and_of_the_time_is_found() -> Non
 
 
 def test_every_exchanged_or_inserted_checkpoint_is_found() -> None:
-    """In another order, twice, or with a sound one of another history between them."""
     seals = checkpoints_of(FIRST, SECOND, some_records(12), some_records(13, 15))
     records = [*RECORDS, *some_records(12, 13, 15)]
     assert checked(seals, records).faults == []

@@ -19,12 +19,10 @@ FIRST, SECOND = checkpoints_of(some_records(0, 1, 3), some_records(5, 6))
 
 
 def test_a_checkpoint_is_read_as_it_was_written() -> None:
-    """Bytes in, the same bytes out."""
     assert encode(decode(SECOND, KEYS)) == SECOND
 
 
 def test_it_says_its_range_and_the_tree_so_far() -> None:
-    """The tree is cumulative, the range its own; gaps between offsets are none of its business."""
     made = decode(SECOND, KEYS).checkpoint
     assert (made.sequence, made.first_offset, made.last_offset, made.records, made.tree_size) == (1, 5, 6, 2, 5)
     assert made.previous == decode(FIRST, KEYS).checkpoint.digest()
@@ -46,13 +44,11 @@ def test_it_says_its_range_and_the_tree_so_far() -> None:
     ],
 )
 def test_a_leaf_covers_every_part_of_a_record(change: dict[str, Any]) -> None:
-    """Key, value, headers and timestamp; nothing and emptiness differ."""
     record = a_record(0)
     assert leaf_of(record._replace(**change)) != leaf_of(record)
 
 
 def test_a_leaf_covers_the_offset() -> None:
-    """The same bytes elsewhere are another leaf."""
     assert leaf_of(a_record(0), offset=1) != leaf_of(a_record(0))
 
 
@@ -63,13 +59,11 @@ def test_a_field_cannot_move_into_the_next() -> None:
 
 
 def test_a_checkpoint_by_another_key_is_refused() -> None:
-    """With its code."""
     with pytest.raises(InputError, match="seal_key_unknown"):
         decode(FIRST, keys_of([OTHER_KEY.public_key()]))
 
 
 def test_leaves_that_are_not_the_signed_ones_are_refused() -> None:
-    """They stand beside what is signed, and their digest within it."""
     mixed = json.loads(FIRST) | {"leaves": json.loads(SECOND)["leaves"]}
     with pytest.raises(InputError, match="bad_checkpoint"):
         decode(json.dumps(mixed).encode(), KEYS)
@@ -77,13 +71,11 @@ def test_leaves_that_are_not_the_signed_ones_are_refused() -> None:
 
 @pytest.mark.parametrize("raw", [None, b"", b"[]", b"{}", b'{"checkpoint":{},"leaves":"","note":""}', b"\xff"])
 def test_any_other_bytes_are_refused(raw: bytes | None) -> None:
-    """By our error."""
     with pytest.raises(InputError):
         decode(raw, KEYS)
 
 
 def test_every_byte_of_a_checkpoint_counts() -> None:
-    """Any one byte altered: it is refused, or says the same."""
     said = decode(FIRST, KEYS).checkpoint
     for at in range(len(FIRST)):
         raw = FIRST[:at] + bytes([FIRST[at] ^ 1]) + FIRST[at + 1 :]
@@ -95,7 +87,6 @@ def test_every_byte_of_a_checkpoint_counts() -> None:
 
 
 def test_checkpoints_follow_one_another() -> None:
-    """The second continues the first, and nothing else."""
     first, second = decode(FIRST, KEYS), decode(SECOND, KEYS)
     assert follows(first, None) is None
     assert follows(second, first) is None
@@ -104,13 +95,11 @@ def test_checkpoints_follow_one_another() -> None:
 
 
 def test_a_fork_is_told() -> None:
-    """A checkpoint of the right number that rests on another past."""
     _, forked = checkpoints_of(some_records(0, 1, 4), some_records(5, 6))
     assert follows(decode(forked, KEYS), decode(FIRST, KEYS)) == "checkpoint_chain_broken"
 
 
 def test_a_checkpoint_names_the_heads_of_its_siblings() -> None:
-    """They are read as they were written."""
     fleet = Fleet(3)
     for partition in (2, 0, 1):
         fleet.grow(partition, 2)
@@ -182,7 +171,6 @@ def test_a_note_signs_one_checkpoint(part: str) -> None:
 
 
 def test_a_checkpoint_says_nothing_beside_what_is_signed() -> None:
-    """Another member is refused, within the checkpoint and beside it."""
     for content in (json.loads(FIRST) | {"more": 1}, json.loads(FIRST)):
         content["checkpoint"] |= {} if "more" in content else {"more": 1}
         with pytest.raises(InputError, match="bad_checkpoint"):

@@ -21,18 +21,15 @@ RECORDS = [record for records in RANGES for record in records]
 
 
 def chain() -> Iterator[Sealed]:
-    """The checkpoints, checked."""
     return chain_of(enumerate(SEALS), KEYS)
 
 
 def as_file(proof: dict[str, Any]) -> bytes:
-    """A proof as it is handed over."""
     return json.dumps(proof).encode()
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: str(record.origin.offset))
 def test_every_sealed_record_can_be_proven(record: Record) -> None:
-    """In the tree of the last checkpoint, at its index; held against the record itself too."""
     raw = as_file(inclusion(chain, record.origin.offset).as_json())
     shown = check_proof(raw, KEYS, record)
     assert (shown.offset, shown.leaf_index, shown.record_checked) == (record.origin.offset, RECORDS.index(record), True)
@@ -42,7 +39,6 @@ def test_every_sealed_record_can_be_proven(record: Record) -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(0, 0), (0, 1), (0, 2), (1, 2), (2, 2)])
 def test_every_two_checkpoints_are_consistent(first: int, second: int) -> None:
-    """The later tree begins with the earlier."""
     shown = check_proof(as_file(consistency(chain, first, second)), KEYS)
     assert shown.first is not None
     assert (shown.kind, shown.first.sequence, shown.checkpoint.sequence) == ("consistency", first, second)
@@ -50,13 +46,11 @@ def test_every_two_checkpoints_are_consistent(first: int, second: int) -> None:
 
 @pytest.mark.parametrize("offset", [0, 4, 12, 14])
 def test_what_is_not_sealed_cannot_be_proven(offset: int) -> None:
-    """Before, between and behind the records."""
     with pytest.raises(InputError, match="offset_not_sealed"):
         inclusion(chain, offset)
 
 
 def test_checkpoints_that_are_not_there_cannot_be_proven() -> None:
-    """And none precedes one that came before it."""
     with pytest.raises(InputError, match="checkpoint_not_found"):
         consistency(chain, 0, 3)
     with pytest.raises(InputError, match="proof_out_of_range"):
@@ -65,7 +59,6 @@ def test_checkpoints_that_are_not_there_cannot_be_proven() -> None:
 
 @pytest.mark.parametrize("name", ["path", "leaf", "leaf_index"])
 def test_an_altered_proof_fails(name: str) -> None:
-    """Whatever is altered of what leads to the root."""
     proof = inclusion(chain, 5).as_json()
     other = inclusion(chain, 10).as_json()
     with pytest.raises(InputError, match="proof_fails"):
@@ -73,7 +66,6 @@ def test_an_altered_proof_fails(name: str) -> None:
 
 
 def test_another_record_is_not_the_proven_one() -> None:
-    """Neither one with other bytes, nor one from another place."""
     raw = as_file(inclusion(chain, 5).as_json())
     moved = a_record(5)._replace(origin=a_record(5).origin._replace(partition=1))
     for record in (a_record(5)._replace(value=b"other"), a_record(6), moved):
@@ -92,7 +84,6 @@ def test_a_proof_with_another_offset_needs_the_record_to_be_refused() -> None:
 
 
 def test_consistency_of_two_logs_is_none() -> None:
-    """Both checkpoints may be sound."""
     other = next(chain_of(enumerate(checkpoints_of(RANGES[0], topic="other")), KEYS))
     with pytest.raises(InputError, match="proof_fails"):
         check_proof(as_file(consistency(chain, 0, 1) | {"first": other.signed()}), KEYS)
@@ -116,7 +107,6 @@ def test_consistency_of_two_logs_is_none() -> None:
     ],
 )
 def test_what_is_no_proof_is_refused(change: dict[str, Any]) -> None:
-    """By our error, whatever stands there."""
     with pytest.raises(InputError, match="bad_proof"):
         check_proof(as_file(inclusion(chain, 5).as_json() | change), KEYS)
     with pytest.raises(InputError, match="bad_proof"):
@@ -126,7 +116,6 @@ def test_what_is_no_proof_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_a_checkpoint_by_another_key_proves_nothing() -> None:
-    """It may be sound: nobody asked for it."""
     proof = inclusion(chain, 5).as_json()
     foreign = json.loads(checkpoints_of(RECORDS, keys=[OTHER_KEY])[0])
     del foreign["leaves"]
@@ -135,7 +124,6 @@ def test_a_checkpoint_by_another_key_proves_nothing() -> None:
 
 
 def test_no_proof_is_made_of_a_broken_chain() -> None:
-    """The message has the place and the reason."""
     with pytest.raises(InputError, match=r"checkpoint_chain_faulty: checkpoint record 1 .*out_of_sequence"):
         inclusion(lambda: chain_of(enumerate([SEALS[0], SEALS[2]]), KEYS), 5)
     with pytest.raises(InputError, match="not_json: checkpoint record 0"):
@@ -144,7 +132,6 @@ def test_no_proof_is_made_of_a_broken_chain() -> None:
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: str(record.origin.offset))
 def test_every_sealed_record_has_a_proof_in_text_form(record: Record) -> None:
-    """Checked against the record, which the text does not name."""
     text = inclusion(chain, record.origin.offset).as_tlog()
     shown = check_tlog_proof(text.encode(), KEYS, record)
     assert (shown["origin"], shown["leaf_index"], shown["tree_size"]) == (
@@ -155,7 +142,6 @@ def test_every_sealed_record_has_a_proof_in_text_form(record: Record) -> None:
 
 
 def test_a_text_proof_of_another_record_fails() -> None:
-    """One at the same place with other bytes, one from another partition, and one under another key."""
     text = inclusion(chain, 5).as_tlog().encode()
     with pytest.raises(InputError, match="proof_fails"):
         check_tlog_proof(text, KEYS, a_record(6))

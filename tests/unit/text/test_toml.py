@@ -23,7 +23,6 @@ from assay_stream.text.toml import decode_toml
     ],
 )
 def test_what_is_no_toml_is_refused_and_not_quoted(raw: bytes, code: str, said: str) -> None:
-    """With the line, where there is one."""
     with pytest.raises(InputError) as caught:
         decode_toml(raw)
     assert caught.value.code == code
@@ -32,5 +31,4 @@ def test_what_is_no_toml_is_refused_and_not_quoted(raw: bytes, code: str, said: 
 
 
 def test_what_is_toml_is_decoded() -> None:
-    """As the standard library does it."""
     assert decode_toml(b'[[servers]]\nserver_id = "docs"\n') == {"servers": [{"server_id": "docs"}]}

@@ -50,7 +50,6 @@ def test_words_that_came_and_went_are_told_apart(before: str, after: str, expect
 
 
 def test_what_is_the_same_is_shortened() -> None:
-    """But for a little beside what changed; the number of characters left out is told."""
     pieces = [Piece("same", "a" * 500), Piece("come", "new"), Piece("same", "b" * 500)]
     assert shortened(pieces) == [
         Piece("note", "… 420 characters unchanged …"),
@@ -81,7 +80,6 @@ def test_the_end_of_what_came_is_never_left_out() -> None:
     ],
 )
 def test_a_megabyte_costs_little_more_than_to_read_it(before: str, after: str) -> None:
-    """Also where the texts have much in common, and nothing of it in the same place."""
     work = Work(UNLIMITED)
     pieces = word_diff(before, after, work)
     assert work.spent < 3 * (len(before) + len(after)) + 2_000_000
@@ -95,7 +93,6 @@ CHANGED = [f"new-{number} " if number % 16 == 0 else word for number, word in en
 
 @pytest.mark.parametrize("units_max", [1, 40_000, 60_000])
 def test_what_a_budget_does_not_suffice_for_is_shown_as_replaced(units_max: int) -> None:
-    """Whether it ends before the words are told apart or while they are compared."""
     before, after, work = "".join(WORDS), "".join(CHANGED), Work(units_max)
     changed = [piece for piece in word_diff(before, after, work) if piece.op != "same"]
     assert [piece.op for piece in changed] == ["gone", "come"]
@@ -106,7 +103,6 @@ def test_what_a_budget_does_not_suffice_for_is_shown_as_replaced(units_max: int)
 
 
 def test_long_texts_are_not_taken_apart_where_they_are_alike() -> None:
-    """A megabyte with one word changed is compared as that word; one without a word alike, as a whole."""
     for words in ("word " * 200_000, "漢字" * 300_000):
         middle = len(words) // 2
         tracemalloc.start()

@@ -24,13 +24,11 @@ CHAIN = "assay.evidence.checkpoint"
 
 
 def verified(evidence: dict[LogName, list[Record]], values: dict[LogName, list[bytes]]) -> list[Report]:
-    """The reports."""
     chains = {name: checkpoint_records(raw, topic=name.topic) for name, raw in values.items()}
     return verify_logs(MemoryLogs(evidence), MemoryLogs(chains), KEYS)
 
 
 def test_each_log_has_one_report() -> None:
-    """Sealed, not sealed, and sealed but gone."""
     gone = LogName(CHAIN, 0)
     [missing, unsealed] = verified({LogName(TOPIC, 1): RECORDS}, {gone: checkpoints_of(RECORDS)})
     assert (missing.partition, missing.faults) == (0, [Fault("missing", offset) for offset in (1, 2, 5)])
@@ -38,7 +36,6 @@ def test_each_log_has_one_report() -> None:
 
 
 def test_a_chain_that_cannot_be_read_is_told_of_the_log_beside_it() -> None:
-    """The evidence of the same partition, where there is one topic of it."""
     foreign = checkpoints_of(RECORDS, keys=[OTHER_KEY])
     [report] = verified({LogName(TOPIC, 0): RECORDS}, {LogName(CHAIN, 0): foreign})
     assert (report.topic, report.faults) == (TOPIC, [Fault("checkpoint", 0, "seal_key_unknown")])
@@ -68,12 +65,10 @@ def test_a_damaged_first_checkpoint_does_not_hide_whose_it_is() -> None:
     ],
 )
 def test_what_reports_come_to(reports: list[Report], bad_lines: int, expected: str) -> None:
-    """One fault anywhere breaks it; nothing verified is not well."""
     assert outcome_of(reports, bad_lines=bad_lines) == expected
 
 
 def sealed_fleet() -> Fleet:
-    """Two partitions, each sealed twice, in turn."""
     fleet = Fleet(2)
     for partition in (0, 1, 0, 1):
         fleet.grow(partition, 2)
@@ -82,7 +77,6 @@ def sealed_fleet() -> Fleet:
 
 
 def codes(reports: list[Report]) -> list[tuple[int, str]]:
-    """Partition and code of each fault."""
     return [(report.partition, fault.code) for report in reports for fault in report.faults]
 
 
@@ -95,7 +89,6 @@ def test_a_topic_with_fewer_partitions_than_checkpoints_know_of_is_found() -> No
 
 
 def test_a_chain_that_ends_before_the_sealer_s_offset_was_cut() -> None:
-    """Though no sibling knows of what it lost."""
     fleet = sealed_fleet()
     fleet.cut(1, checkpoints=1)
     evidence, chains = map(MemoryLogs, fleet.logs())
@@ -115,7 +108,6 @@ def test_claims_of_chains_that_are_being_written_count_up_to_a_place() -> None:
 
 
 def test_of_partitions_that_were_not_asked_for_nothing_is_said() -> None:
-    """One partition can be checked by itself, with what is expected of it."""
     fleet = sealed_fleet()
     del fleet.chains[0][1:]
     evidence, chains = map(MemoryLogs, fleet.logs())
@@ -125,7 +117,6 @@ def test_of_partitions_that_were_not_asked_for_nothing_is_said() -> None:
 
 
 def test_a_broken_chain_is_one_fault() -> None:
-    """Of its end nothing is known, so nothing is said."""
     fleet = sealed_fleet()
     evidence, chains = fleet.logs()
     chains[LogName(CHAIN, 0)][0] = chains[LogName(CHAIN, 0)][0]._replace(value=b"{")

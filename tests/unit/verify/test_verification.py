@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.replay.log_cut import history_of
+from assay_stream.replay.log_cut import LATE_SNAPSHOT, Explanation, history_of
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record
 from assay_stream.verify.verification import (
@@ -22,26 +22,27 @@ from assay_stream.verify.verification import (
     judgements,
     late_only,
 )
+from tests.acceptance.test_attribution_dialogue import by, fleet
+from tests.acceptance.test_binding_dialogue import FIRST, SECOND, Dialogue
+from tests.property.test_verify_laws import statuses, verified
 from tests.support.controls import a_control
-from tests.support.events import TOOL, Story
+from tests.support.events import TOOL, Story, an_announcement, record_of
+from tests.unit.replay.test_log_cut import explained, lists
 
 OTHER = {**TOOL, "description": "Another one"}
 
 
 def a_story() -> Story:
-    """A server lists a tool, an operator pins another definition, an agent calls it."""
     story = Story().lists(TOOL)
     pin = a_control("pin.set", second=1, tool_name="read_file", scheme="assay.v1", value="0" * 64)
     return story.raw(Role.CONTROL, pin).calls()
 
 
 def evidence_of(story: Story) -> list[bytes]:
-    """What the engine writes for a story."""
     return [output.value or b"" for output in story.tell().of(Role.EVIDENCE)]
 
 
 def judged(values: list[bytes], records: list[Record], **options: Any) -> list[Judgement]:
-    """The judgements on some values, by some records."""
     selection = options.pop("selection", EvidenceSelection())
     verifier = Verifier(history_of(lambda: records), **options)
     evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
@@ -49,7 +50,6 @@ def judged(values: list[bytes], records: list[Record], **options: Any) -> list[J
 
 
 def changed(value: bytes, path: str, new: Any, *, hashed: bool = True) -> bytes:
-    """The record with another value at a path, and a content hash that fits."""
     content = orjson.loads(value)
     *parents, last = path.split(".")
     place = content
@@ -62,7 +62,6 @@ def changed(value: bytes, path: str, new: Any, *, hashed: bool = True) -> bytes:
 
 
 def test_white_space_and_order_of_members_do_not_matter() -> None:
-    """A tool that printed the record anew has changed nothing that is covered."""
     story = a_story()
     [value] = evidence_of(story)
     content = orjson.loads(value)
@@ -96,7 +95,6 @@ def test_white_space_and_order_of_members_do_not_matter() -> None:
     ],
 )
 def test_what_is_wrong_has_its_code_and_path(path: str, new: Any, code: str) -> None:
-    """Each altered member, with a content hash that fits again, is told by the code of what it is about."""
     story = a_story()
     [value] = evidence_of(story)
     [judgement] = judged([changed(value, path, new)], story.records)
@@ -104,7 +102,6 @@ def test_what_is_wrong_has_its_code_and_path(path: str, new: Any, code: str) -> 
 
 
 def test_a_path_never_shows_what_somebody_wrote() -> None:
-    """A member that we do not know is told by the object that it stands in."""
     story = a_story()
     [value] = evidence_of(story)
     [judgement] = judged([changed(value, "data.\x1b[2J", 1)], story.records)
@@ -121,7 +118,6 @@ def test_a_content_hash_that_does_not_fit_is_told_first() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b"\xff", b'{"data":1}', b'{"a":1,"a":2}'])
 def test_what_is_no_evidence_is_said_to_be_none(value: bytes) -> None:
-    """Any bytes get a judgement."""
     [judgement] = judged([value], a_story().records)
     assert (judgement.status, judgement.codes) == (RecordStatus.WRONG, ("not_evidence",))
 
@@ -135,7 +131,6 @@ def test_a_key_that_stands_there_twice_is_no_evidence() -> None:
 
 
 def test_a_call_that_is_refused_has_no_evidence() -> None:
-    """Evidence that names a refused call was not written by a join."""
     story = a_story()
     [value] = evidence_of(story)
     records = [record._replace(value=b"{}") if record.role is Role.CALLS else record for record in story.records]
@@ -151,7 +146,6 @@ def test_a_call_beyond_the_end_of_its_log_never_was() -> None:
 
 
 def test_a_call_that_retention_deleted_is_gone_and_named() -> None:
-    """Topic, partition and offset of it are told."""
     story = a_story()
     records = [record for record in story.records if record.role is not Role.CALLS]
     [judgement] = judged(evidence_of(story), records, starts={("calls", 0): 3})
@@ -160,7 +154,6 @@ def test_a_call_that_retention_deleted_is_gone_and_named() -> None:
 
 
 def test_a_snapshot_that_retention_deleted_is_gone_and_named() -> None:
-    """What the binding rests on cannot be looked at any more."""
     story = a_story()
     records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
     [judgement] = judged(evidence_of(story), records, starts={("snapshots", 0): 1})
@@ -169,7 +162,6 @@ def test_a_snapshot_that_retention_deleted_is_gone_and_named() -> None:
 
 
 def test_what_is_wrong_in_the_call_is_wrong_although_the_snapshot_is_gone() -> None:
-    """What can still be told is told."""
     story = a_story()
     records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
     value = changed(evidence_of(story)[0], "data.decision", "deny")
@@ -188,7 +180,6 @@ def test_a_call_cut_short_by_the_hold_limit_holds() -> None:
 
 
 def test_a_record_joined_without_a_late_list_is_late_and_names_it() -> None:
-    """It holds as the log stood then, and strict readers may call it wrong."""
     before = Story().lists(TOOL).raw(Role.CALLS, Story().lists().lists().calls().records[2].value)
     [value] = evidence_of(before)
     late = Story().lists(TOOL).lists(OTHER).records
@@ -207,7 +198,6 @@ def test_only_expected_producers_are_taken() -> None:
 
 
 def test_a_record_of_the_log_has_its_key_time_headers_and_partition() -> None:
-    """What stands around the value in Kafka is checked with it."""
     story = a_story()
     [output] = story.tell().of(Role.EVIDENCE)
     place = Origin("assay.tool.decision", 0, 0)
@@ -227,7 +217,6 @@ def test_a_record_of_the_log_has_its_key_time_headers_and_partition() -> None:
 
 
 def test_the_summary_counts_and_gives_the_exit_code() -> None:
-    """0 where all holds, 3 where something is gone, 1 where something is wrong, whatever else is gone."""
     story = a_story()
     [value] = evidence_of(story)
     verifier = Verifier(history_of(lambda: story.records))
@@ -260,7 +249,6 @@ def test_the_summary_counts_and_gives_the_exit_code() -> None:
     ],
 )
 def test_only_what_is_asked_for_is_judged(selection: EvidenceSelection, chosen: list[int]) -> None:
-    """By server, by place of the call, by inclusive times, by id."""
     story = Story().lists(TOOL).calls().calls()
     found = judged(evidence_of(story), story.records, selection=selection)
     assert [judgement.evidence.call.offset for judgement in found if judgement.evidence.call] == chosen
@@ -286,3 +274,64 @@ def test_evidence_altered_to_be_passed_over_is_missing(selection: EvidenceSelect
         (RecordStatus.HOLDS, ()),
         (RecordStatus.MISSING, ("evidence_missing",)),
     ]
+
+
+# --- which calls must have evidence ---------------------------------------------------------------------------
+
+PLACE = ("mcp.tools.call", 0)
+
+
+def at(offset: int) -> Origin:
+    return Origin(*PLACE, offset)
+
+
+def test_a_call_before_one_with_evidence_is_due() -> None:
+    coverage = Coverage(Expect.JOINED, {PLACE: 2})
+    coverage.note(at(7))
+    assert coverage.is_missing(at(6))
+    assert not coverage.is_missing(at(8))
+    assert coverage.pending == 1
+
+
+def test_where_evidence_is_out_of_order_what_the_join_committed_tells() -> None:
+    """A re-routed call may still wait while later ones have evidence."""
+    coverage = Coverage(Expect.JOINED, {PLACE: 2})
+    coverage.note(at(7))
+    coverage.note(at(3))
+    assert not coverage.is_missing(at(6))
+    assert coverage.is_missing(at(1))
+
+
+def test_without_committed_offsets_evidence_is_all_that_tells() -> None:
+    coverage = Coverage(Expect.JOINED)
+    coverage.note(at(7))
+    coverage.note(at(3))
+    assert coverage.is_missing(at(6))
+
+
+# --- evidence of announced changes and of attributed junk, held against the logs: verify, trace and explanation ---
+
+
+def judged_in_order(talk: Dialogue) -> list[RecordStatus]:
+    written = talk.joined_in_order().of(Role.EVIDENCE)
+    return statuses(verified([output.value or b"" for output in written], talk.records, partitions=1))
+
+
+def test_what_was_written_between_an_announcement_and_a_list_holds() -> None:
+    talk = Dialogue().lists(1, FIRST).calls(1.5).announces(2).calls(2.5).announces(3).calls(3.5)
+    assert judged_in_order(talk.lists(4, SECOND).calls(5)) == [RecordStatus.HOLDS] * 4
+
+
+def test_what_was_written_behind_junk_holds_by_the_headers_of_the_log() -> None:
+    talk = fleet()
+    talk.garbles(1, by("proxy-1")).garbles(2)
+    for name in ("proxy-1", "proxy-2", "old-proxy", "new-proxy"):
+        talk.calls(3, observer_id=name)
+    assert judged_in_order(talk) == [RecordStatus.HOLDS] * 4
+
+
+def test_a_call_that_was_joined_before_an_announcement_arrived_is_late() -> None:
+    known = [lists(0, "one")]
+    late = record_of(Role.SNAPSHOTS, an_announcement(number=1, second=5), offset=1)
+    origin = Origin(topic="mcp.tools.list", partition=0, offset=1)
+    assert explained([*known, late], known) == Explanation(found=True, left_out=(origin,), causes=(LATE_SNAPSHOT,))

@@ -41,7 +41,6 @@ MANDATORY = {
 
 
 def test_every_column_is_one_of_the_table_with_its_type() -> None:
-    """For every kind; nothing beside the table."""
     for kind in Kind:
         for name, value in json.loads(to_asim(alert_of(kind=kind))).items():
             typed = datetime.fromisoformat(value) if COLUMNS[name] is datetime else value
@@ -49,13 +48,11 @@ def test_every_column_is_one_of_the_table_with_its_type() -> None:
 
 
 def test_every_row_has_the_mandatory_columns() -> None:
-    """And the time that Log Analytics asks for."""
     for kind in Kind:
         assert json.loads(to_asim(alert_of(kind=kind))).keys() >= MANDATORY | {"TimeGenerated"}
 
 
 def test_severity_and_techniques_are_additional_fields() -> None:
-    """The schema has no column for them."""
     row = json.loads(to_asim(alert_of()))
     assert (row["EventSchema"], row["EventSchemaVersion"], row["EventType"]) == ("AgentEvent", "1.0.0", "tool_changed")
     assert row["AdditionalFields"]["severity"] == "High"
@@ -64,5 +61,4 @@ def test_severity_and_techniques_are_additional_fields() -> None:
 
 
 def test_an_alert_without_a_tool_names_none() -> None:
-    """Absent, not empty."""
     assert "ToolName" not in json.loads(to_asim(alert_of(None, kind=Kind.SNAPSHOT_LATE)))

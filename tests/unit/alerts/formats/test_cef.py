@@ -42,12 +42,10 @@ def read_cef(line: str) -> tuple[list[str], dict[str, str]]:
 
 
 def cef(**members: Any) -> str:
-    """The CEF line of an alert with some members replaced."""
     return to_cef(alert_of() | members)
 
 
 def test_the_header_has_its_seven_fields() -> None:
-    """Version, vendor, product, version, event class, name and severity."""
     fields, _ = read_cef(cef())
     assert fields == [
         "CEF:0",
@@ -61,7 +59,6 @@ def test_the_header_has_its_seven_fields() -> None:
 
 
 def test_the_extension_says_what_was_found() -> None:
-    """Identity, count, times, server and tool, each custom string with its label."""
     _, extension = read_cef(cef())
     assert extension["cs1"] == finding_of().uid()
     assert (extension["cs1Label"], extension["cs2Label"], extension["cs2"]) == ("uid", "serverId", "server")
@@ -101,7 +98,6 @@ def test_an_equals_sign_and_line_ends_are_escaped_in_the_extension() -> None:
 
 
 def test_a_name_cannot_forge_a_field() -> None:
-    """A tool's name that looks like an extension, or a line, stays one value."""
     name = "x cs1=forged\nCEF:0|evil|evil|1|1|1|1| cnt=99\u2028\x00"
     line = to_cef(alert_of(name))
     assert len(line.splitlines()) == 1

@@ -19,13 +19,11 @@ EXPECTED_TYPES = {
 
 
 def ecs(**members: Any) -> dict[str, Any]:
-    """The ECS document of an alert with some members replaced."""
     document: dict[str, Any] = json.loads(to_ecs(alert_of() | members))
     return document
 
 
 def test_it_is_an_alert_of_a_rule() -> None:
-    """Kind, severity, rule and message stand where ECS has them."""
     document = ecs()
     assert document["event"]["kind"] == "alert"
     assert document["event"]["severity"] == 4
@@ -38,7 +36,6 @@ def test_it_is_an_alert_of_a_rule() -> None:
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_category_and_type_go_together(kind: Kind) -> None:
-    """Every kind has a pair that ECS expects."""
     event = json.loads(to_ecs(alert_of(kind=kind)))["event"]
     (category,) = event["category"]
     assert set(event["type"]) <= EXPECTED_TYPES[category]
@@ -108,8 +105,6 @@ package carries the schema. ``labels`` and our own ``assay_stream`` are open."""
 
 
 def test_every_field_is_one_of_ecs() -> None:
-    """For every kind, with indicators and reasons."""
-
     def paths(value: dict[str, Any], prefix: str = "") -> set[str]:
         found: set[str] = set()
         for name, inner in value.items():

@@ -21,19 +21,16 @@ HOSTILE = (
 
 
 def to_events(alert: dict[str, Any]) -> str:
-    """The PagerDuty event, under some key."""
     return to_pagerduty(alert, routing_key="key")
 
 
 def hostile() -> dict[str, Any]:
-    """An alert in whose every free text a server wrote."""
     alert = alert_of(HOSTILE)
     alert["unmapped"]["mcp_server_id"] = alert["unmapped"]["mcp_indicators"] = HOSTILE
     return alert
 
 
 def test_one_line_says_what_changed_and_why_it_matters() -> None:
-    """Severity, what happened, to what, where, and why."""
     alert = alert_of(indicators=(("data_sent", 4, "description"),))
     assert one_line(view_of(alert), 500) == (
         "[High] New: The definition of a tool changed: server/tool (description): data_sent at description. "
@@ -42,7 +39,6 @@ def test_one_line_says_what_changed_and_why_it_matters() -> None:
 
 
 def test_a_closed_alert_says_so() -> None:
-    """By its status: its activity alone does not tell resolved from suppressed."""
     alert = alert_of() | {"activity_id": 3, "activity_name": "Close", "status_id": 4, "status": "Resolved"}
     assert one_line(view_of(alert), 500).startswith("[High] Resolved: ")
 
@@ -70,15 +66,12 @@ def test_teams_makes_nothing_of_what_a_server_wrote() -> None:
 
 
 def test_pagerduty_is_given_no_links() -> None:
-    """Only a summary and details, both plain text."""
     event = json.loads(to_events(hostile()))
     assert not {"links", "images", "client_url"} & event.keys()
 
 
 @pytest.mark.parametrize("write", [to_slack, to_teams, to_events])
 def test_a_servers_text_makes_no_link_and_no_line(write: Callable[[dict[str, Any]], str]) -> None:
-    """Addresses are broken up, line ends and unseen characters written out."""
-
     def texts(value: Any) -> list[str]:
         if isinstance(value, dict):
             return [text for name, inner in value.items() if name != "$schema" for text in texts(inner)]
@@ -118,7 +111,6 @@ def test_the_widest_names_fit_and_hide_no_uid() -> None:
 
 @given(name=st.text(max_size=200))
 def test_any_name_gives_bounded_sound_messages(name: str) -> None:
-    """Total: whatever a server calls its tool."""
     alert = alert_of("x")
     alert["message"] = alert["unmapped"]["mcp_tool_name"] = name.encode("utf-8", "replace").decode() * 50
     assert max(len(block["text"]["text"]) for block in json.loads(to_slack(alert))["blocks"]) <= 3_000
@@ -137,7 +129,6 @@ def test_any_name_gives_bounded_sound_messages(name: str) -> None:
     ],
 )
 def test_an_incident_follows_the_life_of_its_alert(changes: dict[str, Any], facts: dict[str, str], action: str) -> None:
-    """One incident for each uid, through acknowledgement to its end."""
     alert = alert_of() | changes
     alert["unmapped"] |= facts
     event = json.loads(to_events(alert))

@@ -17,9 +17,11 @@ import pytest
 import rfc8785
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
-from assay_stream.alerts.formats import AlertFormat, read_alert, render
+from assay_stream.alerts.formats import AlertFormat, read_alert, render, view
 from assay_stream.alerts.formats.ocsf import to_ocsf, to_ocsf_1_9
-from assay_stream.model.kinds import Kind
+from assay_stream.alerts.formats.view import attack_objects, technique_ids
+from assay_stream.detect import RULES
+from assay_stream.model.kinds import KINDS, Kind
 from tests.support.alerts import alert_of, alert_records, finding_of
 
 ATTESTATION = {"uid", "authority_uid", "signatures", "fingerprint", "prev_event", "chain_uid"}
@@ -36,7 +38,6 @@ def ocsf_1_8() -> jsonschema.Draft202012Validator:
 
 
 def of_kind(kind: Kind) -> dict[str, Any]:
-    """An alert of a kind, with indicators and change codes."""
     return alert_of(kind=kind, indicators=(("data_sent", 4, "description"),))
 
 
@@ -58,7 +59,6 @@ def test_every_kind_is_valid_in_both_versions(kind: Kind, ocsf_1_8: jsonschema.D
 
 
 def test_every_member_of_the_record_is_kept() -> None:
-    """What is added never takes the place of what the topic holds, of a later version too."""
     (record,) = alert_records(finding_of("tööl\n"))
     stored = json.loads(record.value or b"") | {"later": {"a": [1]}}
     written = json.loads(to_ocsf(read_alert(json.dumps(stored).encode())))
@@ -68,7 +68,6 @@ def test_every_member_of_the_record_is_kept() -> None:
 
 
 def test_an_alert_that_went_through_twice_is_the_same() -> None:
-    """What was exported can be read, and exported again."""
     once = to_ocsf(alert_of())
     assert to_ocsf(read_alert(once.encode())) == once
 
@@ -83,7 +82,6 @@ def test_attacks_name_technique_sub_technique_and_tactic() -> None:
 
 
 def test_evidence_and_resources_say_what_and_where() -> None:
-    """Digests, fields and the place in the log; the server and its tool."""
     written = json.loads(to_ocsf(alert_of()))
     assert [each["uid"] for each in written["resources"]] == ["server", "server/tool"]
     (evidence,) = written["evidences"]
@@ -93,7 +91,6 @@ def test_evidence_and_resources_say_what_and_where() -> None:
 
 
 def test_an_observer_that_dropped_observations_is_a_resource() -> None:
-    """Its type is what it is, not the first word of the kind."""
     alert = alert_of(None, kind=Kind.OBSERVATIONS_LOST, item_name="proxy-1")
     written = json.loads(to_ocsf(alert))
     assert written["resources"][1] == {"type": "MCP observer", "uid": "server/proxy-1", "name": "proxy-1"}
@@ -106,3 +103,33 @@ def test_the_fingerprint_is_of_the_event_without_it() -> None:
     assert fingerprint["value"] == sha256(rfc8785.dumps(event)).hexdigest()
     event["severity_id"] = 1
     assert fingerprint["value"] != sha256(rfc8785.dumps(event)).hexdigest()
+
+
+TABLE = view._TABLE
+UNMAPPED = {
+    "address_introduced", "external_reference", "other_tool_named", "text_oversized", "url_introduced",
+}  # fmt: skip
+"""Rules that find what honest text has as well: no technique by itself."""
+
+
+def test_what_the_table_maps_exists() -> None:
+    assert {Kind(kind) for kind in TABLE["kinds"]} <= set(KINDS)
+    assert TABLE["indicators"].keys() | UNMAPPED == {rule.id for rule in RULES}
+    mapped = [each for table in ("kinds", "indicators") for ids in TABLE[table].values() for each in ids]
+    assert set(mapped) | set(TABLE["refined"].values()) <= TABLE["techniques"].keys()
+
+
+def test_every_technique_of_a_kind_is_known() -> None:
+    for info in KINDS.values():
+        assert len(technique_ids(info.atlas, [], [])) == len(info.atlas)
+
+
+def test_a_sub_technique_takes_the_tactics_of_its_technique() -> None:
+    tactics = [each["tactic"]["uid"] for each in attack_objects(["AML.T0053"])]
+    assert tactics == ["AML.TA0005", "AML.TA0012", "AML.TA0015"]
+    (poisoned,) = attack_objects(["AML.T0110.000"])
+    assert poisoned["technique"] == {"uid": "AML.T0110", "name": "AI Agent Tool Poisoning"}
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert technique_ids(["AML.T9999", ""], ["later"], ["later"]) == []

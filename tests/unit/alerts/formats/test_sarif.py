@@ -13,7 +13,6 @@ from tests.support.alerts import alert_of, finding_of
 
 
 def run_of(*alerts: dict[str, Any]) -> dict[str, Any]:
-    """The one run of a log."""
     log = json.loads(to_sarif(alerts))
     assert log["version"] == "2.1.0"  # 3.13.2
     (run,) = log["runs"]

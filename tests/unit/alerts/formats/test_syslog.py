@@ -13,7 +13,6 @@ from tests.support.alerts import alert_of, finding_of
 
 
 def message(body: str = "body", *, host: str = "soc.example.com", tool: str | None = "tool", **members: Any) -> bytes:
-    """The syslog message of an alert."""
     return syslog_message(view_of(alert_of(tool) | members), body, host=host)
 
 
@@ -28,7 +27,6 @@ def test_the_header_and_the_structured_data() -> None:
 
 
 def test_a_prompt_has_a_parameter_of_its_own() -> None:
-    """It is no tool."""
     alert = alert_of(None, kind=Kind.PROMPT_CHANGED, item_name="ask")
     written = syslog_message(view_of(alert), "body", host="h")
     assert b' server="server" item="ask"] body' in written
@@ -55,12 +53,10 @@ def test_parameter_values_are_escaped() -> None:
 
 
 def test_a_name_cannot_make_a_line() -> None:
-    """Receivers that read by lines get one line."""
     assert b"\n" not in message(tool="a\n<0>1 - - - - - forged")
 
 
 def test_structured_data_is_inert() -> None:
-    """No control, direction or tag character reaches whoever reads the log."""
     written = message(tool='a\x1b[2J\x9b\x7f\u202e\u2028\U000e0041]"b').decode()
     assert 'tool="a\\\\u{1b}[2J\\\\u{9b}\\\\u{7f}\\\\u{202e}\\\\u{2028}\\\\u{e0041}\\]\\"b"' in written
     assert written.isprintable()

@@ -13,7 +13,6 @@ from tests.support.alerts import alert_of, alert_records, finding_of
 
 
 def test_the_key_is_uid_count_and_activity() -> None:
-    """A repeat has the key it had; the next state of the alert has another."""
     first, second = alert_records(finding_of(offset=0), finding_of(offset=1))
     uid = finding_of().uid()
     assert view_of(read_alert(first.value)).key() == f"{uid}:1:1"
@@ -34,7 +33,6 @@ def test_the_key_is_uid_count_and_activity() -> None:
     ],
 )
 def test_what_is_no_alert_is_refused(raw: bytes | None, code: str) -> None:
-    """Only our own error comes out, with a stable code."""
     with pytest.raises(InputError) as caught:
         read_alert(raw)
     assert caught.value.code == code
@@ -50,14 +48,12 @@ def test_what_is_no_alert_is_refused(raw: bytes | None, code: str) -> None:
     ],
 )
 def test_activities_and_statuses_to_come_have_names(given: dict[str, Any], activity: str, status: str) -> None:
-    """OCSF's own names where the alert has none, and the alert's where it has."""
     alert = {key: value for key, value in alert_of().items() if key not in ("activity_name", "status")} | given
     view = view_of(alert)
     assert (view.activity, view.status) == (activity, status)
 
 
 def test_members_of_the_wrong_type_are_as_good_as_absent() -> None:
-    """What is not needed cannot make an alert unreadable."""
     alert = alert_of() | {"unmapped": [1], "status": 5, "message": None, "metadata": "x"}
     alert["finding_info"] = {"uid": "u", "types": "tool_changed", "attacks": 3, "first_seen_time": True}
     view = view_of(alert)
@@ -74,7 +70,6 @@ def test_members_of_the_wrong_type_are_as_good_as_absent() -> None:
     ],
 )
 def test_times_are_rfc_3339(time_ms: int, text: str) -> None:
-    """UTC, to the millisecond."""
     assert time_ms_text(time_ms) == text
     assert time_ms_text(10**18).startswith("9999-12-31T23:59:59")
 

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay_stream.canonical.digest import jcs_digest
+from assay_stream.canonical.digest import Digest, jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay import manifest
+from assay_stream.schemes.assay.manifest import (
+    MANIFEST_FIELDS,
+    REASON_CODES,
+    SEVERITIES,
+    Completeness,
+    DeclaredManifest,
+    ManifestTool,
+    ObservedManifest,
+    compare_manifests,
+    declare_manifest,
+    observe_manifest,
+    read_declared,
+    read_observed,
+)
 
 SEARCH = {"name": "search", "description": "finds", "inputSchema": {"type": "object"}}
 
 
 def test_duplicate_names() -> None:
-    """A list with one name twice is ambiguous: no digest, even where both are equal."""
     observed = manifest.observe_manifest("s", [{"name": "t"}, {"name": "t"}], "complete")
     assert (observed.status, len(observed.tools), observed.digest()) == ("ambiguous", 2, None)
 
 
 def test_a_tool_without_a_name() -> None:
-    """A list with a tool that has no name has no digest."""
     with pytest.raises(InputError) as caught:
         manifest.observe_manifest("s", [{"name": "t"}, {}], "complete")
     assert caught.value.code == "tool_name_missing"
@@ -50,7 +67,6 @@ def test_names_are_sorted_as_utf_8() -> None:
     ],
 )
 def test_classification_goes_by_the_name_after_the_last_dot(name: str, wanted: str | None) -> None:
-    """The last part of the name decides, letter by letter."""
     assert manifest.action_class(name) == wanted
 
 
@@ -62,7 +78,6 @@ def test_annotations_do_not_decide_privilege(hint: Any) -> None:
 
 
 def test_what_was_not_observed_is_a_state_of_its_own() -> None:
-    """No list is not an empty list: it is of unknown completeness and has no digest."""
     missing = manifest.observe_manifest("s", None, "complete")
     empty = manifest.observe_manifest("s", [], "complete")
     assert (missing.status, missing.completeness, missing.digest()) == ("not_observed", "unknown", None)
@@ -84,7 +99,172 @@ def test_digests_of_another_projection_add_up_to_nothing() -> None:
     [(None, "complete"), ([SEARCH], "partial"), ([SEARCH], "unknown"), ([SEARCH, SEARCH], "complete")],
 )
 def test_what_may_not_be_declared(tools: Any, completeness: manifest.Completeness) -> None:
-    """A baseline is made of a complete list with each name once."""
     with pytest.raises(InputError) as caught:
         manifest.declare_manifest(manifest.observe_manifest("s", tools, completeness))
     assert caught.value.code == "manifest_not_declarable"
+
+
+PLAIN = {"name": "search", "description": "finds", "inputSchema": {"type": "object"}}
+PRIVILEGED = {"name": "github.add_deploy_key", "description": "adds"}
+CHANGES: dict[str, dict[str, Any]] = {
+    "description": {"description": "other"},
+    "input_schema": {"inputSchema": {"type": "object", "required": ["q"]}},
+    "output_schema": {"outputSchema": {"type": "object"}},
+    "annotations": {"annotations": {"readOnlyHint": True}},
+}
+
+
+def seen(*tools: dict[str, Any], completeness: Completeness = "complete") -> ObservedManifest:
+    return observe_manifest("s", tools, completeness)
+
+
+def declared(*tools: dict[str, Any]) -> DeclaredManifest:
+    return declare_manifest(seen(*tools))
+
+
+def told(before: DeclaredManifest, after: ObservedManifest) -> list[tuple[str, str]]:
+    return [(finding.reason_code, finding.severity) for finding in compare_manifests(before, after).findings]
+
+
+@pytest.mark.parametrize(
+    ("field", "plain", "privileged"),
+    [
+        ("description", "medium", "high"),
+        ("input_schema", "medium", "high"),
+        ("output_schema", "low", "medium"),
+        ("annotations", "low", "medium"),
+    ],
+)
+def test_a_changed_field_is_named(field: str, plain: str, privileged: str) -> None:
+    change = CHANGES[field]
+    assert told(declared(PLAIN), seen(PLAIN | change)) == [
+        ("mcp_tool_changed", "medium"),
+        (f"mcp_tool_{field}_changed", plain),
+    ]
+    assert told(declared(PRIVILEGED), seen(PRIVILEGED | change)) == [
+        ("mcp_privileged_tool_changed", "high"),
+        (f"mcp_tool_{field}_changed", privileged),
+    ]
+
+
+def test_added_and_removed() -> None:
+    assert told(declared(), seen(PLAIN, PRIVILEGED)) == [
+        ("mcp_new_privileged_tool", "high"),
+        ("mcp_tool_added", "medium"),
+    ]
+    assert told(declared(PLAIN, PRIVILEGED), seen()) == [
+        ("mcp_privileged_tool_removed", "high"),
+        ("mcp_tool_removed", "medium"),
+    ]
+
+
+def test_fields_are_named_where_both_sides_carry_them() -> None:
+    bare = dataclasses.replace(
+        declared(PLAIN), tools=tuple(dataclasses.replace(t, field_digests=None) for t in declared(PLAIN).tools)
+    )
+    assert told(bare, seen(PLAIN | CHANGES["description"])) == [("mcp_tool_changed", "medium")]
+
+
+@pytest.mark.parametrize("side", ["declared", "observed"])
+def test_one_side_makes_a_change_privileged(side: str) -> None:
+    was, now = declared(PLAIN), seen(PLAIN | CHANGES["description"])
+    if side == "declared":
+        was = dataclasses.replace(was, tools=(dataclasses.replace(was.tools[0], privileged=True),))
+    else:
+        now = dataclasses.replace(now, tools=(dataclasses.replace(now.tools[0], privileged=True),))
+    assert told(was, now)[0] == ("mcp_privileged_tool_changed", "high")
+
+
+def test_obstacles_end_the_comparison() -> None:
+    was, now = declared(PLAIN), seen(PRIVILEGED)
+    twice = ManifestTool(name="search", digest=Digest("0" * 64), privileged=False)
+    cases = [
+        (dataclasses.replace(was, digest=Digest("0" * 64)), now, "declared_manifest_digest_mismatch"),
+        (was, dataclasses.replace(now, server_id="other"), "mcp_manifest_server_mismatch"),
+        (was, dataclasses.replace(now, canonicalization="v9"), "mcp_manifest_canonicalization_mismatch"),
+        (was, observe_manifest("s", None, "complete"), "inconclusive_manifest_not_observed"),
+        (was, seen(PLAIN, PLAIN), "mcp_manifest_observation_ambiguous"),
+        (was, dataclasses.replace(now, tools=(twice, twice)), "mcp_manifest_observation_ambiguous"),
+    ]
+    for before, after, code in cases:
+        drift = compare_manifests(before, after)
+        assert (drift.findings, drift.inconclusive) == ((), (code,))
+
+
+def test_tables_cover_the_same_changes() -> None:
+    assert SEVERITIES.keys() == REASON_CODES.keys()
+    assert {f"{field}_changed" for field in MANIFEST_FIELDS} <= SEVERITIES.keys()
+    rank = {"low": 0, "medium": 1, "high": 2}
+    assert all(rank[plain] < rank[privileged] for plain, privileged in SEVERITIES.values())
+
+
+VECTORS = Path(__file__).parents[3] / "data" / "vectors" / "assay_manifest_drift_p60.json"
+FILES = json.loads(VECTORS.read_text(encoding="utf-8"))["files"]
+DECLARED = {key: value for key, value in FILES["declared_per_tool_baseline.json"].items() if key != "note"}
+OBSERVED = FILES["granular_diff_cases.json"]["cases"][0]["observed"]
+Read = Callable[[Any], Any]
+
+
+def test_unknown_fields_are_ignored() -> None:
+    record = copy.deepcopy(DECLARED)
+    record["tools"][0]["novelty"] = record["novelty"] = 1
+    assert read_declared(record) == read_declared(DECLARED)
+
+
+def test_a_list_that_was_not_observed_is_not_observed() -> None:
+    record = copy.deepcopy(OBSERVED)
+    record["observed"]["tools_list_observed"] = False
+    assert read_observed(record).status == "not_observed"
+
+
+@pytest.mark.parametrize("record", [None, [], "x", 5])
+@pytest.mark.parametrize("read", [read_observed, read_declared])
+def test_a_record_is_an_object(read: Read, record: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        read(record)
+    assert (caught.value.code, caught.value.path) == ("wrong_type", "$")
+
+
+@pytest.mark.parametrize(
+    ("read", "place", "value", "code"),
+    [
+        (read_declared, "schema", "v9", "unknown_value"),
+        (read_declared, "server", [], "wrong_type"),
+        (read_declared, "server.id", 5, "wrong_type"),
+        (read_declared, "manifest_digest", "sha256:abc", "bad_digest"),
+        (read_declared, "manifest_digest", None, "wrong_type"),
+        (read_declared, "tools", {}, "wrong_type"),
+        (read_declared, "tools.0", 5, "wrong_type"),
+        (read_declared, "tools.0.name", None, "wrong_type"),
+        (read_declared, "tools.0.tool_digest", "0" * 64, "bad_digest"),
+        (read_declared, "tools.0.privileged", 1, "wrong_type"),
+        (read_declared, "tools.0.field_digests", [], "wrong_type"),
+        (read_declared, "tools.0.field_digests.annotations", "x", "bad_digest"),
+        (read_observed, "status", "clean", "unknown_value"),
+        (read_observed, "observed", None, "wrong_type"),
+        (read_observed, "observed.tools_list_complete", "yes", "unknown_value"),
+        (read_observed, "observed.tools_list_observed", "yes", "wrong_type"),
+        (read_observed, "observed.canonicalization", None, "wrong_type"),
+        (read_observed, "observed.tool_digests.1.name", [], "wrong_type"),
+    ],
+)
+def test_a_wrong_part_is_refused_with_its_path(read: Read, place: str, value: Any, code: str) -> None:
+    record = copy.deepcopy(DECLARED if read is read_declared else OBSERVED)
+    *way, last = place.split(".")
+    part: Any = record
+    for step in way:
+        part = part[int(step) if step.isdigit() else step]
+    part[int(last) if last.isdigit() else last] = value
+    with pytest.raises(InputError) as caught:
+        read(record)
+    path = "$" + "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in (*way, last))
+    assert (caught.value.code, caught.value.path) == (code, path)
+
+
+@pytest.mark.parametrize("read", [read_observed, read_declared])
+def test_a_missing_part_is_named(read: Read) -> None:
+    whole = DECLARED if read is read_declared else OBSERVED
+    for name in whole:
+        with pytest.raises(InputError) as caught:
+            read({key: value for key, value in whole.items() if key != name})
+        assert (caught.value.code, caught.value.path) == ("missing_field", f"$.{name}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from assay_stream.canonical.digest import Digest, jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes.assay.tool import DECISION_TYPE, check_envelope, check_payload
 
 DIGEST = f"sha256:{'0' * 64}"
 DEFINITION = {"tool_definition_digest": DIGEST, **assay.CLUSTER_CONSTANTS}
@@ -27,42 +30,32 @@ NAMES: dict[Check, str] = {assay.check_definition_cluster: "definition", assay.c
 
 
 class TestTrim:
-    """Trimming as Rust does it."""
-
     @pytest.mark.parametrize("code", WHITE_SPACE)
     def test_white_space_goes(self, code: int) -> None:
-        """Unicode White_Space goes at both ends and stays inside."""
         space = chr(code)
         assert assay.trim(f"{space}{space}a{space}b{space}") == f"a{space}b"
 
     @pytest.mark.parametrize("code", NOT_WHITE_SPACE)
     def test_the_rest_stays(self, code: int) -> None:
-        """No other character is trimmed."""
         assert assay.trim(f"{chr(code)}a{chr(code)}") == f"{chr(code)}a{chr(code)}"
 
     def test_only_white_space(self) -> None:
-        """White space alone leaves nothing."""
         assert assay.trim("".join(map(chr, WHITE_SPACE))) == ""
 
 
 class TestDefinition:
-    """The projection of the definition digest."""
-
     @pytest.mark.parametrize("name", [None, 5, "", " \u3000", ["t"]])
     def test_name(self, name: Any) -> None:
-        """A tool whose name is no text or blank gives no digest."""
         with pytest.raises(InputError) as caught:
             assay.definition_digest({"name": name}, server_id=None)
         assert (caught.value.code, caught.value.path) == ("tool_name_missing", "$.name")
 
     def test_name_is_raw(self) -> None:
-        """A name is not trimmed."""
         assert assay.definition_projection({"name": " t "}, server_id=None) == {"name": " t "}
 
     @pytest.mark.parametrize("schema", [None, True, 1, "object", []])
     @pytest.mark.parametrize("spelling", ["inputSchema", "input_schema"])
     def test_schema_that_is_no_object(self, spelling: str, schema: Any) -> None:
-        """A schema that is there and no object gives no digest."""
         with pytest.raises(InputError) as caught:
             assay.definition_digest({"name": "t", spelling: schema}, server_id=None)
         assert caught.value.code == "input_schema_not_object"
@@ -72,28 +65,18 @@ class TestDefinition:
         with pytest.raises(InputError):
             assay.definition_digest({"name": "t", "inputSchema": None, "input_schema": {}}, server_id=None)
 
-    def test_nothing_else_enters(self) -> None:
-        """Other fields of a tool do not change the digest v1."""
-        tool = {"name": "t", "inputSchema": {}}
-        more = tool | {"outputSchema": {}, "annotations": {"destructiveHint": True}, "title": "T", "server_id": "s"}
-        assert assay.definition_digest(more, server_id=None) == assay.definition_digest(tool, server_id=None)
-
     def test_server_id_is_trimmed(self) -> None:
-        """A server id enters trimmed; a blank one does not enter."""
         tool = {"name": "t"}
         assert assay.definition_projection(tool, server_id="\u00a0s ")["server_id"] == "s"
         assert "server_id" not in assay.definition_projection(tool, server_id=" \u0085")
 
     def test_description_with_a_lone_surrogate(self) -> None:
-        """A description that is no Unicode text is refused, not a crash."""
         with pytest.raises(InputError) as caught:
             assay.meta_hash({"name": "t", "description": "\ud800"})
         assert caught.value.code == "lone_surrogate"
 
 
 class TestContentHash:
-    """The content hash of an envelope."""
-
     def test_null_subject_is_present(self) -> None:
         """A subject that is there enters, an absent one does not."""
         event = {"specversion": "1.0", "type": "t", "datacontenttype": "application/json", "data": {}}
@@ -102,7 +85,6 @@ class TestContentHash:
 
     @pytest.mark.parametrize("field", ["specversion", "type", "datacontenttype", "data"])
     def test_covered_field_is_missing(self, field: str) -> None:
-        """An envelope without a field that is covered is refused, and the path says which."""
         event = {"specversion": "1.0", "type": "t", "datacontenttype": "application/json", "data": {}}
         with pytest.raises(InputError) as caught:
             assay.content_hash({name: value for name, value in event.items() if name != field})
@@ -115,19 +97,7 @@ class TestContentHash:
     ids=["definition", "policy"],
 )
 class TestClusters:
-    """Both clusters are whole or absent, and closed."""
-
-    def test_whole(self, check: Check, cluster: dict[str, Any]) -> None:
-        """A whole cluster gives its digest, whatever stands beside it."""
-        assert check(cluster | {"tool": "t"}) == DIGEST
-
-    def test_absent(self, check: Check, cluster: dict[str, Any]) -> None:
-        """An absent cluster is legal, and so is one whose fields are all null."""
-        assert check({"tool": "t"}) is None
-        assert check(dict.fromkeys(cluster)) is None
-
     def test_half(self, check: Check, cluster: dict[str, Any]) -> None:
-        """A cluster without any one of its fields, or with it null, is refused and the field named."""
         for field in cluster:
             for half in ({key: cluster[key] for key in cluster if key != field}, cluster | {field: None}):
                 with pytest.raises(InputError) as caught:
@@ -136,14 +106,12 @@ class TestClusters:
                 assert field in caught.value.message
 
     def test_alone(self, check: Check, cluster: dict[str, Any]) -> None:
-        """Any one field of a cluster alone is half a cluster; only a policy digest may stand alone."""
         for field in cluster.keys() - {"policy_digest"}:
             with pytest.raises(InputError) as caught:
                 check({field: cluster[field]})
             assert caught.value.code == f"half_{NAMES[check]}_cluster"
 
     def test_closed_values(self, check: Check, cluster: dict[str, Any]) -> None:
-        """Any other value of a closed field is refused with its path."""
         for field in cluster.keys() - {"policy_digest", "policy_snapshot_digest", "tool_definition_digest"}:
             for value in (cluster[field].upper(), cluster[field] + " ", "", 1, [cluster[field]]):
                 with pytest.raises(InputError) as caught:
@@ -157,7 +125,6 @@ class TestClusters:
          f"sha256:{'aB' * 32}", f"{DIGEST},{DIGEST}"],
     )  # fmt: skip
     def test_digest(self, check: Check, cluster: dict[str, Any], digest: Any) -> None:
-        """A digest that is not sha256: and one lowercase digest or one label is refused."""
         fields = [field for field in cluster if field.endswith("digest")]
         with pytest.raises(InputError) as caught:
             check(cluster | dict.fromkeys(fields, digest))
@@ -170,25 +137,75 @@ class TestClusters:
 
 
 class TestPolicyCluster:
-    """What holds of the policy cluster alone."""
-
     def test_policy_digest_alone(self) -> None:
-        """A policy digest without the cluster is legal and binds nothing."""
         assert assay.check_policy_cluster({"policy_digest": DIGEST}) is None
 
     def test_unequal_digests(self) -> None:
-        """The snapshot's digest must be the policy digest."""
         with pytest.raises(InputError) as caught:
             assay.check_policy_cluster(POLICY | {"policy_digest": "sha256:other"})
         assert caught.value.code == "bad_policy_cluster"
 
 
 class TestDefinitionCluster:
-    """What is written of the definition cluster."""
-
     def test_written_cluster_is_accepted(self) -> None:
-        """The cluster that is written for a digest is whole and gives the digest back."""
         digest = Digest("0" * 64)
         assert assay.check_definition_cluster(
             {"tool_definition_digest": str(digest), **assay.CLUSTER_CONSTANTS}
         ) == str(digest)
+
+
+VECTORS = Path(__file__).resolve().parents[3] / "data/vectors"
+PAYLOAD: dict[str, Any] = json.loads((VECTORS / "assay_tool_decision_payload.json").read_text())["payload"]
+ENVELOPES = json.loads((VECTORS / "assay_evidence_envelope.json").read_text())
+GOLDEN: dict[str, Any] = ENVELOPES["golden"]["event"]
+
+
+def evidence(**changes: Any) -> dict[str, Any]:
+    event = GOLDEN | {"type": DECISION_TYPE, "data": PAYLOAD | changes}
+    return event | {"assaycontenthash": str(assay.content_hash(event))}
+
+
+def test_the_published_payload_and_envelopes_are_sound() -> None:
+    check_payload(PAYLOAD)
+    check_envelope(evidence())
+    check_envelope(GOLDEN)
+
+
+@pytest.mark.parametrize("decision", ["allow", "deny", "requires_approval", "error"])
+def test_the_decisions(decision: str) -> None:
+    check_payload(PAYLOAD | {"decision": decision})
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "path"),
+    [
+        ({"decision": "maybe"}, "unknown_value", "$.data.decision"),
+        ({"decision": None}, "missing_field", "$.data.decision"),
+        ({"tool": None}, "missing_field", "$.data.tool"),
+        ({"tool": " "}, "empty_value", "$.data.tool"),
+        ({"reason_code": 7}, "wrong_type", "$.data.reason_code"),
+        ({"tool_definition_source": None}, "half_definition_cluster", "$.data"),
+        ({"tool_definition_source": "tools/call"}, "bad_definition_cluster", "$.data.tool_definition_source"),
+        ({"policy_snapshot_digest": None}, "half_policy_cluster", "$.data"),
+        ({"policy_digest": "sha256:other"}, "bad_policy_cluster", "$.data"),
+    ],
+)
+def test_what_is_wrong_with_a_payload(change: dict[str, Any], code: str, path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_envelope(evidence(**change))
+    assert (caught.value.code, caught.value.path) == (code, path)
+
+
+def test_an_altered_record_is_found() -> None:
+    for change in ({"data": PAYLOAD | {"decision": "deny"}}, {"subject": "other"}, {"type": "other"}):
+        with pytest.raises(InputError) as caught:
+            check_envelope(evidence() | change)
+        assert caught.value.code == "content_hash_mismatch"
+
+
+def test_a_record_without_a_content_hash_is_checked_as_far_as_it_goes() -> None:
+    check_envelope({name: value for name, value in evidence().items() if name != "assaycontenthash"})
+    changes: list[dict[str, Any]] = [{"specversion": "0.3"}, {"data": []}]
+    for change in changes:
+        with pytest.raises(InputError):
+            check_envelope({"specversion": "1.0", "type": DECISION_TYPE, "data": PAYLOAD} | change)

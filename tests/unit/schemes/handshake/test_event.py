@@ -28,7 +28,6 @@ both = pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile:
 
 
 def refusal(change: dict[str, Any], profile: EventProfile = RECORDED) -> tuple[str, str] | None:
-    """Code and path with which the valid event is refused after a change, ``None`` where it is taken."""
     try:
         check_tool_call(VALID | change, profile=profile)
     except InputError as error:
@@ -58,7 +57,6 @@ def refusal(change: dict[str, Any], profile: EventProfile = RECORDED) -> tuple[s
     ],
 )  # fmt: skip
 def test_what_is_taken(profile: EventProfile, change: dict[str, Any]) -> None:
-    """Every form that the text and the recorder allow."""
     assert refusal(change, profile) is None
 
 
@@ -102,7 +100,6 @@ def test_what_is_taken(profile: EventProfile, change: dict[str, Any]) -> None:
     ],
 )
 def test_what_both_refuse(profile: EventProfile, change: dict[str, Any], code: str, path: str) -> None:
-    """A value of the wrong kind or form is refused at its place, whichever requirements count."""
     assert refusal(change, profile) == (code, path)
 
 
@@ -130,7 +127,6 @@ def test_what_only_the_recorder_refuses(change: dict[str, Any], code: str, path:
 
 @pytest.mark.parametrize("name", RECORDED.required)
 def test_what_the_recorder_requires(name: str) -> None:
-    """Each of its eleven fields is missed by name."""
     event = {key: value for key, value in VALID.items() if key != name}
     with pytest.raises(InputError) as caught:
         check_tool_call(event)
@@ -138,7 +134,6 @@ def test_what_the_recorder_requires(name: str) -> None:
 
 
 def test_messages_never_quote_input() -> None:
-    """Neither a value nor the name of an unknown field is repeated."""
     for change in ({"transport": "hunter2"}, {"hunter2": 1}, {"tool_id": "hunter2"}, {"args": "hunter2"}):
         with pytest.raises(InputError) as caught:
             check_tool_call(VALID | change)
@@ -146,7 +141,6 @@ def test_messages_never_quote_input() -> None:
 
 
 def test_an_inline_payload_is_told_what_to_do() -> None:
-    """The message says to redact, hash and refer."""
     with pytest.raises(InputError, match=r"redact it, hash it \(args_hash\), refer to it \(args_ref\)"):
         check_tool_call(VALID | {"args": {"path": "a.txt"}})
 
@@ -172,7 +166,6 @@ def test_a_call_of_the_stream_is_the_event_it_stands_for() -> None:
     ],
 )
 def test_paths_lead_into_the_observation(change: dict[str, Any], code: str, path: str) -> None:
-    """The same codes, at the place in the CloudEvent's data."""
     with pytest.raises(InputError) as caught:
         check_observed_call(OBSERVED | change)
     assert (caught.value.code, caught.value.path) == (code, path)
@@ -192,5 +185,4 @@ def test_paths_lead_into_the_observation(change: dict[str, Any], code: str, path
     ],
 )
 def test_times_are_rfc_3339(text: str, expected: bool) -> None:
-    """Section 5.6: date, time and offset are needed, and the day must exist."""
     assert is_time(text) is expected

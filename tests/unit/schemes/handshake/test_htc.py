@@ -37,7 +37,6 @@ FAILURE = RESPONSE | {"ok": False, "error": {"code": "E-7", "kind": "timeout", "
 
 
 def problem(envelope: Any) -> tuple[str, str] | None:
-    """Reason and path of the verdict, ``None`` where the envelope is valid."""
     verdict = validate_envelope(envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode())
     return None if verdict is None else (verdict["error"]["reason"], verdict["error"]["path"])
 
@@ -55,7 +54,6 @@ def problem(envelope: Any) -> tuple[str, str] | None:
     ],
 )
 def test_what_is_valid(envelope: dict[str, Any]) -> None:
-    """Requests, results and errors, with and without what is optional."""
     assert problem(envelope) is None
     check_envelope(json.dumps(envelope).encode())
 
@@ -94,18 +92,15 @@ def test_what_is_valid(envelope: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_not_valid_has_a_reason_and_a_place(envelope: Any, reason: str, path: str) -> None:
-    """The first problem, by its place, with a stable reason."""
     assert problem(envelope) == (reason, path)
 
 
 @pytest.mark.parametrize("name", REQUEST)
 def test_every_required_field_of_a_request_is_missed(name: str) -> None:
-    """It is named by its path."""
     assert problem({key: value for key, value in REQUEST.items() if key != name}) == ("missing_field", f"$.{name}")
 
 
 def test_the_verdict_is_the_contract_s_own_error() -> None:
-    """Kind validation, code VAL-HTC-001, not to be retried, and nothing of the input is quoted."""
     verdict = validate_envelope(json.dumps(REQUEST | {"hunter2": "hunter2", "tool_id": "hunter2"}).encode())
     assert verdict is not None
     assert verdict["ok"] is False
@@ -125,7 +120,6 @@ def test_payloads_are_capped_at_32_kib(envelope: dict[str, Any], name: str) -> N
 
 
 def test_the_whole_envelope_is_capped_before_it_is_decoded() -> None:
-    """One byte over the limit is refused whatever it is."""
     limit = DEFAULT_LIMITS.htc_envelope_bytes_max
     raw = json.dumps(REQUEST).encode()
     assert problem(raw + b" " * (limit - len(raw))) is None
@@ -133,7 +127,6 @@ def test_the_whole_envelope_is_capped_before_it_is_decoded() -> None:
 
 
 def values_of(part: Any, keyword: str) -> Iterator[Any]:
-    """Every value of a keyword, at any depth."""
     if isinstance(part, dict):
         for key, value in part.items():
             if key == keyword and not isinstance(value, dict):
@@ -145,7 +138,6 @@ def values_of(part: Any, keyword: str) -> Iterator[Any]:
 
 
 def test_it_refers_to_itself_only() -> None:
-    """No reference leads out of the document, so nothing has to be fetched."""
     references = set(values_of(SCHEMA, "$ref"))
     assert references == {f"#/$defs/{name}" for name in SCHEMA["$defs"]}
 
@@ -167,7 +159,6 @@ def test_objects_are_closed(part: str) -> None:
 
 
 def test_its_words_are_those_of_the_events() -> None:
-    """Tool ids and kinds of actors are one vocabulary."""
     parts = SCHEMA["$defs"]
     assert parts["actor"]["properties"]["kind"]["enum"] == list(ACTOR_KINDS)
     assert parts["request"]["properties"]["tool_id"]["pattern"] == f"^{TOOL_ID}$"

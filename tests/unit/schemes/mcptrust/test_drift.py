@@ -66,19 +66,16 @@ def _severities(after: dict[str, Any], profile: str) -> dict[str, str]:
     ],
 )
 def test_severities(after: dict[str, Any], published: dict[str, str], code: dict[str, str]) -> None:
-    """Each row of the two tables: what is published, and what the code does."""
     assert _severities(after, "mcptrust") == published
     assert _severities(after, "mcptrust-code") == code
 
 
 def test_the_published_table_covers_every_change() -> None:
-    """The code's lacks the risk level alone, which it does not report."""
     assert set(PUBLISHED) == set(DifferenceKind)
     assert set(CODE) == set(DifferenceKind) - {DifferenceKind.TOOL_RISK}
 
 
 def test_what_a_lock_does_not_cover_is_not_compared() -> None:
-    """A lock of tools alone is silent on prompts and templates."""
     tools_only = Lock(tools=lock(BEFORE).tools)
     assert drift(tools_only, {"tools": [READ]}) == ()
 
@@ -106,7 +103,6 @@ def test_a_risk_level_that_changes_is_drift() -> None:
     ],
 )
 def test_the_outcome_goes_by_the_least_severity(change: DifferenceKind, failing: set[str]) -> None:
-    """A check fails where anything is as severe as asked for, or more."""
     items = [DriftItem(change=change, identifier="t")]
     for severity in McpTrustSeverity:
         found = check_result(items, server="s", lockfile="l", fail_on=severity)

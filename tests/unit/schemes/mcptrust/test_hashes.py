@@ -59,7 +59,6 @@ def _steps(value: Any) -> int:
 
 
 def test_a_value_deep_inside_costs_what_it_costs_outside() -> None:
-    """Each part is written once, and not passed through every level above it."""
     wide = [0.5] * 2_000
     deep: Any = wide
     for _ in range(100):
@@ -119,7 +118,6 @@ def test_a_form_that_is_known_already_changes_nothing(members: dict[str, Any]) -
     ],
 )
 def test_what_is_no_json_is_refused(value: Any, code: str) -> None:
-    """Whatever Go could not write has no canonical form."""
     with pytest.raises(InputError) as caught:
         mcptrust.go_canonical(value)
     assert caught.value.code == code
@@ -137,7 +135,6 @@ def test_a_field_of_another_type_refuses_the_tool(tool: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("schema", [[], "object", 0, True])
 def test_a_schema_that_is_no_object_refuses_the_tool(schema: Any) -> None:
-    """Likewise for the input schema."""
     for compute in (mcptrust.description_hash, mcptrust.input_schema_hash, mcptrust.risk_level):
         with pytest.raises(InputError) as caught:
             compute({"name": "t", "inputSchema": schema})
@@ -146,12 +143,10 @@ def test_a_schema_that_is_no_object_refuses_the_tool(schema: Any) -> None:
 
 @pytest.mark.parametrize("tool", [{}, {"inputSchema": None}, {"inputSchema": {}}])
 def test_no_schema_has_no_hash(tool: dict[str, Any]) -> None:
-    """Absent, null and empty are one: an empty text."""
     assert mcptrust.input_schema_hash(tool) == ""
 
 
 def test_null_reads_as_an_empty_text() -> None:
-    """A null description is an empty one."""
     assert mcptrust.description_hash({"description": None}) == mcptrust.description_hash({"description": ""})
 
 
@@ -181,12 +176,10 @@ def test_null_reads_as_an_empty_text() -> None:
     ],
 )
 def test_risk_words_are_found_anywhere(name: str, description: str, level: str) -> None:
-    """Within words too, in any case as Go lowers it; one word counts once however often it stands there."""
     assert mcptrust.risk_level({"name": name, "description": description}) == level
 
 
 @pytest.mark.parametrize("text", ["a\nb\n", "a\r\nb\r\n", "a \rb\t \n"])
 def test_normalised_texts_have_one_hash(text: str) -> None:
-    """Line ends and blanks before them do not count for prompts and templates; blanks elsewhere do."""
     assert mcptrust.normalized_hash(text) == mcptrust.text_hash("a\nb\n")
     assert mcptrust.normalized_hash(f" {text}") != mcptrust.text_hash("a\nb\n")

@@ -9,10 +9,12 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import PIN_FILE_LIMITS
+from assay_stream.schemes.mcptrust import hashes as mcptrust
 from assay_stream.schemes.mcptrust.lockfile import (
     Lock,
     ToolLock,
     lock,
+    lock_tool,
     new_lockfile,
     new_lockfile_v3,
     read_lockfile,
@@ -43,7 +45,6 @@ def _refused(raw: bytes) -> tuple[str, str]:
 
 
 def test_a_v2_lockfile_covers_tools_alone() -> None:
-    """Its prompts and templates are not empty but unknown."""
     found = read_lockfile(_bytes(V2))
     assert (found.version, found.server) == ("2.0", "npx <s>")
     assert found.lock.tools["t"].description_hash == HASH
@@ -78,7 +79,6 @@ def test_the_legacy_version_is_read_and_kept() -> None:
     ],
 )
 def test_unknown_members_survive(document: dict[str, Any]) -> None:
-    """On every level, reading and writing loses nothing."""
     assert json.loads(write_lockfile(read_lockfile(_bytes(document)))) == document
 
 
@@ -93,14 +93,12 @@ def test_it_is_written_as_mcptrust_writes_it() -> None:
 
 
 def test_the_order_in_the_file_means_nothing() -> None:
-    """Two lockfiles that differ in order alone are written alike."""
     tools = {"b": TOOL, "a": TOOL}
     one, other = V2 | {"tools": tools}, V2 | {"tools": dict(reversed(tools.items()))}
     assert write_lockfile(read_lockfile(_bytes(one))) == write_lockfile(read_lockfile(_bytes(other)))
 
 
 def test_new_lockfiles_hold_the_lock() -> None:
-    """Version 2 holds the tools alone, version 3 everything."""
     locked = lock({"tools": [{"name": "t"}], "prompts": [{"name": "p"}], "resourceTemplates": [{"uriTemplate": "u"}]})
     two = read_lockfile(write_lockfile(new_lockfile(locked, server="s")))
     assert two.lock == Lock(tools=locked.tools)
@@ -117,7 +115,6 @@ def test_an_empty_schema_hash_is_no_schema() -> None:
 @pytest.mark.parametrize("version", ["4.0", "3.1", "2", "", None, 2, ["2.0"]])
 @pytest.mark.parametrize("name", ["version", "lockFileVersion"])
 def test_an_unknown_version_is_refused(name: str, version: Any) -> None:
-    """The message names the versions that are known, and does not quote the one that is not."""
     with pytest.raises(InputError) as caught:
         read_lockfile(_bytes({name: version, "tools": {}}))
     assert caught.value.code == "unknown_lockfile_version"
@@ -155,7 +152,6 @@ def test_an_unknown_version_is_refused(name: str, version: Any) -> None:
     ],
 )
 def test_what_is_refused(document: Any, code: str, path: str) -> None:
-    """The error says what is wrong and where."""
     assert _refused(_bytes(document)) == (code, path)
 
 
@@ -167,14 +163,63 @@ def test_a_tool_that_stands_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("document", [V2, V3])
 def test_a_truncated_lockfile_is_refused(document: dict[str, Any]) -> None:
-    """Wherever it ends."""
     raw = _bytes(document)
     for length in range(len(raw)):
         assert _refused(raw[:length])[0] == "not_json"
 
 
 def test_a_lockfile_has_a_size() -> None:
-    """Ten megabytes are read, one byte more is not."""
     raw = _bytes(V2).ljust(PIN_FILE_LIMITS.record_bytes_max)
     assert read_lockfile(raw).version == "2.0"
     assert _refused(raw + b" ")[0] == "too_large"
+
+
+def test_a_missing_list_is_empty() -> None:
+    found = lock({})
+    assert (found.tools, found.prompts, found.templates) == ({}, {}, {})
+
+
+def test_a_tool() -> None:
+    tool = {"name": "run", "description": "d", "inputSchema": {"type": "object"}}
+    found = lock_tool(tool)
+    assert found.description_hash == mcptrust.description_hash(tool)
+    assert found.input_schema_hash == mcptrust.input_schema_hash(tool)
+    assert found.risk_level == "MEDIUM"
+    assert lock({"tools": [tool]}).tools == {"run": found}
+
+
+def test_the_order_of_arguments_means_nothing() -> None:
+    one = {"name": "p", "arguments": [{"name": "b"}, {"name": "a", "required": False, "description": ""}]}
+    other = {"name": "p", "arguments": [{"name": "a"}, {"name": "b"}]}
+    assert lock({"prompts": [one]}) == lock({"prompts": [other]})
+
+
+def test_no_text_has_no_hash() -> None:
+    """Names and descriptions that are absent or empty are not locked."""
+    prompts, templates = ([{"name": "p", "description": ""}], [{"uriTemplate": "u", "name": "", "description": None}])
+    found = lock({"prompts": prompts, "resourceTemplates": templates})
+    assert found.prompts is not None
+    assert found.templates is not None
+    assert found.prompts["p"].description_hash == ""
+    assert (found.templates["u"].name_hash, found.templates["u"].description_hash) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "code", "path"),
+    [
+        ({"tools": [{"name": "t"}, {"name": "t"}]}, "ambiguous_tool_name", "$.tools[1]"),
+        ({"prompts": [{"name": "p"}, {"name": "p"}]}, "ambiguous_name", "$.prompts[1]"),
+        ({"resourceTemplates": [{}, {}]}, "ambiguous_name", "$.resourceTemplates[1]"),
+        ({"tools": {}}, "wrong_type", "$.tools"),
+        ({"tools": [1]}, "wrong_type", "$.tools"),
+        ({"tools": [{"name": "t", "description": 1}]}, "wrong_type", "$.tools[0].description"),
+        ({"prompts": [{"name": 1}]}, "wrong_type", "$.prompts[0].name"),
+        ({"prompts": [{"arguments": [1]}]}, "wrong_type", "$.prompts[0].arguments"),
+        ({"prompts": [{"arguments": [{"required": 1}]}]}, "wrong_type", "$.prompts[0].required"),
+        ({"resourceTemplates": [{"mimeType": 1}]}, "wrong_type", "$.resourceTemplates[0].mimeType"),
+    ],
+)
+def test_what_cannot_be_locked(manifest: dict[str, Any], code: str, path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        lock(manifest)
+    assert (caught.value.code, caught.value.path) == (code, path)

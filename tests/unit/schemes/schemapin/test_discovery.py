@@ -17,7 +17,6 @@ FINGERPRINT = public(OTHER_KEY).fingerprint
 
 
 def test_what_a_document_says() -> None:
-    """Each field is read, the same from bytes and from an object."""
     document = a_document(contact="dev@example.com", revoked_keys=[FINGERPRINT], unknown={"x": 1})
     said = parse_well_known(document)
     assert said == parse_well_known(json.dumps(document).encode())
@@ -42,7 +41,6 @@ def test_unknown_versions(version: str) -> None:
 
 @pytest.mark.parametrize("version", [None, "", "one", "1", "1.1\n", "v1.1", 1.1, 1, [], "1." + "1" * 5_000])
 def test_what_is_no_version(version: Any) -> None:
-    """A document without a version is none."""
     with pytest.raises(InputError) as caught:
         parse_well_known(a_document(schema_version=version))
     assert (caught.value.code, caught.value.path) == ("discovery_invalid", "$.schema_version")
@@ -50,7 +48,6 @@ def test_what_is_no_version(version: Any) -> None:
 
 @pytest.mark.parametrize("pem", [None, "", "key", 7, ["-----BEGIN PUBLIC KEY-----"]])
 def test_no_key(pem: Any) -> None:
-    """A document without a key block is none; what stands in the block is judged later."""
     with pytest.raises(InputError) as caught:
         parse_well_known(a_document(public_key_pem=pem))
     assert (caught.value.code, caught.value.path) == ("discovery_invalid", "$.public_key_pem")
@@ -65,20 +62,17 @@ def test_a_list_of_revoked_keys_that_cannot_be_read(listed: Any) -> None:
 
 
 def test_without_revoked_keys() -> None:
-    """The list may be absent, null or empty (section 8.4)."""
     for raw in (a_document(), a_document() | {"revoked_keys": None}, a_document(revoked_keys=[])):
         assert parse_well_known(raw).revoked_keys == frozenset()
 
 
 def test_a_revocation_in_upper_case_counts() -> None:
-    """Fingerprints are compared without regard to case and blanks around."""
     said = parse_well_known(a_document(revoked_keys=[f" {FINGERPRINT.upper()}\n"]))
     assert is_revoked(said, FINGERPRINT)
 
 
 @pytest.mark.parametrize("name", ["developer_name", "contact", "domain"])
 def test_texts(name: str) -> None:
-    """The other fields are optional texts with a bound."""
     assert getattr(parse_well_known(a_document() | {name: None}), name) is None
     values: list[Any] = [7, {}, "x" * (DEFAULT_LIMITS.identifier_chars_max + 1)]
     for value in values:
@@ -101,14 +95,12 @@ def test_texts(name: str) -> None:
     ],
 )
 def test_bytes_that_are_no_document(raw: bytes) -> None:
-    """Anything but one unambiguous JSON object is refused."""
     with pytest.raises(InputError) as caught:
         parse_well_known(raw)
     assert caught.value.code == "discovery_invalid"
 
 
 def test_a_document_of_ten_megabytes() -> None:
-    """It is refused whole, as bytes and as an object, and the limit stands in the message."""
     document = a_document(padding="x" * 10_000_000)
     for given in (document, json.dumps(document).encode()):
         with pytest.raises(InputError, match=str(DEFAULT_LIMITS.discovery_bytes_max)) as caught:
@@ -117,7 +109,6 @@ def test_a_document_of_ten_megabytes() -> None:
 
 
 def test_the_limit_is_inclusive() -> None:
-    """A document of exactly the limit is read."""
     room = DEFAULT_LIMITS.discovery_bytes_max - len(json.dumps(a_document(padding="")))
     raw = json.dumps(a_document(padding="x" * room)).encode()
     assert parse_well_known(raw).developer_name == "Dev"
@@ -126,14 +117,12 @@ def test_the_limit_is_inclusive() -> None:
 
 
 def test_an_object_that_is_no_json() -> None:
-    """An object that no JSON text gives is refused by the same name."""
     with pytest.raises(InputError) as caught:
         parse_well_known(a_document(extra=object()))
     assert caught.value.code == "discovery_invalid"
 
 
 def test_a_document_that_is_built_is_read() -> None:
-    """What a developer publishes says what the developer wanted to say."""
     built = build_well_known(public(), developer_name="Dev", contact="c", revoked_keys=[FINGERPRINT])
     said = parse_well_known(json.dumps(built).encode())
     assert (said.schema_version, said.developer_name, said.contact) == ("1.1", "Dev", "c")
@@ -147,7 +136,6 @@ KEY = "sha256:" + "ab" * 32
 
 
 def test_a_document_of_the_reference_sdk_is_read() -> None:
-    """With each of its reasons."""
     document = build_revocation_document("example.com")
     for number, reason in enumerate(RevocationReason):
         add_revoked_key(document, f"sha256:{number:064x}", reason)

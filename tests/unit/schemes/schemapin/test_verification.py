@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+from hashlib import sha256
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa, x25519
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
-from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
-from assay_stream.schemes.schemapin.keys import sign_digest
+from assay_stream.errors import InputError
+from assay_stream.schemes.schemapin.canonical import (Mode, schema_digest)
+from assay_stream.schemes.schemapin.keys import (PublicKey, load_private_key, sign_digest, verify_digest)
+from assay_stream.schemes.schemapin.discovery import claims_of, expiry_warning
 from assay_stream.schemes.schemapin.verification import (
     PinDecision,
     SchemaPinErrorCode,
@@ -15,7 +22,7 @@ from assay_stream.schemes.schemapin.verification import (
     decide_pin,
     verify,
 )
-from tests.support.schemapin import KEY, OTHER_KEY, TOOL, public, well_known
+from tests.support.schemapin import KEY, OTHER_KEY, TOOL, private_pem, public, public_pem, well_known
 
 DIGEST = schema_digest(TOOL)
 SIGNATURE = sign_digest(bytes.fromhex(DIGEST.hex), KEY)
@@ -25,7 +32,6 @@ MOCK = "-----BEGIN PUBLIC KEY-----\nMOCK\n-----END PUBLIC KEY-----"
 
 
 def test_first_use() -> None:
-    """A signature that holds under a key that nobody pinned is valid, and the key is to be pinned."""
     found = verify(DIGEST, SIGNATURE, well_known())
     assert found == Verification(
         valid=True, mode=Mode.DOUBLE_SHA256, fingerprint=FINGERPRINT, pin=PinDecision.FIRST_USE
@@ -34,13 +40,11 @@ def test_first_use() -> None:
 
 
 def test_the_single_mode_is_named() -> None:
-    """A signature of the Go SDK is valid too, and says how it was made."""
     signature = sign_digest(bytes.fromhex(DIGEST.hex), KEY, mode=Mode.SINGLE_SHA256)
     assert verify(DIGEST, signature, well_known()).mode is Mode.SINGLE_SHA256
 
 
 def test_the_pinned_key() -> None:
-    """Under the pinned key the signature is valid, and there is nothing to pin."""
     found = verify(DIGEST, SIGNATURE, well_known(), pinned_fingerprint=FINGERPRINT)
     assert (found.valid, found.pin, found.pins_key) == (True, PinDecision.PINNED, False)
 
@@ -64,7 +68,6 @@ def test_a_bad_first_contact_pins_nothing() -> None:
     [{"well_known": well_known(revoked_keys=[FINGERPRINT])}, {"operator_revoked": frozenset({FINGERPRINT})}],
 )
 def test_a_revoked_key(revocation: dict[str, Any]) -> None:
-    """A key that the document or the operator revokes is refused at once, pinned or not."""
     document = revocation.pop("well_known", well_known())
     for pinned in (None, FINGERPRINT):
         found = verify(DIGEST, SIGNATURE, document, pinned_fingerprint=pinned, **revocation)
@@ -72,7 +75,6 @@ def test_a_revoked_key(revocation: dict[str, Any]) -> None:
 
 
 def test_the_revocation_of_another_key_changes_nothing() -> None:
-    """Old keys may be listed beside the new one."""
     assert verify(DIGEST, SIGNATURE, well_known(revoked_keys=[OTHER]), operator_revoked={OTHER}).valid
 
 
@@ -88,7 +90,6 @@ def test_the_revocation_of_another_key_changes_nothing() -> None:
     ],
 )
 def test_the_domain_of_the_document(names: dict[str, str], matches: bool) -> None:
-    """A document of another domain is refused; case and a final dot do not count."""
     found = verify(DIGEST, SIGNATURE, well_known(), **names)  # type: ignore[arg-type]
     assert (found.error_code is SchemaPinErrorCode.DOMAIN_MISMATCH) is not matches
     assert found.valid is matches
@@ -130,7 +131,6 @@ def test_the_order_of_the_steps() -> None:
 
 
 def test_how_a_key_stands_to_the_pinned_one() -> None:
-    """None pinned, the same, another."""
     assert decide_pin(None, FINGERPRINT) is PinDecision.FIRST_USE
     assert decide_pin(FINGERPRINT, FINGERPRINT) is PinDecision.PINNED
     assert decide_pin(OTHER, FINGERPRINT) is PinDecision.KEY_PIN_MISMATCH
@@ -141,3 +141,145 @@ def test_a_pin_that_is_no_fingerprint_matches_nothing() -> None:
     assert (
         verify(DIGEST, SIGNATURE, well_known(), pinned_fingerprint="").error_code is SchemaPinErrorCode.KEY_PIN_MISMATCH
     )
+
+
+NOON_US = 1_772_366_400_000_000  # 2026-03-01T12:00:00Z
+
+
+def test_what_comes_with_a_signature_is_read() -> None:
+    stated = {"expires_at": "2026-10-30T12:00:00Z", "schema_version": "1.1.0", "previous_hash": "sha256:ab"}
+    assert claims_of(stated | {"signature": "MEUC", "domain": "example.com", "signer_kid": "k"}) == stated
+
+
+@pytest.mark.parametrize("value", [1, None, "", "x" * 129, "a\nb", "\u202e"])
+def test_what_is_no_short_printable_text_is_left_out(value: object) -> None:
+    assert claims_of({"expires_at": value}) == {}
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "warning"),
+    [
+        (None, None),
+        ("2026-03-01T12:00:00Z", None),
+        ("2026-03-01T11:59:59.999999Z", "signature_expired"),
+        ("2026-03-01T14:00:00+02:00", None),
+        ("2026-03-01T13:59:59+02:00", "signature_expired"),
+        ("soon", "signature_expires_at_unparseable"),
+        ("2026-03-01T12:00:00", "signature_expires_at_unparseable"),
+    ],
+)
+def test_a_signature_expires_behind_its_time_and_not_by_what_cannot_be_read(
+    expires_at: str | None, warning: str | None
+) -> None:
+    """Specification, section 16.2: degraded rather than failed, and open where the time is no time."""
+    claims = {} if expires_at is None else {"expires_at": expires_at}
+    assert expiry_warning(claims, NOON_US) == warning
+
+
+KEY_DIGEST = sha256(b"schema").digest()
+KEY_SIGNATURE = sign_digest(KEY_DIGEST, KEY)
+DER = base64.b64decode(KEY_SIGNATURE)
+ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""Order of P-256 (SEC 2, section 2.4.2)."""
+
+WRONG_KEYS = {
+    "P-384": ec.generate_private_key(ec.SECP384R1()),
+    "P-521": ec.generate_private_key(ec.SECP521R1()),
+    "secp256k1": ec.generate_private_key(ec.SECP256K1()),
+    "RSA": rsa.generate_private_key(65537, 2048),
+    "DSA": dsa.generate_private_key(2048),
+    "Ed25519": ed25519.Ed25519PrivateKey.generate(),
+    "X25519": x25519.X25519PrivateKey.generate(),
+}
+BLOCK = public().pem
+
+
+def b64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+class TestKeys:
+    @pytest.mark.parametrize("kind", WRONG_KEYS)
+    def test_other_kinds_and_curves(self, kind: str) -> None:
+        """Any other key is refused, public and private (specification, sections 3 and 10)."""
+        key: Any = WRONG_KEYS[kind]
+        with pytest.raises(InputError, match="wrong kind or curve") as caught:
+            PublicKey.from_pem(public_pem(key.public_key()))
+        assert caught.value.code == "key_not_found"
+        with pytest.raises(InputError, match="wrong kind or curve") as caught:
+            load_private_key(private_pem(key))
+        assert caught.value.code == "bad_private_key"
+
+    @pytest.mark.parametrize(
+        "pem",
+        [
+            "",
+            "no key",
+            "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n",
+            "-----BEGIN PUBLIC KEY-----\nMOCK\n-----END PUBLIC KEY-----",
+            BLOCK[:-30],
+            BLOCK.replace("MFkw", "MFkx"),
+            BLOCK.replace("PUBLIC", "PRIVATE"),
+            "\ud800" + BLOCK,
+            private_pem().decode(),
+        ],
+    )
+    def test_malformed(self, pem: str) -> None:
+        with pytest.raises(InputError, match="malformed") as caught:
+            PublicKey.from_pem(pem)
+        assert caught.value.code == "key_not_found"
+        assert "MFkw" not in str(caught.value)
+
+    def test_a_point_off_the_curve(self) -> None:
+        der = bytearray(public().spki_der)
+        der[-1] ^= 1
+        pem = f"-----BEGIN PUBLIC KEY-----\n{b64(bytes(der))}\n-----END PUBLIC KEY-----\n"
+        with pytest.raises(InputError) as caught:
+            PublicKey.from_pem(pem)
+        assert caught.value.code == "key_not_found"
+
+    def test_a_key_survives_its_pem(self) -> None:
+        assert PublicKey.from_pem(public().pem) == public()
+        assert public().fingerprint == f"sha256:{sha256(public().spki_der).hexdigest()}"
+        assert public() != public(OTHER_KEY)
+
+    def test_an_encrypted_private_key(self) -> None:
+        """It is refused: there is nobody to ask for its password."""
+        pem = KEY.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"password"),
+        )
+        with pytest.raises(InputError) as caught:
+            load_private_key(pem)
+        assert caught.value.code == "bad_private_key"
+
+    @pytest.mark.parametrize("pem", [b"", b"\xff", public().pem.encode()])
+    def test_a_file_that_holds_no_private_key(self, pem: bytes) -> None:
+        with pytest.raises(InputError) as caught:
+            load_private_key(pem)
+        assert caught.value.code == "bad_private_key"
+
+
+class TestSignatures:
+    def test_truncated_der(self) -> None:
+        assert not any(verify_digest(KEY_DIGEST, b64(DER[:length]), public()) for length in range(len(DER)))
+
+    def test_longer_der(self) -> None:
+        assert verify_digest(KEY_DIGEST, b64(DER + b"\x00"), public()) is None
+
+    @pytest.mark.parametrize("value", [0, ORDER, ORDER + 1, 2**256, 2**4000])
+    def test_numbers_out_of_range(self, value: int) -> None:
+        """r and s lie between 1 and the order less one (SEC 1, section 4.1.4)."""
+        r, s = decode_dss_signature(DER)
+        for pair in ((value, s), (r, value), (value, value)):
+            assert verify_digest(KEY_DIGEST, b64(encode_dss_signature(*pair)), public()) is None
+
+    @pytest.mark.parametrize("der", ["30060201ff020101", "3006020101020180", "30040200020101"])
+    def test_numbers_that_are_negative_or_missing(self, der: str) -> None:
+        """DER can write them; a signature cannot."""
+        assert verify_digest(KEY_DIGEST, b64(bytes.fromhex(der)), public()) is None
+
+    def test_line_breaks(self) -> None:
+        broken = f"{KEY_SIGNATURE[:40]}\r\n{KEY_SIGNATURE[40:]}\n"
+        assert verify_digest(KEY_DIGEST, broken, public()) is Mode.DOUBLE_SHA256

@@ -1,4 +1,4 @@
-"""The rules as data: read whole, and refused with the file and the entry that is wrong."""
+"""What a sentence weighs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,33 @@ import tomllib
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from shutil import copytree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from assay_stream.detect.catalog import CATALOG, load
+from assay_stream.detect import RULES_DIGEST
+from assay_stream.detect.catalog import CATALOG, digest_of, load
+from assay_stream.detect.scorer import _CONCEPTS_OF, Weights, features_of
 from assay_stream.errors import ConfigurationError
+
+SYMBOLS = st.lists(st.sampled_from([*sorted(_CONCEPTS_OF), "x", "the", "-word"]), max_size=30)
+
+
+@given(st.lists(SYMBOLS, max_size=5), SYMBOLS)
+def test_a_sentence_weighs_what_its_features_do(weighed: list[list[str]], symbols: list[str]) -> None:
+    known = sorted({feature for each in [*weighed, symbols[:12]] for feature in features_of(each)})
+    weights = {feature: 1 << index for index, feature in enumerate(known)}
+    expected = sum(weights.get(feature, 0) for feature in features_of(symbols))
+    assert Weights(weights).sum_of(tuple(symbols)) == expected
+
 
 DATA = Path(str(files("assay_stream.detect"))) / "data"
 
 
 @pytest.fixture
 def altered(tmp_path: Path) -> Callable[[str, str, str], Path]:
-    """A copy of the data with one text in one file replaced."""
-
     def alter(file: str, old: str, new: str) -> Path:
         folder = shutil.copytree(DATA, tmp_path / "data")
         text = (folder / file).read_text(encoding="utf-8")
@@ -31,7 +45,6 @@ def altered(tmp_path: Path) -> Callable[[str, str, str], Path]:
 
 
 def test_every_file_of_phrases_is_read() -> None:
-    """No file of phrases is left out, and a class of words is written out where it is used."""
     listed = load(DATA)
     assert {file.stem for file in (DATA / "phrases").glob("*.toml")} == set(
         tomllib.loads((DATA / "lists.toml").read_text(encoding="utf-8"))["phrase_files"]
@@ -60,6 +73,19 @@ def test_every_file_of_phrases_is_read() -> None:
 def test_wrong_data_is_refused(
     altered: Callable[[str, str, str], Path], file: str, old: str, new: str, message: str
 ) -> None:
-    """An error names the file and the entry."""
     with pytest.raises(ConfigurationError, match=message):
         load(altered(file, old, new))
+
+
+INSTALLED = Path(digest_of.__code__.co_filename).parent / "data"
+
+
+def test_a_copy_of_the_data_has_its_digest(tmp_path: Path) -> None:
+    assert digest_of(Path(copytree(INSTALLED, tmp_path / "data"))) == RULES_DIGEST
+
+
+@pytest.mark.parametrize("name", ["rules.toml", "relations.toml", "weights.tsv", "phrases/en.toml"])
+def test_any_change_of_any_file_is_another_digest(tmp_path: Path, name: str) -> None:
+    data = Path(copytree(INSTALLED, tmp_path / "data"))
+    (data / name).write_bytes((data / name).read_bytes() + b"\n")
+    assert digest_of(data) != RULES_DIGEST

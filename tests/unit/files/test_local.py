@@ -1,35 +1,69 @@
-"""Folders in the place of files."""
+"""Files written aside, and folders that one run at a time writes to."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from assay_stream.errors import InputError
-from assay_stream.files.archive import files_in
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.archive import (
+    ARCHIVE_MANIFEST,
+    ArchivedOffsets,
+    archived_offsets,
+    check_whole,
+    files_in,
+    manifest_bytes,
+)
+from assay_stream.files.local import Aside, locked_folder
+
+
+def test_a_folder_takes_one_run_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    with locked_folder(folder):
+        with pytest.raises(ConfigurationError) as caught, locked_folder(folder):
+            pass
+        assert caught.value.code == "output_in_use"
+        assert os.listdir(folder) == []
+    with locked_folder(folder):
+        pass
+
+
+def test_files_take_their_places_together_or_not_at_all(tmp_path: Path) -> None:
+    old, new, stale = (tmp_path / name for name in ("old", "new", "stale"))
+    old.write_text("old")
+    stale.write_text("stale")
+    with suppress(ZeroDivisionError), Aside() as aside:
+        aside.path(old).write_text("new")
+        aside.remove(stale)
+        raise ZeroDivisionError
+    assert sorted(os.listdir(tmp_path)) == ["old", "stale"]
+    assert old.read_text() == "old"
+    with Aside() as aside:
+        aside.path(old).write_text("new")
+        aside.path(new).write_text("new")
+        aside.remove(stale)
+        aside.remove(new)
+    assert sorted(os.listdir(tmp_path)) == ["new", "old"]
 
 
 def a_folder(path: Path, *names: str) -> Path:
-    """A folder with empty files."""
     for name in names:
         (path / name).touch()
     return path
 
 
 def names_of(path: Path, kind: str | None = None) -> list[str]:
-    """The files that are read, in order."""
     return [file.name for file in files_in(path, kind)]
 
 
 def test_a_file_stands_for_itself(tmp_path: Path) -> None:
-    """Whatever it is called, and whether it exists or not."""
     assert list(files_in(tmp_path / "x.bin")) == [tmp_path / "x.bin"]
 
 
 def test_an_archive_gives_its_observations_and_its_manifest(tmp_path: Path) -> None:
-    """In the order of their names."""
     folder = a_folder(
         tmp_path, "snapshots.ndjson.zst", "calls.ndjson.gz", "control.ndjson", "archive.json", ".hidden.ndjson"
     )
@@ -37,7 +71,6 @@ def test_an_archive_gives_its_observations_and_its_manifest(tmp_path: Path) -> N
 
 
 def test_results_of_a_replay_are_no_observations(tmp_path: Path) -> None:
-    """Each kind is read where it is asked for."""
     folder = a_folder(tmp_path, "evidence.ndjson", "alerts.ndjson", "definitions.ndjson", "o.jsonl", "notes.txt")
     assert names_of(folder) == ["o.jsonl"]
     assert names_of(folder, "evidence") == ["evidence.ndjson"]
@@ -45,14 +78,12 @@ def test_results_of_a_replay_are_no_observations(tmp_path: Path) -> None:
 
 
 def test_an_archive_of_seals_gives_the_evidence_of_every_partition(tmp_path: Path) -> None:
-    """One file for each."""
     folder = a_folder(tmp_path, "evidence-0.ndjson.gz", "evidence-1.ndjson.gz", "checkpoints-0.ndjson")
     assert names_of(folder, "evidence") == ["evidence-0.ndjson.gz", "evidence-1.ndjson.gz"]
 
 
 @pytest.mark.parametrize("kind", [None, "evidence"])
 def test_a_folder_without_such_files_is_an_error(tmp_path: Path, kind: str | None) -> None:
-    """Rather than nothing read; it says what was looked for."""
     with pytest.raises(InputError, match=r"unreadable_file.*ndjson"):
         names_of(a_folder(tmp_path, "notes.txt"), kind)
 
@@ -85,7 +116,6 @@ def test_what_is_skipped_in_a_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_where_nothing_is_skipped(tmp_path: Path) -> None:
-    """Not about an archive, and not about results of other kinds where one is asked for."""
     folder = a_folder(tmp_path, "calls.ndjson", "archive.json")
     skipped: list[str] = []
     list(files_in(folder, None, skipped.append))
@@ -96,7 +126,33 @@ def test_nothing_is_said_where_nothing_is_skipped(tmp_path: Path) -> None:
 
 
 def test_many_skipped_files_are_counted(tmp_path: Path) -> None:
-    """The first are named."""
     skipped: list[str] = []
     list(files_in(a_folder(tmp_path, "o.ndjson", *(f"{n}.txt" for n in range(10))), None, skipped.append))
     assert "7.txt and 2 more" in skipped[0]
+
+
+CALLS, LISTS = ("calls", 0), ("lists", 0)
+
+
+def test_a_manifest_gives_back_what_was_written(tmp_path: Path) -> None:
+    assert archived_offsets([tmp_path / "calls.ndjson"]) == ArchivedOffsets({}, {})
+    (tmp_path / ARCHIVE_MANIFEST).write_bytes(manifest_bytes({CALLS: 9, LISTS: 4}, {CALLS: 7}, {CALLS: 8}))
+    assert archived_offsets([tmp_path / "calls.ndjson"]) == ArchivedOffsets({CALLS: 7}, {CALLS: 8})
+
+
+def test_a_manifest_that_names_no_last_offset_is_read(tmp_path: Path) -> None:
+    raw = b'{"schema":"assay.archive.v1","partitions":[{"topic":"calls","partition":0,"end":9,"joined":7}]}'
+    (tmp_path / ARCHIVE_MANIFEST).write_bytes(raw)
+    assert archived_offsets([tmp_path / "x"]) == ArchivedOffsets({CALLS: 7}, {})
+
+
+@pytest.mark.parametrize("ranges", [{CALLS: (0, 7)}, {("calls", 1): (0, 9)}])
+def test_an_archive_that_lost_its_end_is_refused(ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
+    with pytest.raises(InputError) as caught:
+        check_whole(ArchivedOffsets({}, {CALLS: 8}), ranges)
+    assert caught.value.code == "archive_truncated"
+
+
+@pytest.mark.parametrize("ranges", [{CALLS: (0, 8)}, {CALLS: (3, 12)}, {LISTS: (0, 4)}])
+def test_a_whole_archive_or_another_topic_is_not(ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
+    check_whole(ArchivedOffsets({}, {CALLS: 8}), ranges)

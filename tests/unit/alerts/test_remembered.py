@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 
 import orjson
 import pytest
 
+from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS, counted, was_applied
 from assay_stream.alerts.processor import process
 from assay_stream.alerts.remembered import AlertTable
 from assay_stream.errors import IntegrityError
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
-from tests.support.findings import PACING, RULES, a_finding, at, body
+from assay_stream.model.wire import read_record, write_record
+from tests.support.findings import PACING, RULES, a_finding, at, place
 
 PARTITION = 3
 FINDINGS = TOPIC_NAMES[Role.FINDINGS]
 
 
 def found(offset: int, finding: Finding) -> Record:
-    """A record of the finding topic."""
     value = finding.output().value
     return Record(Role.FINDINGS, Origin("findings", PARTITION, offset), b"server", value)
 
 
 def kept(outputs: Iterable[Output]) -> list[Record]:
-    """What the state topic holds of some outputs."""
     place = Origin("states", PARTITION, 0)
     return [Record(Role.ALERT_STATES, place, output.key, output.value) for output in outputs]
 
 
 def a_table(records: Iterable[Record] = (), now_us: Callable[[], int | None] = lambda: None) -> AlertTable:
-    """A table that took in what a state topic holds."""
     table = AlertTable(PARTITION, RULES, now_us=now_us)
     for record in records:
         table.restore(record)
@@ -41,7 +43,6 @@ def a_table(records: Iterable[Record] = (), now_us: Callable[[], int | None] = l
 
 @pytest.fixture
 def written() -> list[Output]:
-    """What is written after two findings of two tools."""
     table = a_table()
     assert table.restored() == {FINDINGS: None}
     process(table.alerts, found(0, a_finding()))
@@ -50,7 +51,6 @@ def written() -> list[Output]:
 
 
 def test_a_new_table_begins_with_the_first_finding() -> None:
-    """With nothing in its topic there is nothing to take back either."""
     table = a_table()
     assert table.restored() == {FINDINGS: None}
     (progress,) = table.flush({FINDINGS: 0})
@@ -58,7 +58,6 @@ def test_a_new_table_begins_with_the_first_finding() -> None:
 
 
 def test_what_changed_is_written_once_with_how_far_it_is(written: list[Output]) -> None:
-    """A state for each alert, the progress behind them, all in the table's own partition."""
     assert [output.key for output in written] == [
         *sorted(each.uid().encode() for each in (a_finding(), a_finding(tool_name="other"))),
         b"records/server",
@@ -68,18 +67,7 @@ def test_what_changed_is_written_once_with_how_far_it_is(written: list[Output]) 
     assert orjson.loads(written[-1].value or b"") == {"position": 2, "states": 3}
 
 
-def test_a_restored_table_counts_on(written: list[Output]) -> None:
-    """From where it was, with the counts it had."""
-    table = a_table(kept(written))
-    assert table.restored() == {FINDINGS: 2}
-    assert len(table) == 3
-    (alert,) = process(table.alerts, found(2, a_finding(100)))
-    assert body(alert)["count"] == 2
-    assert [output.key for output in table.flush({FINDINGS: 3})] == [a_finding().uid().encode(), b"progress"]
-
-
 def test_a_restored_table_knows_what_is_due(written: list[Output]) -> None:
-    """What nobody found again for a while is repeated: the time of that is not forgotten."""
     now_us = [at(2)]
     table = a_table(kept(written), lambda: now_us[0])
     table.restored()
@@ -91,7 +79,6 @@ def test_a_restored_table_knows_what_is_due(written: list[Output]) -> None:
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_table_of_which_something_is_gone_is_made_anew(written: list[Output], lost: int) -> None:
-    """Any record of its topic missing: every finding is read again, and what was left of the states goes."""
     left = [*written[:lost], *written[lost + 1 :]]
     table = a_table(kept(left))
     assert table.restored() == {FINDINGS: None}
@@ -122,3 +109,50 @@ def test_what_is_no_state_stops_the_worker(key: bytes, value: bytes) -> None:
     with pytest.raises(IntegrityError, match="offset 7 of partition 3") as caught:
         a_table([record])
     assert caught.value.code == "unknown_state"
+
+
+def after(*found: Finding) -> AlertState:
+    state: AlertState | None = None
+    for finding in found:
+        state = counted(state, finding, 3)
+    assert state is not None
+    return state
+
+
+def test_partitions_are_counted_apart() -> None:
+    state = after(a_finding(5), a_finding(origin=place(1, partition=1)), a_finding(origin=place(1, topic="calls")))
+    assert state.count == 3
+    assert state.applied == {"mcp.tools.list/0": (5,), "mcp.tools.list/1": (1,), "calls/0": (1,)}
+    assert not was_applied(state, place(1))
+    assert not was_applied(state, place(5), is_end=True)
+
+
+def test_what_is_found_late_is_counted_and_what_is_remembered_is_bounded() -> None:
+    most = DEFAULT_LIMITS.alert_origins_max
+    state = after(*(a_finding(offset) for offset in range(10, 10 + 2 * most, 2)))
+    assert not was_applied(state, place(11))
+    state = counted(state, a_finding(11), 3)
+    assert was_applied(state, place(11))
+    assert was_applied(state, place(9))
+    assert {len(offsets) for offsets in state.applied.values()} == {most}
+
+
+def test_observers_are_bounded() -> None:
+    most = DEFAULT_LIMITS.alert_observers_max
+    state = after(*(a_finding(number, observer_id=f"observer-{number}") for number in range(most + 3)))
+    assert len(state.observers) == most + 1
+    assert state.observers[FURTHER_OBSERVERS] == 3
+    assert counted(state, a_finding(most + 3, observer_id="observer-1"), 3).observers["observer-1"] == 2
+
+
+def test_one_without_a_name_is_an_observer_too() -> None:
+    state = after(a_finding(0), a_finding(1, observer_id=None), a_finding(2, observer_id="unknown"))
+    assert len(state.observers) == len(state.active) == 3
+
+
+def test_a_state_is_written_without_copying_what_it_holds() -> None:
+    """A record may end a thousand alerts that a thousand observers saw each: copied, that took seconds."""
+    state = after(*(a_finding(offset, observer_id=f"proxy-{offset}") for offset in range(3)))
+    stored = write_record(state)
+    assert stored["observers"] is state.observers
+    assert read_record(AlertState, json.loads(json.dumps(stored))) == state
