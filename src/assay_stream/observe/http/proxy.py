@@ -56,7 +56,6 @@ _OF_CONTENT = _OF_LENGTH.union(("content-encoding", "content-digest", "repr-dige
 """Headers that depend on a body's bytes."""
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
-_THEIRS = "headers of the server"
 _log = logging.getLogger(__name__)
 
 
@@ -178,19 +177,29 @@ class ExchangeObserver:
         """Confirm that the returned bytes were sent."""
 
 
+class _Streamed(web.StreamResponse):
+    """A response with the server's headers only."""
+
+    theirs: CIMultiDict[str]
+
+
+class _AtOnce(web.Response):
+    theirs: CIMultiDict[str]
+
+
 def _answering(answer: ResponseHead, fields: HeaderFields, body: bytes | None = None) -> web.StreamResponse:
     headers = CIMultiDict(fields)
     options: dict[str, Any] = {"status": answer.status, "reason": answer.reason or None, "headers": headers}
-    response = web.StreamResponse(**options) if body is None else web.Response(**options, body=body)
-    response[_THEIRS] = headers.copy()
+    response = _Streamed(**options) if body is None else _AtOnce(**options, body=body)
+    response.theirs = headers.copy()
     return response
 
 
 async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
-    """Take out of a server's response what aiohttp adds to its headers."""
-    for name in ("Server", "Content-Type") if _THEIRS in response else ():
-        if name not in response[_THEIRS]:
-            response.headers.pop(name, None)
+    if isinstance(response, _Streamed | _AtOnce):
+        for name in ("Server", "Content-Type"):
+            if name not in response.theirs:
+                response.headers.pop(name, None)
 
 
 class Proxy:
