@@ -192,9 +192,9 @@ class Feed:
             self._note(error)
             if self._rule is None or method != CALL:
                 return None
-            message = {"id": None, "method": method, "params": given}
-            asked = Asked(view=client, message=message, error=_NOT_RULED_ON)
-            self._run(lambda at: self._receive(self._follow(client, at), Failed(encoded(_bare(message))), at))
+            unruled = {"id": None, "method": method, "params": given}
+            asked = Asked(view=client, message=unruled, error=_NOT_RULED_ON)
+            self._run(lambda at: self._receive(self._follow(client, at), Failed(encoded(_bare(unruled))), at))
         self.refused += asked.error is not None
         return asked
 
