@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -91,7 +90,19 @@ class Sentences(TyperGroup):
                 formatter.write_dl(rows)
 
 
-@cache
+class _Commands(Mapping[str, Any]):
+    """The commands by name; each is imported where it is looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
 def _command(name: str) -> Any:
     """Import a command: a function, a Typer group or a ``CommandInfo``."""
     module, _, attribute = _PLACES[name].partition(":")
@@ -112,8 +123,7 @@ class Tasks(Sentences):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        # Names only, for suggestions: ``get_command`` imports what is asked for.
-        self.commands: Any = dict.fromkeys(_PLACES)
+        self.commands: Any = _Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's parameter
         return list(self.commands)

@@ -101,7 +101,7 @@ def search(
         print_listed(
             listed, _place_cells, as_json=as_json, flexible=("server", "tool"), optional=("reference",), wide=wide
         )
-        if places and not as_json:
+        if listed and not as_json:
             print_line("")
         if not _list(opened.store, which.filter(digest), limit, as_json=as_json, wide=wide):
             if not places:

@@ -128,9 +128,9 @@ class Selecting:
             "Default: from Kafka.",
         ),
     ] = None
-    since: Annotated[int | None, time_option("Only records of this time or later.")] = None
-    until: Annotated[int | None, time_option("Only records before this time.")] = None
-    server_id: ServerIds = None
+    since_us: Annotated[int | None, time_option("Only records of this time or later.", "--since")] = None
+    until_us: Annotated[int | None, time_option("Only records before this time.", "--until")] = None
+    server_ids: ServerIds = None
     offsets: Annotated[
         list[str] | None,
         typer.Option(
@@ -144,13 +144,9 @@ class Selecting:
     @contextmanager
     def collection(self, *kinds: Dataset) -> Iterator[Collection]:
         """Collect the records of the given kinds."""
-        check_span(self.since, self.until)
-        selection = ExportSelection(
-            since_us=self.since,
-            until_us=self.until,
-            server_ids=frozenset(self.server_id or ()),
-            offsets=offset_ranges(self.offsets or ()),
-        )
+        check_span(self.since_us, self.until_us)
+        servers, offsets = frozenset(self.server_ids or ()), offset_ranges(self.offsets or ())
+        selection = ExportSelection(since_us=self.since_us, until_us=self.until_us, server_ids=servers, offsets=offsets)
         with Collection(selection, frozenset(kinds)) as collection:
 
             async def read_topics(settings: Settings) -> None:

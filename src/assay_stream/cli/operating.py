@@ -55,15 +55,8 @@ def list_(module: Module, labels: LabelsFile = None) -> None:
     declared = load_agents(module, labels=labels_in(labels))
     for agent in declared.agents.values():
         reads = [role.value for role in agent.inputs] + ([Role.DEFINITIONS.value] if agent.label else [])
-        print_json(
-            {
-                "name": agent.name,
-                "title": agent.title,
-                "severity": agent.severity,
-                "reads": reads,
-                "digest": declared.digest,
-            }
-        )
+        stated = {"name": agent.name, "title": agent.title, "severity": agent.severity}
+        print_json({**stated, "reads": reads, "digest": declared.digest})
 
 
 @agents_app.command("replay")

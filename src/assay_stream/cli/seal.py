@@ -74,16 +74,10 @@ def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) 
         "result": outcome.value,
         "logs": [
             {
-                "topic": report.topic,
-                "partition": report.partition,
-                "checkpoints": report.checkpoints,
-                "sealed_to": report.sealed_to,
+                **{name: getattr(report, name) for name in ("topic", "partition", "checkpoints", "sealed_to")},
                 "sealed_size": report.tree_size,
                 "root": str(report.roots[report.tree_size]) if report.tree_size else None,
-                "verified": report.verified,
-                "expired": report.expired,
-                "unsealed": report.unsealed,
-                "faults_count": report.faults_count,
+                **{name: getattr(report, name) for name in ("verified", "expired", "unsealed", "faults_count")},
                 "faults": [_fault_as_json(fault) for fault in report.faults],
             }
             for report in reports
@@ -500,13 +494,8 @@ def _shown_as_json(shown: Shown) -> dict[str, Any]:
         answer |= {"first_checkpoint": shown.first.sequence, "first_tree_size": shown.first.tree_size}
     else:
         answer |= {"offset": shown.offset, "leaf_index": shown.leaf_index, "record_checked": shown.record_checked}
-    return answer | {
-        "checkpoint": made.sequence,
-        "tree_size": made.tree_size,
-        "root": str(made.root),
-        "sealed_at": made.sealed_at,
-        "key_id": made.key_id,
-    }
+    answer |= {"checkpoint": made.sequence, "tree_size": made.tree_size, "root": str(made.root)}
+    return answer | {"sealed_at": made.sealed_at, "key_id": made.key_id}
 
 
 def _chain_name(seals: Logs, partition: int) -> LogName:

@@ -18,8 +18,7 @@ from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
 
 _ANY = "any"
-
-
+_NAMES = {"server": "server_id", "tool": "tool_name", "observer": "observer_id", "agent": "agent_id"}
 _MICROS, _COUNT = re.compile(r"[0-9]{1,18}"), re.compile(r"[0-9]{1,6}")
 
 
@@ -69,11 +68,9 @@ class Asked:
 
     def evidence(self) -> EvidenceFilter:
         bound = self.text("bound")
+        names: dict[str, Any] = {field: self.given.get(name) or None for name, field in _NAMES.items()}
         return EvidenceFilter(
-            server_id=self.given.get("server") or None,
-            tool_name=self.given.get("tool") or None,
-            observer_id=self.given.get("observer") or None,
-            agent_id=self.given.get("agent") or None,
+            **names,
             since_us=self._time("since"),
             until_us=self._time("until"),
             decision=self.text("decision"),
@@ -92,17 +89,11 @@ class Asked:
         Until the store has read it, its author cannot find it there, so the page shows it.
         """
         recorded, act = self.text("recorded"), self.text("act")
-        if (
-            not self.is_own
-            or self.session is None
-            or act is None
-            or recorded is None
-            or not _MICROS.fullmatch(recorded)
-        ):
+        if not self.is_own or self.session is None or act is None or not _MICROS.fullmatch(recorded or ""):
             return None
         count = self.text("count") or "1"
         latest = store.decisions(
-            author=self.session.operator.name, since_us=int(recorded) // 1_000 * 1_000, paging=Paging(limit=1)
+            author=self.session.operator.name, since_us=int(recorded or 0) // 1_000 * 1_000, paging=Paging(limit=1)
         )
         return Done(act=act, count=int(count) if _COUNT.fullmatch(count) else 1, is_read=bool(latest.rows))
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.bindings.state import Bindings
-from assay_stream.cli import pins
+from assay_stream.cli import deciding, pins
 from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.kinds import Kind
@@ -28,7 +28,8 @@ HERE = ("--server-id", facts.SERVER)
 def state(monkeypatch: pytest.MonkeyPatch) -> Bindings:
     """What the commands read instead of Kafka; there is one alert, ``uid-1``, about ``full:two``."""
     bindings = a_state()
-    monkeypatch.setattr(pins, "known_bindings", lambda *_: bindings)
+    for module in (pins, deciding):
+        monkeypatch.setattr(module, "known_bindings", lambda *_: bindings)
 
     def alert(uid: str, bootstrap: object) -> AlertView:
         after = {"uid-1": "full:two", "uid-gone": None}[uid]
@@ -59,7 +60,7 @@ def decided(path: Path) -> list[tuple[str, dict[str, Any]]]:
 
 def test_list_shows_a_table_or_objects(state: Bindings) -> None:
     table = run("list").stdout.splitlines()
-    assert table[0].split() == [*pins._LIST_COLUMNS]
+    assert table[0].split() == ["server_id", "tool_name", "scheme", "state", "comparison", "author", "since", "value"]
     assert len(table) == 4
     rows = [json.loads(line) for line in run("list", "--json", "--tool", "gone").stdout.splitlines()]
     assert [row["value"] for row in rows] == [v1("gone")]
