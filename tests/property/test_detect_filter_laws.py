@@ -78,6 +78,17 @@ def test_words_read_otherwise_are_those_of_the_text_read_otherwise(way: int, res
     assert found(BOOK, text, possible) == found(BOOK, text, None)
 
 
+@given(st.lists(st.sampled_from([*PLAIN_WORDS, "x", "x", "."]), min_size=120, max_size=260).map(" ".join))
+def test_phrases_too_far_apart_stand_nowhere(text: str) -> None:
+    """The phrases that can stand in a part of a long text are all that stand in it."""
+    readings = WordReadings(FILTER, Work(UNLIMITED))
+    forms = forms_of(text)
+    read = readings.of(vocabulary_of(forms))
+    possible = FILTER.possible(read.values(), AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
+    near = FILTER.possible_near(possible, readings.windows(forms, read), AS_IT_STANDS, Work(UNLIMITED))
+    assert found(BOOK, text, near) == found(BOOK, text, None)
+
+
 @given(st.text(alphabet="abz09_-.·:;@é \n", max_size=60))
 def test_forms_are_those_of_words(text: str) -> None:
     """The fast ways to the words of a text give the words."""
