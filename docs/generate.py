@@ -25,7 +25,7 @@ from assay_stream.kafka.topics import ACCESS, topic_names, topic_table
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Role
-from assay_stream.model.schemas.folder import asyncapi
+from assay_stream.model.schemas import asyncapi
 from assay_stream.worker.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent

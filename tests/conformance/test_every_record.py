@@ -25,7 +25,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import JoinProgress, write_progress
 from assay_stream.model.ingest import mark_of, write_accepted
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
-from assay_stream.model.schemas.folder import FACT_KEY, OUTPUTS, SUFFIX
+from assay_stream.model.schemas import FACT_KEY, OUTPUTS, SUFFIX
 from assay_stream.registry.ledger import progress
 from assay_stream.seal.checkpoint import encode
 from tests.golden.histories import History

@@ -120,9 +120,6 @@ def evaluate_pins(
     """Return the faults at each change point from a position on.
 
     An observation repeats faults that persist. A control record names only the faults it caused, once for the fleet.
-
-    Raises:
-        WorkExhaustedError: if the budget does not suffice.
     """
     findings: set[Finding] = set()
     if not server.controls:

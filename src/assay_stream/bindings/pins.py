@@ -1,9 +1,12 @@
-"""Pins: what operators decided about a tool, checked against what was observed, and what the policy makes of that.
+"""Pins: what operators decided about a tool, checked against what was observed, and what a proxy does with a call.
 
 1. The later act on a value wins, by event time and then by origin, whatever the order of arrival.
 2. Of several pins the one that says most is the result. A match means that two values are equal and nothing else.
 3. A pinned tool that is offered in a form without a value under its pin is a mismatch: being unreadable must not be a
    way around a pin.
+
+The stream's verdict covers the whole fleet and arrives a moment after a change. The definition that the proxy itself
+passed to its client is checked against the same pins at once, and takes precedence.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import MappingProxyType
 
 from assay_stream.model.control_facts import Pin
 from assay_stream.model.evidence import PinResult, PinStatus
@@ -69,42 +71,10 @@ def check_pins(
 
 
 class PinState(StrEnum):
-    UNDECIDED = "undecided"
+    """A decision on a value that stands. One that was superseded or withdrawn leaves the value undecided."""
+
     APPROVED = "approved"
     REJECTED = "rejected"
-    SUPERSEDED = "superseded"
-    WITHDRAWN = "withdrawn"
-
-
-class PinStep(StrEnum):
-    SET = "set"
-    SET_ANOTHER = "set_another"
-    REJECT = "reject"
-    REMOVE = "remove"
-    REMOVE_PIN = "remove_pin"
-
-
-_TO_SAME: dict[PinStep, PinState] = {
-    PinStep.SET: PinState.APPROVED,
-    PinStep.REJECT: PinState.REJECTED,
-    PinStep.REMOVE: PinState.WITHDRAWN,
-}
-"""Transitions for an act on this very value, whatever its state."""
-
-_FROM_APPROVED: dict[PinStep, PinState] = {
-    PinStep.SET_ANOTHER: PinState.SUPERSEDED,
-    PinStep.REMOVE_PIN: PinState.WITHDRAWN,
-}
-"""Transitions for an act on the scheme's pin, which concerns only the value that is the pin."""
-
-TRANSITIONS: Mapping[tuple[PinState, PinStep], PinState] = MappingProxyType(
-    {
-        (state, step): _TO_SAME.get(step) or (_FROM_APPROVED[step] if state is PinState.APPROVED else state)
-        for state in PinState
-        for step in PinStep
-    }
-)
-"""The next state of a value, by state and step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +94,18 @@ class PinsInForce:
 
 
 def pin_states(acts: Iterable[Pin]) -> dict[tuple[str, str], PinState]:
-    """Return the state of every value of a tool after some acts, by scheme and value."""
+    """Return the decisions on a tool that stand after some acts, by scheme and value."""
     states: dict[tuple[str, str], PinState] = {}
     for pin in acts:
+        if pin.act == "set" or pin.value is None:
+            # The scheme's pin goes: another value takes its place, or none does. A rejection stays.
+            states = {
+                place: state for place, state in states.items() if place[0] != pin.scheme or state is PinState.REJECTED
+            }
         if pin.value is not None:
-            states.setdefault((pin.scheme, pin.value), PinState.UNDECIDED)
-        for place, state in states.items():
-            if place[0] == pin.scheme:
-                step = _step(pin, place[1])
-                states[place] = state if step is None else TRANSITIONS[state, step]
+            states.pop((pin.scheme, pin.value), None)
+            if pin.act != "remove":
+                states[pin.scheme, pin.value] = PinState.APPROVED if pin.act == "set" else PinState.REJECTED
     return states
 
 
@@ -147,14 +120,3 @@ def pins_in_force(acts: Iterable[Pin]) -> PinsInForce:
 
 
 NO_PINS = PinsInForce(approved={}, rejected={})
-
-
-def _step(pin: Pin, value: str) -> PinStep | None:
-    """Return what an act means to a value of its scheme, ``None`` for nothing."""
-    if pin.act == "set":
-        return PinStep.SET if pin.value == value else PinStep.SET_ANOTHER
-    if pin.act == "remove" and pin.value is None:
-        return PinStep.REMOVE_PIN
-    if pin.value != value:
-        return None
-    return PinStep.REJECT if pin.act == "reject" else PinStep.REMOVE

@@ -155,11 +155,7 @@ def pinned_key(controls: Controls, domain: str, tool_name: str, when: When) -> s
 def first_uses_since(
     server: ServerBindings, since: Position, work: Work | None = None, own: Seen | None = None
 ) -> dict[tuple[str, str], FirstUse]:
-    """Return the first matching use of a key for each tool and domain, of those made at or after a position.
-
-    Raises:
-        WorkExhaustedError: if the budget does not suffice.
-    """
+    """Return the first matching use of a key for each tool and domain, of those made at or after a position."""
     found: dict[tuple[str, str], FirstUse] = {}
     for seen, position, by_control in change_points(server, since):
         signatures = server.controls.signatures.get(seen.signatures) if seen.signatures else None
@@ -190,9 +186,6 @@ def revised_first_uses(
     """Return the first uses that a change at a position undoes, and those it adds or changes.
 
     A use whose list or key document was folded away stays: it cannot be checked again.
-
-    Raises:
-        WorkExhaustedError: if the budget does not suffice.
     """
     found = first_uses_since(server, since, work, own)
     for place in list(found):

@@ -15,7 +15,7 @@ from assay_stream.cli.tap_http import address_of, serving_tls
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.local import Aside
-from assay_stream.model.schemas.folder import OPENAPI_FILE, all_files
+from assay_stream.model.schemas import OPENAPI_FILE, all_files
 
 _EXTRA = "ingest"
 

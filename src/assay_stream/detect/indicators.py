@@ -68,9 +68,6 @@ def structural_matches(before: Mapping[str, Any] | None, after: Mapping[str, Any
     Args:
         before: the older definition, ``None`` where there was none.
         work: the budget of the definition.
-
-    Raises:
-        WorkExhaustedError: if the budget does not suffice.
     """
     found = list(_matches(after, work))
     if found and before is not None:
@@ -302,9 +299,6 @@ def detect_indicators(
         after: the newer definition: a tool, a prompt, a resource template, or ``{"instructions": text}``.
         tool_names: names of the other tools that the agent may call, with or without the definition's own.
         work: the budget of the record that brought the definition.
-
-    Raises:
-        WorkExhaustedError: where the budget of the record does not suffice.
     """
     share = work.part(DEFAULT_LIMITS.definition_work_units_max)
     matches: list[Match] = []

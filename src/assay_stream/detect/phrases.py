@@ -290,7 +290,10 @@ class PhraseFilter:
     def __init__(self, book: PhraseBook) -> None:
         self.book = book
         self._needs: list[int] = []
+        self._is_given: list[bool] = []
         self._unsure: list[Sequence[_Unsure]] = []
+        self.reach = 1
+        """Maximum words of a phrase that names nothing in braces."""
         # The bits of what is given come first, those of slots behind them.
         self._given: dict[str, int] = {}
         self._slot_bits: dict[str, int] = {}
@@ -310,7 +313,10 @@ class PhraseFilter:
                 for atom in _atoms_of(slot):
                     self._slot_bits[atom] = self._slot_bits.get(atom, 0) | bit
             self._needs.append(need)
+            self._is_given.append(len(written) < len(slots))
             self._unsure.append([_unsure(slot) for slot in written if max(map(len, slot.alternatives)) > 1])
+            if len(written) == len(slots):
+                self.reach = max(self.reach, sum(map(_reach, slots)))
             if written:
                 for atom in _atoms_of(min(written, key=_slot_commonness)):
                     self._lookups[atom] = (*self._lookups.get(atom, ()), number)
@@ -342,6 +348,27 @@ class PhraseFilter:
         possible = sorted([number for number in asked if not needs[number] & absent])
         work.spend(_UNITS_PER_CHECK * len(possible))
         return self._checked(possible, readings, way)
+
+    def possible_near(
+        self, numbers: Sequence[int], windows: Iterable[Collection[Readings]], way: int, work: Work
+    ) -> list[int]:
+        """Return the phrases whose words all occur close enough to each other."""
+        # What is given has any number of words.
+        near = {number for number in numbers if self._is_given[number]}
+        for window in windows:
+            far = [number for number in numbers if number not in near]
+            if not far:
+                break
+            work.spend(_UNITS_PER_PHRASE * len(far) + len(window))
+            slots = 0
+            for reading in window:
+                slots |= reading.ways[way].slots
+            needs = self._needs
+            far = [number for number in far if needs[number] & slots == needs[number]]
+            if far:
+                work.spend(_UNITS_PER_CHECK * len(far))
+                near.update(self._checked(far, window, way))
+        return sorted(near)
 
     def _checked(self, numbers: Sequence[int], readings: Iterable[Readings], way: int) -> list[int]:
         """Return the phrases each of whose slots has an alternative with all of its words present."""
@@ -441,6 +468,19 @@ class WordReadings:
         read = self._of.read
         return {word: readings for word in vocabulary.words if (readings := read(word)) is not None}
 
+    def windows(self, forms: Sequence[str], read: Mapping[str, Readings]) -> Iterator[list[Readings]]:
+        """Yield the readings of each part of a text that may hold a whole phrase.
+
+        Args:
+            forms: the words of the text.
+            read: the result of ``of``.
+        """
+        reach = self._of.reach
+        for start in range(0, len(forms), reach):
+            part = forms[start : start + 2 * reach]
+            self._work.spend(len(part))
+            yield [readings for word in set(part) if (readings := read.get(word)) is not None]
+
 
 def _all_ways(*ways: *tuple[Reading, Reading, Reading]) -> Readings | None:
     if all(reading is _NOTHING for reading in ways):
@@ -451,6 +491,10 @@ def _all_ways(*ways: *tuple[Reading, Reading, Reading]) -> Readings | None:
 def _unsure(slot: Slot) -> _Unsure:
     words = frozenset(alternative[0] for alternative in slot.alternatives if len(alternative) == 1)
     return _Unsure(words, tuple(alternative for alternative in slot.alternatives if len(alternative) > 1))
+
+
+def _reach(slot: Slot) -> int:
+    return slot.gap + max(map(len, slot.alternatives))
 
 
 def _atoms_of(slot: Slot) -> Set[str]:

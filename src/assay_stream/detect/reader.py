@@ -339,7 +339,12 @@ class Reader:
         """Return the phrases that may occur in a text, read one way, given these names in braces."""
         if not (page.asked >> way & 1 or {"tool", "address"} <= names):
             return ()
-        return phrase_filter().possible((page.readings or {}).values(), way, names, self._work)
+        readings = page.readings or {}
+        possible = phrase_filter().possible(readings.values(), way, names, self._work)
+        if possible and len(page.forms) > 2 * phrase_filter().reach:
+            windows = self._readings.windows(page.forms, readings)
+            possible = phrase_filter().possible_near(possible, windows, way, self._work)
+        return possible
 
     def _by_phrases(
         self, words: Words, names: Set[str], counted: _Counted, possible: Sequence[int] | None

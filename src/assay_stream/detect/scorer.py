@@ -232,9 +232,6 @@ def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[ScoredPas
 
     Args:
         sentences: in their order.
-
-    Raises:
-        WorkExhaustedError: if the budget does not suffice.
     """
     work.spend(_UNITS_PER_SYMBOL * sum(len(sentence.symbols) for sentence in sentences))
     scores = [_score(sentence.symbols) for sentence in sentences]

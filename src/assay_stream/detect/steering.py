@@ -126,9 +126,6 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
 
     Args:
         sentences: in their order.
-
-    Raises:
-        WorkExhaustedError: if the budget does not suffice.
     """
     work.spend(_UNITS_PER_SENTENCE * len(sentences))
     for number, sentence in enumerate(sentences):
@@ -202,11 +199,7 @@ def offered_by(others: OtherTools, texts: Iterable[Text]) -> OfferedNames:
 
 
 def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Steering]:
-    """Yield what a text, as its reader sees it, does to a model.
-
-    Raises:
-        WorkExhaustedError: if the budget does not suffice.
-    """
+    """Yield what a text, as its reader sees it, does to a model."""
     if len(seen) < _CHARS_MIN:
         return
     work.spend(len(seen) // _CHARS_PER_UNIT)

@@ -102,9 +102,6 @@ class Texts:
 
     Args:
         older: the texts of the older definition. A field that it had as well is not listed again, for the same units.
-
-    Raises:
-        WorkExhaustedError: if the budget does not suffice.
     """
 
     def __init__(self, definition: Mapping[str, Any], work: Work, older: Texts | None = None) -> None:

@@ -50,9 +50,6 @@ class ToolNames:
     Args:
         names: the names of a list.
         work: the caller's budget.
-
-    Raises:
-        WorkExhaustedError: if the budget does not suffice.
     """
 
     def __init__(self, names: Collection[str], work: Work) -> None:

@@ -1,4 +1,8 @@
-"""What changed between two definitions, by meaning: codes, paths, values before and after, and directions."""
+"""What changed between two definitions, by meaning: codes, paths, values before and after, and directions.
+
+Every function here that takes ``work`` or ``values`` spends units of work, and raises ``WorkExhaustedError`` where they
+run out.
+"""
 
 from __future__ import annotations
 

@@ -191,9 +191,6 @@ def changed(code: str, path: Path | str, before: Any, after: Any, values: Values
         before: the value before, or ``ABSENT``.
         after: the value after, or ``ABSENT``.
         values: of the comparison.
-
-    Raises:
-        WorkExhaustedError: if the budget of the comparison is used up.
     """
     work = values.work
     work.spend(_CHANGE_UNITS)
@@ -207,11 +204,7 @@ def changed(code: str, path: Path | str, before: Any, after: Any, values: Values
 
 
 def sorted_names(values: Values, *sides: Collection[str]) -> list[str]:
-    """Return the distinct names of the members of some objects, sorted.
-
-    Raises:
-        WorkExhaustedError: if the budget of the comparison is used up.
-    """
+    """Return the distinct names of the members of some objects, sorted."""
     for side in sides:
         values.work.spend(_NAME_UNITS * len(side) + sum(map(len, side)) // _NAME_CHARS_PER_UNIT)
     return sorted(set().union(*sides))

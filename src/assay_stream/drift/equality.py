@@ -83,7 +83,6 @@ class Values:
 
         Raises:
             InputError: as ``canonicalize``.
-            WorkExhaustedError: if the budget is used up.
         """
         if before is after:
             return True
@@ -95,7 +94,6 @@ class Values:
 
         Raises:
             InputError: as ``canonicalize``.
-            WorkExhaustedError: if the budget is used up.
         """
         if isinstance(value, str):
             self.work.spend(1 + len(value) // _LOOK_CHARS_PER_UNIT)
@@ -123,7 +121,6 @@ class Values:
 
         Raises:
             InputError: as ``canonicalize``.
-            WorkExhaustedError: if the budget is used up.
         """
         self.work.spend(self.units_to_write(value))
         return canonicalize(value)
@@ -253,11 +250,7 @@ _ITEM_UNITS = 8
 
 
 def is_reordered(before: Any, after: Any, values: Values) -> bool:
-    """Return True if two lists of scalars, or two texts with lists in them, are the same but for their order.
-
-    Raises:
-        WorkExhaustedError: if the budget of the comparison is used up.
-    """
+    """Return True if two lists of scalars, or two texts with lists in them, are the same but for their order."""
     if isinstance(before, str) and isinstance(after, str):
         return is_text_reordered(before, after, values.work)
     if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
@@ -269,11 +262,7 @@ def is_reordered(before: Any, after: Any, values: Values) -> bool:
 
 
 def is_text_reordered(before: str, after: str, work: Work) -> bool:
-    """Return True if two texts are the same but for the order of the items between square brackets or braces.
-
-    Raises:
-        WorkExhaustedError: if the budget is used up.
-    """
+    """Return True if two texts are the same but for the order of the items between square brackets or braces."""
     if len(before) != len(after):
         return False
     work.spend(len(before) // _CHARS_PER_UNIT)

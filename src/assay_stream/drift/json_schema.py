@@ -44,9 +44,6 @@ def expand(root: Any, schema: Schema, work: Work) -> dict[str, Any] | None:
 
     Returns:
         The schema without ``$ref``, or ``None`` where the reference leads outside, nowhere, or in a circle.
-
-    Raises:
-        WorkExhaustedError: if the budget is used up.
     """
     # Followed first and merged once: a merge at every step would copy what stands beside the first as often.
     layers = [schema]
@@ -94,9 +91,6 @@ def folded(path: Path, changes: Iterator[Change]) -> Iterator[Change]:
 
     Args:
         path: of the schema.
-
-    Raises:
-        WorkExhaustedError: as ``changes`` does; changes found before are yielded first.
     """
     forms: list[Change] = []
     is_foldable = True

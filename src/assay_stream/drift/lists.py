@@ -151,9 +151,6 @@ def renames(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work | Non
         gone: tools that are no longer offered, by name.
         come: tools that were not offered before, by name.
         work: the budget of the record; ``None`` for one of its own.
-
-    Raises:
-        WorkExhaustedError: if ``work`` holds less than this takes.
     """
     if not gone or not come:
         return []

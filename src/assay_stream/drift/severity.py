@@ -265,14 +265,3 @@ _PROFILES = (
 PROFILES: Mapping[str, SeverityProfile] = {profile.name: profile for profile in _PROFILES}
 
 DEFAULT_PROFILE = PROFILES["soc"]
-
-
-def profile_named(name: str) -> SeverityProfile:
-    """Return the profile of this name.
-
-    Raises:
-        InputError: ``unknown_value``.
-    """
-    if name not in PROFILES:
-        raise InputError("unknown_value", f"the profiles are {', '.join(PROFILES)}")
-    return PROFILES[name]

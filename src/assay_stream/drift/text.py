@@ -54,11 +54,7 @@ def compare_texts(
 
 
 def words_of(text: str, work: Work) -> list[str]:
-    """Return the words of a text in the form compared, without typography.
-
-    Raises:
-        WorkExhaustedError: if the budget is used up.
-    """
+    """Return the words of a text in the form compared, without typography."""
     work.spend(units_to_normalize(text))
     plain = unicodedata.normalize("NFKC", text.translate(_FORMS)).casefold()
     words = unicodedata.normalize("NFKC", plain).split()

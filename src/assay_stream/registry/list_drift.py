@@ -106,21 +106,13 @@ class Comparison:
             return NOT_COMPARED
 
     def signs(self, before: str | None, after: str, was: Callable[[], _Definition | None], now: _Definition) -> Signs:
-        """Return the signs in the text that the older definition did not have.
-
-        Raises:
-            WorkExhaustedError: if the budget does not suffice.
-        """
+        """Return the signs in the text that the older definition did not have."""
         names = self._names
         question = f"signs {before} {after} {self._names_digest}"
         return self.kept(question, lambda: self._search(was(), now, names))
 
     def carried_over(self, after: str, now: _Definition, signs: Signs) -> Signs:
-        """Return the signs, at high or above, that a changed definition would show in a first list beside its new ones.
-
-        Raises:
-            WorkExhaustedError: if the budget does not suffice.
-        """
+        """Return the signs, at high or above, that a changed definition would show in a first list beside new ones."""
         shown = {(rule, path) for rule, _, path in signs}
         whole = self.signs(None, after, lambda: None, now)
         return tuple(row for row in whole if row[1] >= Level.HIGH and (row[0], row[2]) not in shown)
@@ -130,11 +122,7 @@ class Comparison:
         return tuple((sign.rule, sign.level, sign.path) for sign in found)
 
     def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:
-        """Return a kept answer at its original cost, or compute it.
-
-        Raises:
-            WorkExhaustedError: if the budget does not suffice.
-        """
+        """Return a kept answer at its original cost, or compute it."""
         key, work = question.encode(), self.analysis.work
         known = _ANSWERS.get(key)
         if known is None:

@@ -86,14 +86,7 @@ def _is_fleets(server: ServerBindings, length: int) -> bool:
 def cached_long(seen: Seen, ttl_ms: int | None, limits: Limits) -> Iterator[Finding]:
     """Yield a finding if a list may be cached for longer than the bound (``ttlMs``, MCP 2026-07-28, SEP-2549)."""
     if ttl_ms is not None and ttl_ms > limits.list_ttl_ms_max:
-        yield Finding(
-            kind=Kind.LIST_CACHED_LONG,
-            server_id=seen.server_id,
-            observer_id=seen.observer_id,
-            time_us=seen.time_us,
-            origin=seen.origin,
-            snapshot_id=seen.snapshot_id,
-        )
+        yield finding_in(seen, Kind.LIST_CACHED_LONG)
 
 
 def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding | None:

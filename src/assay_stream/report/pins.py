@@ -148,8 +148,7 @@ def pin_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None
 def pins_in_force(acts: Sequence[Pin]) -> Iterator[tuple[str, str, PinState, Pin]]:
     """Yield scheme, value and state of each approved or rejected pin, and its last decision."""
     for (scheme, value), state in sorted(pin_states(acts).items()):
-        if state in (PinState.APPROVED, PinState.REJECTED):
-            yield scheme, value, state, [act for act in acts if (act.scheme, act.value) == (scheme, value)][-1]
+        yield scheme, value, state, [act for act in acts if (act.scheme, act.value) == (scheme, value)][-1]
 
 
 def history_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None) -> list[Row]:

@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.drift.change import CODES
 from assay_stream.drift.definition import compare_definitions
-from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess, covers, profile_named
+from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess, covers
 from assay_stream.errors import InputError
 from assay_stream.model.kinds import Kind
 
@@ -46,10 +46,6 @@ def test_the_levels_are_ocsfs() -> None:
 def test_profiles_by_name() -> None:
     assert DEFAULT_PROFILE is SOC
     assert list(PROFILES) == ["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"]
-    assert profile_named("strict") is PROFILES["strict"]
-    with pytest.raises(InputError) as caught:
-        profile_named("none")
-    assert caught.value.code == "unknown_value"
 
 
 @pytest.mark.parametrize(

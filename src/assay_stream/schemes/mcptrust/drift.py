@@ -102,11 +102,20 @@ def drift(before: Lock, after: Manifest) -> tuple[DriftItem, ...]:
         InputError: as ``mcptrust_lock.lock``.
     """
     observed = lock_of(after)
-    items = [*_tool_drift(before, observed)]
-    if before.prompts is not None:
-        items += _prompt_drift(before, observed)
-    if before.templates is not None:
-        items += _template_drift(before, observed)
+    items: list[DriftItem] = []
+    for old, new, added, removed, compared in (
+        (before.tools, observed.tools, DifferenceKind.TOOL_ADDED, DifferenceKind.TOOL_REMOVED, _OF_TOOLS),
+        (before.prompts, observed.prompts, DifferenceKind.PROMPT_ADDED, DifferenceKind.PROMPT_REMOVED, _OF_PROMPTS),
+        (
+            before.templates,
+            observed.templates,
+            DifferenceKind.TEMPLATE_ADDED,
+            DifferenceKind.TEMPLATE_REMOVED,
+            _OF_TEMPLATES,
+        ),
+    ):
+        if old is not None:
+            items += _differences(old, new or {}, added, removed, compared)
     return tuple(sorted(items, key=lambda item: (item.type, item.identifier)))
 
 
@@ -141,49 +150,35 @@ def _as_json(item: DriftItem, severity: McpTrustSeverity) -> dict[str, str]:
     }
 
 
-def _tool_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
-    yield from _come_and_gone(before.tools, after.tools, DifferenceKind.TOOL_ADDED, DifferenceKind.TOOL_REMOVED)
-    for name in before.tools.keys() & after.tools.keys():
-        old, new = before.tools[name], after.tools[name]
-        for change, was, now in (
-            (DifferenceKind.TOOL_DESCRIPTION, old.description_hash, new.description_hash),
-            (DifferenceKind.TOOL_SCHEMA, old.input_schema_hash, new.input_schema_hash),
-            (DifferenceKind.TOOL_RISK, old.risk_level, new.risk_level),
-        ):
-            if was != now:
-                yield DriftItem(change=change, identifier=name, old=was, new=now)
+_Compared = Mapping[DifferenceKind, str]
+_OF_TOOLS: _Compared = {
+    DifferenceKind.TOOL_DESCRIPTION: "description_hash",
+    DifferenceKind.TOOL_SCHEMA: "input_schema_hash",
+    DifferenceKind.TOOL_RISK: "risk_level",
+}
+_OF_PROMPTS: _Compared = {
+    DifferenceKind.PROMPT_ARGUMENTS: "arguments_hash",
+    DifferenceKind.PROMPT_DESCRIPTION: "description_hash",
+}
+_OF_TEMPLATES: _Compared = {DifferenceKind.TEMPLATE_CHANGED: "template_hash"}
 
 
-def _prompt_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
-    old_prompts, new_prompts = before.prompts or {}, after.prompts or {}
-    yield from _come_and_gone(old_prompts, new_prompts, DifferenceKind.PROMPT_ADDED, DifferenceKind.PROMPT_REMOVED)
-    for name in old_prompts.keys() & new_prompts.keys():
-        old, new = old_prompts[name], new_prompts[name]
-        if old.arguments_hash != new.arguments_hash:
-            yield DriftItem(
-                change=DifferenceKind.PROMPT_ARGUMENTS, identifier=name, old=old.arguments_hash, new=new.arguments_hash
-            )
-        # One that went away hashes as the empty text.
-        described = new.description_hash or normalized_hash("")
-        if old.description_hash and old.description_hash != described:
-            yield DriftItem(
-                change=DifferenceKind.PROMPT_DESCRIPTION, identifier=name, old=old.description_hash, new=described
-            )
-
-
-def _template_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
-    old_templates, new_templates = before.templates or {}, after.templates or {}
-    yield from _come_and_gone(
-        old_templates, new_templates, DifferenceKind.TEMPLATE_ADDED, DifferenceKind.TEMPLATE_REMOVED
-    )
-    for uri in old_templates.keys() & new_templates.keys():
-        old, new = old_templates[uri].template_hash, new_templates[uri].template_hash
-        if old != new:
-            yield DriftItem(change=DifferenceKind.TEMPLATE_CHANGED, identifier=uri, old=old, new=new)
-
-
-def _come_and_gone(
-    before: Mapping[str, Any], after: Mapping[str, Any], added: DifferenceKind, removed: DifferenceKind
+def _differences(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    added: DifferenceKind,
+    removed: DifferenceKind,
+    compared: _Compared,
 ) -> Iterable[DriftItem]:
     yield from (DriftItem(change=added, identifier=name) for name in after.keys() - before.keys())
     yield from (DriftItem(change=removed, identifier=name) for name in before.keys() - after.keys())
+    for name in before.keys() & after.keys():
+        for change, field in compared.items():
+            old, new = getattr(before[name], field), getattr(after[name], field)
+            if change is DifferenceKind.PROMPT_DESCRIPTION:
+                if not old:
+                    continue
+                # One that went away hashes as the empty text.
+                new = new or normalized_hash("")
+            if old != new:
+                yield DriftItem(change=change, identifier=name, old=old, new=new)

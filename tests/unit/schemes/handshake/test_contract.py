@@ -17,7 +17,7 @@ from assay_stream.schemes.handshake.contract import (
     form_tool_id,
     is_denied_by_default,
 )
-from assay_stream.schemes.semver import (is_plain, parse_version)
+from assay_stream.schemes.semver import is_plain, parse_version
 
 DECLARED: dict[str, Any] = {
     "tool_version": "1.4.0",

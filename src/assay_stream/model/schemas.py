@@ -1,4 +1,11 @@
-"""JSON Schemas (draft 2020-12) of every record, the AsyncAPI and OpenAPI documents, and the folder that holds them."""
+"""JSON Schemas (draft 2020-12) of every record, generated from models, and the AsyncAPI and OpenAPI documents.
+
+The core builds its records as plain dicts, for speed. The models here say what those dicts hold; the conformance tests
+hold real records of the engine against them. A field that may be absent is absent, never null.
+
+    python -m assay_stream.model.schemas --check schemas      exit code 1 if a committed file differs
+    python -m assay_stream.model.schemas --write schemas      rewrite the files
+"""
 
 from __future__ import annotations
 
@@ -376,3 +383,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if differing:
         print(f"write it: python -m assay_stream.model.schemas --write {chosen.check}", file=sys.stderr)
     return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
