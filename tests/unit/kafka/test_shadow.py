@@ -70,7 +70,7 @@ def an_output(role: Role, key: bytes = b"server-a", partition: int | None = None
 def test_every_result_has_a_topic_of_its_own() -> None:
     """Named by the prefix, not by that of the deployment."""
     assert TOPICS.keys() == FILES.keys()
-    assert TOPICS[Role.EVIDENCE] == "transport.assay.tool.decision"
+    assert TOPICS[Role.EVIDENCE] == "shadow.assay.tool.decision"
 
 
 @pytest.mark.parametrize("prefix", ["", "live."])
