@@ -29,7 +29,6 @@ from assay_stream.model.schemas import FACT_KEY, OUTPUTS, SUFFIX
 from assay_stream.registry.ledger import progress
 from assay_stream.seal.checkpoint import encode
 from tests.golden.histories import History
-from tests.golden.outputs import records_of
 from tests.support.agents import a_set
 from tests.support.controls import a_control
 from tests.support.events import record_of
@@ -95,7 +94,7 @@ def of_history(seed: int) -> Iterator[Output]:
     join = EngineState(producer=PRODUCER)
     alerts = AlertTable(0, AlertRules(version=PRODUCER.version), now_us=lambda: 2**52)
     offset = 0
-    for record in records_of(history.content()):
+    for record in history.archive.records:
         state = join if record.role is Role.CALLS else registries[record.origin.partition]
         for output in engine.process(state, record):
             yield output

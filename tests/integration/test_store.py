@@ -93,6 +93,7 @@ async def test_a_killed_store_is_filled_on(deployment: Deployment, tmp_path: Pat
         filling = _start(deployment, tmp_path)
     calls = sum(role is Role.CALLS for role, _, _ in history)
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == calls)
+    await asyncio.sleep(2)
     filling.terminate()
     _, said = await asyncio.to_thread(filling.communicate, timeout=60)
     assert filling.returncode == 0, said

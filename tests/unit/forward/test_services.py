@@ -152,15 +152,6 @@ async def test_a_card_that_no_workflow_took_is_not_delivered() -> None:
         assert await sent(posting(teams.url, by_teams), to_teams(ALERT)) == waits("not_posted")
 
 
-@pytest.mark.parametrize("status", [429, 503])
-async def test_a_limit_of_the_service_is_honoured(status: int) -> None:
-    """``Retry-After`` is what the next wait is at least."""
-    answer = (status, {"Retry-After": "17"}, b"")
-    with Slack(free_port(), answer) as slack, Splunk(free_port(), answer) as splunk:
-        assert await sent(posting(slack.url), to_slack(ALERT)) == waits(f"http_{status}", 17_000)
-        assert await sent(hec(splunk), to_hec(ALERT)) == waits(f"http_{status}", 17_000)
-
-
 async def test_a_redirection_is_not_followed() -> None:
     """A service that sends us elsewhere gets nothing sent elsewhere."""
     with Slack(free_port()) as other:

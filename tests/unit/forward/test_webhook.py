@@ -55,12 +55,6 @@ def test_a_header_that_cannot_be_is_refused(header: tuple[str, str]) -> None:
     assert caught.value.code == "bad_header"
 
 
-def test_its_name_holds_no_secret() -> None:
-    """Neither the user of the address nor its path or query."""
-    webhook = Webhook("https://u:secret@h:8443/secret?t=secret", content_type="x", timeout_s=1)
-    assert webhook.name == "webhook:https://h:8443"
-
-
 @pytest.mark.parametrize(
     ("url", "header"),
     [

@@ -151,16 +151,27 @@ async def test_calls_are_spread_only_where_asked_and_where_the_counts_fit(spread
     assert set(producer.partitions) == {None}
 
 
-def test_a_script_that_just_ends_has_delivered() -> None:
-    """Nothing is closed, and no connection stands yet when the last line is done."""
-    done = run("publisher.start()\nfor _ in range(3): publisher.publish(a_call())")
-    assert (done.returncode, delivered(done)) == (0, 3), done.stderr
+ENDINGS = {
+    "the script just ends": ("for _ in range(3): publisher.publish(a_call())", 0, 3),
+    "an exit code": ("publisher.publish(a_call())\nsys.exit(3)", 3, 1),
+    "an exit": ("publisher.publish(a_call())\nraise SystemExit(3)", 3, 1),
+    "a thread that outlives the script": ("threading.Thread(target=lambda: publisher.publish(a_call())).start()", 0, 1),
+    "closed twice": (
+        "publisher.publish(a_call())\npublisher.close(timeout_ms=5_000)\npublisher.close()\n"
+        "assert publisher.stats.delivered == 1 and not publisher.stats.queued\n"
+        "assert not publisher.publish(a_call())",
+        0,
+        1,
+    ),
+}
 
 
-@pytest.mark.parametrize("end", ["sys.exit(3)", "raise SystemExit(3)"])
-def test_an_exit_code_is_kept(end: str) -> None:
-    done = run(f"publisher.start()\npublisher.publish(a_call())\n{end}")
-    assert (done.returncode, delivered(done)) == (3, 1)
+@pytest.mark.parametrize("how", ENDINGS)
+def test_what_was_published_is_delivered_however_a_script_ends(how: str) -> None:
+    """No connection stands yet when the last line is done, and the exit code is the script's."""
+    script, code, count = ENDINGS[how]
+    done = run("publisher.start()\n" + script)
+    assert (done.returncode, delivered(done)) == (code, count), done.stderr
 
 
 def test_an_uncaught_error_does_not_lose_what_came_before() -> None:
@@ -168,11 +179,6 @@ def test_an_uncaught_error_does_not_lose_what_came_before() -> None:
     done = run("publisher.start()\npublisher.publish(a_call())\nraise ValueError('x')")
     assert done.returncode == 1
     assert len(done.stdout.splitlines()) == 1
-
-
-def test_published_from_a_thread_that_outlives_the_script() -> None:
-    done = run("publisher.start()\nthreading.Thread(target=lambda: publisher.publish(a_call())).start()\n")
-    assert delivered(done) == 1
 
 
 def test_an_absent_broker_does_not_hold_an_exit_up_for_long() -> None:
@@ -189,16 +195,6 @@ def test_a_publisher_never_started_says_what_it_dropped() -> None:
     done = run("publisher.publish(a_call())")
     assert delivered(done) == 0
     assert "1 observation could not be delivered" in done.stderr
-
-
-def test_close_delivers_and_may_be_repeated() -> None:
-    """Synchronous: what comes after it finds everything settled."""
-    done = run(
-        "publisher.start()\npublisher.publish(a_call())\npublisher.close(timeout_ms=5_000)\npublisher.close()\n"
-        "assert publisher.stats.delivered == 1 and not publisher.stats.queued\n"
-        "assert not publisher.publish(a_call())"
-    )
-    assert (done.returncode, delivered(done)) == (0, 1), done.stderr
 
 
 def test_close_counts_what_its_time_did_not_suffice_for() -> None:

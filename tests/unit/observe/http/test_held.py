@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http import proxy
 from assay_stream.observe.http.bodies import HeldEvents
-from assay_stream.schemes.fingerprint import fingerprint
 from tests.support.gates import a_call, a_tool, pinned
 from tests.support.http_tap import Tap, http_tap
 from tests.support.raw_http import Serve, a_post, a_response, answering, body_of, connect, exchange, raw_server
@@ -140,17 +139,6 @@ async def test_a_server_is_asked_for_plain_bodies() -> None:
     async with hiding(serve) as tap:
         await exchange(tap.url, a_post(LIST, "Accept-Encoding: gzip"))
     assert b"\r\naccept-encoding: identity\r\n" in heads[0]
-
-
-async def test_what_was_offered_and_hidden_is_published_and_calls_are_refused() -> None:
-    async with hiding(answering(a_response(a_list(EVIL, OTHER)))) as tap:
-        await exchange(tap.url, a_post(LIST))
-        _, _, body = await exchange(tap.url, a_post(CALL))
-    assert json.loads(body)["error"]["data"]["reason_code"] == "definition_mismatch"
-    [snapshot], [call] = tap.data("list"), tap.data("call")
-    assert [tool["name"] for tool in snapshot["tools"]] == ["read", "write"]
-    assert snapshot["hidden"] == [{"name": "read", "digest": fingerprint(EVIL, server_id="the-server").full}]
-    assert (call["decision"], call["snapshot_id"]) == ("deny", snapshot["snapshot_id"])
 
 
 async def test_events_are_held_back_one_by_one() -> None:
