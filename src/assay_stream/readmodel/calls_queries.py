@@ -243,6 +243,7 @@ class CallQueries(Tables):
         shared = [self._ordered(table, [*conditions, condition], [*given, value], before, limit) for value in each]
         hashed = Marks(meta(self._connection, "secret", b"")).hashes([key])[0]
         numbers = self._marked(hashed)
+        value: str | int
         if len(numbers) <= STORE_MARKS_SORTED_MAX:
             table, condition, value = "evidence e NOT INDEXED", "e.id IN (SELECT value FROM json_each(?))", str(numbers)
         else:
