@@ -215,7 +215,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 def pages() -> dict[Path, str]:
     """Return every page that has a generated table: its path and its text as it should be."""
-    wanted = {}
+    wanted: dict[Path, str] = {}
     for path in sorted(DOCS.glob("*.md")):
         text = path.read_text(encoding="utf-8")
         if _BLOCK.search(text):
