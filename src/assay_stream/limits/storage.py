@@ -22,8 +22,9 @@ STORE_SUBJECTS_KEPT_MAX = 65_536  # Subjects whose number in the store a process
 # Records that go into the store in one transaction: fewer cost more each, and what a kill undoes is read again.
 STORE_BATCH_RECORDS = 10_000
 
-# Calls with one digest of their own that are looked up and sorted; of more, calls are read by time and checked.
-STORE_MARKS_SORTED_MAX = 10_000
+# Records of evidence whose own digests are kept in one part of their table: a batch changes that part only, and a
+# digest is looked for in each part, 31 for a million records. Part of the store's format.
+STORE_ERA_RECORDS = 32_768
 
 STORE_DROP_ROWS = 10_000  # Rows of evidence dropped in one transaction, so that filling and reading go on in between
 

@@ -21,10 +21,10 @@ from assay_stream.limits.storage import (
 from assay_stream.readmodel.calls import drop_marks, drop_subject
 from assay_stream.readmodel.schema import used_bytes
 
-_EVIDENCE = "DELETE FROM evidence WHERE id IN ({}) RETURNING id, body, server, tool, observer, subject"
+_EVIDENCE = "DELETE FROM evidence WHERE id IN ({}) RETURNING id, time_us, body, server, tool, observer, subject"
 _OLD_EVIDENCE = "SELECT id FROM evidence WHERE time_us < ? ORDER BY time_us LIMIT ?"
 # By row, the order in which they came: a caller can date its calls, but not say when they were read.
-_FIRST_EVIDENCE = "SELECT id FROM evidence INDEXED BY evidence_server WHERE server = ? ORDER BY id LIMIT ?"
+_FIRST_EVIDENCE = "SELECT id FROM evidence INDEXED BY evidence_came WHERE server = ? ORDER BY id LIMIT ?"
 _COUNT_LESS = "UPDATE called SET calls = calls - 1 WHERE server = ? AND tool = ? AND observer = ?"
 _NOT_CALLED = "DELETE FROM called WHERE server = ? AND tool = ? AND observer = ? AND calls = 0"
 _LAST_CALL = """UPDATE called SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_tool
@@ -201,13 +201,13 @@ class _Drops:
         statement = _EVIDENCE.format(chosen)
         gone = [row for each in given for row in self.connection.execute(statement, each).fetchall()]
         many = self.connection.executemany
-        drop_marks(self.connection, self._secret, (row[:2] for row in gone))
-        places = [row[2:5] for row in gone]
+        drop_marks(self.connection, self._secret, (row[:3] for row in gone))
+        places = [row[3:6] for row in gone]
         many(_COUNT_LESS, places)
         many(_NOT_CALLED, sorted(set(places)))
         if are_latest:
             many(_LAST_CALL, sorted(set(places)))
-        for subject in sorted({row[5] for row in gone}):
+        for subject in sorted({row[6] for row in gone}):
             drop_subject(self.connection, subject)
         return len(gone)
 

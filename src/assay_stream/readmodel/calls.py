@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from importlib.resources import files
+from struct import unpack
 from threading import local
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.storage import STORE_SUBJECTS_KEPT_MAX
+from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_KEPT_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Record
 from assay_stream.readmodel.rows import DigestValue
@@ -24,11 +24,7 @@ Digests = list[tuple[str, str, str]]
 """Role, scheme and value of each."""
 
 _HEX_DIGITS = 64
-HASH_BITS = 32
-ERA_BITS = 12
-"""Calls of an era are numbered by so many bits: a batch changes the marks of few eras, and a digest is looked for in
-each, 245 for a million calls. Part of the store's format, as the width of the hashes is."""
-ERA_MASK = (1 << ERA_BITS) - 1
+_HASH_BYTES = 8
 
 
 class _Identity(Struct, gc=False):
@@ -176,10 +172,7 @@ def digest_key(value: str) -> str:
 
 
 class Marks:
-    """Keyed hashes that index the digests of single calls: collisions cannot be constructed.
-
-    A mark is one integer, the fastest key that SQLite has: the era of the call, a hash, and the call within its era.
-    Hashes are random: without eras each batch would change every page of the table.
+    """Hashes that index the digests of single calls. They are keyed, so that collisions cannot be constructed.
 
     Args:
         secret: the key, the store's own.
@@ -187,27 +180,16 @@ class Marks:
 
     def __init__(self, secret: bytes) -> None:
         # As a prefix, a key of 16 bytes and a digest are one block to hash; as BLAKE2's own key they are two.
-        self._keyed = blake2b(secret, digest_size=HASH_BITS // 8).copy
+        self._keyed = blake2b(secret, digest_size=_HASH_BYTES).copy
 
-    def hashes(self, values: Iterable[str]) -> list[int]:
+    def hashes(self, values: Iterable[str]) -> tuple[int, ...]:
         """Return the hash of each digest, equal for all spellings that ``digest_key`` unifies."""
         found = []
         for value in values:
             hashed = self._keyed()
             hashed.update(digest_key(value).encode("utf-8", "surrogatepass"))
-            found.append(int.from_bytes(hashed.digest(), "big"))
-        return found
-
-    def marks(self, number: int, values: Iterable[str]) -> list[int]:
-        """Return the marks of a call's digests."""
-        place = (number >> ERA_BITS) << (ERA_BITS + HASH_BITS) | number & ERA_MASK
-        return [place | hashed << ERA_BITS for hashed in self.hashes(values)]
-
-
-def marks_between(era: int, hashed: int) -> tuple[int, int]:
-    """Return the first and the last mark that a hash can have in an era."""
-    first = (era << HASH_BITS | hashed) << ERA_BITS
-    return first, first | ERA_MASK
+            found.append(hashed.digest())
+        return unpack(f">{len(found)}q", b"".join(found))
 
 
 def values_of(digests: Digests) -> tuple[DigestValue, ...]:
@@ -222,6 +204,19 @@ _INSERT_EVIDENCE = f"INSERT INTO evidence VALUES ({','.join('?' * 14)})"  # noqa
 _COUNT = """INSERT INTO called VALUES (?, ?, ?, ?, ?)
   ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, last_us = max(last_us, excluded.last_us)"""
 _LEVEL = 1
+_USUAL = b"""{"assaycontenthash":"sha256:","assaygit":"unknown","assaypii":false,"assayproducer":"assay-stream",\
+"assayproducerversion":"0.1.0","assaysecrets":false,"data":{"actor":{"agent_id":"agent-","kind":"agent"},"args_hash":\
+"sha256:","binding":{"catalogue_digest":"sha256:","full_digest":"sha256:","origin":{"offset":1,"partition":0,"topic":\
+"mcp.tools.list"},"scope":"exact","server_scoped":true,"snapshot_id":""},"decision":"allow","delegation_depth":1,\
+"observer_id":"","ok":true,"origin":{"offset":1,"partition":0,"topic":"mcp.tools.call"},"pin":{"status":"unpinned"},\
+"policy_digest":"sha256:","reason_code":"P_POLICY_ALLOW","result_hash":"sha256:","server_id":"","side_effect":"READ",\
+"timing":{"duration_ms":0,"ended_at":"2026-","started_at":"2026-"},"tool":"","tool_call_id":"",\
+"tool_definition_canonicalization":"jcs:mcp_tool_definition.v1","tool_definition_digest":"sha256:",\
+"tool_definition_digest_alg":"sha256","tool_definition_schema":"assay.mcp.tool-definition.snapshot.v1",\
+"tool_definition_source":"mcp.tools/list","tool_identity":{"meta_hash":"","schema_hash":"","server_id":"","tool_name":\
+""},"trace_id":"","unbound_reason":""},"datacontenttype":"application/json","id":"","source":"urn:assay-stream",\
+"specversion":"1.0","subject":"","time":"2026-","traceparent":"00-","type":"assay.tool.decision"}"""
+"""What is usual in a record of evidence: it halves what one takes. Part of the store's format."""
 
 
 def read_line(value: bytes | None) -> EvidenceLine | None:
@@ -238,9 +233,7 @@ class _Codec(local):
     """Per-thread compressor and decompressor: neither is thread-safe."""
 
     def __init__(self) -> None:
-        # Trained on evidence of a made-up fleet: it halves a record, and spares making tables for each. Part of the
-        # store's format.
-        usual = zstandard.ZstdCompressionDict(files(__package__).joinpath("evidence.zdict").read_bytes())
+        usual = zstandard.ZstdCompressionDict(_USUAL, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
         self.compress = zstandard.ZstdCompressor(_LEVEL, dict_data=usual, write_checksum=True).compress
         self.decompress = zstandard.ZstdDecompressor(dict_data=usual).decompress
 
@@ -281,7 +274,7 @@ class Calls:
     def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
         self._connection = connection
         self._marks = Marks(secret)
-        self._subjects: dict[int, int] = {}
+        self._subjects: dict[bytes, int] = {}
         self._new_digests: list[_DigestRow] = []
         self._horizon_us = 0
         self._last = 0
@@ -304,7 +297,8 @@ class Calls:
     def take(self, source: int, records: Sequence[Record]) -> tuple[int, int]:
         """Add records of one log; return how many were refused, and how many were too old to keep."""
         rows = []
-        marks: set[int] = set()
+        keys: list[str] = []
+        owners: list[tuple[int, int]] = []
         called: dict[tuple[str, str, str], tuple[int, int]] = {}
         refused = dropped = 0
         for record in records:
@@ -327,13 +321,19 @@ class Calls:
                     compressed(record.value or b""),
                 )
             )
-            marks.update(self._marks.marks(self._last, own_values(line)))
+            own = own_values(line)
+            keys += own
+            owners += [(time_us, self._last)] * len(own)
             place = data.server_id, data.tool, data.observer_id
             calls, last_us = called.get(place, (0, time_us))
             called[place] = calls + 1, max(last_us, time_us)
         self._connection.executemany(_INSERT_EVIDENCE, rows)
-        # In the order of the table: each of its pages is visited once.
-        self._connection.executemany("INSERT INTO mark VALUES (?)", [(mark,) for mark in sorted(marks)])
+        # In the order of the table: each of its pages is visited once. Equal digests of one call are one mark.
+        marks = sorted(
+            (owner // STORE_ERA_RECORDS, hashed, time_us, owner)
+            for hashed, (time_us, owner) in zip(self._marks.hashes(keys), owners, strict=True)
+        )
+        self._connection.executemany("INSERT OR IGNORE INTO mark VALUES (?, ?, ?, ?)", marks)
         self._connection.executemany(_INSERT_DIGEST, sorted(self._new_digests))
         self._new_digests.clear()
         self._connection.executemany(_COUNT, sorted((*place, *counts) for place, counts in called.items()))
@@ -341,17 +341,16 @@ class Calls:
 
     def _subject(self, data: CallData) -> int:
         digests = shared_digests(data)
-        # Remembered by hash, which Python keys by process: the texts are a kilobyte each.
-        key = hash((data.server_id, data.tool, *digests))
+        # Remembered by hash: the texts are a kilobyte each.
+        key = blake2b(orjson.dumps((data.server_id, data.tool, digests)), digest_size=_SUBJECT_BYTES).digest()
         found = self._subjects.get(key)
         if found is None:
             if len(self._subjects) >= STORE_SUBJECTS_KEPT_MAX:
                 self._subjects.clear()
-            found = self._subjects[key] = self._stored_subject(data, digests)
+            found = self._subjects[key] = self._stored_subject(data, digests, key)
         return found
 
-    def _stored_subject(self, data: CallData, digests: Digests) -> int:
-        key = blake2b(orjson.dumps((data.server_id, data.tool, digests)), digest_size=_SUBJECT_BYTES).digest()
+    def _stored_subject(self, data: CallData, digests: Digests, key: bytes) -> int:
         select = "SELECT id FROM subject WHERE server = ? AND tool = ? AND hash = ?"
         known = self._connection.execute(select, (data.server_id, data.tool, key)).fetchone()
         if known is not None:
@@ -381,17 +380,17 @@ def _digest_rows(place: str, owner: int, digests: Digests) -> list[_DigestRow]:
     return [(digest_key(value), place, owner, role, scheme) for role, scheme, value in digests]
 
 
-def drop_marks(connection: sqlite3.Connection, secret: bytes, rows: Iterable[tuple[int, bytes]]) -> None:
+def drop_marks(connection: sqlite3.Connection, secret: bytes, rows: Iterable[tuple[int, int, bytes]]) -> None:
     """Remove the index entries of calls.
 
     Args:
-        rows: number and compressed record of each.
+        rows: number, event time and compressed record of each.
     """
-    marks = Marks(secret).marks
-    gone = [
-        (mark,)
-        for number, body in rows
+    hashes = Marks(secret).hashes
+    marks = [
+        (number // STORE_ERA_RECORDS, each, time_us, number)
+        for number, time_us, body in rows
         if (line := read_line(decompressed(body))) is not None
-        for mark in marks(number, own_values(line))
+        for each in hashes(own_values(line))
     ]
-    connection.executemany("DELETE FROM mark WHERE key = ?", gone)
+    connection.executemany("DELETE FROM mark WHERE era = ? AND hash = ? AND time_us = ? AND evidence = ?", marks)

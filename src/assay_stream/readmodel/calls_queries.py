@@ -10,18 +10,14 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.story import CALLS_NAMED_MAX, CallsSince, CallSummary
-from assay_stream.limits.storage import STORE_MARKS_SORTED_MAX, STORE_SUBJECTS_MERGED_MAX
+from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import (
-    ERA_BITS,
-    ERA_MASK,
-    HASH_BITS,
     EvidenceLine,
     Marks,
     decompressed,
     digest_key,
-    marks_between,
     own_digests,
     own_values,
     read_line,
@@ -55,8 +51,6 @@ _COLUMN_OF = {
 }
 _INDEXED = ("unbound", "agent", "decision", "tool", "observer", "server")
 """The order in which an index is chosen: what is rare first."""
-_IS_MARKED = f"""EXISTS (SELECT 1 FROM mark
-  WHERE key = ((e.id >> {ERA_BITS}) << {ERA_BITS + HASH_BITS}) | (? << {ERA_BITS}) | (e.id & {ERA_MASK}))"""  # noqa: S608
 _LAST = 2**63 - 1
 _REFERENCE_CHARS_MAX = 18
 
@@ -198,7 +192,7 @@ class CallQueries(Tables):
         conditions, given, index = self._conditions(wanted)
         if wanted.digest is None:
             return self._ordered(f"evidence e{index}", conditions, given, before, limit)
-        return self._with_digest(wanted.digest, (conditions, given, index), before, limit)
+        return self._with_digest(wanted.digest, conditions, given, before, limit)
 
     def _conditions(self, wanted: EvidenceFilter) -> tuple[list[str], list[Any], str]:
         asked = {column: getattr(wanted, name) for name, column in _COLUMN_OF.items()}
@@ -228,28 +222,40 @@ class CallQueries(Tables):
         yield from self._connection.execute(statement, (*given, before[0], *before, limit))
 
     def _with_digest(
-        self, digest: str, wanted: tuple[list[str], list[Any], str], before: tuple[int, int], limit: int
+        self, digest: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
     ) -> Iterator[_Row]:
         key = digest_key(digest)
-        conditions, given, index = wanted
+        hashed = Marks(meta(self._connection, "secret", b"")).hashes([key])[0]
+        marked = (
+            f"SELECT {_COLUMNS} FROM mark m CROSS JOIN evidence e ON e.id = m.evidence WHERE m.era = ? "  # noqa: S608
+            f"AND m.hash = ? AND {' AND '.join([*conditions, 'm.time_us <= ?'])} AND (m.time_us < ? OR m.evidence < ?) "
+            "ORDER BY m.time_us DESC, m.evidence DESC LIMIT ?"
+        )
+        own = [
+            self._connection.execute(marked, (era, hashed, *given, before[0], *before, limit)) for era in self._eras()
+        ]
         owners = "SELECT DISTINCT owner FROM digest WHERE value = ? AND place = 'calls'"
         subjects = [
             row[0] for row in self._connection.execute(f"{owners} LIMIT ?", (key, STORE_SUBJECTS_MERGED_MAX + 1))
         ]
         if len(subjects) <= STORE_SUBJECTS_MERGED_MAX:
-            table, condition, each = "evidence e INDEXED BY evidence_subject", "e.subject = ?", subjects
+            shared = [
+                self._ordered(
+                    "evidence e INDEXED BY evidence_subject",
+                    [*conditions, "e.subject = ?"],
+                    [*given, subject],
+                    before,
+                    limit,
+                )
+                for subject in subjects
+            ]
         else:
-            table, condition, each = "evidence e INDEXED BY evidence_time", f"e.subject IN ({owners})", [key]
-        shared = [self._ordered(table, [*conditions, condition], [*given, value], before, limit) for value in each]
-        hashed = Marks(meta(self._connection, "secret", b"")).hashes([key])[0]
-        numbers = self._marked(hashed)
-        value: str | int
-        if len(numbers) <= STORE_MARKS_SORTED_MAX:
-            table, condition, value = "evidence e NOT INDEXED", "e.id IN (SELECT value FROM json_each(?))", str(numbers)
-        else:
-            table, condition, value = f"evidence e{index}", _IS_MARKED, hashed
-        # Without a limit: rows that only share the hash are left out of the page.
-        own = self._ordered(table, [*conditions, condition], [*given, value], before, -1)
+            condition = f"e.subject IN ({owners})"
+            shared = [
+                self._ordered(
+                    "evidence e INDEXED BY evidence_time", [*conditions, condition], [*given, key], before, limit
+                )
+            ]
         seen: int | None = None
         for row in heapq.merge(self._checked(own, key), *shared, key=_newest_first):
             # A digest can stand in a record twice, in both ways.
@@ -257,24 +263,15 @@ class CallQueries(Tables):
                 seen = row[0]
                 yield row
 
-    def _marked(self, hashed: int) -> list[int]:
-        """Return the calls with a mark of this hash, up to one more than are sorted."""
+    def _eras(self) -> range:
         first, last = self._connection.execute(
             "SELECT (SELECT min(id) FROM evidence), (SELECT max(id) FROM evidence)"
         ).fetchone()
-        found: list[int] = []
-        for era in () if first is None else range(first >> ERA_BITS, (last >> ERA_BITS) + 1):
-            marks = self._connection.execute(
-                "SELECT key FROM mark WHERE key BETWEEN ? AND ?", marks_between(era, hashed)
-            )
-            found += [era << ERA_BITS | mark & ERA_MASK for (mark,) in marks]
-            if len(found) > STORE_MARKS_SORTED_MAX:
-                break
-        return found
+        return range(0) if first is None else range(first // STORE_ERA_RECORDS, last // STORE_ERA_RECORDS + 1)
 
-    def _checked(self, found: Iterator[_Row], key: str) -> Iterator[_Row]:
-        """Keep the rows whose record really has the digest: hashes may collide."""
-        for row in found:
+    def _checked(self, found: Sequence[Iterator[_Row]], key: str) -> Iterator[_Row]:
+        """Merge ordered rows, keeping those whose record really has the digest: hashes may collide."""
+        for row in heapq.merge(*found, key=_newest_first):
             body = self._connection.execute("SELECT body FROM evidence WHERE id = ?", row[:1]).fetchone()
             line = read_line(decompressed(body[0]))
             if line is not None and any(digest_key(value) == key for value in own_values(line)):

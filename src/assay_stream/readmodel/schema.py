@@ -141,7 +141,7 @@ def figures_of(connection: sqlite3.Connection) -> Figures:
     return Figures(rows=rows_of(connection), size_bytes=used_bytes(connection), refused=dict(refused))
 
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 9
 """Raised with every change of ``schema.sql`` or of what is written to its tables."""
 FILE = "store.sqlite3"
 _ASIDE = ".part.store"

@@ -32,6 +32,7 @@ CREATE UNIQUE INDEX evidence_place ON evidence (source, pos);
 CREATE INDEX evidence_time ON evidence (time_us);
 -- With the tool: calls of a day are counted without a look at the table.
 CREATE INDEX evidence_server ON evidence (server, time_us, tool);
+CREATE INDEX evidence_came ON evidence (server);
 CREATE INDEX evidence_tool ON evidence (tool, time_us);
 CREATE INDEX evidence_observer ON evidence (observer, time_us);
 CREATE INDEX evidence_subject ON evidence (subject, time_us);
@@ -41,8 +42,11 @@ CREATE INDEX evidence_agent ON evidence (agent, time_us) WHERE agent IS NOT NULL
 CREATE INDEX evidence_unbound ON evidence (unbound, time_us) WHERE unbound IS NOT NULL;
 
 -- What one call alone has: keyed hashes of its digests and identifiers, checked against the record when looked up.
--- Each is one number of era, hash and call (see Marks).
-CREATE TABLE mark (key INTEGER PRIMARY KEY) STRICT;
+-- `era`: evidence / STORE_ERA_RECORDS. Hashes are random: without eras each batch would change every page of the table.
+CREATE TABLE mark (
+  era INTEGER NOT NULL, hash INTEGER NOT NULL, time_us INTEGER NOT NULL, evidence INTEGER NOT NULL,
+  PRIMARY KEY (era, hash, time_us, evidence)
+) WITHOUT ROWID, STRICT;
 
 -- Calls as far as their evidence is here: counting a million rows takes longer than a page may.
 CREATE TABLE called (

@@ -210,9 +210,7 @@ class StoreFilling:
         )
         self._patience.failures = 0
         records = [record_of(self._roles[place.topic], each) for place, found in fetched.items() for each in found]
-        filled = Counter[str]()
-        for place, found in fetched.items():
-            filled[f"filled:{self._roles[place.topic].value}"] += len(found)
+        filled = Counter(f"filled:{record.role.value}" for record in records)
         if records:
             started_s = time.monotonic()
             await asyncio.to_thread(self._filler.take, records)

@@ -15,12 +15,9 @@ from assay_stream.alerts.index import AlertSelection, ReviewState, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.limits.storage import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.readmodel import calls_queries
-from assay_stream.readmodel.calls import ERA_BITS, compressed
-from assay_stream.readmodel.filling import fill, put_meta
+from assay_stream.readmodel.calls import compressed
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging, cursor_of
-from assay_stream.readmodel.schema import temporary
 from tests.support.readmodel import NOW_US, data_of, history, of_role
 from tests.support.stories import changed_alert
 
@@ -98,23 +95,6 @@ def test_every_digest_of_a_record_finds_it() -> None:
         "trace_id",
         "id",
     } <= schemes
-
-
-@pytest.mark.parametrize("sorted_max", [3, 10_000])
-def test_a_digest_of_many_calls_is_paged_as_a_scan_finds_it(sorted_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether its calls are sorted, or read by time and checked; and on both sides of the end of an era."""
-    monkeypatch.setattr(calls_queries, "STORE_MARKS_SORTED_MAX", sorted_max)
-    connection = temporary()
-    put_meta(connection, "last_evidence", 2**ERA_BITS - len(EVIDENCE) // 2)
-    for record in EVIDENCE:
-        event = orjson.loads(record.value or b"")
-        event["data"]["args_hash"] = "sha256:" + "5" * 64
-        fill(connection, [record._replace(value=orjson.dumps(event))])
-    store = Store(connection)
-    for server_id in (None, "server-1"):
-        rows = every(EvidenceFilter(digest="5" * 64, server_id=server_id), store)
-        assert rows == every(EvidenceFilter(server_id=server_id), store)
-        assert len(rows) == len(expected() if server_id is None else expected(server_id=server_id))
 
 
 @pytest.mark.parametrize("form", ["{}", "sha256:{}", " {} ", "SHA"])
