@@ -286,6 +286,15 @@ def test_an_announced_change_outdates_the_list_of_its_context() -> None:
         assert "snapshot_id" not in called
 
 
+def test_a_list_under_the_id_of_a_greeting_is_published_as_unreadable() -> None:
+    """Some clients take whatever comes in an exchange for the answer to its request."""
+    wire = Wire()
+    exchange = wire.posts([ask("tools/list"), ask("initialize", 2)])
+    wire.answers(exchange, result(2, tools=[TOOL]))
+    [snapshot] = wire.observed
+    assert snapshot["tools"] == {"unreadable": "line missed"}
+
+
 def test_a_list_too_long_to_read_is_published_as_unreadable() -> None:
     """It must not leave the previous one in force. Other requests in progress are not affected."""
     wire = Wire()
