@@ -76,7 +76,7 @@ def test_consistency(case: dict[str, Any]) -> None:
         assert consistency_proof(LEAVES, case["size1"], case["size2"]) == _path(case)
 
 
-pytestmark = [pytest.mark.servers, pytest.mark.skipif(shutil.which("go") is None, reason="the verifier is Go's")]
+_NEEDS_GO = pytest.mark.skipif(shutil.which("go") is None, reason="the verifier is Go's")
 
 RANGES = [some_records(2, 3, 5), some_records(6), some_records(9, 10, 11, 13)]
 RECORDS = [record for records in RANGES for record in records]
@@ -97,6 +97,8 @@ def verified(verifier: Path, vkey: str, folder: Path, record: Record, leaf: byte
     return subprocess.run([verifier, vkey, proof, leaf.hex()], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.servers
+@_NEEDS_GO
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: str(record.origin.offset))
 def test_another_verifier_accepts_every_proof(verifier: Path, tmp_path: Path, record: Record) -> None:
     """With the key as `seal vkey` prints it."""
@@ -104,6 +106,8 @@ def test_another_verifier_accepts_every_proof(verifier: Path, tmp_path: Path, re
     assert done.stdout == f"included: leaf {RECORDS.index(record)} of {len(RECORDS)} in {ORIGIN}\n", done.stderr
 
 
+@pytest.mark.servers
+@_NEEDS_GO
 def test_another_verifier_refuses_another_key_and_another_record(verifier: Path, tmp_path: Path) -> None:
     record, key = RECORDS[0], verifier_key(ORIGIN, KEY.public_key())
     other = verifier_key(ORIGIN, OTHER_KEY.public_key())
