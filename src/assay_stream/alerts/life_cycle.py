@@ -10,12 +10,12 @@ Rules:
    good. A condition that does not last (a call, a removal) is over once a repeat interval passes without a new finding.
 5. It closes at once when an operator has decided, and when no observer sees its condition any more and this has held
    for the settling time; flapping makes one alert with a count. An approved definition does not reopen it by being
-   shown again. Reasons that joined it (``alerts.reasons``) keep it open.
+   shown again. Reasons that joined it keep it open.
 6. A suppressed alert is written as well, with that status and the rule's name. It is written at once when
    no rule covers it any more and everything written before was suppressed.
 7. One that is over is forgotten ``forget_us`` after its last event: its end, a finding or a record. If it is found
    again, it is a new alert with the same uid.
-8. An acknowledged alert is written again only when its severity rises or it closes (``alerts.triage``). A manually
+8. An acknowledged alert is written again only when its severity rises or it closes (``alerts.processor``). A manually
    closed one stays closed until its condition has cleared and recurred.
 
 Everything is a function of the alert's own state, of findings, and of the time that arrives with them. ``tick`` writes

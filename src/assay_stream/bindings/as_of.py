@@ -7,7 +7,7 @@
    gives the tool the same digest.
 4. Otherwise the call is unbound, and its evidence gives the reason.
 
-What ends the force of a catalogue under rules 2 and 3, and for which observers: ``bindings.endings``. Rule 3 does not
+What ends the force of a catalogue under rules 2 and 3, and for which observers: ``bindings.timeline``. Rule 3 does not
 apply to a call by an observer whose own list was refused, or that got an announcement and has seen no list since.
 
 Of very many rejections the oldest are merged into one, effective from the first one's time: a call between them is

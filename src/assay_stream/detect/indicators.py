@@ -6,8 +6,7 @@
    same words: moving or editing an old sentence is not new.
 4. Instructions address the model, order the use of their server's own tools, and describe its setup: rules about
    these count less there. What they make the model do elsewhere counts as in any text.
-5. A script that the old definition did not use counts by itself (``scripts``), and so does what the schemas do with
-   values (``structure``).
+5. A script that the old definition did not use counts by itself, and so does what the schemas do with values.
 
 Indicators raise a severity and lower none. They describe what a text resembles, never what its author meant.
 

@@ -3,7 +3,7 @@
 ``data/README.md`` documents the notation of phrases.
 
 Each slot's places are listed once for a text, and a phrase walks through its slots' lists from left to right: the
-cost is the number of words times the number of phrases that use them, whatever the text. ``phrase_filter`` determines
+cost is the number of words times the number of phrases that use them, whatever the text. ``PhraseFilter`` determines
 beforehand which phrases can occur in a text at all.
 
 1. A phrase can occur only where each of its slots has a word. Slots are bits; a text has a slot's bit if it contains

@@ -1,8 +1,8 @@
 """Assay manifests (P60): digests of whole tool lists, the records that declare and observe them, and their drift.
 
 A manifest is the set of tools that one server lists. An *observed* manifest is what an observer saw, a *declared*
-one is the baseline an operator set. ``manifest_drift`` compares them. Records are read strictly, and unknown fields of
-them ignored. Source: Rul1an/assay, docs/reference/mcp-manifest-drift.md.
+one is the baseline an operator set. ``compare_manifests`` compares them. Records are read strictly, and unknown
+fields of them ignored. Source: Rul1an/assay, docs/reference/mcp-manifest-drift.md.
 
 Drift is a difference between digests. It does not mean malice, and its absence does not mean safety. Rules, in order:
 
