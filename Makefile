@@ -128,7 +128,7 @@ LOCK := .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --gener
 	--custom-compile-command "make lock" --override deploy/requirements/overrides.in
 
 lock: .uv/.ready ## Regenerate every lock; pins that still fit stay (LOCK_OPTIONS=--upgrade).
-	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli extmcp otlp worker ingest console parquet dev,--extra $(extra)) --output-file requirements.lock
+	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli extmcp otlp worker ingest console parquet msk dev,--extra $(extra)) --output-file requirements.lock
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra console --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/uv.in --output-file deploy/requirements/uv.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
