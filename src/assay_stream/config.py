@@ -106,7 +106,9 @@ class Settings(BaseSettings):
         10_000, description="How long a worker may stay silent before its partitions are reassigned, milliseconds."
     )
     connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
-        60, description="How long `worker`, `seal` and `alerts forward` try to reach the brokers at startup, seconds."
+        60,
+        description="How long processes try to reach the brokers at startup before their pages say that they wait, "
+        "seconds.",
     )
     command_connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
         10, description="How long every other command tries to reach the brokers, seconds."
