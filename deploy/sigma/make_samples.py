@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from assay_stream.alerts.formats import AlertFormat, as_lines, read_alert
+from assay_stream.alerts.formats import as_lines, read_alert
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.run import replay
@@ -80,7 +80,7 @@ class History:
         """The alerts that the engine raises, as `alerts export` writes them, one a line."""
         outputs = replay(self._records, producer=Producer(version=_VERSION))
         alerts = (read_alert(output.value) for output in outputs if output.role is Role.ALERTS)
-        return "".join(f"{line}\n" for line in as_lines(alerts, AlertFormat.OCSF)).encode()
+        return "".join(f"{line}\n" for line in as_lines(alerts, "ocsf")).encode()
 
     def _add(self, role: Role, kind: str, minute: float, data: dict[str, Any], server: str) -> History:
         moment = _START + timedelta(minutes=minute)

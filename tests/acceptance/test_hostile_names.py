@@ -14,8 +14,8 @@ import orjson
 import pytest
 import typer
 
-from assay_stream.alerts.formats import AlertFormat
 from assay_stream.cli.app import app
+from assay_stream.plugins import FORMATS
 from assay_stream.text.escaping import is_unseen
 from tests.support.command import run_command
 from tests.unit.cli.test_files import commands
@@ -130,7 +130,7 @@ PRINTING: list[tuple[str, ...]] = [
     *(("coverage", *INPUT, "--format", target) for target in ("table", "json", "csv")),
     *(("timeline", "--server-id", SERVER, *INPUT, "--format", target) for target in ("table", "json", "csv")),
     *(("trace", "--tool-call-id", "CALL", *INPUT, "--format", target) for target in ("table", "json")),
-    *(("alerts", "export", *ALERTS, "--format", each) for each in AlertFormat),
+    *(("alerts", "export", *ALERTS, "--format", each) for each in FORMATS.names()),
     *(("alerts", "list", *ALERTS, "--status", "all", "--format", target) for target in ("table", "json")),
     ("alerts", "show", "UID", "--full", *STORY),
     *(("alerts", "explain", "UID", *STORY, "--format", target) for target in ("text", "json", "markdown")),

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from aiokafka import TopicPartition
 
-from assay_stream.alerts.formats import AlertFormat, read_alert, render
+from assay_stream.alerts.formats import read_alert, render
 from assay_stream.kafka.connection import reading_consumer, start_admin
 from assay_stream.model.record import ERROR_HEADERS, Output, Role
 from tests.support.alerts import alert_records, finding_of
@@ -76,7 +76,7 @@ def alerts(count: int, *, first: int = 0) -> list[Output]:
 
 
 def as_sent(alert: Output) -> bytes:
-    return render(read_alert(alert.value), AlertFormat.OCSF).encode()
+    return render(read_alert(alert.value), "ocsf").encode()
 
 
 def keys_of(written: list[Output]) -> set[str]:

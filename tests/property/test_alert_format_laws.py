@@ -11,11 +11,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.alerts.formats import AlertFormat, read_alert, render, view_of
+from assay_stream.alerts.formats import read_alert, render, view_of
 from assay_stream.alerts.formats.syslog import syslog_message
 from assay_stream.alerts.life_cycle import apply_finding
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.errors import InputError
+from assay_stream.plugins import FORMATS
 from tests.property.test_alert_laws import any_findings
 
 JSON = st.recursive(
@@ -47,34 +48,34 @@ def alerts(draw: st.DrawFn) -> dict[str, Any]:
     return alert
 
 
-def weight(line: str, target: AlertFormat) -> tuple[str, int, int]:
-    if target is AlertFormat.CEF:
+def weight(line: str, target: str) -> tuple[str, int, int]:
+    if target == "cef":
         found = {key: re.search(rf" {key}=(\S+)", line) for key in ("cs1", "cnt", "cn1")}
         assert all(found.values())
         uid, count, severity = (match[1] for match in found.values() if match)
         return uid, int(count), int(severity)
     document = json.loads(line)
-    if target in (AlertFormat.OCSF, AlertFormat.OCSF_1_9):
+    if target in ("ocsf", "ocsf-1.9"):
         return document["finding_info"]["uid"], document["count"], document["severity_id"]
-    if target is AlertFormat.ECS:
+    if target == "ecs":
         return (
             document["labels"]["uid"] and document["assay_stream"]["alert"]["uid"],
             (document["assay_stream"]["alert"]["count"]),
             document["event"]["severity"],
         )
-    if target is AlertFormat.SARIF:
+    if target == "sarif":
         (result,) = document["runs"][0]["results"]
         uid = result["fingerprints"]["assayStreamAlert/v1"]
         return uid, result["occurrenceCount"], result["properties"]["severityId"]
-    if target is AlertFormat.ASIM:
+    if target == "asim":
         return document["EventOriginalUid"], document["EventCount"], document["AdditionalFields"]["severity_id"]
-    if target is AlertFormat.HEC:
+    if target == "hec":
         document = document["event"]
     return document["uid"], document["count"], document["severity_id"]
 
 
-@given(alerts(), st.sampled_from(AlertFormat))
-def test_every_alert_is_one_line_of_every_format(alert: dict[str, Any], target: AlertFormat) -> None:
+@given(alerts(), st.sampled_from(FORMATS.names()))
+def test_every_alert_is_one_line_of_every_format(alert: dict[str, Any], target: str) -> None:
     line = render(alert, target)
     assert line == render(json.loads(json.dumps(alert)), target)
     assert "\n" not in line
@@ -95,4 +96,4 @@ def test_every_alert_is_a_syslog_message(alert: dict[str, Any], host: str, body:
 def test_reading_gives_an_alert_or_our_error(value: Any) -> None:
     raw = value if isinstance(value, bytes) else json.dumps(value).encode()
     with suppress(InputError):
-        assert render(read_alert(raw), AlertFormat.JSONL)
+        assert render(read_alert(raw), "jsonl")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, render, view_of
+from assay_stream.alerts.formats import as_lines, read_alert, view_of
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.formats.view import time_ms_text
 from assay_stream.alerts.index import AlertRow, AlertSelection, ReviewState, SeverityLevel, by_group, row_of, short_uids
@@ -27,23 +26,22 @@ from assay_stream.cli.shared import Refusals, ends_now, follow, on_kafka, say, s
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.forward.receivers import (
-    Receiver,
-    Subscription,
-    SyslogTarget,
-    is_address,
-    parse_target,
-    secret_from,
-    tls_context,
-)
+from assay_stream.forward.configured import TO, read_receivers
+from assay_stream.forward.receivers import Entry, Subscription, secret_from
 from assay_stream.kafka.lookup import read_records
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
 from assay_stream.model.fields import compile_glob
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Record, Role
+from assay_stream.plugins import FORMATS, RECEIVERS
 from assay_stream.readmodel.rows import AlertFilter
 from assay_stream.report.pins import AlertAct, alert_decision, time_text
 from assay_stream.text.escaping import LineSpan, shown, visible
+
+if TYPE_CHECKING:
+    AlertFormat = str
+else:
+    AlertFormat = Literal[tuple(FORMATS.names())]
 
 _MCP_FIELDS = frozenset(
     (
@@ -113,7 +111,7 @@ SeverityFilter = Annotated[
 @grouped
 def export(
     looking: AlertOptions,
-    target: Annotated[AlertFormat, typer.Option("--format", help="What to write.")] = AlertFormat.OCSF,
+    target: Annotated[AlertFormat, typer.Option("--format", help="What to write.")] = "ocsf",
     since: Since = None,
     server_id: ServerFilter = None,
     severity: SeverityFilter = None,
@@ -176,8 +174,6 @@ class ReceiverOptions:
     ] = EXAMPLE_ENTERPRISE
 
     def subscriptions(self, settings: Settings) -> list[Subscription]:
-        from assay_stream.forward.configured import read_receivers
-
         if self.config is None:
             return [self._subscription(settings)]
         of_one = (self.to, self.target, self.group, self.header, self.hmac_variable, self.ca_file)
@@ -193,40 +189,34 @@ class ReceiverOptions:
         if self.to is None:
             raise ConfigurationError("bad_option", "name a receiver with --to, or a file of receivers with --config")
         kind, _, place = self.to.partition(":")
-        receiver: Receiver
-        if kind == "webhook" and is_address(place):
-            target = self.target or AlertFormat.OCSF
-            receiver = self._webhook(place, target)
-        elif kind == "syslog" and (found := parse_target(place)) is not None:
-            target = self.target or AlertFormat.CEF
-            receiver = self._syslog(found)
-        else:
+        if kind not in TO:
             raise ConfigurationError(
                 "bad_receiver", "--to is webhook:http(s)://HOST/PATH or syslog:HOST:PORT[,udp|tcp|tls] ([::1] for IPv6)"
             )
+        plugin = RECEIVERS.load(kind)
+        if (self.header, self.hmac_variable) != (None, None) and "header" not in plugin.settings:
+            raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
+        secrets = self._secrets()
+        fields: dict[str, Any] = {"type": kind, TO[kind]: place, "timeout_s": self.timeout_s} | dict.fromkeys(secrets)
+        if "header_file" in secrets:
+            fields["header"] = str(self.header).partition("=")[0]
+        given = {"format": self.target, "ca_file": self.ca_file, "enterprise": self.enterprise}
+        fields |= {name: value for name, value in given.items() if value is not None}
         group = f"{settings.group_prefix}-forward-{kind}" if self.group is None else self.group
-        return Subscription(name="forward", receiver=receiver, group=group, write=partial(render, target=target))
+        entry = Entry(fields, f"--to {kind}", secrets=secrets, code="bad_receiver")
+        return Subscription(name="forward", receiver=plugin(entry), group=group)
 
-    def _webhook(self, url: str, target: AlertFormat) -> Receiver:
-        from assay_stream.forward.webhook import Webhook
-
-        header = None
+    def _secrets(self) -> dict[str, str]:
+        """Return the secrets that environment variables hold, by the setting of a webhook that would name a file."""
+        found = {}
         if self.header is not None:
             name, _, variable = self.header.partition("=")
             if not name or not variable:
                 raise ConfigurationError("bad_option", "--header is NAME=VARIABLE, the name of an environment variable")
-            header = name, secret_from(variable, os.environ)
-        secret = None if self.hmac_variable is None else secret_from(self.hmac_variable, os.environ).encode()
-        tls, kind = tls_context(self.ca_file), CONTENT_TYPES[target]
-        return Webhook(url, content_type=kind, timeout_s=self.timeout_s, tls=tls, header=header, secret=secret)
-
-    def _syslog(self, target: SyslogTarget) -> Receiver:
-        from assay_stream.forward.syslog import Syslog
-
-        if self.header is not None or self.hmac_variable is not None:
-            raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
-        tls, host = tls_context(self.ca_file), socket.gethostname()
-        return Syslog(target, host=host, timeout_s=self.timeout_s, tls=tls, enterprise=self.enterprise)
+            found["header_file"] = secret_from(variable, os.environ)
+        if self.hmac_variable is not None:
+            found["hmac_file"] = secret_from(self.hmac_variable, os.environ)
+        return found
 
 
 @grouped

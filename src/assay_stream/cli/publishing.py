@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import typer
 
@@ -30,17 +30,20 @@ from assay_stream.observe import (
     from_mcp_wire,
     from_observations,
 )
-from assay_stream.observe.logs.calls import Whose
-from assay_stream.observe.logs.files import LogFormat, from_log
-from assay_stream.observe.logs.otlp import SpanKind
+from assay_stream.observe.logs.calls import SpanKind, Whose
+from assay_stream.observe.logs.files import from_log
 from assay_stream.observe.observation import stated_prefixes
+from assay_stream.plugins import LOGS, LogReader
 
 _ROOM_PAUSE_S = 0.01
 
 
-CaptureFormat = Literal["mcp-wire", "assay-log", "observations", "toolhive", "hangar", "otlp-json", "otlp-proto"]
+_OURS = ("mcp-wire", "assay-log", "observations")
+if TYPE_CHECKING:
+    CaptureFormat = str
+else:
+    CaptureFormat = Literal[(*_OURS, *LOGS.names())]
 Observations = Iterable[Observation] | AsyncIterable[Observation]
-_LOGS: dict[str, LogFormat] = {name: name for name in get_args(LogFormat)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,7 @@ class LogOptions:
             has_default=server_id is not None,
             servers=stated_servers(self.server or ()),
             prefixes=stated_prefixes(self.prefix or ()),
+            span_kind=self.span_kind,
         )
 
 
@@ -96,15 +100,16 @@ def publish(
         raise ConfigurationError("bad_option", "--dry-run and --output go together")
     if bool(files) == (logs.topic is not None):
         raise ConfigurationError("bad_option", "give files, `-` for standard input, or with --from otlp-*, --topic")
-    if logs.topic is not None and not source.startswith("otlp-"):
+    log = None if source in _OURS else LOGS.load(source)
+    if logs.topic is not None and (log is None or not log.in_topics):
         raise ConfigurationError("bad_option", f"--from {source} reads files: leave --topic out")
     if source in ("mcp-wire", "assay-log") and server_id is None:
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     if output is not None:
         refuse_existing_file(output, force=force)
     given = [file for path in files or () for file in files_in(path, skipped=say)]
-    whose = logs.whose(server_id, vantage) if source in _LOGS else None
-    reader = _Reader(source=source, server_id=server_id or "-", vantage=vantage, logs=logs, whose=whose)
+    whose = None if log is None else logs.whose(server_id, vantage)
+    reader = _Reader(source=source, server_id=server_id or "-", vantage=vantage, log=log, whose=whose, topic=logs.topic)
     with Aside() as aside:
         target = None if output is None else aside.path(output)
         delivered = deliver(reader.observations(given, bootstrap_servers), target, bootstrap_servers)
@@ -125,18 +130,19 @@ class _Reader:
     source: CaptureFormat
     server_id: str
     vantage: VantageOptions
-    logs: LogOptions
+    log: LogReader | None
     whose: Whose | None
+    topic: str | None
     refused: Refusals = field(default_factory=Refusals)
     lacking: Counter[str] = field(default_factory=Counter)
 
     async def observations(self, files: Iterable[Path], bootstrap: str | None) -> AsyncIterator[Observation]:
         for path in files:
-            for each in self._read(path, pieces(path) if self.source == "otlp-proto" else every_line(path)):
+            for each in self._read(path, pieces(path) if self.log and self.log.split else every_line(path)):
                 yield each
-        if self.logs.topic is not None:
+        if self.topic is not None:
             settings = command_settings(bootstrap_servers=bootstrap)
-            async with aclosing(read_foreign(settings, self.logs.topic)) as values:
+            async with aclosing(read_foreign(settings, self.topic)) as values:
                 async for place, value in values:
                     for each in self._read(place, [value]):
                         yield each
@@ -147,9 +153,8 @@ class _Reader:
         def collect(error: InputError) -> None:
             self.refused.append(f"{name}: {error}")
 
-        if self.whose is not None:
-            form, span_kind = _LOGS[self.source], self.logs.span_kind
-            return from_log(form, content, self.whose, self.lacking, span_kind=span_kind, on_error=collect)
+        if self.log is not None and self.whose is not None:
+            return from_log(self.log, content, self.whose, self.lacking, on_error=collect)
         if self.source == "observations":
             return from_observations(content, on_error=collect)
         seen = self.vantage.of(self.server_id)

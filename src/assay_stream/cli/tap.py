@@ -271,8 +271,9 @@ def extmcp(
 
     Example: assay-stream extmcp --listen 127.0.0.1:9001 --prefix github_=github --prefix time_=time
     """
-    with needing_extra("extmcp"):
-        from assay_stream.observe.feeds.agentgateway import ExtMcp, start_server
+    from assay_stream.plugins import FEEDS
+
+    ext_mcp: Any = FEEDS.load("agentgateway")
     prefixes, servers = stated_prefixes(prefix or ()), stated_servers(server or ())
     if tls_cert is None and (tls_key is not None or client_ca is not None):
         raise ConfigurationError("bad_option", "--tls-key and --client-ca need --tls-cert")
@@ -291,7 +292,7 @@ def extmcp(
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         ruling = Action(unavailable) if enforce else None
         async with observing("extmcp", output, bootstrap_servers, ruling) as (sink, rule):
-            answers = ExtMcp(
+            answers = ext_mcp(
                 Feed(
                     server_id,
                     own.observer_id,
@@ -306,7 +307,7 @@ def extmcp(
                 context_key=b"" if key is None else key.get_secret_value().encode(),
                 enforces=enforce,
             )
-            grpc_server, port = start_server(answers, listen, tls=tls, client_ca=ca)
+            grpc_server, port = answers.serve(listen, tls=tls, client_ca=ca)
             say(f"{listen.rpartition(':')[0]}:{port}: ExtMcp for agentgateway")
             while not stop.is_set():
                 with suppress(TimeoutError):

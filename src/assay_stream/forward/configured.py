@@ -19,30 +19,38 @@ from typing import Any
 
 from assay_stream.alerts.formats import AlertView
 from assay_stream.alerts.index import AlertSelection, SeverityLevel
-from assay_stream.errors import InputError
-from assay_stream.forward import services, splunk_hec, syslog, webhook
-from assay_stream.forward.receivers import Entry, Plugin, Subscription
+from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.forward.receivers import Entry, Setting, Subscription
 from assay_stream.limits.serving import FORWARD_LIMITS
 from assay_stream.model.fields import compile_glob
 from assay_stream.model.kinds import Kind
+from assay_stream.plugins import RECEIVERS, Receiver
 from assay_stream.text.toml import decode_toml
 
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,62}")
-_TAKEN = frozenset({"webhook", "syslog"})
-"""The command line gives a receiver the group of this name: alerts would go to the one or to the other."""
+TO = {"webhook": "url", "syslog": "to"}
+"""Receivers that the command line can name in place of a file, and the setting that it gives. It gives them the group
+of this name: with an entry of the same name, alerts would go to the one or to the other."""
 
-_COMMON = {"name", "type", "min_severity", "kinds", "servers", "timeout_s", "ca_file", "start"}
 _STARTS = ("oldest", "now")
-PLUGINS = {
-    "webhook": webhook.PLUGIN,
-    "syslog": syslog.PLUGIN,
-    "splunk_hec": splunk_hec.PLUGIN,
-    "slack": services.SLACK,
-    "teams": services.TEAMS,
-    "pagerduty": services.PAGERDUTY,
-}
-"""Every type of receiver."""
 _TIMEOUT_MIN_S, _TIMEOUT_MAX_S = 0.1, 300.0
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) and each for each in value)
+
+
+def _is_timeout(value: Any) -> bool:
+    return type(value) in (int, float) and _TIMEOUT_MIN_S <= value <= _TIMEOUT_MAX_S
+
+
+_TEXTS = Setting("", False, "a list of texts, not an empty one: [one, another]", _is_list)
+_COMMON = {
+    **dict.fromkeys(("name", "type", "min_severity", "ca_file"), Setting("")),
+    **dict.fromkeys(("kinds", "servers"), _TEXTS),
+    "timeout_s": Setting("", False, f"seconds, {_TIMEOUT_MIN_S:g} to {_TIMEOUT_MAX_S:g}", _is_timeout),
+    "start": Setting("", False, f"one of {', '.join(_STARTS)}", lambda value: value in _STARTS),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,58 +100,48 @@ def read_receivers(raw: bytes, where: str, *, group_prefix: str) -> list[Subscri
     subscriptions: list[Subscription] = []
     for number, fields in enumerate(listed, 1):
         entry = Entry(fields if isinstance(fields, dict) else {}, f"{where}, entry {number}")
-        plugin = _plugin(entry)
+        try:
+            receiver = _made(entry)
+        except AssayStreamError:
+            raise
+        except Exception as error:
+            # A stranger's code, whose words may quote a secret.
+            raise entry.refuse(f"{RECEIVERS.described(entry['type'])} fails: {type(error).__name__}") from error
         name = f"forward-{entry['name']}"
         if any(each.name == name for each in subscriptions):
             raise entry.refuse("an entry before has the same name")
-        receiver, write = plugin.make(entry)
         subscriptions.append(
             Subscription(
                 name=name,
                 receiver=receiver,
                 group=f"{group_prefix}-{name}",
-                write=write,
                 wants=_wanted(entry),
-                from_now=entry.get("start", "now" if plugin.is_for_people else "oldest") == "now",
+                from_now=entry.get("start", "now" if receiver.is_for_people else "oldest") == "now",
             )
         )
     return subscriptions
 
 
-def _plugin(entry: Entry) -> Plugin:
+def _made(entry: Entry) -> Receiver:
     kind, name = entry.get("type"), entry.get("name")
-    plugin = PLUGINS.get(kind) if isinstance(kind, str) else None
-    if plugin is None:
-        raise entry.refuse(f"type must be one of {', '.join(PLUGINS)}")
+    if kind not in RECEIVERS.names():
+        raise entry.refuse(f"type must be one of {', '.join(RECEIVERS.names())}")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise entry.refuse(
             "name must be 1 to 63 of a-z, 0-9 and -: it names the consumer group that holds its position"
         )
-    if name in _TAKEN:
+    if name in TO:
         raise entry.refuse(f"{name} names the group of `--to {name}:`: two receivers would share alerts")
-    unknown = entry.keys() - _COMMON - plugin.fields
-    missing = sorted(plugin.required - entry.keys())
-    if unknown or missing:
+    plugin = RECEIVERS.load(kind)
+    known = {**plugin.settings, **_COMMON}
+    missing = sorted(field for field, setting in known.items() if setting.is_required and field not in entry)
+    if missing or entry.keys() - known:
         wrong = f"lacks {', '.join(missing)}" if missing else "has a field that it does not know"
-        raise entry.refuse(f"{kind} {wrong}; it takes {', '.join(sorted(_COMMON | plugin.fields))}")
+        raise entry.refuse(f"{kind} {wrong}; it takes {', '.join(sorted(known))}")
     for field, value in entry.items():
-        good, must = _judged(field, value)
-        if not good:
-            raise entry.refuse(f"{field} must be {must}")
-    return plugin
-
-
-def _judged(field: str, value: Any) -> tuple[bool, str]:
-    """Tell whether a field may have a value, and what it must be."""
-    if field in ("kinds", "servers"):
-        good = isinstance(value, list) and bool(value) and all(isinstance(each, str) and each for each in value)
-        return good, "a list of texts, not an empty one: [one, another]"
-    if field == "start":
-        return value in _STARTS, f"one of {', '.join(_STARTS)}"
-    if field == "timeout_s":
-        good = type(value) in (int, float) and _TIMEOUT_MIN_S <= value <= _TIMEOUT_MAX_S
-        return good, f"seconds, {_TIMEOUT_MIN_S:g} to {_TIMEOUT_MAX_S:g}"
-    return isinstance(value, str) and bool(value) and value.isprintable(), "one text, on one line"
+        if not known[field].is_good(value):
+            raise entry.refuse(f"{field} must be {known[field].must_be}")
+    return plugin(entry)
 
 
 def _wanted(entry: Entry) -> Wanted:

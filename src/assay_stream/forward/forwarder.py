@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -250,13 +251,15 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
             if not self._subscription.wants(view):
                 self._count("not_wanted")
                 return self._generation == generation
-            body = self._subscription.write(alert)
+            return await self._deliver(record, alert, view, generation)
         except InputError as error:
             return await self._bury(record, error, generation)
+
+    async def _deliver(self, record: Record, alert: dict[str, Any], view: AlertView, generation: int) -> bool:
         failures = 0
         while self._is_ours(generation):
             self._moved_s = time.monotonic()
-            answer = await self._attempt(view, body)
+            answer = await self._attempt(view, alert)
             self._count(answer.outcome.value)
             self.is_waiting = answer.outcome is DeliveryOutcome.UNAVAILABLE
             if answer.outcome is DeliveryOutcome.DELIVERED:
@@ -280,9 +283,18 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._pause(wait_ms / 1_000)
         return False
 
-    async def _attempt(self, view: AlertView, body: str) -> AttemptResult:
+    async def _send(self, view: AlertView, alert: dict[str, Any]) -> AttemptResult:
+        try:
+            result = await self._receiver.send(view, self._receiver.write(alert))
+            return result if isinstance(result, AttemptResult) else waiting("no_result")
+        except InputError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the mistake of one plug-in holds up no other receiver
+            return waiting(type(error).__name__)
+
+    async def _attempt(self, view: AlertView, alert: dict[str, Any]) -> AttemptResult:
         """Send one alert. After a stop request, the current attempt has half of the stop limit to finish."""
-        sending = asyncio.create_task(self._receiver.send(view, body))
+        sending = asyncio.create_task(self._send(view, alert))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({sending, stopping}, return_when=asyncio.FIRST_COMPLETED)

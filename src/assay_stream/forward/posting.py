@@ -8,17 +8,19 @@
 
 import ssl
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar
 
 import aiohttp
 from yarl import URL
 
 from assay_stream import __version__
 from assay_stream.alerts.formats import AlertView
-from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, waiting
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry, Setting, waiting
 from assay_stream.observe.http.upstreams import open_session, read_body
 
 _ANSWER_BYTES_MAX = 65_536
@@ -74,25 +76,28 @@ class Poster:
             await self._session.close()
 
 
-class MessageService:
-    """Posts every alert to one address, as it was written for it. The address may be a secret, so it has a name."""
+class MessageService(ABC):
+    """Base of receivers that post each alert to one address. It may be a secret: the entry's name stands for it."""
 
-    def __init__(
-        self,
-        name: str,
-        url: str,
-        *,
-        timeout_s: float,
-        tls: ssl.SSLContext | bool,
-        judge: Callable[[HttpAnswer], AttemptResult],
-    ) -> None:
-        self.name = name
-        self._url = url
-        self._judge = judge
-        self._poster = Poster(headers={"Content-Type": "application/json"}, timeout_s=timeout_s, tls=tls)
+    settings: ClassVar[Mapping[str, Setting]] = {
+        "url_file": Setting("file that holds the address of the webhook", is_required=True)
+    }
+    is_for_people: ClassVar[bool] = True
+
+    def __init__(self, entry: Entry, url: str | None = None) -> None:
+        self.name = entry.label
+        self._url = entry.safe_url(entry.secret("url_file") if url is None else url)
+        self._poster = Poster(headers={"Content-Type": "application/json"}, **entry.connection())
+
+    @abstractmethod
+    def write(self, alert: dict[str, Any]) -> str: ...
+
+    @staticmethod
+    def judge(answer: HttpAnswer) -> AttemptResult:
+        return by_status(answer)
 
     async def send(self, view: AlertView, body: str) -> AttemptResult:
-        return self._judge(await self._poster.post(self._url, body.encode("utf-8")))
+        return self.judge(await self._poster.post(self._url, body.encode("utf-8")))
 
     async def close(self) -> None:
         await self._poster.close()

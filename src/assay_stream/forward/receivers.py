@@ -1,25 +1,25 @@
-"""The protocol of receivers, and how the file of receivers and the command line name one.
+"""What receivers are made of: the settings of an entry, results of attempts, addresses, secrets.
 
 1. A receiver gets one alert at a time and returns the result; it never raises for failures outside this process.
 2. Taken: the alert is done. Refused for good: it goes to the dead letters, and is done. Anything else is the
    receiver's problem, not the alert's: the alert waits for as long as it takes.
-3. Each type of receiver is a ``Plugin``. What carries a secret goes over HTTPS, or stays on this machine.
+3. Each type of receiver is a plug-in (``plugins.Receiver``). What carries a secret goes over HTTPS, or stays on this
+   machine.
 """
 
-import ipaddress
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
-from assay_stream.alerts.formats import AlertFormat, AlertView
+from assay_stream.alerts.formats import AlertView
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.local import secret_of_file
+from assay_stream.plugins import FORMATS, Receiver
 
-_TRANSPORTS = ("udp", "tcp", "tls")
 _TIMEOUT_S = 10.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -52,22 +52,6 @@ def waiting(code: str, retry_after_ms: int = 0) -> AttemptResult:
     return AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code=code, retry_after_ms=retry_after_ms)
 
 
-class Receiver(Protocol):
-    @property
-    def name(self) -> str:
-        """What it is called in logs and dead letters; holds no secret."""
-
-    async def send(self, view: AlertView, body: str) -> AttemptResult:
-        """Deliver one alert and return the outcome."""
-
-    async def close(self) -> None:
-        pass
-
-
-Writer = Callable[[dict[str, Any]], str]
-"""Writes an alert as a receiver takes it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """A receiver, and what it is sent.
@@ -75,7 +59,6 @@ class Subscription:
     Args:
         name: of the part of the process that serves it, and of its metrics.
         group: consumer group that holds its position.
-        write: an alert as it is sent.
         wants: whether an alert is sent.
         from_now: whether a group without a position starts at the end and not at the oldest alert.
     """
@@ -83,33 +66,61 @@ class Subscription:
     name: str
     receiver: Receiver
     group: str
-    write: Writer
     wants: Callable[[AlertView], bool] = lambda _view: True
     from_now: bool = False
 
 
-class Entry(dict[str, Any]):
-    """One entry of the file, whose fields are known and of the right type."""
+def _is_line(value: Any) -> bool:
+    return isinstance(value, str) and bool(value) and value.isprintable()
 
-    def __init__(self, fields: dict[str, Any], place: str) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A field of an entry: what it means (Markdown), and the values that it may have, in words and as a test."""
+
+    meaning: str
+    is_required: bool = False
+    must_be: str = "one text, on one line"
+    is_good: Callable[[Any], bool] = _is_line
+
+
+class Entry(dict[str, Any]):
+    """One entry of the file, whose fields are known and of the right type.
+
+    Args:
+        place: where it stands, for messages.
+        secrets: those that do not stand in files, by the field that would name the file.
+        code: of the error if it cannot be used.
+    """
+
+    def __init__(
+        self,
+        fields: Mapping[str, Any],
+        place: str,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        code: str = "bad_receivers",
+    ) -> None:
         super().__init__(fields)
-        self.place = place
+        self._place = place
+        self._secrets = secrets or {}
+        self._code = code
 
     @property
     def label(self) -> str:
         return f"{self['type']}:{self['name']}"
 
     def refuse(self, why: str) -> ConfigurationError:
-        return ConfigurationError("bad_receivers", f"{self.place}: {why}")
+        return ConfigurationError(self._code, f"{self._place}: {why}")
 
     def secret(self, field: str) -> str:
-        return secret_of_file(Path(self[field]), variable=field)
+        return self._secrets.get(field) or secret_of_file(Path(self[field]), variable=field)
 
-    def format(self, default: AlertFormat) -> AlertFormat:
-        try:
-            return AlertFormat(self.get("format", default))
-        except ValueError:
-            raise self.refuse(f"format must be one of {', '.join(AlertFormat)}") from None
+    def format(self, default: str) -> str:
+        name: str = self.get("format", default)
+        if name not in FORMATS.names():
+            raise self.refuse(f"format must be one of {', '.join(FORMATS.names())}")
+        return name
 
     def connection(self) -> dict[str, Any]:
         tls = tls_context(Path(self["ca_file"]) if "ca_file" in self else None)
@@ -121,23 +132,6 @@ class Entry(dict[str, Any]):
         if not good or not is_one_word(url):
             raise self.refuse("the address must be https://HOST/..., as it goes with a secret (http on loopback only)")
         return url
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
-    """A type of receiver.
-
-    Args:
-        make: returns the receiver of an entry, and what writes alerts for it.
-        fields: that entries may have beside the common ones.
-        required: those they must have.
-        is_for_people: people are not sent alerts that were over before the receiver was set up.
-    """
-
-    make: Callable[[Entry], tuple[Receiver, Writer]]
-    fields: frozenset[str]
-    required: frozenset[str]
-    is_for_people: bool = False
 
 
 def is_address(url: str) -> bool:
@@ -153,33 +147,6 @@ def is_host(name: str | None) -> bool:
         return bool(name and name.encode("idna"))
     except UnicodeError:
         return False
-
-
-class SyslogTarget(NamedTuple):
-    """Where a syslog receiver is; ``transport`` is ``udp``, ``tcp`` or ``tls``."""
-
-    host: str
-    port: int
-    transport: str
-
-
-def parse_target(text: str) -> SyslogTarget | None:
-    """Return what ``HOST:PORT[,udp|tcp|tls]`` names, ``None`` where it names nothing."""
-    place, comma, transport = text.partition(",")
-    transport = transport if comma else "tcp"
-    host, _, port = place.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-        try:
-            ipaddress.IPv6Address(host)
-        except ValueError:
-            return None
-    elif ":" in host:
-        return None
-    if not is_host(host) or not (port.isascii() and port.isdigit()) or transport not in _TRANSPORTS:
-        return None
-    number = int(port[:6])
-    return SyslogTarget(host=host, port=number, transport=transport) if 0 < number <= 65_535 else None
 
 
 def secret_from(variable: str, environment: Mapping[str, str]) -> str:
@@ -223,6 +190,6 @@ def is_in_the_clear(url: str) -> bool:
     return parts.scheme != "https" and parts.hostname not in _LOOPBACK
 
 
-def is_one_word(url: str) -> bool:
+def is_one_word(url: Any) -> bool:
     """Return True if an address needs no further escaping."""
-    return url.isascii() and url.isprintable() and " " not in url
+    return isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url

@@ -2,23 +2,15 @@
 
 import asyncio
 import json
-import ssl
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from assay_stream.alerts.formats import AlertView
 from assay_stream.alerts.formats.jsonl import to_hec
 from assay_stream.forward.posting import Poster, by_status
-from assay_stream.forward.receivers import (
-    DELIVERED,
-    AttemptResult,
-    DeliveryOutcome,
-    Entry,
-    Plugin,
-    Receiver,
-    Writer,
-    waiting,
-)
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry, Setting, waiting
 from assay_stream.limits.serving import FORWARD_LIMITS
 from assay_stream.text.escaping import json_text
 
@@ -29,11 +21,25 @@ _ABOUT_THE_ALERT = frozenset({6, 12, 13, 15})
 
 
 class SplunkHec:
-    """Sends events to one HTTP Event Collector, by its base address as ``https://splunk.example.com:8088``."""
+    """Sends events to one HTTP Event Collector."""
 
-    def __init__(self, name: str, url: str, *, token: str, timeout_s: float, tls: ssl.SSLContext | bool) -> None:
-        self.name = name
+    settings: ClassVar[Mapping[str, Setting]] = {
+        "url": Setting("base address of the collector, `https://HOST:8088`", is_required=True),
+        "token_file": Setting("file that holds the token", is_required=True),
+        "index": Setting("index of the events"),
+        "sourcetype": Setting("their sourcetype, in place of `mcp:jsonrpc`"),
+    }
+    is_for_people: ClassVar[bool] = False
+
+    def __init__(self, entry: Entry) -> None:
+        url, token = entry.safe_url(entry["url"]), entry.secret("token_file")
+        if "?" in url or "#" in url or "/services/collector" in url:
+            raise entry.refuse("url is the collector's base address, https://HOST:8088: the rest is added")
+        if not (token.isascii() and token.isprintable()):
+            raise entry.refuse("the token must be one line of ASCII")
+        self.name = entry.label
         self._base = url.rstrip("/") + "/services/collector"
+        self._metadata = {name: entry[name] for name in ("index", "sourcetype") if name in entry}
         # A channel is what acknowledgements are asked for by; one for the life of this process.
         self._channel = str(uuid4())
         headers = {
@@ -41,9 +47,12 @@ class SplunkHec:
             "Authorization": f"Splunk {token}",
             "X-Splunk-Request-Channel": self._channel,
         }
-        self._poster = Poster(headers=headers, timeout_s=timeout_s, tls=tls)
+        self._poster = Poster(headers=headers, **entry.connection())
         self._unindexed: tuple[str, int, int] | None = None
         """An event that was not indexed in time: its text, its number, and how often it was waited for."""
+
+    def write(self, alert: dict[str, Any]) -> str:
+        return json_text(to_hec(alert, **self._metadata))
 
     async def send(self, view: AlertView, body: str) -> AttemptResult:
         if self._unindexed is not None and self._unindexed[0] == body:
@@ -95,21 +104,3 @@ def _members(body: bytes) -> dict[str, object]:
     except (ValueError, RecursionError):
         return {}
     return decoded if isinstance(decoded, dict) else {}
-
-
-def _make(entry: Entry) -> tuple[Receiver, Writer]:
-    url, token = entry.safe_url(entry["url"]), entry.secret("token_file")
-    if "?" in url or "#" in url or "/services/collector" in url:
-        raise entry.refuse("url is the collector's base address, https://HOST:8088: the rest is added")
-    if not (token.isascii() and token.isprintable()):
-        raise entry.refuse("the token must be one line of ASCII")
-    metadata = {name: entry[name] for name in ("index", "sourcetype") if name in entry}
-    receiver = SplunkHec(entry.label, url, token=token, **entry.connection())
-    return receiver, lambda alert: json_text(to_hec(alert, **metadata))
-
-
-PLUGIN = Plugin(
-    make=_make,
-    fields=frozenset({"url", "token_file", "index", "sourcetype"}),
-    required=frozenset({"url", "token_file"}),
-)

@@ -10,105 +10,83 @@ Syslog has no answer by which a receiver could say that it took a message. What 
 """
 
 import asyncio
+import ipaddress
 import socket
 import ssl
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
-from assay_stream.alerts.formats import AlertFormat, AlertView, render
+from assay_stream.alerts.formats import AlertView, render
 from assay_stream.alerts.formats.syslog import DATAGRAM_BYTES_MAX, EXAMPLE_ENTERPRISE, octet_counted, syslog_message
-from assay_stream.forward.receivers import (
-    DELIVERED,
-    AttemptResult,
-    DeliveryOutcome,
-    Entry,
-    Plugin,
-    Receiver,
-    SyslogTarget,
-    Writer,
-    parse_target,
-    waiting,
-)
+from assay_stream.forward.connection import OneWayConnection
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry, Setting, is_host, waiting
 
-try:
-    import fcntl
-    import termios
-except ImportError:  # pragma: no cover - not on this system
-    _TIOCOUTQ = None
-else:
-    _TIOCOUTQ = getattr(termios, "TIOCOUTQ", None)
-
+_TRANSPORTS = ("udp", "tcp", "tls")
 _KEPT_MESSAGES_MAX = 256
 _KEPT_S = 60.0
-_ACKNOWLEDGED_PAUSE_S = 0.002
 
 
-class _Connection(asyncio.Protocol):
-    """Carries frames one way. What a receiver says means nothing, but that it hangs up."""
+class SyslogTarget(NamedTuple):
+    """Where a syslog receiver is; ``transport`` is ``udp``, ``tcp`` or ``tls``."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.ended_s: float | None = None
-        """When it ended, by the loop's clock."""
-        self._lost = asyncio.Event()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport: Any = transport
-
-    def eof_received(self) -> None:
-        # A write would still succeed, into nothing.
-        self.ended_s = self._loop.time()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.ended_s = self.ended_s or self._loop.time()
-        self._lost.set()
-
-    async def write(self, frame: bytes) -> None:
-        """Send a frame, and wait until the receiver's host has acknowledged every octet, where the system can tell."""
-        self.transport.write(frame)
-        descriptor = self.transport.get_extra_info("socket").fileno()
-        while self.ended_s is None and (self.transport.get_write_buffer_size() or _unacknowledged(descriptor)):
-            await asyncio.sleep(_ACKNOWLEDGED_PAUSE_S)
-        if self.ended_s is not None:
-            raise ConnectionResetError
-
-    async def close(self) -> None:
-        """Hang up in order: what was sent is read by the receiver."""
-        self.transport.close()
-        await self._lost.wait()
+    host: str
+    port: int
+    transport: str
 
 
-def _unacknowledged(descriptor: int) -> bool:
-    return _TIOCOUTQ is not None and any(fcntl.ioctl(descriptor, _TIOCOUTQ, bytes(4)))
+def parse_target(text: str) -> SyslogTarget | None:
+    """Return what ``HOST:PORT[,udp|tcp|tls]`` names, ``None`` where it names nothing."""
+    place, comma, transport = text.partition(",")
+    transport = transport if comma else "tcp"
+    host, _, port = place.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            return None
+    elif ":" in host:
+        return None
+    if not is_host(host) or not (port.isascii() and port.isdigit()) or transport not in _TRANSPORTS:
+        return None
+    number = int(port[:6])
+    return SyslogTarget(host=host, port=number, transport=transport) if 0 < number <= 65_535 else None
 
 
 class Syslog:
-    """Sends alerts to one syslog receiver, over one connection.
+    """Sends alerts to one syslog receiver, over one connection."""
 
-    Args:
-        enterprise: private enterprise number of the structured data's id.
-    """
+    settings: ClassVar[Mapping[str, Setting]] = {
+        "to": Setting("`HOST:PORT[,udp|tcp|tls]`, TCP by default", is_required=True),
+        "format": Setting("a [format](#formats); `cef` by default"),
+        "enterprise": Setting(
+            "private enterprise number of the structured data's id; 32473, which is for examples, by default",
+            must_be="an integer, not negative",
+            is_good=lambda value: type(value) is int and value >= 0,
+        ),
+    }
+    is_for_people: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        target: SyslogTarget,
-        *,
-        host: str,
-        timeout_s: float,
-        tls: ssl.SSLContext | None = None,
-        enterprise: int = EXAMPLE_ENTERPRISE,
-    ) -> None:
+    def __init__(self, entry: Entry) -> None:
+        target = parse_target(entry["to"])
+        if target is None:
+            raise entry.refuse("to is HOST:PORT[,udp|tcp|tls] ([::1] for IPv6)")
         place = f"[{target.host}]" if ":" in target.host else target.host
+        connection = entry.connection()
         self.name = f"syslog:{place}:{target.port},{target.transport}"
         self._target = target
-        self._host = host
-        self._timeout_s = timeout_s
-        self._tls = tls if target.transport == "tls" else None
-        self._enterprise = enterprise
-        self._connection: _Connection | None = None
+        self._host = socket.gethostname()
+        self._timeout_s: float = connection["timeout_s"]
+        self._tls: ssl.SSLContext | None = connection["tls"] if target.transport == "tls" else None
+        self._format = entry.format("cef")
+        self._enterprise: int = entry.get("enterprise", EXAMPLE_ENTERPRISE)
+        self._connection: OneWayConnection | None = None
         self._recent: deque[tuple[float, bytes]] = deque(maxlen=_KEPT_MESSAGES_MAX)
+
+    def write(self, alert: dict[str, Any]) -> str:
+        return render(alert, self._format)
 
     async def send(self, view: AlertView, body: str) -> AttemptResult:
         message = syslog_message(view, body, host=self._host, enterprise=self._enterprise)
@@ -134,7 +112,7 @@ class Syslog:
         if connection is None or connection.ended_s is not None:
             before = connection
             _, connection = await loop.create_connection(
-                _Connection, self._target.host, self._target.port, ssl=self._tls
+                OneWayConnection, self._target.host, self._target.port, ssl=self._tls
             )
             self._connection = connection
             if before is not None:
@@ -166,14 +144,3 @@ class Syslog:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._connection.close(), self._timeout_s)
             self._abort()
-
-
-def _make(entry: Entry) -> tuple[Receiver, Writer]:
-    target = parse_target(entry["to"])
-    if target is None:
-        raise entry.refuse("to is HOST:PORT[,udp|tcp|tls] ([::1] for IPv6)")
-    receiver = Syslog(target, host=socket.gethostname(), **entry.connection())
-    return receiver, partial(render, target=entry.format(AlertFormat.CEF))
-
-
-PLUGIN = Plugin(make=_make, fields=frozenset({"to", "format"}), required=frozenset({"to"}))

@@ -2,24 +2,23 @@
 
 import hashlib
 import hmac
-import ssl
-from functools import partial
+from collections.abc import Mapping
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, AlertView, render
+from assay_stream.alerts.formats import AlertView, render
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.posting import Poster
 from assay_stream.forward.receivers import (
     AttemptResult,
     Entry,
-    Plugin,
-    Receiver,
-    Writer,
+    Setting,
     is_address,
     is_in_the_clear,
     is_one_word,
     place_of,
 )
+from assay_stream.plugins import FORMATS
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 SIGNATURE_HEADER = "X-Assay-Stream-Signature"
@@ -32,37 +31,54 @@ _OURS = frozenset(
 )
 
 
+_ONE_WORD = "one word of ASCII: write other characters as %XX"
+
+
 class Webhook:
     """Posts alerts to one address.
 
     Raises:
-        ConfigurationError: ``bad_header``.
+        ConfigurationError: ``bad_header``, or of the entry.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        content_type: str,
-        timeout_s: float,
-        tls: ssl.SSLContext | bool = True,
-        header: tuple[str, str] | None = None,
-        secret: bytes | None = None,
-    ) -> None:
-        headers = {"Content-Type": content_type}
-        if header is not None:
-            _check_header(*header)
-            headers[header[0]] = header[1]
-        if (header is not None or "@" in urlsplit(url).netloc) and is_in_the_clear(url):
+    settings: ClassVar[Mapping[str, Setting]] = {
+        "url": Setting("where alerts are posted, unless `url_file` says it", must_be=_ONE_WORD, is_good=is_one_word),
+        "url_file": Setting("file that holds the address, if that is a secret: https only (http on loopback)"),
+        "format": Setting("a [format](#formats); `ocsf` by default"),
+        "header": Setting("name of a further header"),
+        "header_file": Setting("file that holds its value"),
+        "hmac_file": Setting("file that holds the secret with which deliveries are signed"),
+    }
+    is_for_people: ClassVar[bool] = False
+
+    def __init__(self, entry: Entry) -> None:
+        if ("url" in entry) == ("url_file" in entry):
+            raise entry.refuse("give either url or url_file")
+        if ("header" in entry) != ("header_file" in entry):
+            raise entry.refuse("header is the name of a further header, header_file the file with its value: give both")
+        self._url = url = entry["url"] if "url" in entry else entry.secret("url_file")
+        if not is_address(url):
+            raise entry.refuse("url is http(s)://HOST/PATH")
+        if "url_file" in entry and not is_one_word(url):
+            raise entry.refuse(f"url must be {_ONE_WORD}")
+        if "url_file" in entry and is_in_the_clear(url):
+            raise entry.refuse("an address in a file of its own is a secret: it must be https (http on loopback only)")
+        self._format = entry.format("ocsf")
+        headers = {"Content-Type": FORMATS.load(self._format).media_type}
+        if "header" in entry:
+            headers |= _further_header(entry["header"], entry.secret("header_file"))
+        if ("header" in entry or "@" in urlsplit(url).netloc) and is_in_the_clear(url):
             raise ConfigurationError(
                 "bad_header",
                 "a header or a user in the address is a secret: the address must begin with https:// (http:// on "
                 "loopback only)",
             )
         self.name = f"webhook:{place_of(url)}"
-        self._url = url
-        self._secret = secret
-        self._poster = Poster(headers=headers, timeout_s=timeout_s, tls=tls)
+        self._secret = entry.secret("hmac_file").encode() if "hmac_file" in entry else None
+        self._poster = Poster(headers=headers, **entry.connection())
+
+    def write(self, alert: dict[str, Any]) -> str:
+        return render(alert, self._format)
 
     async def send(self, view: AlertView, body: str) -> AttemptResult:
         content, key = body.encode("utf-8"), view.key()
@@ -80,7 +96,7 @@ def signature(secret: bytes, *, key: str, body: bytes) -> str:
     return "sha256=" + hmac.new(secret, key.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
-def _check_header(name: str, value: str) -> None:
+def _further_header(name: str, value: str) -> dict[str, str]:
     token = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
     if not token or name.lower() in _OURS or not (value.isascii() and value.isprintable()):
         raise ConfigurationError(
@@ -88,33 +104,4 @@ def _check_header(name: str, value: str) -> None:
             "a further header has a name of letters, digits and hyphens that is not one of ours, "
             "and a value of one line of ASCII",
         )
-
-
-def _make(entry: Entry) -> tuple[Receiver, Writer]:
-    if ("url" in entry) == ("url_file" in entry):
-        raise entry.refuse("give either url or url_file")
-    if ("header" in entry) != ("header_file" in entry):
-        raise entry.refuse("header is the name of a further header, header_file the file with its value: give both")
-    url = entry.get("url") or entry.secret("url_file")
-    if not is_one_word(url):
-        raise entry.refuse("url must be one word of ASCII: write other characters as %XX")
-    if not is_address(url):
-        raise entry.refuse("url is http(s)://HOST/PATH")
-    if "url_file" in entry and is_in_the_clear(url):
-        raise entry.refuse("an address in a file of its own is a secret: it must be https (http on loopback only)")
-    chosen = entry.format(AlertFormat.OCSF)
-    receiver = Webhook(
-        url,
-        content_type=CONTENT_TYPES[chosen],
-        header=(entry["header"], entry.secret("header_file")) if "header" in entry else None,
-        secret=entry.secret("hmac_file").encode() if "hmac_file" in entry else None,
-        **entry.connection(),
-    )
-    return receiver, partial(render, target=chosen)
-
-
-PLUGIN = Plugin(
-    make=_make,
-    fields=frozenset({"url", "url_file", "format", "header", "header_file", "hmac_file"}),
-    required=frozenset(),
-)
+    return {name: value}

@@ -11,10 +11,11 @@ import pytest
 
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.configured import PLUGINS, read_receivers
+from assay_stream.forward.configured import read_receivers
 from assay_stream.forward.posting import MessageService
-from assay_stream.forward.receivers import Entry, Receiver, Subscription, Writer
+from assay_stream.forward.receivers import Entry, Subscription
 from assay_stream.model.kinds import Kind
+from assay_stream.plugins import RECEIVERS, Receiver
 from tests.support.alerts import alert_of
 from tests.support.toml import toml_of
 
@@ -171,8 +172,8 @@ def test_a_file_that_is_none_is_refused(raw: bytes) -> None:
         read_receivers(raw, "r.toml", group_prefix="p")
 
 
-def make_receiver(fields: dict[str, Any], place: str) -> tuple[Receiver, Writer]:
-    return PLUGINS[fields["type"]].make(Entry(fields, place))
+def make_receiver(fields: dict[str, Any], place: str) -> Receiver:
+    return RECEIVERS.load(fields["type"])(Entry(fields, place))
 
 
 def refusal(**entry: Any) -> ConfigurationError:
@@ -217,6 +218,6 @@ def test_no_name_of_a_receiver_holds_its_secret(secret: str) -> None:
         {"type": "webhook", "url_file": secret},
     )
     made = [make_receiver({"name": "soc", **entry}, "r.toml") for entry in entries]
-    assert all(SECRET not in receiver.name for receiver, _ in made)
-    assert SECRET in json.loads(made[1][1](alert_of()))["routing_key"]
-    assert SECRET not in made[0][1](alert_of()) + made[2][1](alert_of())
+    assert all(SECRET not in receiver.name for receiver in made)
+    assert SECRET in json.loads(made[1].write(alert_of()))["routing_key"]
+    assert SECRET not in made[0].write(alert_of()) + made[2].write(alert_of())

@@ -6,24 +6,23 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, KafkaConnectionError, KafkaError
 from prometheus_client import CollectorRegistry
 
-from assay_stream.alerts.formats import AlertFormat, AlertView, render
+from assay_stream.alerts.formats import AlertView, render
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
 from assay_stream.forward import forwarder as forward
 from assay_stream.forward.forwarder import Forwarder, Schedule
-from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Subscription
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Setting, Subscription
 from assay_stream.kafka import log as kafka_log
 from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.kafka.stage import StageMetrics
@@ -109,11 +108,16 @@ class Log:
 
 
 class Receiver:
+    settings: ClassVar[Mapping[str, Setting]] = {}
+    is_for_people: ClassVar[bool] = False
     name = "receiver"
 
     def __init__(self, *answers: AttemptResult) -> None:
         self.answers = list(answers)
         self.taken: list[str] = []
+
+    def write(self, alert: dict[str, Any]) -> str:
+        return render(alert, "ocsf")
 
     async def send(self, view: AlertView, body: str) -> AttemptResult:
         await asyncio.sleep(0)
@@ -131,9 +135,7 @@ def alerts(*tools: str) -> list[bytes | None]:
 
 
 def subscribed(receiver: Receiver, **more: Any) -> Subscription:
-    return Subscription(
-        name="forward", receiver=receiver, group="g", write=partial(render, target=AlertFormat.OCSF), **more
-    )
+    return Subscription(name="forward", receiver=receiver, group="g", **more)
 
 
 @asynccontextmanager

@@ -14,15 +14,8 @@ import pytest
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.configured import read_receivers
-from assay_stream.forward.receivers import (
-    AttemptResult,
-    DeliveryOutcome,
-    SyslogTarget,
-    is_address,
-    parse_target,
-    secret_from,
-    tls_context,
-)
+from assay_stream.forward.receivers import AttemptResult, DeliveryOutcome, is_address, secret_from, tls_context
+from assay_stream.forward.syslog import SyslogTarget, parse_target
 from tests.support.alerts import alert_of
 from tests.support.https_server import Authority
 from tests.support.toml import toml_of
@@ -126,7 +119,7 @@ async def sent(kind: str, address: str, folder: Path) -> AttemptResult:
     (made,) = read_receivers(toml_of({"receivers": [entry]}).encode(), "r.toml", group_prefix="p")
     try:
         # Twice the time it may take, with room: an attempt that never ends fails here.
-        return await asyncio.wait_for(made.receiver.send(view_of(ALERT), made.write(ALERT)), 10 * TIMEOUT_S)
+        return await asyncio.wait_for(made.receiver.send(view_of(ALERT), made.receiver.write(ALERT)), 10 * TIMEOUT_S)
     finally:
         await made.receiver.close()
 

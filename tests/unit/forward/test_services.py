@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -11,11 +10,14 @@ from assay_stream.alerts.formats import view_of
 from assay_stream.alerts.formats.jsonl import to_hec
 from assay_stream.alerts.formats.messages import to_pagerduty, to_slack, to_teams
 from assay_stream.forward import splunk_hec
+from assay_stream.forward.pagerduty import PagerDuty as PagerDutyReceiver
 from assay_stream.forward.posting import HttpAnswer, MessageService
-from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Receiver
-from assay_stream.forward.services import by_pagerduty, by_slack, by_teams
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry
+from assay_stream.forward.slack import Slack as SlackReceiver
 from assay_stream.forward.splunk_hec import SplunkHec
+from assay_stream.forward.teams import Teams as TeamsReceiver
 from assay_stream.limits.serving import ForwardLimits
+from assay_stream.plugins import Receiver
 from tests.support.alerts import alert_of
 from tests.support.deployment import free_port
 from tests.support.services import Answer, PagerDuty, Service, Slack, Splunk, Teams
@@ -25,11 +27,17 @@ VIEW = view_of(ALERT)
 
 
 def hec(server: Service, token: str = Splunk.token) -> SplunkHec:
-    return SplunkHec("splunk_hec:x", server.base, token=token, timeout_s=5.0, tls=True)
+    return collector(server.base, token)
 
 
-def posting(url: str, judge: Callable[[HttpAnswer], AttemptResult] = by_slack) -> MessageService:
-    return MessageService("slack:x", url, timeout_s=5.0, tls=True, judge=judge)
+def collector(url: str, token: str) -> SplunkHec:
+    fields = {"type": "splunk_hec", "name": "x", "url": url, "timeout_s": 5.0}
+    return SplunkHec(Entry(fields, "r.toml", secrets={"token_file": token}))
+
+
+def posting(url: str, kind: type[MessageService] = SlackReceiver) -> MessageService:
+    fields = {"type": "slack", "name": "x", "url": url, "timeout_s": 5.0}
+    return kind(Entry(fields, "r.toml", secrets={"url_file": url, "routing_key_file": "k"}))
 
 
 async def sent(receiver: Receiver, body: str) -> AttemptResult:
@@ -96,7 +104,7 @@ async def test_slow_acknowledgements_are_bounded_in_all(monkeypatch: pytest.Monk
         await asyncio.sleep(0.05)
         return answered
 
-    receiver = SplunkHec("splunk_hec:x", "https://h", token="t", timeout_s=5.0, tls=True)
+    receiver = collector("https://h", "t")
     monkeypatch.setattr(receiver._poster, "post", post)
     assert await sent(receiver, "{}") == waits("not_acknowledged")
     assert len(asked) <= 6
@@ -124,7 +132,7 @@ async def test_an_event_that_splunk_cannot_read_is_refused() -> None:
 async def test_slack_and_teams_take_their_messages() -> None:
     with Slack(free_port()) as slack, Teams(free_port()) as teams:
         assert await sent(posting(slack.url), to_slack(ALERT)) == DELIVERED
-        assert await sent(posting(teams.url, by_teams), to_teams(ALERT)) == DELIVERED
+        assert await sent(posting(teams.url, TeamsReceiver), to_teams(ALERT)) == DELIVERED
     assert "server/tool" in slack.taken[0]["text"]
     assert "server/tool" in teams.taken[0]["body"][0]["inlines"][0]["text"]
 
@@ -142,14 +150,14 @@ async def test_a_workflow_that_is_off_makes_alerts_wait() -> None:
     """It answers 400, to every card: no alert is lost to it."""
     with Teams(free_port()) as teams:
         teams.is_on = False
-        assert await sent(posting(teams.url, by_teams), to_teams(ALERT)) == waits("workflow_refused")
+        assert await sent(posting(teams.url, TeamsReceiver), to_teams(ALERT)) == waits("workflow_refused")
 
 
 async def test_a_card_that_no_workflow_took_is_not_delivered() -> None:
     """A connector of the kind before workflows says 200 and means 429."""
     answer: Answer = (200, {}, b"Microsoft Teams endpoint returned HTTP error 429")
     with Teams(free_port(), answer) as teams:
-        assert await sent(posting(teams.url, by_teams), to_teams(ALERT)) == waits("not_posted")
+        assert await sent(posting(teams.url, TeamsReceiver), to_teams(ALERT)) == waits("not_posted")
 
 
 async def test_a_redirection_is_not_followed() -> None:
@@ -169,19 +177,19 @@ async def test_an_incident_is_opened_acknowledged_and_resolved() -> None:
     with PagerDuty(free_port()) as server:
         for alert in (ALERT, ALERT, acknowledged, closed):
             body = to_pagerduty(alert, routing_key=server.routing_key)
-            assert await sent(posting(server.url, by_pagerduty), body) == DELIVERED
+            assert await sent(posting(server.url, PagerDutyReceiver), body) == DELIVERED
             states.append(server.incidents[VIEW.uid])
     assert states == ["triggered", "triggered", "acknowledged", "resolved"]
 
 
 async def test_a_wrong_routing_key_waits_and_a_bad_event_is_refused() -> None:
     with PagerDuty(free_port()) as server:
-        receiver = posting(server.url, by_pagerduty)
+        receiver = posting(server.url, PagerDutyReceiver)
         assert await sent(receiver, to_pagerduty(ALERT, routing_key="other")) == waits("routing_key_refused")
-        receiver = posting(server.url, by_pagerduty)
+        receiver = posting(server.url, PagerDutyReceiver)
         assert await sent(receiver, to_pagerduty(ALERT, routing_key="0" * 32)) == waits("routing_key_refused")
         bad = to_pagerduty(ALERT, routing_key=server.routing_key).replace('"severity":"error"', '"severity":"bad"')
-        assert await sent(posting(server.url, by_pagerduty), bad) == refused("http_400")
+        assert await sent(posting(server.url, PagerDutyReceiver), bad) == refused("http_400")
 
 
 async def test_an_answer_without_end_or_sense_is_bounded() -> None:

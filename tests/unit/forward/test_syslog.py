@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from assay_stream.alerts.formats import view_of
-from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, SyslogTarget, tls_context
-from assay_stream.forward.syslog import Syslog
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry
+from assay_stream.forward.syslog import Syslog, SyslogTarget
 from tests.support.alerts import alert_of
 from tests.support.deployment import free_port
 from tests.support.https_server import Authority
@@ -20,9 +20,8 @@ from tests.support.receivers import SyslogServer
 VIEW = view_of(alert_of())
 
 
-def syslog(port: int, transport: str = "tcp", *, timeout_s: float = 2.0, tls: ssl.SSLContext | None = None) -> Syslog:
-    target = SyslogTarget(host="127.0.0.1", port=port, transport=transport)
-    return Syslog(target, host="host", timeout_s=timeout_s, tls=tls)
+def syslog(port: int, transport: str = "tcp", *, timeout_s: float = 2.0, **more: str) -> Syslog:
+    return Syslog(Entry({"to": f"127.0.0.1:{port},{transport}", "timeout_s": timeout_s, **more}, "r.toml"))
 
 
 async def until(server: SyslogServer, count: int) -> None:
@@ -104,7 +103,8 @@ async def test_tls_checks_the_certificate(tmp_path: Path, known: bool) -> None:
     server = await asyncio.start_server(read, "127.0.0.1", 0, ssl=context)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        sender = syslog(port, "tls", tls=tls_context(authority.file if known else None))
+        ca_file = {"ca_file": str(authority.file)} if known else {}
+        sender = syslog(port, "tls", timeout_s=2.0, **ca_file)
         answer = await sender.send(VIEW, "body")
         await sender.close()
         if known:
@@ -118,5 +118,6 @@ async def test_tls_checks_the_certificate(tmp_path: Path, known: bool) -> None:
 @pytest.mark.parametrize("transport", ["tcp", "udp", "tls"])
 async def test_a_host_that_no_encoding_takes_ends_nothing(transport: str) -> None:
     """One receiver's address must not end the process that serves the others."""
-    sender = Syslog(SyslogTarget(host="a..b", port=514, transport=transport), host="host", timeout_s=2.0)
+    sender = syslog(514, transport)
+    sender._target = SyslogTarget(host="a..b", port=514, transport=transport)
     assert (await sender.send(VIEW, "x")).outcome is DeliveryOutcome.UNAVAILABLE

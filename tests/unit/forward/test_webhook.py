@@ -6,7 +6,7 @@ import pytest
 
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry
 from assay_stream.forward.webhook import Webhook
 from tests.support.alerts import alert_of
 from tests.support.deployment import free_port
@@ -15,8 +15,16 @@ from tests.support.receivers import WebhookServer
 VIEW = view_of(alert_of())
 
 
+def webhook_to(url: str, header: tuple[str, str] | None = None) -> Webhook:
+    fields = {"type": "webhook", "name": "x", "url": url, "timeout_s": 5.0, "format": "jsonl"}
+    if header is None:
+        return Webhook(Entry(fields, "r.toml"))
+    name, value = header
+    return Webhook(Entry(fields | {"header": name, "header_file": ""}, "r.toml", secrets={"header_file": value}))
+
+
 async def posted(url: str) -> AttemptResult:
-    webhook = Webhook(url, content_type="application/json", timeout_s=5.0)
+    webhook = webhook_to(url)
     try:
         return await webhook.send(VIEW, '{"ö":1}')
     finally:
@@ -51,7 +59,7 @@ async def test_a_receiver_that_is_away_is_unavailable() -> None:
 def test_a_header_that_cannot_be_is_refused(header: tuple[str, str]) -> None:
     """At start, and without its value in the message."""
     with pytest.raises(ConfigurationError) as caught:
-        Webhook("http://h/", content_type="x", timeout_s=1, header=header)
+        webhook_to("http://h/", header)
     assert caught.value.code == "bad_header"
 
 
@@ -67,11 +75,11 @@ def test_a_header_that_cannot_be_is_refused(header: tuple[str, str]) -> None:
 def test_a_secret_does_not_go_over_plain_http(url: str, header: tuple[str, str] | None) -> None:
     """Refused at start, without the secret in the message."""
     with pytest.raises(ConfigurationError) as caught:
-        Webhook(url, content_type="x", timeout_s=1, header=header)
+        webhook_to(url, header)
     assert caught.value.code == "bad_header"
     assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["https://soc.example.com/", "http://127.0.0.1:1/", "http://[::1]:1/"])
 def test_a_secret_may_go_over_https_and_within_this_machine(url: str) -> None:
-    assert Webhook(url, content_type="x", timeout_s=1, header=("X-Key", "hidden"))
+    assert webhook_to(url, ("X-Key", "hidden"))

@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from assay_stream.alerts.formats.view import time_ms_text, view_of
+from assay_stream.plugins import Format
 
 
 def to_asim(alert: dict[str, Any]) -> str:
@@ -41,3 +42,6 @@ def to_asim(alert: dict[str, Any]) -> str:
         },
     }
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+
+
+ASIM = Format(media_type="application/json", write=to_asim)

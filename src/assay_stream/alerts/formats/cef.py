@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, view_of
+from assay_stream.plugins import Format
 from assay_stream.text.escaping import visible
 
 _HEADER_CHARACTERS_MAX = {"version": 31, "kind": 1_023, "name": 512}
@@ -102,3 +103,6 @@ def _header(text: str, characters_max: int) -> str:
 def _value(text: str, characters_max: int) -> str:
     escaped = visible(text, keep="\r\n")[:characters_max].replace("\\", "\\\\").replace("=", "\\=")
     return escaped.replace("\n", "\\n").replace("\r", "\\r")
+
+
+CEF = Format(media_type="text/plain; charset=utf-8", write=to_cef)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, scalar_text, time_ms_text, view_of
+from assay_stream.plugins import Format
 
 ECS_VERSION = "9.1.0"
 
@@ -117,3 +118,6 @@ def _threat(view: AlertView) -> dict[str, Any]:
         fields.setdefault("technique", {})["subtechnique"] = fields.pop("sub_technique")
     framework = "MITRE ATLAS" if any(value.startswith("AML.") for value in ids) else "MITRE ATT&CK"
     return {"framework": framework, **fields}
+
+
+ECS = Format(media_type="application/json", write=to_ecs)

@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, time_ms_text, view_of
+from assay_stream.plugins import Format
 
 _PREFIX = "mcp_"
 
@@ -68,3 +69,7 @@ def to_hec(alert: dict[str, Any], **metadata: str) -> str:
         "event": event,
     }
     return json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))
+
+
+JSONL = Format(media_type="application/json", write=to_jsonl)
+HEC = Format(media_type="application/json", write=to_hec)

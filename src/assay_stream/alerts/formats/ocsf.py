@@ -11,6 +11,7 @@ from typing import Any
 from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.kinds import Kind
+from assay_stream.plugins import Format
 
 _EVIDENCE = (
     "mcp_digest_before",
@@ -93,3 +94,7 @@ def _resources(view: AlertView) -> list[dict[str, str]]:
         kind = "tool" if tool else _OF_KIND.get(view.kind) or view.kind.partition("_")[0]
         resources.append({"type": f"MCP {kind}", "uid": f"{server}/{tool or item}", "name": tool or item})
     return resources
+
+
+OCSF = Format(media_type="application/json", write=to_ocsf)
+OCSF_1_9 = Format(media_type="application/json", write=to_ocsf_1_9)

@@ -9,6 +9,7 @@ from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, time_ms_text, view_of
 from assay_stream.model.alert import AlertStatus
+from assay_stream.plugins import Format
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -95,3 +96,6 @@ def plain_message(text: str) -> str:
     """
     escaped = _LINK_CHARACTERS.sub(lambda found: "\\" + found[0], text)
     return escaped.replace("{", "{{").replace("}", "}}")
+
+
+SARIF = Format(media_type="application/sarif+json", write=lambda alert: to_sarif([alert]), write_file=to_sarif)

@@ -31,12 +31,6 @@ from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf import struct_pb2
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message_factory import GetMessageClass
-
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
@@ -45,6 +39,13 @@ from assay_stream.limits.serving import FEED_LIMITS
 from assay_stream.observe.feeds.feed import CALL, UNSOUND, Asked, ClientView, Feed, shared_members
 from assay_stream.observe.jsonrpc import NOT_RULED_ON
 from assay_stream.observe.observation import Prefixes
+
+with needing_extra("extmcp"):
+    from google.protobuf import struct_pb2
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message_factory import GetMessageClass
 
 if TYPE_CHECKING:
     import grpc
@@ -177,7 +178,7 @@ class ExtMcp:
     ) -> None:
         self.counts: Counter[str] = Counter()
         """Failures between the gateway and us, by code."""
-        self._feed = feed
+        self.feed = feed
         self._prefixes = prefixes
         self._servers = servers
         self._context_key = context_key
@@ -185,6 +186,11 @@ class ExtMcp:
         self._monotonic_s = monotonic_s
         self._waiting: dict[str, tuple[float, Asked]] = {}
         self._lock = Lock()
+
+    def serve(
+        self, address: str, *, tls: tuple[bytes, bytes] | None = None, client_ca: bytes | None = None
+    ) -> tuple[grpc.Server, int]:
+        return start_server(self, address, tls=tls, client_ca=client_ca)
 
     def check_request(self, request: Any) -> Any:
         try:
@@ -201,7 +207,7 @@ class ExtMcp:
                 self._listed(response)
             elif response.method in _OF_ONE_SERVER and len(response.service_names) == 1:
                 view = self._view(response, self._server(response.service_names[0]))
-                self._feed.answer(self._feed.ask(response.method, dict, view=view), lambda: _result_of(response))
+                self.feed.answer(self.feed.ask(response.method, dict, view=view), lambda: _result_of(response))
         except Exception as error:  # noqa: BLE001 - what a server says must reach its client all the same
             self._count("failed", type(error).__name__)
         return _passed("McpResponseResult")
@@ -211,7 +217,7 @@ class ExtMcp:
             self._count("call_without_server", "a call names no server, or several")
             return self._unruled("call_without_server", "the call names no server, or several; it was not passed on")
         token = str(uuid.uuid4())
-        asked = self._feed.ask(
+        asked = self.feed.ask(
             CALL,
             lambda: _call_of(request, strictly=self._enforces),
             view=self._view(request, self._server(request.service_names[0])),
@@ -239,7 +245,7 @@ class ExtMcp:
 
     def close(self) -> None:
         self._give_up(math.inf)
-        self._feed.close()
+        self.feed.close()
 
     def _give_up(self, asked_before_s: float) -> None:
         """Report the calls asked before, and those beyond the limit, as unanswered."""
@@ -249,14 +255,14 @@ class ExtMcp:
                 if asked is None or (asked_s > asked_before_s and len(self._waiting) <= FEED_LIMITS.calls_max):
                     return
                 del self._waiting[token]
-            self._feed.unanswered(asked, "no_response")
+            self.feed.unanswered(asked, "no_response")
 
     def _answered(self, response: Any) -> None:
         token = _text(response, TOKEN)
         with self._lock:
             found = self._waiting.pop(token, None)
         if found is not None:
-            self._feed.answer(found[1], lambda: _result_of(response))
+            self.feed.answer(found[1], lambda: _result_of(response))
         elif token:
             self._count(
                 "unknown_call", "an answer came late, or for a call that passed another instance of this service"
@@ -276,7 +282,7 @@ class ExtMcp:
         if not isinstance(shown, dict) or not isinstance(shown.get("tools"), list):
             for each in among or [""]:
                 view = self._view(response, each)
-                self._feed.answer(self._feed.ask(_LIST, dict, view=view), lambda: {"result": UNSOUND})
+                self.feed.answer(self.feed.ask(_LIST, dict, view=view), lambda: {"result": UNSOUND})
             return
         parts = self._prefixes.split(shown["tools"], among=among)
         if len(among) == 1 and (not parts or (None, "") in parts):
@@ -286,8 +292,8 @@ class ExtMcp:
         for (server_id, prefix), tools in parts.items():
             if server_id is None:
                 self._count("unattributed_tools", "tools fit no prefix, or several: state one for each server")
-            asked = self._feed.ask(_LIST, dict, view=self._view(response, server_id, shown_prefix=prefix))
-            self._feed.answer(asked, functools.partial(dict, result={**shared, "tools": tools}))
+            asked = self.feed.ask(_LIST, dict, view=self._view(response, server_id, shown_prefix=prefix))
+            self.feed.answer(asked, functools.partial(dict, result={**shared, "tools": tools}))
 
     def _server(self, service: str) -> str:
         return self._servers.get(service, service)
@@ -295,7 +301,7 @@ class ExtMcp:
     def _view(self, message: Any, server_id: str | None, *, shown_prefix: str | None = None) -> ClientView:
         stated = _text(message, CONTEXT).encode("utf-8", "backslashreplace")
         digest = hmac.digest(self._context_key, stated, "sha256").hex()[:_HASH_CHARS] if stated else ""
-        view = self._feed.view(
+        view = self.feed.view(
             _text(message, CLIENT), server_id=server_id or "", auth_context=f"gateway:{digest}" if digest else None
         )
         return replace(view, shown_prefix=shown_prefix)

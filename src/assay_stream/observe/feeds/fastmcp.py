@@ -40,7 +40,7 @@ class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its typ
     """Report lists, calls and instructions to a feed, and refuse the calls that its rule blocks."""
 
     def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+        self.feed = feed
 
     async def on_initialize(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         return await self._greeted(context, call_next, "initialize")
@@ -52,13 +52,13 @@ class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its typ
         result = await call_next(context)
         if result is not None:
             asked = self._ask(context, method)
-            self._feed.answer(asked, lambda: {"result": _dumped(result)})
+            self.feed.answer(asked, lambda: {"result": _dumped(result)})
         return result
 
     async def on_list_tools(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         asked = None if _request(context) is None else self._ask(context, "tools/list")
         tools = await call_next(context)
-        self._feed.answer(asked, lambda: {"result": _listed(context, tools)})
+        self.feed.answer(asked, lambda: {"result": _listed(context, tools)})
         return tools
 
     async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
@@ -70,31 +70,31 @@ class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its typ
         try:
             result = await call_next(context)
         except asyncio.CancelledError:
-            self._feed.unanswered(asked, "cancelled")
+            self.feed.unanswered(asked, "cancelled")
             raise
         except McpError as error:
             code = error.error.code
-            self._feed.answer(asked, lambda: {"error": {"code": code}})
+            self.feed.answer(asked, lambda: {"error": {"code": code}})
             raise
         except Exception as error:
             # FastMCP makes a result of these. Its words are not known here, so nothing is hashed.
             is_result = isinstance(error, FastMCPError | NotFoundError | DisabledError)
-            self._feed.unanswered(asked, "tool_error" if is_result else "jsonrpc_error", ok=False)
+            self.feed.unanswered(asked, "tool_error" if is_result else "jsonrpc_error", ok=False)
             raise
-        self._feed.answer(asked, lambda: {"result": _called(context, result)})
+        self.feed.answer(asked, lambda: {"result": _called(context, result)})
         return result
 
     def _ask(self, context: MiddlewareContext[Any], method: str) -> Asked | None:
-        return self._feed.ask(method, lambda: _params(context, method), view=lambda: self._view(context))
+        return self.feed.ask(method, lambda: _params(context, method), view=lambda: self._view(context))
 
     def _view(self, context: MiddlewareContext[Any]) -> ClientView:
         request = _request(context)
         if request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
             token = get_access_token()
-            return self._feed.view(
+            return self.feed.view(
                 "" if token is None else hmac.digest(_PROCESS_KEY, token.token.encode(), "sha256").hex()
             )
-        return self._feed.view(getattr(context.fastmcp_context, "session_id", ""))
+        return self.feed.view(getattr(context.fastmcp_context, "session_id", ""))
 
 
 def _request(context: MiddlewareContext[Any]) -> Any:

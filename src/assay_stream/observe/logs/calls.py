@@ -10,12 +10,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
+from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.observation import Decision, Observation, Prefixes, Vantage, call_event, rfc3339
 from assay_stream.observe.recorded import check_observation, stable_id
+
+SpanKind = Literal["server", "client"]
 
 _DURATION_MAX_MS = 366 * 24 * 3_600 * 1_000
 _JSONRPC_CODE = re.compile(r"-?[0-9]{1,9}")
@@ -30,12 +33,14 @@ class Whose:
         vantage: the log's writer, and the server of calls that name none.
         has_default: whether calls may name none.
         servers: the operator's names of servers, by their names in the log, where they differ.
+        span_kind: whose spans are calls, in logs where both sides report a call.
     """
 
     vantage: Vantage
     has_default: bool = True
     servers: Mapping[str, str] = field(default_factory=dict)
     prefixes: Prefixes = field(default_factory=lambda: Prefixes({}))
+    span_kind: SpanKind = "server"
 
     def server(self, named: object) -> str | None:
         return self.servers.get(named, named) if isinstance(named, str) and named.strip() else None
@@ -146,3 +151,28 @@ def required_text(content: Mapping[str, Any], name: str, path: str = "$") -> str
     if not isinstance(value, str) or not value:
         raise InputError("missing_field", "the field is required, as text", path=f"{path}.{name}")
     return value
+
+
+def object_of(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = content.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def objects_of(listed: object) -> list[dict[str, Any]]:
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+def response_of(logged: object) -> Mapping[str, Any] | None:
+    """Return the JSON-RPC response, logged as JSON or as server-sent events; ``None`` if missing or incomplete."""
+    if isinstance(logged, dict):
+        return logged
+    found: Mapping[str, Any] | None = None
+    for line in logged.splitlines() if isinstance(logged, str) else ():
+        if line.startswith("data:"):
+            try:
+                message = decode_json(line[5:].strip().encode())
+            except InputError:
+                return None
+            if isinstance(message, dict) and ("result" in message or "error" in message):
+                found = message
+    return found

@@ -12,6 +12,7 @@ from typing import Any
 from assay_stream.observe.logs.calls import Logged, Whose, duration_of, required_text, safe_error_code
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.recorded import parse_rfc3339
+from assay_stream.plugins import LogReader
 
 _CALLS = {"ToolInvocationCompleted": True, "ToolInvocationFailed": False, "ToolInvocationDenied": None}
 _REASON = re.compile(r"[a-z_]{1,64}")
@@ -38,3 +39,6 @@ def read(line: Mapping[str, Any], identity: str, whose: Whose, counts: Counter[s
         if denied
         else "forwarded",
     ).event(whose, counts)
+
+
+HANGAR = LogReader(read=read)

@@ -16,33 +16,32 @@ from __future__ import annotations
 import base64
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError, needing_extra
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.calls import digest_of
-from assay_stream.observe.logs.calls import Logged, Whose, safe_error_code
+from assay_stream.observe.logs.calls import Logged, SpanKind, Whose, objects_of, safe_error_code
+from assay_stream.observe.logs.files import delimited_messages
 from assay_stream.observe.observation import Observation
-
-SpanKind = Literal["server", "client"]
+from assay_stream.plugins import LogReader
 
 _KINDS: dict[Any, SpanKind] = {2: "server", 3: "client", "SPAN_KIND_SERVER": "server", "SPAN_KIND_CLIENT": "client"}
 _FAILED = (2, "STATUS_CODE_ERROR")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MAX_NS = DEFAULT_LIMITS.time_max_s * 1_000_000_000
-_MESSAGE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
 _NUMBER = re.compile(r"[0-9]{1,20}")
 
 
 def read(
-    request: Mapping[str, Any], whose: Whose, counts: Counter[str], *, kind: SpanKind = "server"
+    request: Mapping[str, Any], _identity: str, whose: Whose, counts: Counter[str]
 ) -> Iterator[Observation | InputError]:
     """Yield the calls of one request, whose ids are hexadecimal, and the errors of skipped spans."""
     for number, (resource, span) in enumerate(_spans(request)):
-        if _KINDS.get(span.get("kind")) != kind:
+        if _KINDS.get(span.get("kind")) != whose.span_kind:
             continue
         try:
             attributes = _attributes(span.get("attributes"))
@@ -69,31 +68,10 @@ def from_protobuf(raw: bytes) -> dict[str, Any]:
     return content
 
 
-def protobuf_messages(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the messages of a file: one, or many with their length (four bytes, big-endian) before them."""
-    held, rest = bytearray(), iter(pieces)
-
-    def has(size: int) -> bool:
-        while len(held) < size and (piece := next(rest, b"")):
-            held.extend(piece)
-        return len(held) >= size
-
-    is_one = has(1) and held[0] != 0  # a length begins with 0, a message never does
-    while held or has(1):
-        length = _MESSAGE_BYTES_MAX if is_one else int.from_bytes(held[:4], "big") if has(4) else 4
-        start = 0 if is_one else 4
-        if length > _MESSAGE_BYTES_MAX or (is_one and has(_MESSAGE_BYTES_MAX + 1)):
-            raise InputError("too_large", f"a message has at most {_MESSAGE_BYTES_MAX} bytes", path="$")
-        if not has(start + length) and not is_one:
-            raise InputError("bad_format", "the last message is cut short", path="$")
-        yield bytes(held[start : start + length])
-        del held[: start + length]
-
-
 def _spans(request: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    for resource in _objects(request.get("resourceSpans")):
-        for scope in _objects(resource.get("scopeSpans")):
-            for span in _objects(scope.get("spans")):
+    for resource in objects_of(request.get("resourceSpans")):
+        for scope in objects_of(resource.get("scopeSpans")):
+            for span in objects_of(scope.get("spans")):
                 yield resource.get("resource"), span
 
 
@@ -127,7 +105,7 @@ def _call(span: Mapping[str, Any], attributes: Mapping[str, Any], resource: Any,
 
 
 def _attributes(listed: Any) -> dict[str, Any]:
-    items = _objects(listed)
+    items = objects_of(listed)
     if len(items) > DEFAULT_LIMITS.span_attributes_max:
         raise InputError(
             "too_many", f"a span has at most {DEFAULT_LIMITS.span_attributes_max} attributes", path="$.attributes"
@@ -166,5 +144,5 @@ def _time(span: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _objects(listed: Any) -> list[dict[str, Any]]:
-    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+JSON = LogReader(read=read, in_topics=True)
+PROTOBUF = LogReader(read=read, split=delimited_messages, decode=from_protobuf, in_topics=True)

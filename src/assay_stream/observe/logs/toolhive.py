@@ -20,9 +20,18 @@ from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.calls import digest_of
-from assay_stream.observe.logs.calls import Logged, Whose, duration_of, required_text, safe_error_code
+from assay_stream.observe.logs.calls import (
+    Logged,
+    Whose,
+    duration_of,
+    object_of,
+    required_text,
+    response_of,
+    safe_error_code,
+)
 from assay_stream.observe.observation import EVENT_BYTES_MAX, Observation, snapshot_event
 from assay_stream.observe.recorded import check_observation, parse_rfc3339, stable_id
+from assay_stream.plugins import LogReader
 
 _CALL, _LIST = "mcp_tool_call", "mcp_tools_list"
 _UNSEEN = {"unreadable": "too large for the log"}
@@ -40,7 +49,7 @@ def read_unsound(raw: bytes, whose: Whose) -> Iterator[Observation]:
         try:
             found = list(read(decode_json(raw, limits=_DEEP), "", whose, Counter()))
         except InputError:
-            result = (_response(_object(line, "data").get("response")) or {}).get("result")
+            result = (response_of(object_of(line, "data").get("response")) or {}).get("result")
             tools = result.get("tools") if isinstance(result, dict) else None
             named = whose.prefixes.split(tools if isinstance(tools, list) else ())
             parts: dict[tuple[str | None, str], Any] = dict.fromkeys(named or {(None, ""): []}, _UNSOUND)
@@ -50,20 +59,16 @@ def read_unsound(raw: bytes, whose: Whose) -> Iterator[Observation]:
 
 
 def read(
-    line: Mapping[str, Any],
-    identity: str,  # noqa: ARG001
-    whose: Whose,
-    counts: Counter[str],
+    line: Mapping[str, Any], _identity: str, whose: Whose, counts: Counter[str]
 ) -> Iterator[Observation | InputError]:
     """Yield the call or the servers' lists of a line, and the errors of lists that the stream will reject."""
     if line.get("msg") != "audit_event" or line.get("type") not in (_CALL, _LIST):
         return
     audit_id = required_text(line, "audit_id")
-    extra = _object(_object(line, "metadata"), "extra")
-    data = _object(line, "data")
-    duration_ms = duration_of(extra.get("duration_ms"))
+    extra = object_of(object_of(line, "metadata"), "extra")
+    data = object_of(line, "data")
     ended_at = parse_rfc3339(line.get("logged_at"), path="$.logged_at")
-    response = _response(data.get("response"))
+    response = response_of(data.get("response"))
     # The size is there wherever responses are logged at all.
     over_limit = (
         response is None and "response_size" in extra and line.get("outcome") in ("success", "application_error")
@@ -71,15 +76,15 @@ def read(
     if line["type"] == _LIST:
         yield from _lists(audit_id, ended_at, response, over_limit, whose, counts)
         return
-    params = _object(_object(data, "request"), "params")
+    params = object_of(object_of(data, "request"), "params")
     result = (response or {}).get("result")
     call = Logged(
-        name=required_text(_object(line, "target"), "name", "$.target"),
+        name=required_text(object_of(line, "target"), "name", "$.target"),
         server_id=whose.server(extra.get("backend_name")),
         identity=("toolhive", audit_id),
         call_id=audit_id,
         ended_at=ended_at,
-        duration_ms=duration_ms,
+        duration_ms=duration_of(extra.get("duration_ms")),
         args_hash=digest_of(params["arguments"]) if "arguments" in params else None,
         result_hash=digest_of(result) if result is not None else None,
         lacks={"result_over_limit"} if over_limit else set(),
@@ -142,22 +147,4 @@ def _snapshots(
         yield observation if fits else snapshot(completeness="unknown", tools=_UNSEEN)
 
 
-def _response(logged: object) -> Mapping[str, Any] | None:
-    """Return the JSON-RPC response, logged as JSON or as server-sent events; ``None`` if missing or incomplete."""
-    if isinstance(logged, dict):
-        return logged
-    found: Mapping[str, Any] | None = None
-    for line in logged.splitlines() if isinstance(logged, str) else ():
-        if line.startswith("data:"):
-            try:
-                message = decode_json(line[5:].strip().encode())
-            except InputError:
-                return None
-            if isinstance(message, dict) and ("result" in message or "error" in message):
-                found = message
-    return found
-
-
-def _object(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = content.get(name)
-    return found if isinstance(found, dict) else {}
+TOOLHIVE = LogReader(read=read, read_unsound=read_unsound)

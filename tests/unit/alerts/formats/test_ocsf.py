@@ -17,7 +17,7 @@ import pytest
 import rfc8785
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
-from assay_stream.alerts.formats import AlertFormat, read_alert, render, view
+from assay_stream.alerts.formats import read_alert, render, view
 from assay_stream.alerts.formats.ocsf import to_ocsf, to_ocsf_1_9
 from assay_stream.alerts.formats.view import attack_objects, technique_ids
 from assay_stream.detect import RULES
@@ -98,7 +98,7 @@ def test_an_observer_that_dropped_observations_is_a_resource() -> None:
 
 def test_the_fingerprint_is_of_the_event_without_it() -> None:
     """A verifier needs only the event: remove the fingerprint, canonicalize (RFC 8785), hash."""
-    event = json.loads(render(alert_of("tööl\u202e"), AlertFormat.OCSF_1_9))
+    event = json.loads(render(alert_of("tööl\u202e"), "ocsf-1.9"))
     fingerprint = event["attestation_list"][0].pop("fingerprint")
     assert fingerprint["value"] == sha256(rfc8785.dumps(event)).hexdigest()
     event["severity_id"] = 1

@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.errors import InputError
-from assay_stream.observe.logs.files import LogFormat, from_log
+from assay_stream.observe.logs.files import from_log
+from assay_stream.plugins import LOGS
 from tests.support.logs import HANGAR, SECRET, answered, one_span, read, texts, toolhive, whose
 
-FORMATS: tuple[LogFormat, ...] = ("hangar", "toolhive", "otlp-json", "otlp-proto")
 
-
-def planted() -> Iterator[tuple[LogFormat, Any]]:
+def planted() -> Iterator[tuple[str, Any]]:
     denied = {"event_type": "ToolInvocationDenied", "gate_reason": SECRET}
     failed = {"event_type": "ToolInvocationFailed", "error_type": SECRET}
     base = {"timestamp": "2026-11-22T10:00:00Z", "provider_id": "time", "tool_name": "t", "user_id": SECRET}
@@ -39,7 +38,7 @@ def planted() -> Iterator[tuple[LogFormat, Any]]:
 
 
 @pytest.mark.parametrize(("source", "line"), list(planted()))
-def test_no_argument_result_or_message_gets_out(source: LogFormat, line: Any) -> None:
+def test_no_argument_result_or_message_gets_out(source: str, line: Any) -> None:
     """Only digests, and codes that quote nothing."""
     [call], _ = read(source, line)
     assert SECRET in json.dumps(line)
@@ -47,7 +46,7 @@ def test_no_argument_result_or_message_gets_out(source: LogFormat, line: Any) ->
 
 
 @pytest.mark.parametrize("source", ["hangar", "toolhive", "otlp-json"])
-def test_a_line_that_is_no_record_is_named_without_quoting_it(source: LogFormat) -> None:
+def test_a_line_that_is_no_record_is_named_without_quoting_it(source: str) -> None:
     """By its number; the lines after it are read."""
     errors: list[InputError] = []
     lines = (f'{{"{SECRET}'.encode(), b"[]", b'{"a":1,"a":2}', b"{}")
@@ -59,8 +58,8 @@ def test_a_line_that_is_no_record_is_named_without_quoting_it(source: LogFormat)
 def test_a_log_yields_the_same_events_whenever_it_is_read() -> None:
     """Also once lines were appended to it; equal lines are calls of their own."""
     lines = HANGAR.read_bytes().splitlines()
-    once = [each.value for each in from_log("hangar", lines, whose(), Counter())]
-    again = [each.value for each in from_log("hangar", [*lines, *lines], whose(), Counter())]
+    once = [each.value for each in from_log(LOGS.load("hangar"), lines, whose(), Counter())]
+    again = [each.value for each in from_log(LOGS.load("hangar"), [*lines, *lines], whose(), Counter())]
     assert again[: len(once)] == once
     assert len(set(again)) == 2 * len(once)
 
@@ -72,8 +71,8 @@ JSON = st.recursive(
 )
 
 
-@given(st.sampled_from(FORMATS), JSON, st.binary(max_size=40))
-def test_no_input_raises_anything_but_an_error_of_ours(source: LogFormat, value: Any, tail: bytes) -> None:
+@given(st.sampled_from(LOGS.names()), JSON, st.binary(max_size=40))
+def test_no_input_raises_anything_but_an_error_of_ours(source: str, value: Any, tail: bytes) -> None:
     """Total: any bytes give observations or errors with a code."""
     if source == "otlp-proto":
         pytest.importorskip("opentelemetry.proto", reason="the extra otlp is not installed")

@@ -25,7 +25,7 @@ def test_both_forms_of_the_spans_of_the_sdk_yield_the_same_calls() -> None:
 def test_one_side_of_each_call_is_read() -> None:
     """A client that reports the same call does not double it."""
     assert read("otlp-json", one_span(kind=3)) == ([], {})
-    assert len(read("otlp-json", one_span(kind=3), span_kind="client")[0]) == 1
+    assert len(read("otlp-json", one_span(kind=3), log=whose(span_kind="client"))[0]) == 1
 
 
 def test_arguments_and_results_are_hashed_where_they_are_whole() -> None:

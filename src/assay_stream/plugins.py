@@ -1,0 +1,88 @@
+"""What plug-ins are: formats and receivers of alerts, readers of other products' logs, and feeds of gateways.
+
+A distribution declares each as an entry point of its group. Ours are declared in the same way, and nothing else
+imports them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from assay_stream.entry_points import Group
+
+if TYPE_CHECKING:
+    from assay_stream.alerts.formats.view import AlertView
+    from assay_stream.errors import InputError
+    from assay_stream.forward.receivers import AttemptResult, Entry, Setting
+    from assay_stream.observe.feeds.feed import Feed
+    from assay_stream.observe.logs.calls import Whose
+    from assay_stream.observe.observation import Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """``write`` returns one alert as one line; ``write_file``, where given, many alerts as one document."""
+
+    media_type: str
+    write: Callable[[dict[str, Any]], str]
+    write_file: Callable[[list[dict[str, Any]]], str] | None = None
+
+
+class Receiver(Protocol):
+    """Takes one alert at a time.
+
+    It is made from its entry in the file of receivers, and raises ``ConfigurationError`` then. Later failures are
+    results, not exceptions.
+    """
+
+    settings: ClassVar[Mapping[str, Setting]]
+    is_for_people: ClassVar[bool]
+    """Whether alerts from before it was set up are kept from it."""
+
+    def __init__(self, entry: Entry) -> None: ...
+
+    @property
+    def name(self) -> str:
+        """Its name in logs and dead letters; holds no secret."""
+
+    def write(self, alert: dict[str, Any]) -> str:
+        """Return an alert as it is sent; always the same for the same alert."""
+
+    async def send(self, view: AlertView, body: str) -> AttemptResult: ...
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReader:
+    """Reads the entries of a log: lines of JSON, unless ``split`` and ``decode`` say otherwise.
+
+    Args:
+        read: gets an entry, an identity that no other entry has, whose log it is, and counts of what the log omits.
+        read_unsound: yields what must be known of an entry that could not be decoded.
+        in_topics: whether such entries are also found in Kafka topics.
+    """
+
+    read: Callable[[Mapping[str, Any], str, Whose, Counter[str]], Iterator[Observation | InputError]]
+    split: Callable[[Iterable[bytes]], Iterator[bytes]] | None = None
+    decode: Callable[[bytes], Any] | None = None
+    read_unsound: Callable[[bytes, Whose], Iterator[Observation]] | None = None
+    in_topics: bool = False
+
+
+class GatewayFeed(Protocol):
+    """What a gateway calls: middleware, a callback, a plug-in or a service. Its interface says how it is made."""
+
+    feed: Feed
+
+
+FORMATS: Group[Format] = Group("assay_stream.formats", "format", ("media_type", "write", "write_file"))
+RECEIVERS: Group[type[Receiver]] = Group(
+    "assay_stream.receivers", "receiver", ("settings", "is_for_people", "write", "send", "close")
+)
+LOGS: Group[LogReader] = Group(
+    "assay_stream.logs", "log reader", ("read", "split", "decode", "read_unsound", "in_topics")
+)
+FEEDS: Group[type[GatewayFeed]] = Group("assay_stream.feeds", "feed", ())

@@ -1,0 +1,106 @@
+"""Plug-ins: found by name, imported when used, and refused by name where two clash or one is broken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.entry_points import Group
+from assay_stream.errors import ConfigurationError
+from assay_stream.forward.configured import read_receivers
+from assay_stream.plugins import FEEDS, FORMATS, LOGS, RECEIVERS
+from tests.support.strangers import put_distribution
+from tests.support.toml import toml_of
+
+GROUPS = (FEEDS, FORMATS, LOGS, RECEIVERS)
+OURS = {point.module for group in GROUPS for point in entry_points(group=group.name)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def refusal(group: Group[Any], name: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        group.load(name)
+    assert caught.value.code == "bad_plugin"
+    return caught.value.message
+
+
+@pytest.mark.parametrize("group", [FORMATS, RECEIVERS, LOGS], ids=lambda group: group.noun)
+def test_each_of_ours_has_what_a_plug_in_must_have(group: Group[Any]) -> None:
+    for name in group.names():
+        group.load(name)
+
+
+def test_the_contract_that_keeps_the_core_from_importing_them_names_each() -> None:
+    pyproject = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = (each for each in pyproject["tool"]["importlinter"]["contracts"] if each["type"] == "protected")
+    assert set(contract["protected_modules"]) == OURS
+
+
+def test_no_command_imports_one_that_is_not_named() -> None:
+    """Not even to list the names in its help."""
+    code = (
+        "import sys; from assay_stream.cli import alerts, publishing, tap\n"
+        f"print(sorted(sys.modules.keys() & {OURS!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_name_that_nobody_has_is_answered_with_those_there_are() -> None:
+    assert "asim, cef, ecs, hec, jsonl, ocsf, ocsf-1.9, sarif" in refusal(FORMATS, "pdf")
+
+
+def test_two_of_one_name_are_refused_with_both_owners(folder: Path) -> None:
+    """Whoever can install a package must not take the place of ``slack`` unnoticed."""
+    for name in ("one-pager", "two-pager"):
+        put_distribution(folder, name, RECEIVERS.name, "pager", "PLUGIN = 1\n")
+    assert "pager of one-pager 1.0 and of two-pager 1.0" in refusal(RECEIVERS, "pager")
+    assert RECEIVERS.names().count("pager") == 1
+    assert not {"one_pager", "two_pager"} & sys.modules.keys()
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import nothing_of_this_name\n", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+        ("OTHER = 1\n", "AttributeError"),
+        ("raise RuntimeError('no licence')\n", "RuntimeError: no licence"),
+        ("PLUGIN = 1\n", "lacks media_type, write, write_file"),
+    ],
+)
+def test_one_that_cannot_be_used_is_named_with_its_owner(folder: Path, code: str, why: str) -> None:
+    name = f"broken-{abs(hash(code))}"
+    put_distribution(folder, name, FORMATS.name, name, code)
+    message = refusal(FORMATS, name)
+    assert f"{name} 1.0" in message
+    assert why in message
+
+
+BAD = """
+class PLUGIN:
+    settings, is_for_people = {settings}, False
+    def __init__(self, entry): raise KeyError(entry["type"] + " secret")
+    def write(self, alert): ...
+    async def send(self, view, body): ...
+    async def close(self): ...
+"""
+
+
+@pytest.mark.parametrize(("settings", "why"), [("{}", "KeyError"), ("{'url': 'text'}", "AttributeError")])
+def test_a_receiver_that_fails_is_named_and_not_quoted(folder: Path, settings: str, why: str) -> None:
+    name = f"bad-{why.lower()}"
+    put_distribution(folder, name, RECEIVERS.name, name, BAD.format(settings=settings))
+    file = toml_of({"receivers": [{"name": "soc", "type": name}]}).encode()
+    with pytest.raises(ConfigurationError, match=f"bad_receivers: r.toml, entry 1: .*{name} 1.0 fails: {why}$"):
+        read_receivers(file, "r.toml", group_prefix="p")
