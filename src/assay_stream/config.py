@@ -69,6 +69,11 @@ class Settings(BaseSettings):
     group_prefix: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
         "assay-stream", description="Prefix for consumer groups and transactional ids: one value per deployment."
     )
+    group_instance_id: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
+        "",
+        description="Name of this worker among those of the deployment, if it keeps it over restarts: one that is back "
+        "within the session timeout gets its partitions again, and the others notice nothing.",
+    )
     replication_factor: Annotated[int, Field(ge=1, le=32)] = Field(
         1, description="Replication factor for `topics apply`; use 3 in production."
     )

@@ -113,3 +113,28 @@ async def test_a_restart_stops_only_what_the_worker_owned(deployment: Deployment
     calls = await publishing
     evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls)
     assert sorted(int(str(payload(one)["tool_call_id"])[5:]) for one in evidence) == list(range(calls))
+
+
+def assignments(worker: Worker) -> int:
+    return sum('"partitions_assigned"' in line for line in worker.log.read_text().splitlines())
+
+
+async def test_a_named_worker_that_is_soon_back_disturbs_nobody(deployment: Deployment) -> None:
+    """It gets the partitions it had, and the other one is assigned nothing anew (KIP-345)."""
+    slow = {"ASSAY_STREAM_SESSION_TIMEOUT_MS": "30000"}
+    names = ("first", "second")
+    workers = [deployment.start_worker("--role", "join", ASSAY_STREAM_GROUP_INSTANCE_ID=name, **slow) for name in names]
+    for worker in workers:
+        await worker.wait_ready()
+    async with asyncio.timeout(60):
+        while sorted([*owned(workers[0], "join"), *owned(workers[1], "join")]) != [0, 1, 2, 3]:
+            await asyncio.sleep(0.1)
+    before, had = assignments(workers[1]), owned(workers[0], "join")
+    assert await asyncio.to_thread(workers[0].terminate) == 0
+    again = deployment.start_worker("--role", "join", ASSAY_STREAM_GROUP_INSTANCE_ID="first", **slow)
+    await again.wait_ready()
+    calls = [a_call_by(0, 0, number, START + timedelta(seconds=1), None) for number in range(24)]
+    await deployment.send(Role.CALLS, [(b"%d" % number, call[2]) for number, call in enumerate(calls)])
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= len(calls))
+    assert owned(again, "join") == had
+    assert assignments(workers[1]) == before

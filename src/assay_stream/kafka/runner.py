@@ -272,6 +272,8 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         session_ms = self.settings.session_timeout_ms
         consumer = self._consumer = self.clients.consumer(
             group_id=self.group_id,
+            # Static membership (KIP-345).
+            group_instance_id=self.settings.group_instance_id or None,
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=max(session_ms, _REBALANCE_LIMIT_MS),
             heartbeat_interval_ms=min(session_ms // 3, _HEARTBEAT_MS),
@@ -485,10 +487,13 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         self._reopenings += 1
         failures = max(self._reopenings, *self._failures.values(), 0)
         if failures > FAILURES_MAX and not is_away(error):
+            name = self.settings.group_instance_id
+            # aiokafka does not know the error of a member that is fenced by another one (KIP-345).
+            or_name = f", and whether another worker is called {name}" if name else ""
             raise OperatingError(
                 "brokers_failing",
                 f"the {self.stage.name} stage failed {failures} times in a row, last with "
-                f"{type(error).__name__}: see the brokers' logs",
+                f"{type(error).__name__}: see the brokers' logs{or_name}",
             ) from error
         return failures
 

@@ -117,6 +117,13 @@ async def test_brokers_that_fail_every_time_stop_the_worker(cluster: MemoryClust
     assert caught.value.code == "brokers_failing"
 
 
+async def test_a_worker_with_a_name_of_its_own_is_told_that_another_may_have_it(cluster: MemoryCluster) -> None:
+    """Two of one name fence each other, and clients see an error that they do not know."""
+    cluster.before = always(KafkaError("unknown"), "begin")
+    with pytest.raises(OperatingError, match="another worker is called first"):
+        await asyncio.wait_for(a_runner(cluster, group_instance_id="first").run(), 10)
+
+
 async def test_a_failure_now_and_then_is_stood(cluster: MemoryCluster) -> None:
     """A batch that is written ends the count."""
     left = 0
