@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Tests and benches start many processes: none of them should have to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
+.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -128,7 +128,7 @@ LOCK := .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --gener
 	--custom-compile-command "make lock" --override deploy/requirements/overrides.in
 
 lock: .uv/.ready ## Regenerate every lock; pins that still fit stay (LOCK_OPTIONS=--upgrade).
-	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli extmcp otlp worker ingest console parquet dev,--extra $(extra)) --output-file requirements.lock
+	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in $(foreach extra,cli extmcp otlp worker ingest console parquet msk dev,--extra $(extra)) --output-file requirements.lock
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --extra console --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/uv.in --output-file deploy/requirements/uv.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
@@ -144,6 +144,19 @@ confusables: $(VENV)/.ready ## Generate the table of look-alike characters from 
 
 sbom: $(VENV)-tools/.ready ## Write the pinned packages to dist/sbom.json (CycloneDX).
 	$(VENV)-tools/bin/python deploy/supply_chain.py sbom dist/sbom.json
+
+EPOCH = SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct)
+
+release: $(VENV)/.ready $(VENV)-tools/.ready ## Build wheel and sdist twice, compare their bytes, check them and their workflow; with the SBOM in dist/release.
+	rm -rf dist/release dist/again
+	$(EPOCH) $(BIN)/python -m build --no-isolation --outdir dist/release .
+	$(EPOCH) $(BIN)/python -m build --no-isolation --outdir dist/again .
+	for each in dist/release/*; do cmp $$each dist/again/$${each##*/} || exit 1; done
+	$(VENV)-tools/bin/twine check --strict dist/release/*
+	$(VENV)-tools/bin/check-wheel-contents dist/release/*.whl
+	$(VENV)-tools/bin/zizmor --offline --quiet .github/workflows
+	$(VENV)-tools/bin/hadolint deploy/Dockerfile
+	$(VENV)-tools/bin/python deploy/supply_chain.py sbom dist/release/sbom.json
 
 fuzz: $(VENV)/.ready ## Feed the stages with damaged records for ten minutes (FUZZ="--minutes 1 --seed 7").
 	$(BIN)/python -m tests.fuzz $(FUZZ)

@@ -18,8 +18,9 @@ from assay_stream.files.local import secret_of_file
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
+from assay_stream.text.urls import encrypted
 
-_SECRETS = ("ssl_keyfile_password", "sasl_password", "seal_key_password", "auth_context_key")
+_SECRETS = ("ssl_keyfile_password", "sasl_password", "sasl_client_secret", "seal_key_password", "auth_context_key")
 """Settings that can be read from a file instead: ``<name>_file``."""
 
 _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
@@ -41,12 +42,26 @@ class Settings(BaseSettings):
         None, description="Password of the client key, if it has one; never logged."
     )
     ssl_keyfile_password_file: Path | None = Field(None, description="File to read the client key password from.")
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] = Field(
         "SCRAM-SHA-512", description="SASL mechanism, with SASL_* protocols."
     )
     sasl_username: str | None = Field(None, description="SASL user name, with SASL_* protocols.")
     sasl_password: SecretStr | None = Field(None, description="SASL password, with SASL_* protocols; never logged.")
     sasl_password_file: Path | None = Field(None, description="File to read the SASL password from.")
+    sasl_token_file: Path | None = Field(
+        None, description="With OAUTHBEARER: file that holds the token, read again for each connection."
+    )
+    sasl_token_endpoint: str | None = Field(
+        None, description="With OAUTHBEARER: token endpoint of the OAuth 2.0 server that issues tokens to this client."
+    )
+    sasl_token_cafile: Path | None = Field(None, description="CA certificates used to verify the token endpoint.")
+    sasl_token_scope: str = Field("", description="Scope to ask the token endpoint for.")
+    sasl_client_id: str | None = Field(None, description="Client id at the token endpoint.")
+    sasl_client_secret: SecretStr | None = Field(None, description="Client secret at the token endpoint; never logged.")
+    sasl_client_secret_file: Path | None = Field(
+        None, description="File to read the client secret from, again for each token."
+    )
+    sasl_aws_region: str | None = Field(None, description="With AWS_MSK_IAM: region of the Amazon MSK cluster.")
 
     topic_prefix: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
         "", description="Prefix for every topic name, to run several deployments on one cluster."
@@ -91,7 +106,9 @@ class Settings(BaseSettings):
         10_000, description="How long a worker may stay silent before its partitions are reassigned, milliseconds."
     )
     connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
-        60, description="How long `worker`, `seal` and `alerts forward` try to reach the brokers at startup, seconds."
+        60,
+        description="How long processes try to reach the brokers at startup before their pages say that they wait, "
+        "seconds.",
     )
     command_connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
         10, description="How long every other command tries to reach the brokers, seconds."
@@ -212,6 +229,11 @@ class Settings(BaseSettings):
             if not host or not port.isdigit():
                 raise ValueError("must be host:port, comma separated")
         return value
+
+    @field_validator("sasl_token_endpoint")
+    @classmethod
+    def _is_encrypted(cls, value: str | None) -> str | None:
+        return value if value is None else encrypted(value)
 
     @field_validator("redaction_enable", "redaction_disable", "redaction_names")
     @classmethod

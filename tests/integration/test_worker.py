@@ -118,17 +118,23 @@ async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
     assert worker.terminate() == 0
 
 
-async def test_brokers_that_do_not_answer_are_given_up() -> None:
-    """Where no broker answers the worker tries until its limit, exits 3, and names the address."""
-    address = f"127.0.0.1:{free_port()}"
-    away = Deployment(address, name="away", env={"ASSAY_STREAM_CONNECT_LIMIT_S": "2"})
+async def test_a_worker_waits_for_brokers_that_do_not_answer() -> None:
+    """Alive, not ready, and naming the address; once they are there it does its work."""
+    port = free_port()
+    away = Deployment(f"127.0.0.1:{port}", name="away", env={"ASSAY_STREAM_CONNECT_LIMIT_S": "1"})
+    worker = away.start_worker()
     try:
-        worker = away.start_worker()
-        assert await exit_code(worker) == 3
+        async with asyncio.timeout(60):
+            while worker.get("/readyz")[0] != 503:
+                await asyncio.sleep(0.1)
+        assert worker.get("/healthz")[0] == 200
+        assert f"no Kafka broker answers at 127.0.0.1:{port}" in json.loads(worker.get("/readyz")[1])["waiting_for"]
+        with Broker(port=port, options=QUICK_START):
+            await away.apply_topics()
+            await worker.wait_ready()
+            assert worker.terminate() == 0
     finally:
         away.stop_workers()
-    assert "broker_unreachable" in worker.tail()
-    assert address in worker.tail()
 
 
 async def test_calls_wait_for_the_registry(deployment: Deployment) -> None:

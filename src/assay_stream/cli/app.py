@@ -50,6 +50,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "store": "store:store_app",
         "console": "console:console_app",
         "agents": "operating:agents_app",
+        "deploy": "kubernetes:deploy_app",
         "completion": "app:completion",
     },
     "Verify and replay": {

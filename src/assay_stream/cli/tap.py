@@ -31,11 +31,11 @@ from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe import FileSink, ObservationPublisher, Sink, Vantage, VerdictClient, run_tap
 from assay_stream.observe.feeds.feed import Feed
-from assay_stream.observe.http.headers import is_loopback
 from assay_stream.observe.observation import stated_prefixes
 from assay_stream.observe.spool import spool_in
 from assay_stream.schemes.hangar import Action
 from assay_stream.text.escaping import counted
+from assay_stream.text.urls import is_loopback
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule

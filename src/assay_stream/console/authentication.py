@@ -16,13 +16,14 @@ from aiohttp import web
 from assay_stream.canonical.decode import decode_json
 from assay_stream.console.answers import Answer, elsewhere, status_of
 from assay_stream.console.deciding import CSRF_FIELD, Fields, posted_fields
-from assay_stream.console.identity import Identity, LocalUsers, Proxied, network_of, secret_of
+from assay_stream.console.identity import Identity, LocalUsers, Proxied, secret_of
 from assay_stream.console.oidc import OidcProvider
 from assay_stream.console.pages import PAGES
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Operator, Session, Sessions, SignedIn, Throttles, is_name
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.text.urls import network_of
 
 _log = logging.getLogger(__name__)
 

@@ -22,11 +22,12 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from assay_stream.console.identity import Oidc, encrypted
+from assay_stream.console.identity import Oidc
 from assay_stream.console.sessions import SignedIn, Throttles, is_name
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.upstreams import open_session, read_body
+from assay_stream.text.urls import encrypted
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 """With a key that only the provider has: no shared secret, and not none."""

@@ -113,7 +113,7 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
         """Next offset to deliver, of the partitions whose position was set."""
         self._committed_s = self._reported_s = time.monotonic()
         self._stopping = asyncio.Event()
-        self._patience = Patience("forwarding", self._stopping)
+        self._patience = Patience("forwarding", self._stopping, settings)
         self._producer = writing_producer(settings)
         self._consumer: Consumer = reading_consumer(
             settings,
@@ -168,7 +168,7 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
                     await self._turn()
                     self._patience.failures, self._is_running = 0, True
                 except MAY_PASS as error:
-                    self._is_running = False
+                    self._is_running, self._moved_s = False, time.monotonic()
                     await self._patience.endure(error)
                     # What was fetched and not delivered is fetched again.
                     self._next.clear()

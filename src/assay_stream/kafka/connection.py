@@ -6,7 +6,6 @@ A consumer cannot tell: unreachable brokers and a topic without new records look
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +24,7 @@ from aiokafka.errors import (
 
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord, GroupMember
+from assay_stream.kafka.credentials import RereadTls, sasl_options
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, kafka_producer
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -66,7 +66,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
     """Return the connection arguments that aiokafka's clients share.
 
     Raises:
-        ConfigurationError: ``bad_tls_file`` if a certificate or key cannot be read.
+        ConfigurationError: ``bad_tls_file`` if a certificate or key cannot be read, or as ``sasl_options``.
     """
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers,
@@ -74,16 +74,15 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "security_protocol": settings.security_protocol,
     }
     if settings.security_protocol.endswith("SSL"):
-        options["ssl_context"] = _ssl_context(settings)
+        password = settings.ssl_keyfile_password
+        options["ssl_context"] = RereadTls(
+            cafile=settings.ssl_cafile,
+            certfile=settings.ssl_certfile,
+            keyfile=settings.ssl_keyfile,
+            password="" if password is None else password.get_secret_value(),
+        )
     if settings.security_protocol.startswith("SASL"):
-        if settings.sasl_username is None or settings.sasl_password is None:
-            raise ConfigurationError(
-                "bad_setting",
-                "SASL needs ASSAY_STREAM_SASL_USERNAME and ASSAY_STREAM_SASL_PASSWORD (or _PASSWORD_FILE)",
-            )
-        options["sasl_mechanism"] = settings.sasl_mechanism
-        options["sasl_plain_username"] = settings.sasl_username
-        options["sasl_plain_password"] = settings.sasl_password.get_secret_value()
+        options |= sasl_options(settings)
     return options
 
 
@@ -111,20 +110,6 @@ async def start_producer(settings: Settings) -> KafkaProducer:
     return producer
 
 
-def _ssl_context(settings: Settings) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=settings.ssl_cafile)
-        if settings.ssl_certfile is not None:
-            password = settings.ssl_keyfile_password
-            # Without a password of ours OpenSSL would ask the terminal for one, and wait.
-            context.load_cert_chain(
-                settings.ssl_certfile, settings.ssl_keyfile, "" if password is None else password.get_secret_value()
-            )
-    except (OSError, ssl.SSLError, ValueError) as error:
-        raise ConfigurationError("bad_tls_file", f"cannot use the TLS files of ASSAY_STREAM_SSL_*: {error}") from None
-    return context
-
-
 async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | None = None) -> AIOKafkaAdminClient:
     """Return a connected admin client, trying until the operator's limit.
 
@@ -133,7 +118,7 @@ async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | No
 
     Raises:
         ConfigurationError: where the brokers are there and refuse us, or we them: as ``kafka.refusals.why_refused``.
-        OperatingError: ``broker_unreachable`` after ``connect_limit_s``.
+        OperatingError: ``broker_unreachable`` or ``token_unavailable`` after ``connect_limit_s``.
     """
     deadline = asyncio.get_running_loop().time() + settings.connect_limit_s
     options = connection_options(settings)
@@ -143,13 +128,16 @@ async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | No
             # A host that drops packets would hold one attempt for longer than all of them may take.
             async with asyncio.timeout_at(max(deadline, asyncio.get_running_loop().time() + _ATTEMPT_LEAST_S)):
                 await admin.start()
+                if "sasl_oauth_token_provider" in options:
+                    # Starting does not find out that a broker refuses the token.
+                    await admin.describe_cluster()
         except (KafkaError, OSError, ValueError) as error:
             await admin.close()
             refusal = await why_refused(options)
-            if refusal is not None:
+            if isinstance(refusal, ConfigurationError):
                 raise refusal from None
             if asyncio.get_running_loop().time() >= deadline:
-                raise broker_unreachable(settings, error) from None
+                raise refusal or broker_unreachable(settings, error) from None
             if waiting is not None:
                 waiting(
                     f"no Kafka broker answers at {settings.bootstrap_servers} yet, trying for "

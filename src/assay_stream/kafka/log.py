@@ -11,19 +11,22 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.refusals import explained
+from assay_stream.kafka.connection import connection_options
+from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.model.record import Origin, Record, Role, made_of
 
 if TYPE_CHECKING:
     from aiokafka import TopicPartition
 
+    from assay_stream.config import Settings
     from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord
 
 MAY_PASS = (KafkaError, OSError, TimeoutError)
-"""Errors of unreachable or busy brokers: retried, within a limit."""
+"""Errors of unreachable or busy brokers: retried, within a limit unless waiting mends them (``is_away``)."""
+_UNREACHED = frozenset({"broker_unreachable", "token_unavailable"})
 
 _log = logging.getLogger(__name__)
 FOLLOW_WAIT_MS = 200
@@ -31,7 +34,9 @@ FOLLOW_WAIT_MS = 200
 _BATCH_RECORDS_MAX = 2_000
 _LAST_OFFSETS = 8
 _PAUSE_S = 1.0
-_FAILURES_MAX = 10
+FAILURES_MAX = 10
+"""Consecutive failures, other than that brokers are away, each with a longer pause: about a minute."""
+_PAUSE_S_MAX = 30.0
 _CLOSE_LIMIT_S = 5.0
 
 
@@ -99,17 +104,44 @@ async def read_last(consumer: Consumer, role: Role, place: TopicPartition) -> Re
         await consumer.stop()
 
 
+def is_away(error: BaseException) -> bool:
+    """Return True if brokers, or what issues tokens for them, are away or busy: waiting mends it, however long."""
+    if isinstance(error, OperatingError):
+        return error.code in _UNREACHED
+    if isinstance(error, KafkaError):
+        is_busy = error.retriable or isinstance(error, KafkaTimeoutError)
+        return is_busy and not isinstance(error, UnknownTopicOrPartitionError)
+    return isinstance(error, TimeoutError)
+
+
+async def raise_if_refused(settings: Settings) -> None:
+    """Find out why brokers cannot be used: to clients, one that refuses them looks like one that is away.
+
+    Raises:
+        ConfigurationError: as ``kafka.refusals.why_refused``.
+    """
+    refusal = await why_refused(connection_options(settings))
+    if isinstance(refusal, ConfigurationError):
+        raise refusal
+
+
 class Patience:
-    """Retry policy for broker failures: pauses grow with consecutive failures, up to a limit of attempts.
+    """Retry policy for broker failures: pauses grow with consecutive failures.
+
+    Brokers that are away are waited for without a limit, other failures for a limited number of attempts.
 
     Args:
         what: the activity, for error messages: ``sealing``.
         stopping: ends a pause.
+        settings: of the connection, to find out whether brokers that seem away refuse us.
+        waits: False for a run that does what is there and ends: it gives up brokers that are away, too.
     """
 
-    def __init__(self, what: str, stopping: asyncio.Event) -> None:
+    def __init__(self, what: str, stopping: asyncio.Event, settings: Settings, *, waits: bool = True) -> None:
+        self._settings = settings
         self._what = what
         self._stopping = stopping
+        self._waits = waits
         self.failures = 0
         """Consecutive failures; callers reset it on progress."""
 
@@ -121,7 +153,7 @@ class Patience:
             OperatingError: ``brokers_failing``.
             Exception: any error that is not a broker failure.
         """
-        if not isinstance(error, MAY_PASS):
+        if not isinstance(error, MAY_PASS) and not is_away(error):
             raise error
         told = explained(error)
         if isinstance(told, ConfigurationError):
@@ -129,11 +161,13 @@ class Patience:
         self.failures += 1
         kind = type(error).__name__
         _log.warning("%s failed %d times in a row, last with %s", self._what, self.failures, kind)
-        if self.failures > _FAILURES_MAX:
+        if self.failures > FAILURES_MAX and not (self._waits and is_away(error)):
             text = f"{self._what} failed {self.failures} times in a row, last with {kind}: see the brokers' logs"
             raise OperatingError("brokers_failing", text) from error
+        if self.failures > FAILURES_MAX:
+            await raise_if_refused(self._settings)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE_S * self.failures):
+            async with asyncio.timeout(min(_PAUSE_S * self.failures, _PAUSE_S_MAX)):
                 await self._stopping.wait()
         return not self._stopping.is_set()
 

@@ -38,7 +38,8 @@ _BY_CLASS: Mapping[str, ConnectionRefusal] = {
     "SaslAuthenticationFailed": ConnectionRefusal(
         "sasl_refused",
         "refuses the user name or the password: check ASSAY_STREAM_SASL_USERNAME, ASSAY_STREAM_SASL_PASSWORD (or "
-        "_PASSWORD_FILE), and that the broker has credentials of this user for ASSAY_STREAM_SASL_MECHANISM",
+        "_PASSWORD_FILE), and that the broker has credentials of this user for ASSAY_STREAM_SASL_MECHANISM. It may "
+        "refuse a token for its issuer, its audience or its end: see the broker's log",
     ),
     "UnsupportedSaslMechanismError": ConnectionRefusal(
         "sasl_mechanism_refused",
@@ -49,17 +50,29 @@ _BY_CLASS: Mapping[str, ConnectionRefusal] = {
 }
 
 
-async def why_refused(connection: Mapping[str, Any]) -> ConfigurationError | None:
-    """Return why none of the brokers can be used; ``None`` if one can, or if they are just unreachable."""
+async def why_refused(connection: Mapping[str, Any]) -> AssayStreamError | None:
+    """Return why none of the brokers can be used; ``None`` if one can, or if they are just unreachable.
+
+    An ``OperatingError`` passes by itself: whoever issues the tokens cannot be reached.
+    """
     # Imported here: a tap that writes to a file starts faster without it.
     from aiokafka.conn import collect_hosts, create_conn
+    from aiokafka.errors import SaslAuthenticationFailed
+    from aiokafka.protocol.metadata import MetadataRequest
 
     options = {name: value for name, value in connection.items() if name != "bootstrap_servers"}
     found: ConfigurationError | None = None
     for host, port, _ in collect_hosts(connection["bootstrap_servers"]):
         try:
             made = await create_conn(host, port, request_timeout_ms=_LIMIT_MS, **options)
+            # A broker that refuses a token expects one more answer first (RFC 7628, section 3.2.3), which aiokafka
+            # does not give. It answers the next request as if it knew of nothing.
+            is_token = options.get("sasl_mechanism") == "OAUTHBEARER"
+            if is_token and not (await made.send(MetadataRequest([]))).brokers:
+                raise SaslAuthenticationFailed
         except Exception as error:  # noqa: BLE001 - whatever it is, it is only looked at
+            if isinstance(error.__cause__, AssayStreamError):  # there is no token to show
+                return error.__cause__
             refusal = _refusal_of(error, is_sasl=options.get("security_protocol") in _SASL_PROTOCOLS)
             if refusal is not None:
                 code, text = refusal

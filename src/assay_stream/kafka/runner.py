@@ -34,7 +34,7 @@ from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.attempts import Suspicion, suspicion_after
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, client_id, open_admin
-from assay_stream.kafka.log import MAY_PASS
+from assay_stream.kafka.log import FAILURES_MAX, MAY_PASS, is_away, raise_if_refused
 from assay_stream.kafka.partition import AgentFailed, BatchDropped, BatchHandler, PartitionTask
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import Stage, StageMetrics
@@ -119,11 +119,9 @@ def _claims(user_data: bytes | None) -> list[int]:
 
 _log = structlog.get_logger(__name__)
 
-_FAILURES_MAX = 10
-"""Consecutive broker failures, each with a longer pause: about a minute."""
 _AGENT_FAILURES_MAX = 3
 """An agent's failure is usually deterministic."""
-_REOPENING_PAUSE_S = 1.0
+_REOPENING_PAUSE_S, _REOPENING_PAUSE_S_MAX = 1.0, 30.0
 _LOOK_S = 0.1
 _FETCH_BYTES = 2 * 1_024 * 1_024
 """Per partition: about one turn's worth. A client fetches no more of a partition until it has delivered everything, so
@@ -266,7 +264,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         """Read and process until stopped.
 
         Raises:
-            OperatingError: the brokers failed for too long, memory ran out, one record took too long, or another
+            OperatingError: the brokers failed again and again, memory ran out, one record took too long, or another
                 release is in the group.
             ConfigurationError: the brokers refuse us, or partitions were added.
             IntegrityError: our own logs contradict each other.
@@ -473,17 +471,20 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
             _log.warning("offset_out_of_range", stage=self.stage.name)
         failures = self._count_agent(error) if isinstance(error, AgentFailed) else self._count(error)
         cause = error.cause if isinstance(error, AgentFailed) else type(error).__name__
+        if failures > FAILURES_MAX:
+            await raise_if_refused(self.settings)
         _log.warning("partitions_reopening", stage=self.stage.name, error=cause, attempt=failures)
         self.metrics.reopened()
         async with self._lock:
             await self._close([task.partition for task in self._open.values() if task.running and task.running.done()])
         # A fenced task's partition has a new owner, who will have it for good once the group has noticed: let it.
-        await asyncio.sleep(_REOPENING_PAUSE_S * failures)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), min(_REOPENING_PAUSE_S * failures, _REOPENING_PAUSE_S_MAX))
 
     def _count(self, error: Exception) -> int:
         self._reopenings += 1
         failures = max(self._reopenings, *self._failures.values(), 0)
-        if failures > _FAILURES_MAX:
+        if failures > FAILURES_MAX and not is_away(error):
             raise OperatingError(
                 "brokers_failing",
                 f"the {self.stage.name} stage failed {failures} times in a row, last with "

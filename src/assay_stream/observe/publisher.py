@@ -277,7 +277,7 @@ class ObservationPublisher:
             cause = explained(error)
             if not isinstance(cause, ConfigurationError) and connection is not None:
                 cause = _run_with_lookups(why_refused(connection))
-            why = str(cause) if isinstance(cause, ConfigurationError) else type(error).__name__
+            why = type(error).__name__ if cause is None else str(cause)
         servers = (connection or {}).get("bootstrap_servers")
         where = "" if not servers else f" at {servers if isinstance(servers, str) else ','.join(servers)}"
         _log.warning("cannot deliver observations to Kafka%s, still trying: %s", where, why)

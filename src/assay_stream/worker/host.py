@@ -1,7 +1,7 @@
 """The process of a worker, a sealer or a forwarder: its parts side by side, its pages, and its end.
 
-1. Reach the brokers and check the topics. Where their partition counts do not fit, wait, alive and not ready, until
-   they do: a restart changes nothing about them.
+1. Reach the brokers and check the topics. Where no broker answers, or the partition counts do not fit, wait, alive and
+   not ready, until they do: a restart changes nothing about them.
 2. Build the parts, serve the pages, start Faust where there are agents, then the parts, which reach Kafka by
    themselves.
 3. Stop on SIGTERM or SIGINT, when a part fails, or when one is done: parts first, then agents, then pages. Begin again
@@ -27,8 +27,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCol
 
 from assay_stream import __version__
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import AssayStreamError, ConfigurationError
 from assay_stream.kafka.connection import BrokerWatch, open_admin
+from assay_stream.kafka.log import is_away
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import OUT_OF_MEMORY
 from assay_stream.kafka.topics import COUNTS_DIFFER, check_topics, inspect_topics
@@ -170,7 +171,7 @@ _log = structlog.get_logger(__name__)
 
 _CUT_SHORT = 3
 _STDERR = 2
-_TOPICS_LOOK_S = 5.0
+_AWAITED_LOOK_S = 5.0
 _AGAIN = "partitions_added"
 
 PartitionCounts = Mapping[Role, int]
@@ -337,7 +338,13 @@ Build = Callable[[Host, PartitionCounts], None]
 
 
 def run_host(
-    settings: Settings, needed: AbstractSet[Role], build: Build, *, web_port: int | None, agents: str = ""
+    settings: Settings,
+    needed: AbstractSet[Role],
+    build: Build,
+    *,
+    web_port: int | None,
+    agents: str = "",
+    once: bool = False,
 ) -> None:
     """Run a process to its end.
 
@@ -345,6 +352,7 @@ def run_host(
         needed: roles whose topics it reads or writes.
         build: adds the parts to the host; it is given how many partitions the topics have.
         agents: name of the users' agents whose topics it needs, if any.
+        once: whether it does what is there and ends: it waits for nothing, then.
 
     Raises:
         AssayStreamError: if it cannot start, or had to stop.
@@ -354,7 +362,7 @@ def run_host(
     while not has_ended:
         deadline = Deadline(settings.stop_limit_s)
         try:
-            failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents))
+            failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents, once))
         finally:
             # A thread that hangs, as in looking up a name, would keep the process alive.
             deadline.settle()
@@ -367,7 +375,13 @@ def run_host(
 
 
 async def _run(
-    settings: Settings, needed: AbstractSet[Role], build: Build, deadline: Deadline, web_port: int | None, agents: str
+    settings: Settings,
+    needed: AbstractSet[Role],
+    build: Build,
+    deadline: Deadline,
+    web_port: int | None,
+    agents: str,
+    once: bool,
 ) -> BaseException | None:
     async def count() -> PartitionCounts:
         async with open_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text)) as admin:
@@ -376,16 +390,22 @@ async def _run(
     host = Host(settings, deadline, web_port=web_port)
     try:
         build(host, await count())
-    except ConfigurationError as error:
-        if error.code not in COUNTS_DIFFER:
+    except AssayStreamError as error:
+        if once or not _may_be_awaited(error):
             raise
-        host.add("topics", _TopicsAwaited(count, host.health))
+        host.health.waiting_for = str(error)
+        host.add("start", _Awaited(count, host.health))
     await host.run()
     return host.failure
 
 
-class _TopicsAwaited:
-    """Runs in place of all parts until the partition counts of the topics fit."""
+def _may_be_awaited(error: AssayStreamError) -> bool:
+    """Return True if a restart would change nothing: brokers are away, or partition counts do not fit."""
+    return error.code in COUNTS_DIFFER or is_away(error)
+
+
+class _Awaited:
+    """Runs in place of all parts until the brokers answer and the partition counts of the topics fit."""
 
     ready = False
 
@@ -396,16 +416,24 @@ class _TopicsAwaited:
 
     async def run(self) -> None:
         while not self._stopping.is_set():
+            counting = asyncio.ensure_future(self._count())
+            stopping = asyncio.ensure_future(self._stopping.wait())
+            await asyncio.wait((counting, stopping), return_when=asyncio.FIRST_COMPLETED)
             try:
-                await self._count()
-                raise ConfigurationError(_AGAIN, "the topics have grown: the process begins again")
-            except ConfigurationError as error:
-                if error.code not in COUNTS_DIFFER:
+                if counting.done():
+                    counting.result()
+                    raise ConfigurationError(_AGAIN, "what was waited for is there: the process begins again")
+            except AssayStreamError as error:
+                if not _may_be_awaited(error):
                     raise
                 self._health.waiting_for = str(error)
-            _log.warning("waiting_for_topics", why=self._health.waiting_for)
+                _log.warning("waiting_to_start", why=self._health.waiting_for)
+            finally:
+                counting.cancel()
+                stopping.cancel()
+                await asyncio.gather(counting, stopping, return_exceptions=True)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), _TOPICS_LOOK_S)
+                await asyncio.wait_for(self._stopping.wait(), _AWAITED_LOOK_S)
 
     def stop(self) -> None:
         self._stopping.set()

@@ -71,7 +71,7 @@ def run_sealer(settings: Settings, plan: SealPlan, *, web_port: int | None = Non
         sealer = Sealer(settings, plan, partitions=counts[Role.EVIDENCE], metrics=PrometheusStage(host.metrics, _STAGE))
         host.add(_STAGE, sealer, still_s=lambda: sealer.still_s, note_gauges=sealer.note_gauges)
 
-    run_host(settings, {Role.EVIDENCE, Role.CHECKPOINTS}, build, web_port=web_port)
+    run_host(settings, {Role.EVIDENCE, Role.CHECKPOINTS}, build, web_port=web_port, once=plan.once)
 
 
 def _now() -> datetime:
@@ -131,7 +131,7 @@ class Sealer:
         self._ends: dict[TopicPartition, int] = {}
         """Where the evidence ended when the partitions were opened."""
         self._stopping = asyncio.Event()
-        self._patience = Patience("sealing", self._stopping)
+        self._patience = Patience("sealing", self._stopping, settings, waits=not plan.once)
 
     @property
     def ready(self) -> bool:
@@ -310,6 +310,7 @@ class Sealer:
             ) from None
         was_stopping = self._stopping.is_set()
         self._metrics.reopened()
+        self._moved_s = time.monotonic()
         goes_on = await self._patience.endure(error)
         if was_stopping:
             text = f"what was read last could not be sealed ({type(error).__name__}): the next start seals it"

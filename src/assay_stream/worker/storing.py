@@ -95,7 +95,7 @@ class StoreFilling:
         """When records were last committed, seconds since the epoch; 0 where none were yet."""
         self.figures = Figures()
         self._stopping = asyncio.Event()
-        self._patience = Patience("filling the store", self._stopping)
+        self._patience = Patience("filling the store", self._stopping, settings, waits=not once)
         self.ready = False
         """Whether the store is being filled, and holds everything that was there when it began."""
 
@@ -133,9 +133,6 @@ class StoreFilling:
             ConfigurationError: ``topic_missing``, ``store_of_another``, ``topic_recreated``.
             OperatingError: ``broker_unreachable``, ``brokers_failing``, ``store_failing``.
         """
-        # Where there are no brokers, or they refuse us, it is said why.
-        async with open_admin(self._settings):
-            pass
         try:
             await follow(lambda: reading_consumer(self._settings), self._open, self._turn, self._endure)
         finally:
@@ -147,6 +144,7 @@ class StoreFilling:
             _log.info("partitions_added")
             return True
         self._metrics.reopened()
+        self._moved_s = time.monotonic()
         return await self._patience.endure(error)
 
     async def _find_places(self) -> list[TopicPartition]:
@@ -301,4 +299,4 @@ def run_store(
 
             host.add(_STAGE, filling, still_s=lambda: filling.still_s, note_gauges=note)
 
-        run_host(settings, set(ROLES), build, web_port=web_port)
+        run_host(settings, set(ROLES), build, web_port=web_port, once=once)

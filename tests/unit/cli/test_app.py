@@ -92,7 +92,7 @@ def test_a_wrong_setting_is_named(command: tuple[str, ...]) -> None:
     assert done.stderr.startswith("assay-stream: bad_setting: ASSAY_STREAM_BATCH_RECORDS_MAX")
 
 
-@pytest.mark.parametrize("command", [("worker",), ("topics", "apply"), ("topics", "show")])
+@pytest.mark.parametrize("command", [("topics", "apply"), ("topics", "show")])
 def test_a_broker_that_does_not_answer_exits_3(command: tuple[str, ...]) -> None:
     """What failed outside has an exit code of its own, and the address is named."""
     address = f"127.0.0.1:{free_port()}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.console.identity import network_of
 from assay_stream.console.sessions import Throttle
 from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.text.urls import network_of
 
 
 def attempts(throttle: Throttle, name: str, most: int, *, error: type[AssayStreamError] = InputError) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import CommitFailedError, KafkaConnectionError
+from aiokafka.errors import CommitFailedError, KafkaConnectionError, KafkaError
 from prometheus_client import CollectorRegistry
 
 from assay_stream.alerts.formats import AlertView, render
@@ -282,9 +282,9 @@ async def test_a_partition_that_went_to_somebody_else_is_let_go(monkeypatch: pyt
     assert receiver.taken == ["a", "a", "b"]
 
 
-async def test_brokers_that_stay_away_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_brokers_that_go_on_failing_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """After ten failures in a row, so that whoever watches the process sees it."""
-    log = Log(alerts("a"), commit_errors=[KafkaConnectionError() for _ in range(50)])
+    log = Log(alerts("a"), commit_errors=[KafkaError() for _ in range(50)])
     monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
     monkeypatch.setattr(kafka_log, "_PAUSE_S", 0.0)

@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError, TopicAuthorizationFailedError
+from aiokafka.errors import (
+    KafkaConnectionError,
+    NodeNotReadyError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
 
+from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka import log
 from assay_stream.kafka.log import Follower, Patience, read, read_last, read_partition
 from assay_stream.model.record import Record, Role
+from tests.support.deployment import free_port
 from tests.support.memory_cluster import MemoryCluster, until
 
 HOME = TopicPartition("t", 0)
@@ -134,11 +141,38 @@ async def test_what_cannot_be_handled_ends_it() -> None:
         await following.follower.run()
 
 
-async def test_failures_in_a_row_are_endured_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a limit, by a process that goes on; a run that ends gives up. Half an hour takes no time here."""
+    monkeypatch.setattr(log, "_PAUSE_S", 0.0)
+    settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}")
+    away = [KafkaConnectionError(), NodeNotReadyError(), OperatingError("token_unavailable", "away")]
+    patience = Patience("reading", asyncio.Event(), settings)
+    assert all([await patience.endure(away[number % 3]) for number in range(60)])
+    once = Patience("reading", asyncio.Event(), settings, waits=False)
+    assert all([await once.endure(KafkaConnectionError()) for _ in range(10)])
+    with pytest.raises(OperatingError, match="brokers_failing"):
+        await once.endure(KafkaConnectionError())
+
+
+async def test_brokers_that_refuse_us_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a client they look as if they were away, so a process asks why once it has waited for a while."""
+    monkeypatch.setattr(log, "_PAUSE_S", 0.0)
+
+    async def refuse(_connection: object) -> ConfigurationError:
+        return ConfigurationError("sasl_refused", "another password")
+
+    monkeypatch.setattr(log, "why_refused", refuse)
+    patience = Patience("reading", asyncio.Event(), Settings())
+    assert all([await patience.endure(KafkaConnectionError()) for _ in range(10)])
+    with pytest.raises(ConfigurationError, match="sasl_refused"):
+        await patience.endure(KafkaConnectionError())
+
+
+async def test_other_failures_in_a_row_are_endured_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever makes progress sets them back. A stop ends a pause; what brokers do not allow is raised at once."""
     monkeypatch.setattr(log, "_PAUSE_S", 0.0)
     stopping = asyncio.Event()
-    patience = Patience("reading", stopping)
+    patience = Patience("reading", stopping, Settings())
     assert all([await patience.endure(OSError()) for _ in range(10)])
     with pytest.raises(OperatingError, match=r"brokers_failing.*reading failed 11 times in a row, last with OSError"):
         await patience.endure(OSError())

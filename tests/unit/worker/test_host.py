@@ -216,7 +216,7 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
         added = ConfigurationError("partitions_added", "more than before")
         host.add("join", Part(added) if len(counted) == 1 else Part(ends=True))
 
-    monkeypatch.setattr(module, "_TOPICS_LOOK_S", 0.01)
+    monkeypatch.setattr(module, "_AWAITED_LOOK_S", 0.01)
     monkeypatch.setattr(module, "inspect_topics", inspect)
     monkeypatch.setattr("assay_stream.kafka.connection.start_admin", an_admin)
     monkeypatch.setattr(module, "configure_logs", lambda _settings: None)

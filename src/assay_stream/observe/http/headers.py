@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -57,13 +56,6 @@ def forwarded(fields: HeaderFields, *, plain: bool = False) -> list[tuple[str, s
             parts = (part.strip() for part in field[1].split(","))
             offered += [part for part in parts if part.partition(";")[0].strip().lower() in READABLE_ENCODINGS]
     return [*kept, ("Accept-Encoding", ", ".join(offered) or "identity")]
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def is_host_served(host: str, served: Collection[str]) -> bool:

@@ -24,7 +24,7 @@ from aiohttp import web
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.connections import Contexts
-from assay_stream.observe.http.headers import LOOPBACK, is_loopback
+from assay_stream.observe.http.headers import LOOPBACK
 from assay_stream.observe.http.inspecting import HttpEnforcer, HttpWatch
 from assay_stream.observe.http.proxy import Proxy
 from assay_stream.observe.http.traffic import Traffic
@@ -32,6 +32,7 @@ from assay_stream.observe.http.upstreams import Client, Upstream, routes
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.session import Session
 from assay_stream.observe.sinks import Sink
+from assay_stream.text.urls import is_loopback
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
