@@ -26,6 +26,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Role
 from assay_stream.model.schemas import asyncapi
+from assay_stream.plugins import RECEIVERS
 from assay_stream.worker.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -198,6 +199,18 @@ def column_table(dataset: str) -> str:
     return table(["column", "type", "source in the record"], rows)
 
 
+def receiver_table() -> str:
+    """Return the settings that each type of receiver has beside the common ones."""
+    return table(
+        ["type", "field", "meaning"],
+        (
+            [f"`{kind}`", f"`{name}`" + (", required" if setting.is_required else ""), setting.meaning]
+            for kind in RECEIVERS.names()
+            for name, setting in RECEIVERS.load(kind).settings.items()
+        ),
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "error-codes": error_code_table,
@@ -209,6 +222,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "profiles": profile_table,
     "limits": limit_table,
     "access": access_table,
+    "receivers": receiver_table,
     **{f"columns.{kind}": partial(column_table, str(kind)) for kind in COLUMNS},
 }
 

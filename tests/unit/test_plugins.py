@@ -44,7 +44,7 @@ def test_each_of_ours_has_what_a_plug_in_must_have(group: Group[Any]) -> None:
 def test_the_contract_that_keeps_the_core_from_importing_them_names_each() -> None:
     pyproject = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     (contract,) = (each for each in pyproject["tool"]["importlinter"]["contracts"] if each["type"] == "protected")
-    assert set(contract["protected_modules"]) == OURS
+    assert set(contract["protected_modules"]) >= OURS
 
 
 def test_no_command_imports_one_that_is_not_named() -> None:

@@ -80,7 +80,7 @@ class MessageService(ABC):
     """Base of receivers that post each alert to one address. It may be a secret: the entry's name stands for it."""
 
     settings: ClassVar[Mapping[str, Setting]] = {
-        "url_file": Setting("file that holds the address of the webhook", is_required=True)
+        "url_file": Setting("file that holds the address of the webhook, which is a secret", is_required=True)
     }
     is_for_people: ClassVar[bool] = True
 

@@ -120,6 +120,7 @@ class Entry(dict[str, Any]):
         name: str = self.get("format", default)
         if name not in FORMATS.names():
             raise self.refuse(f"format must be one of {', '.join(FORMATS.names())}")
+        FORMATS.load(name)  # one that is broken is named now, not when an alert comes
         return name
 
     def connection(self) -> dict[str, Any]:

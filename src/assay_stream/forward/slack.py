@@ -1,11 +1,10 @@
 """Slack, by incoming webhooks."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from assay_stream.alerts.formats.messages import to_slack
 from assay_stream.forward.posting import HttpAnswer, MessageService, by_status
-from assay_stream.forward.receivers import AttemptResult, Setting, waiting
+from assay_stream.forward.receivers import AttemptResult, waiting
 from assay_stream.text.escaping import json_text
 
 _ABOUT_THE_HOOK = (
@@ -19,10 +18,6 @@ from published clients)."""
 
 class Slack(MessageService):
     """Sends messages to one channel."""
-
-    settings: ClassVar[Mapping[str, Setting]] = {
-        "url_file": Setting("file that holds the address of an incoming webhook", is_required=True)
-    }
 
     def write(self, alert: dict[str, Any]) -> str:
         return json_text(to_slack(alert))

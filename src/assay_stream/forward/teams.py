@@ -1,20 +1,15 @@
 """Microsoft Teams, by the webhook of a workflow."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from assay_stream.alerts.formats.messages import to_teams
 from assay_stream.forward.posting import HttpAnswer, MessageService, by_status
-from assay_stream.forward.receivers import AttemptResult, Setting, waiting
+from assay_stream.forward.receivers import AttemptResult, waiting
 from assay_stream.text.escaping import json_text
 
 
 class Teams(MessageService):
     """Sends cards to one workflow."""
-
-    settings: ClassVar[Mapping[str, Setting]] = {
-        "url_file": Setting("file that holds the address of a workflow's webhook", is_required=True)
-    }
 
     def write(self, alert: dict[str, Any]) -> str:
         return json_text(to_teams(alert))

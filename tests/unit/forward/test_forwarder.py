@@ -204,6 +204,28 @@ async def test_a_receiver_that_is_down_is_waited_for(monkeypatch: pytest.MonkeyP
     assert (receiver.taken, forwarder.counts["unavailable"]) == (["a", "b", "c"], 50)
 
 
+async def test_a_receiver_with_a_mistake_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plug-in that raises, or that answers nothing, does not end the process that serves the others."""
+
+    class Mistaken(Receiver):
+        mistakes = 3
+
+        def write(self, alert: dict[str, Any]) -> str:
+            self.mistakes -= 1
+            return alert["nothing" if self.mistakes == 2 else "message"]  # type: ignore[no-any-return]
+
+        async def send(self, view: AlertView, body: str) -> AttemptResult:
+            if self.mistakes == 1:
+                raise ConnectionError
+            return None if self.mistakes == 0 else await super().send(view, body)  # type: ignore[return-value]
+
+    log, receiver = Log(alerts("a", "b")), Mistaken()
+    async with forwarding(log, receiver, monkeypatch) as forwarder:
+        await until(lambda: log.committed_at == 2)
+    assert receiver.taken == ["a", "b"]
+    assert forwarder.counts["unavailable"] == 3
+
+
 async def test_what_is_refused_is_buried_and_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands in the dead letters before its offset is committed."""
     log, receiver = Log([*alerts("a"), b"no alert", None, *alerts("b")]), Receiver(REFUSED)

@@ -10,16 +10,14 @@ plugins of one configuration share a feed and its publisher, and a call that one
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from assay_stream.errors import needing_extra
 from assay_stream.limits.serving import FEED_LIMITS
 from assay_stream.observe.feeds.feed import CALL, Asked, ClientView, Feed
-from assay_stream.observe.publisher import ObservationPublisher
+from assay_stream.observe.feeds.shared import SharedFeed
 from assay_stream.observe.wire import Held
 
 with needing_extra("contextforge"):
@@ -31,40 +29,6 @@ if TYPE_CHECKING:
     from cpex.framework import PluginConfig, PluginContext, ToolPostInvokePayload, ToolPreInvokePayload
 
 _STATE = "assay_stream"
-
-
-class _Shared:
-    """The feed and publisher shared by all plugins with one configuration; closed with the last of them."""
-
-    _all: ClassVar[dict[str, _Shared]] = {}
-
-    def __init__(self, key: str, config: Mapping[str, Any]) -> None:
-        connection = {"server_id": "", "observer_id": "", **config}
-        names = str(connection.pop("server_id")), str(connection.pop("observer_id"))
-        topics = {"topics": connection.pop("topics")} if "topics" in connection else {}
-        self._publisher = ObservationPublisher(connection, **topics)
-        self.feed = Feed(*names, self._publisher)
-        self._key = key
-        self._plugins: set[ContextForgeFeed] = set()
-
-    @classmethod
-    def of(cls, config: Mapping[str, Any]) -> _Shared:
-        """Return the shared instance for a configuration, one per process: a forked child gets its own."""
-        key = json.dumps([os.getpid(), config], sort_keys=True, default=repr)
-        if key not in cls._all:
-            cls._all[key] = cls(key, config)
-        return cls._all[key]
-
-    def enter(self, plugin: ContextForgeFeed) -> None:
-        self._plugins.add(plugin)
-        self._publisher.start()
-
-    async def leave(self, plugin: ContextForgeFeed) -> None:
-        self._plugins.discard(plugin)
-        if not self._plugins and self._all.get(self._key) is self:
-            del self._all[self._key]  # at once: who comes while it closes begins another
-            self.feed.close()
-            await self._publisher.aclose()
 
 
 _begun = Held[tuple[Feed, Asked]]()
@@ -89,14 +53,14 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
         super().__init__(config)
         self._stated = dict(config.config or {})
         self._servers: Mapping[str, str] = self._stated.pop("servers", {})
-        self._own = _Shared.of(self._stated)
+        self._own = SharedFeed.of(self._stated)
 
     @property
     def feed(self) -> Feed:
         return self._own.feed
 
     async def initialize(self) -> None:
-        self._own = _Shared.of(self._stated)
+        self._own = SharedFeed.of(self._stated)
         self._own.enter(self)
 
     async def shutdown(self) -> None:

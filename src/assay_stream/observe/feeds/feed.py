@@ -49,7 +49,7 @@ from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import Event, Failed, Missed, ServerSaid, Session, to_evict
 from assay_stream.observe.sinks import Sink
-from assay_stream.observe.wire import WireStats
+from assay_stream.observe.wire import Held, WireStats
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -376,9 +376,46 @@ class Feed:
 
     def _note(self, error: Exception) -> None:
         code = error.code if isinstance(error, AssayStreamError) else type(error).__name__
-        self.failures[code] += 1
-        if self.failures[code] == 1:
-            _log.warning("observing failed (%s); the gateway goes on, further ones are only counted", code)
+        self.note(code, "observing failed; the gateway goes on")
+
+    def note(self, code: str, why: str) -> None:
+        """Count a failure, and log the first of its code. ``why`` quotes nothing that passes the gateway."""
+        with self._lock:
+            self.failures[code] += 1
+            is_first = self.failures[code] == 1
+        if is_first:
+            _log.warning("%s: %s; further ones are only counted", code, why)
+
+
+class PendingCalls:
+    """Calls by tokens that come back with their answers, as nothing else pairs them. Thread-safe."""
+
+    def __init__(self, feed: Feed, monotonic_s: Callable[[], float]) -> None:
+        self._feed = feed
+        self._monotonic_s = monotonic_s
+        self._calls = Held[tuple[float, Asked]]()
+        self._lock = threading.Lock()
+
+    def add(self, token: str, asked: Asked) -> None:
+        with self._lock:
+            self._calls.put(token, (self._monotonic_s(), asked))
+        self.give_up(math.inf)
+
+    def take(self, token: str) -> Asked | None:
+        with self._lock:
+            found = self._calls.take(token)
+        return None if found is None else found[1]
+
+    def give_up(self, age_s: float) -> None:
+        """Report calls of that age, and the oldest of more than the limit, as unanswered."""
+        asked_before_s = self._monotonic_s() - age_s
+        while True:
+            with self._lock:
+                oldest = self._calls.oldest()
+                if oldest is None or (oldest[0] > asked_before_s and len(self._calls) <= FEED_LIMITS.calls_max):
+                    return
+                self._calls.take_oldest()
+            self._feed.unanswered(oldest[1], "no_response")
 
 
 def _bare(message: dict[str, Any]) -> dict[str, Any]:

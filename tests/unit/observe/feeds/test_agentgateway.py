@@ -18,8 +18,9 @@ from assay_stream.errors import ConfigurationError  # noqa: E402
 from assay_stream.limits.core import DEFAULT_LIMITS  # noqa: E402
 from assay_stream.limits.serving import FEED_LIMITS  # noqa: E402
 from assay_stream.observe import MemorySink, WireObserver  # noqa: E402
-from assay_stream.observe.feeds import agentgateway  # noqa: E402
-from assay_stream.observe.feeds.agentgateway import ExtMcp, start_server  # noqa: E402
+from assay_stream.observe.feeds import agentgateway, ext_mcp  # noqa: E402
+from assay_stream.observe.feeds.agentgateway import ExtMcp  # noqa: E402
+from assay_stream.observe.feeds.ext_mcp import start_server  # noqa: E402
 from assay_stream.observe.feeds.feed import Feed  # noqa: E402
 from assay_stream.observe.gate import Rule  # noqa: E402
 from assay_stream.observe.observation import Prefixes  # noqa: E402
@@ -110,7 +111,7 @@ def test_the_prefixes_of_a_merged_list_are_undone_and_kept() -> None:
         ("the-gateway", "stray"),
     ]
     assert (call["server_id"], call["tool_name"], call["shown_tool_name"]) == ("b", "write", "b_write")
-    assert service.answers.counts == {"unattributed_tools": 1}
+    assert service.answers.feed.failures == {"unattributed_tools": 1}
 
 
 def test_a_server_cannot_list_a_tool_in_anothers_name() -> None:
@@ -157,7 +158,7 @@ def test_a_failure_of_ours_breaks_no_call_unless_it_enforces(
     with served(service) as gateway:
         assert (3 in gateway.request(SERVER, {"name": "read"})) == enforces
         gateway.lists(SERVER, tools=[GOOD])
-    assert service.answers.counts == {"failed": 2}
+    assert service.answers.feed.failures == {"failed": 2}
     assert "ValueError" in caplog.text
     assert SECRET not in caplog.text
 
@@ -226,7 +227,7 @@ def test_a_list_that_cannot_be_read_is_read_once_for_all_servers(
     """Each server's list is on record as unreadable, with a few bytes."""
     decoded: list[int] = []
     for name in ("decode_json", "read_leniently"):
-        monkeypatch.setattr(agentgateway, name, counting(getattr(agentgateway, name), decoded))
+        monkeypatch.setattr(ext_mcp, name, counting(getattr(ext_mcp, name), decoded))
     service = Service()
     names = [f"s{number}" for number in range(20)]
     with served(service) as gateway:
@@ -242,7 +243,7 @@ def test_a_call_that_names_no_server_or_several_is_not_ruled_on() -> None:
     for service, refused in ((Service(), False), (Service(pinned(GOOD).rule), True)):
         with served(service) as gateway:
             assert (3 in gateway.ask("CheckRequest", field(2, "tools/call"))) == refused
-        assert service.answers.counts == {"call_without_server": 1}
+        assert service.answers.feed.failures == {"call_without_server": 1}
 
 
 def test_answers_that_name_no_call_are_counted_never_guessed(caplog: pytest.LogCaptureFixture) -> None:
@@ -257,7 +258,7 @@ def test_answers_that_name_no_call_are_counted_never_guessed(caplog: pytest.LogC
         service.now_s = FEED_LIMITS.answer_limit_s
         service.answers.expire()
     assert [call["error"] for call in service.calls()] == [{"code": "no_response"}]
-    assert service.answers.counts == {"unpaired_answer": 1, "unknown_call": 1}
+    assert service.answers.feed.failures == {"unpaired_answer": 1, "unknown_call": 1}
     assert "assay_call: mcpGuardrails.assay_call" in caplog.text
 
 

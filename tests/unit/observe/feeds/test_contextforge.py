@@ -13,6 +13,7 @@ import pytest
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe import MemorySink
+from assay_stream.observe.feeds import shared
 from tests.unit.observe.feeds.stand_ins import standing_in
 
 MODULE = "assay_stream.observe.feeds.contextforge"
@@ -65,7 +66,8 @@ def published(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Publi
         made.append(Publisher(connection, **options))
         return made[-1]
 
-    monkeypatch.setattr(module, "ObservationPublisher", publisher)
+    monkeypatch.setattr(shared, "ObservationPublisher", publisher)
+    monkeypatch.setattr(shared.SharedFeed, "_all", {})
     return made
 
 
