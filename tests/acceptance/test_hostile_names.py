@@ -175,7 +175,15 @@ PRINTS_NO_NAMES = {
         "seal vkey",
         "schemapin keygen",
     ),
-    *("schemapin sign", "schemapin verify", "schemapin well-known", "schemapin fetch", "topics apply", "topics show"),
+    *(
+        "schemapin sign",
+        "schemapin verify",
+        "schemapin well-known",
+        "schemapin fetch",
+        "topics apply",
+        "topics show",
+        "deploy kubernetes",
+    ),
     "demo",  # it tells a story of ours
     "ingest token",
     "completion",
