@@ -25,7 +25,10 @@ from tests.support.fleet import START, Fleet, Published
 pytestmark = pytest.mark.kafka
 
 AGENTS = "tests.support.counting_agents"
-NAMES = ("denied_burst", "first_use_spree", "open_alert_called", "silent_observer", "toxic_flow", "unlisted_server")
+NAMES = (
+    *("denied_burst", "first_use_spree", "open_alert_called", "silent_observer"),
+    *("steered_calls", "taken_over", "toxic_flow", "unlisted_server"),
+)
 KILLS = 5
 CALLS = 1_500
 ACTORS = 5
@@ -56,6 +59,7 @@ def history() -> Iterator[Published]:
         }
         yield Role.CALLS, f"call-{number}".encode(), event("mcp.tools.call.observed", f"call-{number}", at_s, data)
     yield from unobserved()
+    yield from steered()
 
 
 def unobserved() -> Iterator[Published]:
@@ -74,6 +78,36 @@ def unobserved() -> Iterator[Published]:
         }
         value = event("mcp.tools.call.observed", f"dark-{number}", 4 * 24 * 3_600 + hour * 3_600 + observer, data)
         yield Role.CALLS, f"dark-{number}".encode(), value
+
+
+def steered() -> Iterator[Published]:
+    """An agent whose tool brings another server's tool when its definition changes, and then goes to a copy of it."""
+    begin_s, tools = 30 * 24 * 3_600, {"home": ("list", "look"), "mail": ("search",), "copy": ("look",)}
+    for number in range(40):
+        at_s = begin_s + number * 3_600
+        for server_id, names in tools.items() if number in (0, 20) else ():
+            listed = [{"name": name, "description": f"{name} {number}", "inputSchema": {}} for name in names]
+            data: dict[str, Any] = {"server_id": server_id, "observer_id": "observer-0", "server_scoped": True}
+            data |= {"snapshot_id": f"{server_id}-{number}", "completeness": "complete", "tools": listed}
+            value = event("mcp.tools.list.observed", f"{server_id}-{number}", at_s - 1, data)
+            yield Role.SNAPSHOTS, server_id.encode(), value
+        calls = [("home", "list"), ("home", "look"), ("mail", "search")]
+        if number >= 30:
+            calls = [("home", "list"), ("copy", "look")]
+        for place, (server_id, tool) in enumerate(calls):
+            data = {
+                "server_id": server_id,
+                "observer_id": "observer-0",
+                "tool_name": tool,
+                "tool_call_id": f"steered-{number}-{place}",
+                "trace_id": f"{number}-{tool if number < 20 and tool == 'search' else ''}",
+                "decision": "allow",
+                "reason_code": "P_POLICY",
+                "args": {"of": f"{tool} {number % 8}"},
+                "actor": {"kind": "agent", "agent_id": "steered"},
+            }
+            value = event("mcp.tools.call.observed", f"steered-{number}-{place}", at_s + 10 * place, data)
+            yield Role.CALLS, server_id.encode(), value
 
 
 def listing(server: int, at_s: float, *, harmful: str | None = None) -> Published:

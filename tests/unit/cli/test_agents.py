@@ -18,9 +18,10 @@ def test_the_agents_of_a_module_are_listed() -> None:
     done = run_command_text("agents", "list", SHIPPED)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["name"] for row in rows] == [
-        *("denied_burst", "first_use_spree", "open_alert_called", "silent_observer", "toxic_flow", "unlisted_server")
+        *("denied_burst", "first_use_spree", "open_alert_called", "silent_observer"),
+        *("steered_calls", "taken_over", "toxic_flow", "unlisted_server"),
     ]
-    assert rows[4]["reads"] == ["evidence", "definitions"]
+    assert rows[6]["reads"] == ["evidence", "definitions"]
     assert {len(row["digest"]) for row in rows} == {71}
 
 
