@@ -1,12 +1,9 @@
-"""Pins: what operators decided about a tool, checked against what was observed, and what a proxy does with a call.
+"""Pins: what operators decided about a tool, checked against what was observed.
 
 1. The later act on a value wins, by event time and then by origin, whatever the order of arrival.
 2. Of several pins the one that says most is the result. A match means that two values are equal and nothing else.
 3. A pinned tool that is offered in a form without a value under its pin is a mismatch: being unreadable must not be a
    way around a pin.
-
-The stream's verdict covers the whole fleet and arrives a moment after a change. The definition that the proxy itself
-passed to its client is checked against the same pins at once, and takes precedence.
 """
 
 from __future__ import annotations

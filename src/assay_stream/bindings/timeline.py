@@ -8,6 +8,8 @@ catalogue: that changes no as-of answer, only which of several equal observation
 removes the oldest, and the horizon records that earlier history is gone. A list older than all kept observations may
 therefore change answers.
 
+What ends the force of an observation (``Endings``):
+
 1. A rejection ends what precedes it in the log (``Rejection.ends``): of the observer that its header names,
    or, where none is named, of every observer whose lists name none.
 2. An announcement takes its place in its observer's timeline by event time: from then until the next list

@@ -1,7 +1,7 @@
-"""Evidence: one ``assay.tool.decision`` record per call, in the Assay envelope, as JCS bytes.
+"""The join: calls in, one ``assay.tool.decision`` record for each and call-time findings out.
 
-The record states what was observed and by which rule it was bound. It never states that a tool is safe.
-Arguments, results, definitions and messages never enter it: only digests, codes and identifiers do.
+For each call: find the definition in force (``bindings.as_of``), compare it with its pins
+(``bindings.pin_evaluation``), and write the evidence (``model.envelope``).
 """
 
 from collections.abc import Iterable, Iterator, Sequence

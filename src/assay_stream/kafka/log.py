@@ -1,4 +1,4 @@
-"""Read topics outside the stages: ``read`` up to an offset, ``follow`` continuously.
+"""Turn fetched messages into records, and read topics outside the stages: ``read`` up to an offset, or ``follow``.
 
 Partitions are assigned manually. No offsets are committed, so the stages' own are unaffected.
 """

@@ -115,7 +115,7 @@ def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: b
 def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
     """Merge a history: each distinct list once, up to ``lists_merged_max`` of them, newest first.
 
-    A name that occurs only in older lists is still compared with its last definition (``registry.baselines``).
+    A name that occurs only in older lists is still compared with its last definition (``last_shown``).
     """
     baseline = Baseline()
     merged: set[str] = set()
@@ -132,7 +132,7 @@ def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
             break
         if len(merged) >= DEFAULT_LIMITS.lists_merged_max:
             break
-    # A list that names a tool twice hides no change: what it was before is what the next is held against.
+    # A list that names a tool twice hides no change: the next is compared with the definition before that list.
     unknown = {name for name, known in baseline.tools.items() if known is None}
     baseline.tools |= _last_known(server, history, unknown)
     return baseline

@@ -1,10 +1,14 @@
-"""What the registry gives up to keep its state within bounds: folded history, forgotten servers and observers.
+"""What the registry gives up to keep its state within bounds: packed repeats, folded history, evicted servers.
 
 Packing: repeated lists of an observer become one fact, in which each of them is a row. Once at least
 ``seen_run_rows_min`` of an observer's latest observations are single facts that repeat each other, a run replaces
 them: the run, and tombstones for the single facts, are written in the transaction of the list that completes the
 number. It joins the preceding run where both repeat each other and fit into one. What is packed follows from the state
 alone, so that a restart continues as before.
+
+Folding: an observer's timeline has a bounded length. What goes first, and what is lost with it: ``bindings.timeline``.
+
+Eviction:
 
 1. Beyond ``servers_max`` servers with lists or refused records, those with the fewest lists go first, among these the
    ones seen longest ago. An attacker has to list each made-up server more often than the fleet lists its own to

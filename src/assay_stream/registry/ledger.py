@@ -1,9 +1,9 @@
-"""The state of one registry partition, its ledger, and the verdicts for proxies that enforce.
+"""The state of one registry partition (``Registry``), its ledger of facts, and the verdicts for proxies that enforce.
 
-State changes by ``publish`` and ``retract`` alone: a restart restores what was there.
+State changes by ``publish`` and ``retract`` of the ledger alone: a restart restores what was there.
 
-The stream cannot block a call that already happened. It keeps the current verdict per tool in a compacted topic,
-with the pins it rests on, so that a proxy can also check the definition that it sees itself against them.
+Verdicts: the stream cannot block a call that already happened. It keeps the current verdict per tool in a compacted
+topic, with the pins it rests on, so that a proxy can also check the definition that it sees itself against them.
 """
 
 from __future__ import annotations

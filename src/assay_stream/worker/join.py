@@ -1,7 +1,7 @@
-"""The join's stage: which calls are ready, the view of the binding topic, and how late evidence is.
+"""The join's stage: which calls are ready (``JoinStage``), its view of the binding topic, and gauges of latency.
 
-Publishers' clocks may be wrong, and their names are theirs to choose. So times are bounded, and observers are counted,
-never named.
+The gauges: publishers' clocks may be wrong, and strangers choose their names. So times are bounded, and observers are
+counted, never named.
 """
 
 from __future__ import annotations
