@@ -65,24 +65,24 @@ class Join:
 
     Args:
         producer: the producer named in the evidence.
-        view: the binding topic's content; ``None`` for an empty one.
+        bindings: the binding topic's content; ``None`` for an empty one.
         redaction: what is removed from arguments and results before they are hashed.
         call_profile: what every call must satisfy, whatever profile it names itself.
     """
 
-    __slots__ = ("call_profile", "limits", "producer", "redaction", "view")
+    __slots__ = ("bindings", "call_profile", "limits", "producer", "redaction")
 
     def __init__(
         self,
         *,
         producer: Producer,
-        view: Bindings | None = None,
+        bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
         redaction: Redaction = DEFAULT_REDACTION,
         call_profile: CallProfile = "assay",
     ) -> None:
         self.producer = producer
-        self.view = Bindings() if view is None else view
+        self.bindings = Bindings() if bindings is None else bindings
         self.limits = limits
         self.redaction = redaction
         self.call_profile: CallProfile = call_profile
@@ -107,7 +107,7 @@ class Join:
 
         One that only others published may still come from this observer, and would then take precedence.
         """
-        server = self.view.find(event.server_id)
+        server = self.bindings.find(event.server_id)
         named = event.snapshot_id
         return server is not None and named is not None and bool(server.named_by(named, event.observer_id))
 
@@ -124,7 +124,7 @@ def process(join: Join, record: Record, event: Call | InputError | None = None) 
         IntegrityError: if the binding topic holds what no registry writes, or has lost a fact. Bad input never raises.
     """
     if record.role is _BINDINGS:
-        join.view.take(record)
+        join.bindings.take(record)
         return []
     (outputs,) = process_calls(join, [(record, join.read(record) if event is None else event)])
     return outputs
@@ -143,7 +143,7 @@ def process_calls(join: Join, calls: Iterable[tuple[Record, Call | InputError]])
         if isinstance(event, InputError):
             found.append(refusal(record, event))
             continue
-        server = join.view.find(event.server_id)
+        server = join.bindings.find(event.server_id)
         in_force = _in_force(join, server, record, event)
         binding = in_force.binding
         evaluation = None
