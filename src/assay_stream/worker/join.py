@@ -68,7 +68,7 @@ class EvidenceLatency:
     """Measures the time from a call to the commit of its evidence, for a batch at once.
 
     Args:
-        observe: called with where it measures from (``observed``, ``logged``), the time now, and the calls' times, in ms.
+        observe: called with ``observed`` or ``logged``, the time now, and those times of the calls, in milliseconds.
         observers: records who called.
         clock_ms: the time, milliseconds since the epoch.
     """
