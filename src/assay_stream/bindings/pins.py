@@ -62,13 +62,13 @@ def check_pins(
         return worst
     action = policy.action(_TO_POLICY[worst.status])
     if worst.status is PinStatus.MISMATCH and worst.observed is None:
-        # Neither a match nor told apart from one: the graver of the policy's two answers.
+        # Neither a match nor a known mismatch: the more severe of the policy's two answers.
         action = max(action, policy.action(PinComparison.UNKNOWN), key=list(Action).index)
     return replace(worst, enforcement=policy.enforcement.value, action=action)
 
 
 class PinState(StrEnum):
-    """A decision on a value that stands. One that was superseded or withdrawn leaves the value undecided."""
+    """A decision on a value that is in force. A superseded or withdrawn one leaves the value undecided."""
 
     APPROVED = "approved"
     REJECTED = "rejected"
@@ -91,7 +91,7 @@ class PinsInForce:
 
 
 def pin_states(acts: Iterable[Pin]) -> dict[tuple[str, str], PinState]:
-    """Return the decisions on a tool that stand after some acts, by scheme and value."""
+    """Return the decisions on a tool that are in force after some acts, by scheme and value."""
     states: dict[tuple[str, str], PinState] = {}
     for pin in acts:
         if pin.act == "set" or pin.value is None:

@@ -1,9 +1,7 @@
 """A stage: its input topics, its state for each partition, and the thread that works on it.
 
-Processing is up to the agent: a coroutine function that takes a ``Batch``.
-
-Python switches threads every few milliseconds, so a record that costs seconds delays the event loop by
-milliseconds. A state belongs to one thread alone.
+Processing is up to the agent: a coroutine function that takes a ``Batch``. It runs steps in the state's thread. Python
+switches threads every few milliseconds, so a record that costs seconds delays the event loop by milliseconds.
 """
 
 from __future__ import annotations

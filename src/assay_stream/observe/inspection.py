@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Inspector:
-    """Publish what is observed, and count what goes wrong: no failure may affect a connection."""
+    """Execute commands, except forwarding and replies, and count failures: none may affect a connection."""
 
     def __init__(self, publish: Callable[[Observation], object], clock: Callable[[], datetime]) -> None:
         self.failures = self.blocked = self.withheld = 0
@@ -45,7 +45,6 @@ class Inspector:
             _log.exception("inspecting failed; further failures are only counted")
 
     def execute(self, commands: Commands) -> Commands:
-        """Publish and log what commands hold; forwarding and replying are up to the host."""
         for observation in commands.observations:
             try:
                 self._publish(observation)

@@ -31,7 +31,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from assay_stream.bindings.offers import ItemOffer, Offer, unpack
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.timeline import finding_in
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
 from assay_stream.drift import Change, compare_definitions
@@ -44,7 +43,7 @@ from assay_stream.model.facts import Seen
 from assay_stream.model.fields import ITEM_SUBJECTS, LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis
+from assay_stream.registry.analysis import Analysis, finding_in
 from assay_stream.registry.baselines import Baseline, item_baseline, last_shown, last_stated, repeats, stated
 from assay_stream.schemes.assay.manifest import action_class
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, changed_fields

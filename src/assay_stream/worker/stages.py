@@ -68,7 +68,7 @@ def registry_stage(
     )
 
 
-class ReportingAlertTable(AlertTable):
+class AlertStageTable(AlertTable):
     """The alert stage's state: an alert table that reports the name claims it has no room for.
 
     Args:
@@ -106,14 +106,14 @@ def alert_stage(
     rules: AlertRules,
     clock_us: Callable[[], int],
     claim_left_out: Callable[[], None],
-) -> Stage[ReportingAlertTable]:
+) -> Stage[AlertStageTable]:
     return Stage(
         "alerts",
         (Role.FINDINGS,),
         clients=clients,
         topics=topics,
         state_role=Role.ALERT_STATES,
-        new_state=lambda partition: ReportingAlertTable(
+        new_state=lambda partition: AlertStageTable(
             partition,
             rules,
             input_topic=topics[Role.FINDINGS],

@@ -39,7 +39,7 @@ from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
 from assay_stream.worker.host import Host, run_host
 from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, RecentObservers, join_calls
 from assay_stream.worker.metrics import Metrics, PrometheusStage
-from assay_stream.worker.stages import ReportingAlertTable, SteadyClock, alert_stage, registry_stage
+from assay_stream.worker.stages import AlertStageTable, SteadyClock, alert_stage, registry_stage
 
 
 def declare(app: AgentApp, channels: Mapping[str, TransactionalChannel]) -> None:
@@ -60,7 +60,7 @@ def declare(app: AgentApp, channels: Mapping[str, TransactionalChannel]) -> None
     async def alerts(batches: Batches) -> None:
         """Findings in, alerts out; the table remembers each alert."""
         async for batch in batches:
-            await batch.process(ReportingAlertTable.process)
+            await batch.process(AlertStageTable.process)
 
 
 GC_THRESHOLDS = (50_000, 50, 100)
@@ -176,7 +176,7 @@ class Worker:
         return JoinStage(view, clients=self._clients, topics=self._topics, latency=latency, routing=routing)
 
 
-def note_open_alerts(stage: Stage[ReportingAlertTable], metrics: Metrics) -> None:
+def note_open_alerts(stage: Stage[AlertStageTable], metrics: Metrics) -> None:
     """Set the gauges of open alerts, of all partitions of this process together."""
     now_us = time.time_ns() // 1_000
     counts = [state.alerts.open.counts() for state in stage.states]
