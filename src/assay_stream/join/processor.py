@@ -30,7 +30,7 @@ from assay_stream.model.rejected import refusal
 from assay_stream.schemes.hangar import Action
 
 _BINDINGS = Role.BINDINGS
-_EVIDENCE = Role.EVIDENCE  # reading a member of an enum takes a call of its own
+_EVIDENCE = Role.EVIDENCE  # reading a member of an enum costs a call
 _UNPINNED = canonicalize(UNPINNED.as_json())
 _RAW_UNPINNED = Raw(_UNPINNED)
 _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
@@ -156,23 +156,23 @@ def process_calls(join: Join, calls: Iterable[tuple[Record, Call | InputError]])
         found.append(outputs)
         if is_native(event):
             waiting.append((outputs, record, event, in_force.label))
-            writings.append(_writing(record, event, in_force, evaluation))
+            writings.append(_native_writing(record, event, in_force, evaluation))
         else:
-            value = _written(join, record, event, in_force, evaluation)
-            outputs.insert(0, _evidence(record, event, in_force.label, value))
+            value = _evidence_bytes(join, record, event, in_force, evaluation)
+            outputs.insert(0, _evidence_output(record, event, in_force.label, value))
     written = write_native(writings, join.producer.fragment)
     for (outputs, record, event, label), value in zip(waiting, written, strict=True):
-        outputs.insert(0, _evidence(record, event, label, value))
+        outputs.insert(0, _evidence_output(record, event, label, value))
     return found
 
 
-def _evidence(record: Record, event: Call, label: str, value: bytes) -> Output:
+def _evidence_output(record: Record, event: Call, label: str, value: bytes) -> Output:
     headers = STRUCTURED if event.traceparent is None else _headers(event.traceparent)
     key, partition = event.server_id.encode(), record.origin.partition
     return made_of(Output, (_EVIDENCE, key, value, headers, event.time_us // 1_000, partition, label))
 
 
-def _writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: PinEvaluation | None) -> Writing:
+def _native_writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: PinEvaluation | None) -> Writing:
     topic, partition, offset = record.origin
     place = (quoted(topic), partition, offset)
     if evaluation is None:
@@ -180,7 +180,7 @@ def _writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: 
     return (event, *place, in_force.native, evaluation.pin_fragment, evaluation.signature_fragment)
 
 
-def _written(
+def _evidence_bytes(
     join: Join, record: Record, event: CallEvent, in_force: _InForce, evaluation: PinEvaluation | None
 ) -> bytes:
     """Return the evidence record of a call that Python read."""
@@ -289,7 +289,7 @@ def _call_finding(
     return Finding(
         kind=kind,
         server_id=event.server_id,
-        # A change that nobody listed is about the server, whichever tool is called meanwhile.
+        # An unanswered announcement is about the server, whichever tool is called meanwhile.
         tool_name=None if kind is Kind.LIST_CHANGE_UNANSWERED else event.tool_name,
         observer_id=event.observer_id,
         time_us=event.time_us,

@@ -1,4 +1,4 @@
-"""Plain calls: what most calls are, read the short way, or by the optional extension in Rust.
+"""Plain calls, which most are: their fast readers, in Python and in the optional extension in Rust.
 
 The model in ``observation`` says what a call must be; what is read here is generated from it. This module takes the
 calls that plainly are that, and leaves all others to the model, which takes them too or says what is wrong. The model

@@ -1,4 +1,4 @@
-"""Lists that cannot be relied on: never complete, late, cached for long, or announced and not shown.
+"""Lists that cannot be relied on: never complete, late, cached for long, or announced and never sent.
 
 Never complete, so that nothing can be called removed (by counts of kept observations alone):
 

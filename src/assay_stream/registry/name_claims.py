@@ -1,4 +1,4 @@
-"""Name claims: which server offers which tool name, reported where all look-alikes of the name are.
+"""Name claims: which server offers which tool name, in the partition of all look-alikes of the name.
 
 No registry task has every server. So each writes what its servers offer into the finding topic, under the skeleton of
 the tool name: all claims to names that look alike are in one partition, in one order.

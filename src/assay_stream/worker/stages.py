@@ -1,4 +1,4 @@
-"""What the registry and the alerts read, and the state they keep. The join is in ``worker.join``."""
+"""The stages of the registry and of the alerts: their inputs and their state. The join's is in ``worker.join``."""
 
 import time
 from collections.abc import Callable, Mapping
