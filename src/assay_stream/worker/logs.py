@@ -34,8 +34,8 @@ _TROUBLE_COUNT = 10
 class RateLimitFilter(logging.Filter):
     """Rate-limit repeated library messages: clients log an absent broker hundreds of times a second.
 
-    Suppressed lines are counted, and the next line of their kind has the count. Our own lines all pass. Messages that are
-    normal with healthy brokers are logged at INFO.
+    Suppressed lines are counted, and the next line of their kind has the count. Our own lines all pass. Messages that
+    are normal with healthy brokers are logged at INFO.
     """
 
     def __init__(self) -> None:
