@@ -56,7 +56,7 @@ def made_up(settings: Settings, calls: int) -> list[tuple[Role, Record]]:
     for record in waiting:
         event = read_event(record)
         assert isinstance(event, CallEvent)
-        output = process(Join(producer=producer, view=history.view), record, event)[0]
+        output = process(Join(producer=producer, bindings=history.view), record, event)[0]
         evidence = record._replace(
             key=output.key, value=output.value, headers=output.headers, timestamp_ms=output.timestamp_ms
         )
@@ -118,7 +118,7 @@ def join_again(sample: list[tuple[Role, Record]]) -> float:
     for role, record in sample:
         if role is Role.SNAPSHOTS:
             history.take(record)
-    join = Join(producer=producer, view=history.view)
+    join = Join(producer=producer, bindings=history.view)
     started_s = time.process_time()
     for record in calls:
         event = read_event(record)

@@ -37,14 +37,14 @@ class EngineState:
         self.registry = registering.Registry(producer=producer, limits=limits, partitions=snapshot_partitions)
         view = Bindings(home_partitions=snapshot_partitions)
         self.join = joining.Join(
-            producer=producer, view=view, limits=limits, redaction=redaction, call_profile=call_profile
+            producer=producer, bindings=view, limits=limits, redaction=redaction, call_profile=call_profile
         )
         self.alerts = Alerts(AlertRules(version=producer.version) if alert_rules is None else alert_rules)
 
     @property
     def view(self) -> Bindings:
-        """What the join knows."""
-        return self.join.view
+        """The join's bindings: the registry has its own."""
+        return self.join.bindings
 
 
 def process(state: EngineState, record: Record, event: Call | InputError | None = None) -> list[Output]:

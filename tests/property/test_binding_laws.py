@@ -250,10 +250,10 @@ def states(steps: Steps) -> Iterator[tuple[ServerBindings, list[Seen]]]:
     server, plain = ServerBindings(), dict[Seen, None]()
     for comes, fact in steps:
         if comes:
-            server.see(fact)
+            server.add_observation(fact)
             plain[fact] = None
         else:
-            server.unsee(fact.observer_id, fact.origin)
+            server.remove_observation(fact.observer_id, fact.origin)
             plain.pop(fact, None)
         yield server, sorted(plain, key=lambda each: each.position)
 
@@ -304,14 +304,14 @@ def test_a_server_that_is_dropped_leaves_its_rows_to_others(steps: Steps, later:
     table = Sightings()
     dropped, server, alone = (ServerBindings(table=table), ServerBindings(table=table), ServerBindings())
     for _, fact in steps:
-        dropped.see(fact)
+        dropped.add_observation(fact)
     dropped.clear()
     for comes, fact in later:
         for each in (server, alone):
             if comes:
-                each.see(fact)
+                each.add_observation(fact)
             else:
-                each.unsee(fact.observer_id, fact.origin)
+                each.remove_observation(fact.observer_id, fact.origin)
     assert {name: list(found) for name, found in server.observers.items()} == {
         name: list(found) for name, found in alone.observers.items()
     }

@@ -21,7 +21,7 @@ from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.observe import Observation
 from assay_stream.observe.http.connections import Contexts, Exchange
 from assay_stream.observe.http.traffic import Answered, HttpEvent, Opened, Passed, Traffic
-from assay_stream.observe.inspection import Lines
+from assay_stream.observe.inspection import LineSession
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.recorded import check_observation
 from assay_stream.observe.session import Session
@@ -146,7 +146,7 @@ def talks(draw: st.DrawFn) -> list[Said]:
 
 def heard(talk: Sequence[Said], size: int | None = None) -> tuple[list[Observation], Dialogue]:
     dialogue = Dialogue(limits=LIMITS, pending_max=PENDING_MAX)
-    lines = Lines(Session(dialogue.observer), lambda: pytest.fail("inspecting failed"))
+    lines = LineSession(Session(dialogue.observer), lambda: pytest.fail("inspecting failed"))
     observations = []
     for direction, message, seconds in talk:
         dialogue.now += timedelta(seconds=seconds)

@@ -13,9 +13,9 @@ from assay_stream.bindings.state import Bindings, rows_of
 from assay_stream.limits.core import Limits
 from assay_stream.model.facts import RunCut, Seen, SeenRun, decode_fact, decode_key
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry import folding
-from assay_stream.registry.folding import fold, pack_repeats
+from assay_stream.registry import retention
 from assay_stream.registry.ledger import Ledger
+from assay_stream.registry.retention import fold, pack_repeats
 from tests.support.facts import SERVER, a_catalogue, seen
 
 OBSERVERS = ("alice", "bob")
@@ -94,7 +94,7 @@ ENTRIES_MAX = st.integers(1, 20) | st.just(100)
 @given(histories(), ENTRIES_MAX)
 def test_packing_changes_nothing_that_is_kept(facts: list[Seen], entries_max: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folding, "take_away", lambda ledger, record, _, folded: ledger.retract(record, folded.key()))
+        patch.setattr(retention, "take_away", lambda ledger, record, _, folded: ledger.retract(record, folded.key()))
         plain, _ = written(facts, Limits(timeline_entries_max=entries_max))
     packed, _ = written(facts, limits(entries_max))
     assert lists_of(packed.bindings) == lists_of(plain.bindings)

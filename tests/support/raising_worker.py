@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from assay_stream.cli import main
 from assay_stream.model.record import Output, Record
 from assay_stream.worker import worker
-from assay_stream.worker.join import Joining, join_calls
+from assay_stream.worker.join import JoinState, join_calls
 
 
-def broken(state: Joining, records: Sequence[Record]) -> list[Output]:
+def broken(state: JoinState, records: Sequence[Record]) -> list[Output]:
     join_calls(state, records)
     raise ValueError(records[0].value)
 

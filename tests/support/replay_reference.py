@@ -74,7 +74,7 @@ def replay(
         call_profile: what every call must satisfy, whatever profile it names itself.
     """
     state = EngineState(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
-    state.join.view = Bindings(home_partitions=snapshot_partitions)
+    state.join.bindings = Bindings(home_partitions=snapshot_partitions)
     registries: dict[int, EngineState] = {}
     findings = 0
     ticked_us = time_us = 0

@@ -23,7 +23,6 @@ from typing import NamedTuple
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.timeline import AFTER_ALL_US, BEFORE_ALL_US, latest_of_equal
 from assay_stream.limits.core import Limits
-from assay_stream.model.definition_facts import Catalogue
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.facts import Announcement, Seen
 from assay_stream.model.record import Origin, Position
@@ -56,10 +55,10 @@ def bind(
     """Find the definition that was in force for a call."""
     if server is None:
         return Binding(unbound=Unbound.NOT_OBSERVED)
-    if snapshot_id is not None:
+    if snapshot_id is not None:  # rule 1
         named = server.named(snapshot_id, observer_id)
         if named:
-            return _agreed(server, named, tool_name, Scope.EXACT)
+            return _bind_to_all(server, named, tool_name, Scope.EXACT)
     timeline, own = server.observers.get(observer_id), None
     if timeline is None or not timeline.is_folded_at(time_us):
         own = None if timeline is None else timeline.as_of(time_us)
@@ -67,14 +66,14 @@ def bind(
             return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
         if server.endings.announced(observer_id, own, time_us) is not None:
             return Binding(seen=own, unbound=Unbound.LIST_CHANGE_ANNOUNCED)
-        if own is not None and server.in_force(own, time_us):
-            return _of_one(server, own, tool_name, Scope.OBSERVER)
+        if own is not None and server.in_force(own, time_us):  # rule 2
+            return _bind_to_one(server, own, tool_name, Scope.OBSERVER)
     if server.is_folded_at(time_us):
-        # What somebody saw then is forgotten: neither that list nor the agreement of all can be claimed.
+        # Some observer's list of then is folded away: neither that list nor the agreement of all can be claimed.
         return Binding(unbound=Unbound.HISTORY_FOLDED)
     anywhere = _in_force_anywhere(server, time_us, attributed=own is not None and own.attributed)
-    if anywhere.lists:
-        return _agreed(server, anywhere.lists, tool_name, Scope.SERVER)
+    if anywhere.lists:  # rule 3
+        return _bind_to_all(server, anywhere.lists, tool_name, Scope.SERVER)
     if anywhere.refused or any(bad.time_us <= time_us for bad in server.endings.unattributed):
         return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
     return Binding(unbound=Unbound.NOT_OBSERVED)
@@ -157,15 +156,11 @@ def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool
     return answer
 
 
-def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
+def _bind_to_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
     catalogue = server.catalogue_of(seen)
-    if tool_name in catalogue.tools:
-        return _work_out(server, catalogue, seen, tool_name, scope)
-    complete = seen.completeness == "complete"
-    return Binding(scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED)
-
-
-def _work_out(server: ServerBindings, catalogue: Catalogue, seen: Seen, tool_name: str, scope: Scope) -> Binding:
+    if tool_name not in catalogue.tools:
+        complete = seen.completeness == "complete"
+        return Binding(scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED)
     full = catalogue.tools[tool_name]
     if full is None:
         return Binding(scope=scope, seen=seen, unbound=Unbound.AMBIGUOUS)
@@ -174,19 +169,19 @@ def _work_out(server: ServerBindings, catalogue: Catalogue, seen: Seen, tool_nam
     return Binding(scope=scope, seen=seen, fingerprint=found, unbound=unbound)
 
 
-def _agreed(server: ServerBindings, candidates: list[Seen], tool_name: str, scope: Scope) -> Binding:
+def _bind_to_all(server: ServerBindings, candidates: list[Seen], tool_name: str, scope: Scope) -> Binding:
     """Return the common answer of several observations (oldest first), or that they disagree."""
     if len(candidates) == 1:
-        return _of_one(server, candidates[0], tool_name, scope)
-    answers = [_of_one(server, seen, tool_name, scope) for seen in candidates]
+        return _bind_to_one(server, candidates[0], tool_name, scope)
+    answers = [_bind_to_one(server, seen, tool_name, scope) for seen in candidates]
     # An incomplete list that lacks the tool says nothing about it.
-    telling = [answer for answer in answers if answer.unbound is not Unbound.NOT_OBSERVED]
-    if not telling:
+    deciding = [answer for answer in answers if answer.unbound is not Unbound.NOT_OBSERVED]
+    if not deciding:
         return answers[-1]
-    verdicts = {(answer.unbound, _digest(answer)) for answer in telling}
+    verdicts = {(answer.unbound, _digest(answer)) for answer in deciding}
     if len(verdicts) > 1:
         return Binding(scope=scope, unbound=Unbound.AMBIGUOUS)
-    return telling[-1]
+    return deciding[-1]
 
 
 def _digest(answer: Binding) -> str | None:

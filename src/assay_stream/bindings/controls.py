@@ -1,4 +1,4 @@
-"""What operators set for one server and what was observed of its signing keys, as of any time.
+"""What operators decided about one server, and what was observed of its signing keys, as of any time.
 
 The as-of contract is the timelines' (``bindings.timeline``): at any time, everything set at or before it counts
 (inclusive); of two at the same time the later origin wins. Arrival order never matters. For a control record itself,
@@ -110,7 +110,7 @@ class Controls:
         return self._positions[start:stop]
 
     def epoch(self, when: When) -> int:
-        """Return the number of control facts and first uses that count: while it is equal, no answer changes."""
+        """Return the number of control facts and first uses that count: while it is the same, no answer changes."""
         last = position_of(when)
         return bisect_right(self._positions, last) + bisect_right(self._first_use_positions, last)
 

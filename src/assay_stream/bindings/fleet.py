@@ -1,15 +1,13 @@
-"""Indexes over the observations of one server: by catalogue, by observer, and in all.
+"""Indexes over the observations of one server: all in order (``Observations``), and what is offered (``Fleet``).
 
-1. The index follows from the facts of the server alone: it is built on first use and kept up to date, so that a
-   restart builds what was there.
+Without them each query takes time in the number of observers or the length of history, both of which the writers of
+observations control.
+
+1. An index follows from the facts of the server alone: it is built on first use and kept up to date, so that a
+   restart rebuilds it. A process that never needs it, such as a join, never builds it.
 2. Only the observer whose lists changed is evaluated again.
 3. Observers that are shown the same share one entry: the counts are of distinct catalogues.
-
-Without it each query takes time in the number of observers or the length of history, both of which the writers of
-observations control. The index follows from the observations alone: it is built on first use and kept up to date, so
-that a restart rebuilds it. A process that never needs it, such as a join, never builds it.
-
-An answer is what an observation shares with others (``shared_part``): it has neither time nor id.
+4. ``Observations`` returns what an observation shares with others (``shared_part``), without time and id.
 """
 
 from __future__ import annotations

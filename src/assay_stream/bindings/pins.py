@@ -1,12 +1,9 @@
-"""Pins: what operators decided about a tool, checked against what was observed, and what a proxy does with a call.
+"""Pins: what operators decided about a tool, checked against what was observed.
 
 1. The later act on a value wins, by event time and then by origin, whatever the order of arrival.
 2. Of several pins the one that says most is the result. A match means that two values are equal and nothing else.
 3. A pinned tool that is offered in a form without a value under its pin is a mismatch: being unreadable must not be a
    way around a pin.
-
-The stream's verdict covers the whole fleet and arrives a moment after a change. The definition that the proxy itself
-passed to its client is checked against the same pins at once, and takes precedence.
 """
 
 from __future__ import annotations
@@ -65,13 +62,13 @@ def check_pins(
         return worst
     action = policy.action(_TO_POLICY[worst.status])
     if worst.status is PinStatus.MISMATCH and worst.observed is None:
-        # Neither a match nor told apart from one: the graver of the policy's two answers.
+        # Neither a match nor a known mismatch: the more severe of the policy's two answers.
         action = max(action, policy.action(PinComparison.UNKNOWN), key=list(Action).index)
     return replace(worst, enforcement=policy.enforcement.value, action=action)
 
 
 class PinState(StrEnum):
-    """A decision on a value that stands. One that was superseded or withdrawn leaves the value undecided."""
+    """A decision on a value that is in force. A superseded or withdrawn one leaves the value undecided."""
 
     APPROVED = "approved"
     REJECTED = "rejected"
@@ -94,7 +91,7 @@ class PinsInForce:
 
 
 def pin_states(acts: Iterable[Pin]) -> dict[tuple[str, str], PinState]:
-    """Return the decisions on a tool that stand after some acts, by scheme and value."""
+    """Return the decisions on a tool that are in force after some acts, by scheme and value."""
     states: dict[tuple[str, str], PinState] = {}
     for pin in acts:
         if pin.act == "set" or pin.value is None:

@@ -169,20 +169,20 @@ class ServerBindings:
         """The latest horizon of any observer: before it some observer's history may be gone."""
         return self._horizons[-1] if self._horizons else None
 
-    def end(self, fact: Rejection | Announcement) -> None:
-        """Add what ends the force of observations."""
+    def add_ending(self, fact: Rejection | Announcement) -> None:
+        """Add a fact that ends the force of observations."""
         self.endings.add(fact, self.observers)
         if self._fleet is not None and isinstance(fact, Rejection):
             self._fleet.force_changed(fact.observer_id)
 
-    def unend(self, origin: Origin) -> None:
-        """Remove what ended the force of observations, by its origin."""
+    def remove_ending(self, origin: Origin) -> None:
+        """Remove such a fact, by its origin."""
         observer_id = self.endings.remove(origin)
         if self._fleet is not None:
             self._fleet.force_changed(observer_id)
 
-    def lose_history(self, observer_id: str, time_us: int) -> None:
-        """Record that some of what an observer saw before a time is gone."""
+    def truncate_history(self, observer_id: str, time_us: int) -> None:
+        """Record that observations of an observer before a time were folded away."""
         self._set_horizon(self.timeline(observer_id), time_us)
 
     def _set_horizon(self, timeline: Timeline, time_us: int | None) -> None:
@@ -203,12 +203,12 @@ class ServerBindings:
         self.definitions_bytes += len(packed or "") - len(self.items.get(place) or "")
         self.items[place] = packed
 
-    def see(self, seen: Seen) -> None:
+    def add_observation(self, seen: Seen) -> None:
         number = self.timeline(seen.observer_id).add(seen)
         if number is not None:
             self._index(seen.observer_id, [number])
 
-    def see_rows(self, shared: Seen, rows: list[Row]) -> None:
+    def add_observations(self, shared: Seen, rows: list[Row]) -> None:
         """Add the observations of a run that are not here yet."""
         timeline = self.timeline(shared.observer_id)
         if not rows:
@@ -217,7 +217,7 @@ class ServerBindings:
             self._index(shared.observer_id, timeline.extend(shared, rows))
         elif not timeline.ends_with(shared, rows):
             for row in rows:
-                self.see(seen_at(shared, row))
+                self.add_observation(seen_at(shared, row))
 
     def _index(self, observer_id: str, added: Sequence[int]) -> None:
         self.answers.clear()
@@ -229,7 +229,7 @@ class ServerBindings:
         if self._fleet is not None:
             self._fleet.refresh(observer_id)
 
-    def unsee(self, observer_id: str, origin: Origin) -> None:
+    def remove_observation(self, observer_id: str, origin: Origin) -> None:
         timeline = self.observers.get(observer_id)
         if timeline is None or (number := timeline.row_at(origin)) is None:
             return
@@ -252,7 +252,7 @@ class ServerBindings:
         self.observers.clear()
 
     def forget_horizon(self, observer_id: str) -> None:
-        """Forget that history of an observer is gone, as if it had never been read."""
+        """Undo ``truncate_history``, as if the fact had never been read."""
         timeline = self.observers.get(observer_id)
         if timeline is None:
             return
@@ -292,7 +292,7 @@ class ServerBindings:
             return known or []
         numbers: Sequence[int] = list(islice(self._candidates(snapshot_id), len(own) + 1))
         if len(numbers) > len(own):
-            # The lists of very many have the same id: those of the observer are fewer.
+            # Very many lists share the id, so those of the observer are fewer.
             numbers = own.numbers
         else:
             numbers = [number for number in numbers if self._table.shared(number).observer_id == observer_id]
@@ -341,7 +341,7 @@ class ServerBindings:
             self._fleet.remove_item_list(item_list)
 
     def knows(self, tool_name: str) -> bool:
-        """Return True if any observer was ever shown a definition under a name, as far as history is kept."""
+        """Return True if any observer was ever shown a definition under a name, within the kept history."""
         return self.fleet.is_known(tool_name) or tool_name in self.formers
 
     def catalogue_of(self, seen: Seen) -> Catalogue:

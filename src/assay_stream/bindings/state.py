@@ -5,7 +5,7 @@ One class serves the registry, for the servers of its partition, and the join, f
 about a server, the last one of each key, are kept unread until the server is first needed: most of what a process
 reads when it starts is not needed for its first calls.
 
-The registry packs repeated lists (``registry.folding``): a run, then tombstones of the single facts that it stands for.
+The registry packs repeated lists (``registry.retention``): a run, then tombstones of the single facts it stands for.
 
 1. Every observation of its observer with an offset between the first and the last of a run is a row of it, or is gone.
    So a single fact or its tombstone with such an offset changes nothing, whether it comes before or after its run.
@@ -79,9 +79,9 @@ def apply_list(server: ServerBindings, fact: Seen | SeenRun | RunCut) -> None:
         case RunCut():
             before = timeline.cuts.get(fact.origin, ())
             timeline.put_cut(fact.origin, fact.gone)
-            _unsee(server, fact.observer_id, fact.origin, {*fact.gone} - {*before})
+            _remove_observations(server, fact.observer_id, fact.origin, {*fact.gone} - {*before})
         case _ if timeline.run_of(fact.origin) is None:
-            server.see(fact)
+            server.add_observation(fact)
 
 
 def forget_list(kind: str, server: ServerBindings, observer_id: str, origin: Origin) -> None:
@@ -94,12 +94,12 @@ def forget_list(kind: str, server: ServerBindings, observer_id: str, origin: Ori
         if run is not None:
             timeline.drop_run(origin)
             left = [timeline.table.offsets[number] - origin.offset for number in timeline.in_run(run)]
-            _unsee(server, observer_id, origin, {*left})
+            _remove_observations(server, observer_id, origin, {*left})
     elif kind == RunCut.fact_kind:
         # Its run is written again, or taken back, with it.
         timeline.put_cut(origin, ())
     elif timeline.run_of(origin) is None:
-        server.unsee(observer_id, origin)
+        server.remove_observation(observer_id, origin)
 
 
 def _apply_run(server: ServerBindings, timeline: Timeline, fact: SeenRun) -> None:
@@ -111,20 +111,20 @@ def _apply_run(server: ServerBindings, timeline: Timeline, fact: SeenRun) -> Non
     if was is not None and is_longer and not gone and run.first == was.first:
         rows = rows[was.rows :]
     elif gone and was is not None and run.rows == was.rows - len(gone):
-        return  # Written again with what is left: that is what is here.
+        return  # Rewritten with the rows that are left, which are those here.
     else:
         rows = [row for row in rows if row[1] - key.offset not in gone]
         stale = {*gone}
         if was is not None:
             stale |= {timeline.table.offsets[number] - key.offset for number in timeline.in_run(was)}
-        _unsee(server, fact.observer_id, key, stale - {row[1] - key.offset for row in rows})
-    server.see_rows(shared_part(fact), rows)
+        _remove_observations(server, fact.observer_id, key, stale - {row[1] - key.offset for row in rows})
+    server.add_observations(shared_part(fact), rows)
 
 
-def _unsee(server: ServerBindings, observer_id: str, key: Origin, further: set[int]) -> None:
+def _remove_observations(server: ServerBindings, observer_id: str, key: Origin, further: set[int]) -> None:
     """Remove observations by offset, relative to that of a run's key."""
     for each in sorted(further):
-        server.unsee(observer_id, key._replace(offset=key.offset + each))
+        server.remove_observation(observer_id, key._replace(offset=key.offset + each))
 
 
 _Value = TypeVar("_Value")
@@ -289,7 +289,7 @@ class Bindings:
         # The latest record of a key comes last, as compaction would leave it.
         unread.pop(place, None)
         if record.value is not None:
-            # A list equals no other one: to remember it would only keep it.
+            # No two lists are equal, so sharing their values would only keep them.
             value = record.value if key[0] in OF_LISTS else self._shared_value(record.value)
             unread[place] = compress(value, _FASTEST) if key[0] == SeenRun.fact_kind else value
             if len(unread) > DEFAULT_LIMITS.unread_facts_max:
@@ -307,7 +307,7 @@ class Bindings:
                 key = decode_key(raw_key)
                 self._apply_record(key, decompress(value) if key[0] == SeenRun.fact_kind else value, partition)
         except IntegrityError:
-            # Half of a server must never answer.
+            # A server read in part must never be used.
             self.drop(server_id)
             raise
         del self._unread[server_id]
@@ -349,11 +349,11 @@ class Bindings:
                 server.list_catalogue(fact)
             case Seen() | SeenRun() | RunCut():
                 apply_list(server, fact)
-                server.endings.has_listed(fact.observer_id)
+                server.endings.note_list(fact.observer_id)
             case Rejection() | Announcement():
-                server.end(fact)
+                server.add_ending(fact)
             case Horizon():
-                server.lose_history(fact.observer_id, fact.time_us)
+                server.truncate_history(fact.observer_id, fact.time_us)
             case _:
                 server.controls.apply(fact)
 
@@ -385,7 +385,7 @@ class Bindings:
         elif kind == "horizon":
             server.forget_horizon(str(rest[1]))
         elif kind in ("rejection", "announcement"):
-            server.unend(origin_of_key(rest[-3:]))
+            server.remove_ending(origin_of_key(rest[-3:]))
         else:
             server.controls.forget(key)
         if not self._keep_definitions and server.is_empty:

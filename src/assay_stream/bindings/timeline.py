@@ -8,6 +8,8 @@ catalogue: that changes no as-of answer, only which of several equal observation
 removes the oldest, and the horizon records that earlier history is gone. A list older than all kept observations may
 therefore change answers.
 
+What ends the force of an observation (``Endings``):
+
 1. A rejection ends what precedes it in the log (``Rejection.ends``): of the observer that its header names,
    or, where none is named, of every observer whose lists name none.
 2. An announcement takes its place in its observer's timeline by event time: from then until the next list
@@ -24,13 +26,11 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from assay_stream.bindings.sightings import OrderedRows, Row, Sightings, row_of, seen_at, shared_part
 from assay_stream.model.facts import Announcement, Rejection, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS
-from assay_stream.model.finding import Finding
-from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import FactKey
 
@@ -266,18 +266,6 @@ def _same_items(one: Seen, other: Seen) -> bool:
     return all(one.listed(subject) == other.listed(subject) for subject in ITEM_SUBJECTS)
 
 
-def finding_in(seen: Seen, kind: Kind, **more: Any) -> Finding:
-    """Return a finding in the snapshot of an observation, at its time if no other is given."""
-    return Finding(
-        kind=kind,
-        server_id=seen.server_id,
-        observer_id=seen.observer_id,
-        origin=seen.origin,
-        snapshot_id=seen.snapshot_id,
-        **{"time_us": seen.time_us} | more,
-    )
-
-
 class OwnEnds:
     """What ended the force of one observer's observations, each kind ordered by position."""
 
@@ -372,7 +360,7 @@ class Endings:
             self.without_list.discard(observer_id)
         return observer_id
 
-    def has_listed(self, observer_id: str) -> None:
+    def note_list(self, observer_id: str) -> None:
         self.without_list.discard(observer_id)
 
     def rejected(self, seen: Seen, time_us: int) -> bool:

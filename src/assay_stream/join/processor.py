@@ -1,7 +1,7 @@
-"""Evidence: one ``assay.tool.decision`` record per call, in the Assay envelope, as JCS bytes.
+"""The join: calls in, one ``assay.tool.decision`` record for each and call-time findings out.
 
-The record states what was observed and by which rule it was bound. It never states that a tool is safe.
-Arguments, results, definitions and messages never enter it: only digests, codes and identifiers do.
+For each call: find the definition in force (``bindings.as_of``), compare it with its pins
+(``bindings.pin_evaluation``), and write the evidence (``model.envelope``).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ from assay_stream.model.rejected import refusal
 from assay_stream.schemes.hangar import Action
 
 _BINDINGS = Role.BINDINGS
-_EVIDENCE = Role.EVIDENCE  # reading a member of an enum takes a call of its own
+_EVIDENCE = Role.EVIDENCE  # reading a member of an enum costs a call
 _UNPINNED = canonicalize(UNPINNED.as_json())
 _RAW_UNPINNED = Raw(_UNPINNED)
 _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
@@ -65,24 +65,24 @@ class Join:
 
     Args:
         producer: the producer named in the evidence.
-        view: the binding topic's content; ``None`` for an empty one.
+        bindings: the binding topic's content; ``None`` for an empty one.
         redaction: what is removed from arguments and results before they are hashed.
         call_profile: what every call must satisfy, whatever profile it names itself.
     """
 
-    __slots__ = ("call_profile", "limits", "producer", "redaction", "view")
+    __slots__ = ("bindings", "call_profile", "limits", "producer", "redaction")
 
     def __init__(
         self,
         *,
         producer: Producer,
-        view: Bindings | None = None,
+        bindings: Bindings | None = None,
         limits: Limits = DEFAULT_LIMITS,
         redaction: Redaction = DEFAULT_REDACTION,
         call_profile: CallProfile = "assay",
     ) -> None:
         self.producer = producer
-        self.view = Bindings() if view is None else view
+        self.bindings = Bindings() if bindings is None else bindings
         self.limits = limits
         self.redaction = redaction
         self.call_profile: CallProfile = call_profile
@@ -107,7 +107,7 @@ class Join:
 
         One that only others published may still come from this observer, and would then take precedence.
         """
-        server = self.view.find(event.server_id)
+        server = self.bindings.find(event.server_id)
         named = event.snapshot_id
         return server is not None and named is not None and bool(server.named_by(named, event.observer_id))
 
@@ -124,7 +124,7 @@ def process(join: Join, record: Record, event: Call | InputError | None = None) 
         IntegrityError: if the binding topic holds what no registry writes, or has lost a fact. Bad input never raises.
     """
     if record.role is _BINDINGS:
-        join.view.take(record)
+        join.bindings.take(record)
         return []
     (outputs,) = process_calls(join, [(record, join.read(record) if event is None else event)])
     return outputs
@@ -143,7 +143,7 @@ def process_calls(join: Join, calls: Iterable[tuple[Record, Call | InputError]])
         if isinstance(event, InputError):
             found.append(refusal(record, event))
             continue
-        server = join.view.find(event.server_id)
+        server = join.bindings.find(event.server_id)
         in_force = _in_force(join, server, record, event)
         binding = in_force.binding
         evaluation = None
@@ -156,23 +156,23 @@ def process_calls(join: Join, calls: Iterable[tuple[Record, Call | InputError]])
         found.append(outputs)
         if is_native(event):
             waiting.append((outputs, record, event, in_force.label))
-            writings.append(_writing(record, event, in_force, evaluation))
+            writings.append(_native_writing(record, event, in_force, evaluation))
         else:
-            value = _written(join, record, event, in_force, evaluation)
-            outputs.insert(0, _evidence(record, event, in_force.label, value))
+            value = _evidence_bytes(join, record, event, in_force, evaluation)
+            outputs.insert(0, _evidence_output(record, event, in_force.label, value))
     written = write_native(writings, join.producer.fragment)
     for (outputs, record, event, label), value in zip(waiting, written, strict=True):
-        outputs.insert(0, _evidence(record, event, label, value))
+        outputs.insert(0, _evidence_output(record, event, label, value))
     return found
 
 
-def _evidence(record: Record, event: Call, label: str, value: bytes) -> Output:
+def _evidence_output(record: Record, event: Call, label: str, value: bytes) -> Output:
     headers = STRUCTURED if event.traceparent is None else _headers(event.traceparent)
     key, partition = event.server_id.encode(), record.origin.partition
     return made_of(Output, (_EVIDENCE, key, value, headers, event.time_us // 1_000, partition, label))
 
 
-def _writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: PinEvaluation | None) -> Writing:
+def _native_writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: PinEvaluation | None) -> Writing:
     topic, partition, offset = record.origin
     place = (quoted(topic), partition, offset)
     if evaluation is None:
@@ -180,7 +180,7 @@ def _writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: 
     return (event, *place, in_force.native, evaluation.pin_fragment, evaluation.signature_fragment)
 
 
-def _written(
+def _evidence_bytes(
     join: Join, record: Record, event: CallEvent, in_force: _InForce, evaluation: PinEvaluation | None
 ) -> bytes:
     """Return the evidence record of a call that Python read."""
@@ -289,7 +289,7 @@ def _call_finding(
     return Finding(
         kind=kind,
         server_id=event.server_id,
-        # A change that nobody listed is about the server, whichever tool is called meanwhile.
+        # An unanswered announcement is about the server, whichever tool is called meanwhile.
         tool_name=None if kind is Kind.LIST_CHANGE_UNANSWERED else event.tool_name,
         observer_id=event.observer_id,
         time_us=event.time_us,

@@ -1,4 +1,4 @@
-"""Which partition a call belongs in, and the way of one that came in another.
+"""Which partition a call belongs in, and re-routing of one that came in another.
 
 1. A server belongs to one partition of the bindings, murmur2 of its id. The call partitions that are equal to it modulo
    the number of binding partitions are its own: joining one of them takes the bindings of that one only.

@@ -114,7 +114,7 @@ async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | No
     """Return a connected admin client, trying until the operator's limit.
 
     Args:
-        waiting: told once, in words, that the brokers do not answer yet.
+        waiting: called once with a message if the brokers do not answer yet.
 
     Raises:
         ConfigurationError: where the brokers are there and refuse us, or we them: as ``kafka.refusals.why_refused``.

@@ -1,4 +1,4 @@
-"""Read topics outside the stages: ``read`` up to an offset, ``follow`` continuously.
+"""Turn fetched messages into records, and read topics outside the stages: ``read`` up to an offset, or ``follow``.
 
 Partitions are assigned manually. No offsets are committed, so the stages' own are unaffected.
 """
@@ -60,7 +60,7 @@ async def read(
         batch = [message for message in fetched.get(place, ()) if message.offset < end]
         if batch:
             yield batch
-        # What is fetched already is given without a pause, and heartbeats must not wait for its end.
+        # Records fetched already are returned without a pause: let heartbeats run.
         await asyncio.sleep(0)
 
 
@@ -95,7 +95,7 @@ async def read_last(consumer: Consumer, role: Role, place: TopicPartition) -> Re
         end = (await consumer.end_offsets([place]))[place]
         first, last = end, None
         while last is None and first > beginning:
-            # Markers of transactions, and records of aborted ones, take offsets too.
+            # Transaction markers and aborted records take offsets too.
             first = max(beginning, end - _LAST_OFFSETS * (end - first + 1))
             async for batch in read(consumer, place, first, end):
                 last = batch[-1]
@@ -155,9 +155,9 @@ class Patience:
         """
         if not isinstance(error, MAY_PASS) and not is_away(error):
             raise error
-        told = explained(error)
-        if isinstance(told, ConfigurationError):
-            raise told from error
+        refusal = explained(error)
+        if isinstance(refusal, ConfigurationError):
+            raise refusal from error
         self.failures += 1
         kind = type(error).__name__
         _log.warning("%s failed %d times in a row, last with %s", self._what, self.failures, kind)
@@ -195,12 +195,12 @@ async def follow(
                 pass
             return
         except OffsetOutOfRangeError:
-            # Retention went past us: what is gone is seen when the partitions are opened again.
+            # Retention deleted records that were not read: noticed when the partitions are opened again.
             continue
         except Exception as error:  # noqa: BLE001 - what is not endured is raised there
             failure = error
         finally:
-            # Brokers that are away cannot be told that we leave.
+            # Stopping fails while the brokers are unreachable.
             with suppress(*MAY_PASS):
                 await asyncio.wait_for(consumer.stop(), _CLOSE_LIMIT_S)
         if not await endure(failure):
@@ -257,7 +257,7 @@ class Follower:
         if any(begin > self._next[place] for place, begin in begins.items()):
             self._failed("records were deleted before they could be read: going on with the earliest there are")
         for place, begin in begins.items():
-            # A log that was made anew, or lost its end, may end before.
+            # A log that was recreated or truncated may end earlier.
             consumer.seek(place, max(begin, min(self._next[place], ends[place])))
 
     async def _step(self, consumer: Consumer) -> bool:

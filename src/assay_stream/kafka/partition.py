@@ -243,7 +243,7 @@ class PartitionTask:
         for place, position in self.committed.items():
             begin = beginnings[place]
             if 0 <= position < begin:
-                # Retention was shorter than the outage: the records are gone, and that must not pass in silence.
+                # Retention was shorter than the outage: the records are lost, which must not go unnoticed.
                 self.runner.metrics.lost(begin - position)
                 _log.error(
                     "input_expired",
@@ -310,13 +310,13 @@ class PartitionTask:
         self._is_finishing = True
         if not self._is_idle:
             await asyncio.wait([self.running], timeout=limit_s)
-        # Cancelling ends a batch in hand, which leaves the task idle, too.
+        # Read first: cancelling drops the current batch, which also leaves the task idle.
         was_idle = self._is_idle
         self.is_dropped = True
         self.running.cancel()
         ended, _ = await asyncio.wait([self.running], timeout=_CANCELLING_S)
         for task in ended:
-            # Unless somebody asks for it, asyncio logs the traceback of a dropped batch as an error.
+            # Retrieved, so that asyncio does not log the traceback of a dropped batch as an error.
             error = None if task.cancelled() else task.exception()
             self.may_go_on = was_idle and error is None
             if error is not None and not isinstance(error, BatchDropped):
@@ -329,7 +329,7 @@ class PartitionTask:
             changes = self.stage.changes
             admitted = await self._admitted()
             if self.is_dropped:
-                # A client may swallow that this task was cancelled. Nothing is in hand, so it may go on later.
+                # A client may have swallowed the cancellation. No batch is in hand, so the task may resume later.
                 return
             self._is_idle = False
             worked_s = time.monotonic()
@@ -345,7 +345,7 @@ class PartitionTask:
     async def _fetch(self) -> None:
         places = sorted(self.committed, key=self._input_order)
         fetched: dict[TopicPartition, list[FetchedRecord]] = {}
-        # A client gives what it fetched first, up to the limit, so a backlog of calls would hold up re-routed ones.
+        # A client returns what it fetched first, up to the limit, so a backlog of calls would delay re-routed ones.
         for place in places[:-1]:
             share = max(self._records_max // 2, 1)
             fetched |= await self._consumer.getmany(place, timeout_ms=0, max_records=share)
@@ -357,7 +357,7 @@ class PartitionTask:
         self._records = [record_of(self._roles[tp.topic], message) for tp in places for message in fetched.get(tp, ())]
         if self._records:
             self._fetched_s = time.monotonic()
-            self._ends = await self.stage.note_ends()
+            self._ends = await self.stage.upstream_ends()
 
     def _input_order(self, place: TopicPartition) -> tuple[bool, int]:
         suspect = self.suspicion.record
@@ -438,7 +438,7 @@ class PartitionTask:
     def _positions(self, done: int, end: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return each partition's next offset after ``done`` records: buffered ones do not count."""
         positions, buffered = dict(end), self._records[done:]
-        # Records of one partition follow each other, so the first of all is the only one to look at.
+        # With a single topic the first buffered record decides.
         for record in buffered[:1] if len(end) == 1 else reversed(buffered):
             positions[TopicPartition(record.origin.topic, record.origin.partition)] = record.origin.offset
         return positions
@@ -447,7 +447,7 @@ class PartitionTask:
         """Run a function in the state's thread, unless the task is dropped by then."""
 
         def guarded() -> Any:
-            # In this order: dropping the task reads both in the opposite order.
+            # In this order: code that drops a task reads the two in the opposite order.
             self.is_in_thread = True
             try:
                 if self.is_dropped:

@@ -113,7 +113,7 @@ def _claims(user_data: bytes | None) -> list[int]:
     try:
         return [int(number) for number in orjson.loads(user_data or b"[]")]
     except (ValueError, TypeError):
-        # Another member's: what cannot be read claims nothing.
+        # Written by another member: an unreadable one claims nothing.
         return []
 
 
@@ -278,7 +278,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
             rebalance_timeout_ms=max(session_ms, _REBALANCE_LIMIT_MS),
             heartbeat_interval_ms=min(session_ms // 3, _HEARTBEAT_MS),
             max_poll_interval_ms=_POLL_INTERVAL_MS,
-            # Brokers answer a connection in order: what else is asked waits for the fetch, and records of one partition
+            # Brokers answer a connection in order: other requests wait for the fetch, and records of one partition
             # wait for those of others.
             fetch_max_wait_ms=min(self.settings.poll_timeout_ms, _FETCH_WAIT_MS_MAX),
             max_partition_fetch_bytes=_FETCH_BYTES,
@@ -295,7 +295,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         finally:
             self._unsettle()
             async with self._lock:
-                # Where it stops by itself something is wrong, and nothing in hand is worth a wait.
+                # If it stops because something is wrong, batches in hand are not waited for.
                 limit_s = self.settings.stop_limit_s if self._stopping.is_set() else 0.0
                 await self._close([*self._open, *self._paused], limit_s)
             await consumer.stop()
@@ -307,7 +307,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         self._unsettle()
         async with self._lock:
             tasks, self._open = list(self._open.values()), {}
-            # The group may be kept waiting for what is in hand, for less than a session.
+            # The group waits for the batches in hand, for less than a session.
             limit_s = self.settings.session_timeout_ms / 3_000
             await asyncio.gather(*(task.finish(limit_s) for task in tasks))
             for task in tasks:
@@ -366,13 +366,13 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         if running:
             await asyncio.wait(running, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         else:
-            # Nobody else polls, and what the group says is raised to whoever does. What is assigned meanwhile is
-            # opened next, with a position.
+            # No task is polling, so poll here: group errors are raised from ``getmany``. Partitions assigned meanwhile
+            # have no position until they are opened.
             with suppress(NoOffsetForPartitionError):
                 await consumer.getmany(timeout_ms=self.settings.poll_timeout_ms)
         for ended in running:
             if ended.done() and not ended.cancelled():
-                # A rebalance took the partition meanwhile, and a client swallowed that the task was cancelled.
+                # A rebalance took the partition meanwhile, and a client swallowed the cancellation.
                 with suppress(BatchDropped):
                     ended.result()
         self.metrics.buffered(sum(task.buffered for task in tasks))
@@ -396,7 +396,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _take_over(self, consumer: Consumer, missing: set[int]) -> None:
         """Close paused tasks not in ``missing``; open those partitions or resume their tasks."""
         started_s, self._is_opening = time.monotonic(), True
-        # An owner in between that has died since left a transaction open, under the id of any of its partitions.
+        # A member that owned them in between and died may have left a transaction open.
         member = consumer.member()
         outdated = {number for number, task in self._paused.items() if not member.follows(task.member)}
         kept = missing & self._paused.keys() - outdated
@@ -465,10 +465,10 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _recover(self, error: Exception) -> None:
         if isinstance(error, InconsistentGroupProtocolError):
             raise error
-        told = explained(error)
-        if isinstance(told, ConfigurationError):
-            # What this user may not do now it may not do in a second.
-            raise told from error
+        refusal = explained(error)
+        if isinstance(refusal, ConfigurationError):
+            # Retrying cannot help.
+            raise refusal from error
         if isinstance(error, OffsetOutOfRangeError):
             _log.warning("offset_out_of_range", stage=self.stage.name)
         failures = self._count_agent(error) if isinstance(error, AgentFailed) else self._count(error)
@@ -479,7 +479,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         self.metrics.reopened()
         async with self._lock:
             await self._close([task.partition for task in self._open.values() if task.running and task.running.done()])
-        # A fenced task's partition has a new owner, who will have it for good once the group has noticed: let it.
+        # A fenced task's partition has a new owner: give the group time to notice.
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), min(_REOPENING_PAUSE_S * failures, _REOPENING_PAUSE_S_MAX))
 

@@ -1,9 +1,7 @@
 """A stage: its input topics, its state for each partition, and the thread that works on it.
 
-Processing is up to the agent: a coroutine function that takes a ``Batch``.
-
-Python switches threads every few milliseconds, so a record that costs seconds delays the event loop by
-milliseconds. A state belongs to one thread alone.
+Processing is up to the agent: a coroutine function that takes a ``Batch``. It runs steps in the state's thread. Python
+switches threads every few milliseconds, so a record that costs seconds delays the event loop by milliseconds.
 """
 
 from __future__ import annotations
@@ -97,7 +95,7 @@ def _hand_over(
         if not answer.done():
             give(what)
 
-    # A loop that is closed has nobody who waits.
+    # Once the loop is closed, nothing awaits the answer.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(settle)
 
@@ -219,18 +217,19 @@ class Stage(Generic[State]):
             thread.close()
 
     def needed_by(self, partition: int) -> int:
-        """Return a number shared by the partitions with the same dependencies."""
+        """Return the number of what a partition depends on: partitions with the same one stay together."""
         return 0
 
     async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
         """Return positions before which everything is done, according to the stage's own output."""
         return {}
 
-    async def note_ends(self) -> Mapping[TopicPartition, int]:
+    async def upstream_ends(self) -> Mapping[TopicPartition, int]:
         """Return upstream positions that must be applied before the records fetched now are ready."""
         return {}
 
     def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
+        """Return how many leading records are ready, given ``upstream_ends``; the others stay buffered."""
         return len(records)
 
     async def wait(self, limit_s: float, *, since: int) -> None:

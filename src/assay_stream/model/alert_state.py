@@ -1,7 +1,7 @@
-"""What the alert stage remembers, and what agents put between their two steps.
+"""State records of the alert stage, and records between the two steps of users' agents.
 
-The input topic holds records of other topics, value for value, under the key of the agent that wants them:
-``[agent, part, ...]``, and in every partition what agents remember of definitions. A header says which topic a record
+The input topic of agents holds records of other topics, value for value, under the keys that the agents want:
+``[agent, part, ...]``, and in every partition what agents keep of definitions. A header says which topic a record
 comes from.
 """
 

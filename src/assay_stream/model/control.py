@@ -1,4 +1,4 @@
-"""The models of control records: what an operator sets, and outside facts as somebody observed them.
+"""The models of control records: operators' decisions, and key documents as they were observed.
 
 They are records in the log rather than settings on a host, and take effect from their own event time, so that a
 replay agrees with the live run.

@@ -1,4 +1,4 @@
-"""Facts that follow from the control topic, and from signatures held against the keys that it brought.
+"""Facts that follow from the control topic, and from signatures checked against the keys in it.
 
 They stand in the binding topic beside the others (``model.facts``), under the same rules.
 """
@@ -167,7 +167,7 @@ class Signatures(BaseFact):
 @fact("checked", "server_id", "signatures", "fingerprint")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked(BaseFact):
-    """Signatures held against one key: tool and hashing mode of those that match."""
+    """Signatures checked against one key: tool and hashing mode of those that match."""
 
     server_id: Identifier
     signatures: DigestText

@@ -1,4 +1,4 @@
-"""Facts of definitions: what a server offers, the lists that it offers them in, and what a reviewer sees of them.
+"""Facts about definitions: what a server offers, in which lists, and the records that reviewers read.
 
 They say nothing of who saw a list and when; ``Seen`` does (``model.facts``).
 """

@@ -4,7 +4,7 @@ The payload is generated from the declarations of a call and of its evidence. It
 (RFC 8785), as msgspec writes them in theirs, and what depends on the definition alone comes as bytes that were
 canonicalised once. The fast reader (``model.plain_call``) decodes into the same object.
 
-The record says what was observed and by which rule it was bound. It never says that a tool is safe.
+The record states what was observed and by which rule it was bound. Only digests, codes and identifiers enter it.
 """
 
 from collections.abc import Mapping

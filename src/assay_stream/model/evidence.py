@@ -1,4 +1,4 @@
-"""What is evidence, decisions and changes, and what is said of pins and signatures in it; and verdicts."""
+"""Records of evidence, for calls and for control records, with pin and signature results; and verdict records."""
 
 from dataclasses import dataclass
 from enum import StrEnum

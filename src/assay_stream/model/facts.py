@@ -4,7 +4,7 @@ A fact's key is a JSON array that starts with the fact's kind; its value is a JS
 fact back. State changes by facts alone: the registry applies to itself what it publishes, so that a restored
 registry and a join worker's view are the same thing read from the same log.
 
-A run takes the place of ``seen`` facts, which the registry takes back in the same transaction (``registry.folding``).
+A run takes the place of ``seen`` facts, which the registry takes back in the same transaction (``registry.retention``).
 
 Evidence alone does not tell: re-routed calls are joined out of order, and by another partition's owner.
 """

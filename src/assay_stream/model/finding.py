@@ -1,4 +1,4 @@
-"""Findings: what was found about drift and calls, as it was found. Which of it becomes an alert is decided later."""
+"""Findings of the registry, the join and users' agents. The alert stage decides which of them become alerts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
-"""What else stands in the finding topic: resolutions, name claims, suppression rules, ticks and ends of servers.
+"""Other records of the finding topic: resolutions, name claims, suppression rules, acts of people, ticks, flood ends.
 
 The registry writes them into the partition of the findings that they are about, so that the alert stage reads all
 of it in one order.
 
 A suppressed alert is still written, with its status, at the same bounded rate: readers of the topic see what
-was left out and by whose word.
+was suppressed, and by which rule.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Plain calls: what most calls are, read the short way, or by the optional extension in Rust.
+"""Plain calls, which most are: their fast readers, in Python and in the optional extension in Rust.
 
 The model in ``observation`` says what a call must be; what is read here is generated from it. This module takes the
-calls that plainly are that, and leaves all others to the model, which takes them too or says what is wrong. Whatever
-is taken here the model takes as well, and its evidence is the same to the byte. A call is not plain where it gives
+calls that plainly are that, and leaves all others to the model, which takes them too or says what is wrong. The model
+accepts every call that is accepted here, and its evidence is the same to the byte. A call is not plain where it gives
 arguments or results inline, names the definition itself, follows another profile, says ``null``, or is written with
 escapes.
 
-That nothing was lost in reading, no second key and no unknown field, shows when what was read is written: without
-escapes each key and each text takes two quotation marks, and no other mark stands there.
+To prove that decoding dropped nothing (a duplicate key, an unknown field), the result is encoded again and its
+quotation marks are counted: without escapes each key and each text takes two, and there are no others.
 
-The extension holds no declaration of its own: what a call may hold is told to it from the declarations that the
-Python path is generated from. What it does not take, ``model.plain_call`` reads.
+The extension holds no declarations of its own: it gets those that the Python path is generated from. Calls that it does
+not take go to ``read_plain``.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def read_plain(raw: bytes, limits: Limits) -> CallEvent | None:
         or fields.tool_call_id < "!"
         or (snapshot_id is not None and snapshot_id < "!")
     ):
-        # Of ASCII without escapes only a space comes before "!"; of other white space the model knows.
+        # In ASCII without escapes only a space sorts before "!"; the model decides on other white space.
         names = (event.id, server_id, observer_id, tool_name, fields.tool_call_id, snapshot_id or "-")
         if any(name.isspace() for name in names):
             return None
@@ -116,8 +116,8 @@ def read_plain(raw: bytes, limits: Limits) -> CallEvent | None:
     time_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     traceparent = None if event.traceparent is UNSET else event.traceparent
     envelope = (event.source, event.id, event.time, time_us, traceparent)
-    told = (server_id, tool_name, observer_id, snapshot_id, fields.decision)
-    call: CallEvent = made_of(CallEvent, (*envelope, *told, {}, fields))
+    attributes = (server_id, tool_name, observer_id, snapshot_id, fields.decision)
+    call: CallEvent = made_of(CallEvent, (*envelope, *attributes, {}, fields))
     fields.tool, fields.tool_name, fields.snapshot_id = tool_name, UNSET, UNSET
     if fields.error is not UNSET:
         fields.error.kind = fields.error.message = UNSET

@@ -1,6 +1,6 @@
-"""Records in, outputs out: the only two shapes that cross the border of the core, and the partition each belongs in.
+"""Records in, outputs out: the two types that enter and leave the core, and the partition that each belongs in.
 
-They are named tuples because there are a few of them for every call, and nothing immutable is made faster.
+They are named tuples: every call makes a few, and no other immutable type is created faster.
 
 ``murmur2`` as the Java client and aiokafka compute it (``org.apache.kafka.common.utils.Utils.murmur2``).
 librdkafka clients agree only with ``partitioner=murmur2_random``.
@@ -29,14 +29,14 @@ def murmur2_partition(key: bytes, partitions: int) -> int:
 
 
 def home_of(server_id: str, partitions: int) -> int:
-    """Return the partition for the records of a server; cached, since it is needed for every call."""
+    """Return the partition for the records of a server; cached, since every call needs it."""
     if len(server_id) > DEFAULT_LIMITS.partition_name_chars_max:
         return murmur2_partition(server_id.encode(), partitions)
-    return _remembered(server_id, partitions)
+    return _cached_home(server_id, partitions)
 
 
 @lru_cache(maxsize=DEFAULT_LIMITS.partitions_kept_max)
-def _remembered(server_id: str, partitions: int) -> int:
+def _cached_home(server_id: str, partitions: int) -> int:
     return murmur2_partition(server_id.encode(), partitions)
 
 
@@ -123,7 +123,7 @@ TOPIC_NAMES: dict[Role, str] = {role: topic.name for role, topic in TOPICS.items
 
 
 class Origin(NamedTuple):
-    """Where a record stands in its log, so that any output can name its inputs.
+    """A record's place in its log, so that any output can name its inputs.
 
     Args:
         topic: name of the topic (or of the file, for a record read from a file).

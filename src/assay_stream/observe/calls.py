@@ -174,20 +174,20 @@ class OpenCall:
             self._inputs = InputCounter(self.inputs_max)
         return self._inputs
 
-    def course(self) -> dict[str, Any]:
-        """Return the optional fields of its record: only what is out of the ordinary."""
-        course: dict[str, Any] = {}
+    def optional_fields(self) -> dict[str, Any]:
+        """Return what is out of the ordinary about it, as fields of its event."""
+        fields: dict[str, Any] = {}
         if self.rounds > 1:
-            course["rounds"] = self.rounds
+            fields["rounds"] = self.rounds
         if self.is_unmatched:
-            course["unmatched_retry"] = True
+            fields["unmatched_retry"] = True
         if self.progress_count:
-            course["progress_count"] = self.progress_count
+            fields["progress_count"] = self.progress_count
         if self._inputs is not None and (inputs := self._inputs.as_json()) is not None:
-            course["inputs"] = inputs
+            fields["inputs"] = inputs
         if self.task is not None:
-            course["task"] = {"id_hash": f"sha256:{self.task.id_hash.hex()}", "status": self.task.status}
-        return course
+            fields["task"] = {"id_hash": f"sha256:{self.task.id_hash.hex()}", "status": self.task.status}
+        return fields
 
     def unfinished(self) -> tuple[bool | None, str]:
         """Return the outcome of a call that an answer left open for good."""
@@ -316,7 +316,7 @@ class CallObserver:
     def request(
         self, key: RequestKey | None, params: Mapping[str, Any], snapshot_id: str | None, shown_name: str | None
     ) -> None:
-        call = self._begun(key, params, snapshot_id)
+        call = self._begin(key, params, snapshot_id)
         call.shown_name = shown_name
         if key is None:
             self._end(call, None, "no_response")
@@ -327,9 +327,9 @@ class CallObserver:
             self._wire.stats.evicted_requests += 1
             self._end(evicted[1], None, "no_response")
 
-    def refused(self, request: Mapping[str, Any], snapshot_id: str | None, reason_code: str) -> None:
+    def refuse(self, request: Mapping[str, Any], snapshot_id: str | None, reason_code: str) -> None:
         """Record a call that was not forwarded; ``reason_code`` says why."""
-        call = self._begun(request_key(request.get("id")), params_of(request), snapshot_id)
+        call = self._begin(request_key(request.get("id")), params_of(request), snapshot_id)
         call.reason_code, call.decision = reason_code, "deny"
         self._end(call, None, "not_passed_on")
 
@@ -461,7 +461,7 @@ class CallObserver:
         while (held := self._held.take_oldest()) is not None:
             self._end(held, *held.unfinished())
 
-    def _begun(self, key: RequestKey | None, params: Mapping[str, Any], snapshot_id: str | None) -> OpenCall:
+    def _begin(self, key: RequestKey | None, params: Mapping[str, Any], snapshot_id: str | None) -> OpenCall:
         wire, name = self._wire, params.get("name")
         # A name over the limit is rejected downstream for its length; one character over suffices.
         tool_name = name[: wire.limits.identifier_chars_max + 1] if isinstance(name, str) else ""
@@ -627,6 +627,6 @@ class CallObserver:
                 "ended_at": rfc3339(wire.at),
                 "duration_ms": duration_us / 1_000,
             },
-            **call.course(),
+            **call.optional_fields(),
         )
         wire.found.append(event)

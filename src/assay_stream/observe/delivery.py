@@ -94,7 +94,7 @@ class Losses:
         counted, self._counts = self._counts, {}
         events = []
         for (server, observer), counts in counted.items():
-            # Without a name that a record may carry there is nobody to say it of.
+            # A name that no record may carry cannot be reported.
             with suppress(ConfigurationError, UnicodeDecodeError):
                 vantage = Vantage(server_id=server.decode(), observer_id=observer.decode())
                 lists, calls = counts["list"], counts["call"]
@@ -199,7 +199,7 @@ class DeliveryQueue:
                 self.spool.drop(on_disk)
         with self.lock:
             if not self.batch:
-                return  # given up meanwhile
+                return  # closed meanwhile
             if not self.on_disk:
                 self._pop(len(batch))
                 self._queue.extendleft(reversed(kept))

@@ -85,7 +85,7 @@ class Gate(Session):
         digested: fingerprint cache shared by the gates of a server, which all run in one thread.
     """
 
-    rules = True
+    enforces = True
 
     def __init__(
         self,

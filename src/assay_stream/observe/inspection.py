@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Inspector:
-    """Publish what is observed, and count what goes wrong: no failure may affect a connection."""
+    """Execute commands, except forwarding and replies, and count failures: none may affect a connection."""
 
     def __init__(self, publish: Callable[[Observation], object], clock: Callable[[], datetime]) -> None:
         self.failures = self.blocked = self.withheld = 0
@@ -44,7 +44,7 @@ class Inspector:
         if self.failures == 1:
             _log.exception("inspecting failed; further failures are only counted")
 
-    def hand_on(self, commands: Commands) -> Commands:
+    def execute(self, commands: Commands) -> Commands:
         for observation in commands.observations:
             try:
                 self._publish(observation)
@@ -243,7 +243,7 @@ BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
 """Limit of bytes waiting for inspection: two of the longest lines. The wire never waits for the observer."""
 
 
-class Lines:
+class LineSession:
     """A session whose messages are lines: bytes in, commands out."""
 
     def __init__(
@@ -266,7 +266,7 @@ class Lines:
         return [inspect(line, end, clock) for line in (splitter.end() if data is None else splitter.feed(data))]
 
     def _from_client(self, line: bytes | None, end: bytes, clock: Callable[[], datetime]) -> Commands:
-        if line is None and self._session.rules:
+        if line is None and self._session.enforces:
             return Commands(reply=_failure("the line is too long to inspect; it was not passed on"))
         event = Missed("client->server") if line is None else ClientSaid(line)
         for attempt in (event, Failed(line or b"")):
@@ -309,7 +309,7 @@ class Watch(Backlog):
     ) -> None:
         super().__init__(publish, clock, bytes_max=backlog_bytes_max)
         self._session = session
-        self._lines = Lines(session, self.note_failure, line_bytes_max=line_bytes_max)
+        self._lines = LineSession(session, self.note_failure, line_bytes_max=line_bytes_max)
         self._write = write
         self._losing: set[Direction] = set()
 
@@ -331,13 +331,13 @@ class Watch(Backlog):
 
     def _inspect(self, direction: Direction, data: bytes | None, at: datetime) -> None:
         for commands in self._lines.receive(direction, data, lambda: at):
-            self.hand_on(commands)
+            self.execute(commands)
 
     def _last(self) -> Iterable[Callable[[], object]]:
         at = self.clock()
         yield lambda: self._inspect("client->server", None, at)
         yield lambda: self._inspect("server->client", None, at)
-        yield lambda: self.hand_on(Commands(observations=self._session.observer.close(at)))
+        yield lambda: self.execute(Commands(observations=self._session.observer.close(at)))
 
 
 class ClientOutput:
@@ -384,7 +384,7 @@ class Enforcer(Inspector):
         super().__init__(publish, clock)
         self._client = client
         self._session = session
-        self._lines = Lines(session, self.note_failure)
+        self._lines = LineSession(session, self.note_failure)
         self._server_input = server_input
         self._lock = threading.Lock()
         self._closed = False
@@ -396,7 +396,7 @@ class Enforcer(Inspector):
                 return
             received = self._lines.receive(direction, data, self.clock)
         for commands in received:
-            self.hand_on(commands)
+            self.execute(commands)
         if direction == "client->server":
             for commands in received:
                 self.blocked += commands.forward is None
@@ -412,14 +412,14 @@ class Enforcer(Inspector):
             self._session.delivered()
 
     def ended(self, direction: Direction) -> None:
-        with contextlib.suppress(OSError):  # the other side is gone, and with it whoever would read this
+        with contextlib.suppress(OSError):  # the other side is gone
             self.receive(direction, None)
 
     def close(self, limit_s: float) -> None:  # noqa: ARG002 - nothing waits
         with self._lock:
             self._closed = True
             observations = self._session.observer.close(self.clock())
-        self.hand_on(Commands(observations=observations))
+        self.execute(Commands(observations=observations))
 
 
 def _failure(text: str) -> bytes:

@@ -1,8 +1,8 @@
 """List observation: assemble lists from pages, publish snapshots, and track what each client was offered.
 
 A request without a cursor starts a list; one whose cursor came with the last page continues it (the empty string is
-a cursor). Servers do not keep pages consistent, so a list is only what its pages said. Whatever cannot be matched is
-of unknown completeness, never complete.
+a cursor). Servers do not keep pages consistent, so a list is only what its pages said. A page that cannot be matched
+makes a list of unknown completeness.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ _TTL_MS_MAX = 2**53
 _CUT_OFF = -1
 
 Snapshot = tuple[str, datetime]
+"""Id and time of a published snapshot."""
 
 
 class HiddenTool(NamedTuple):
@@ -204,7 +205,7 @@ class Offered:
         """Return the definitions of a tool in lists that the client may or may not have received yet."""
         return [tool for listing in self._on_the_way for tool in listing.tools.get(name, ())]
 
-    def take(
+    def add(
         self, items: Iterable[Any], *, settles: int | None = None, exchange: int = 0, snapshot: Snapshot | None = None
     ) -> None:
         """Add a list as far as its pages are known, and the doubts that it settles if it is complete."""
@@ -262,7 +263,7 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     """A request for a list.
 
     Args:
@@ -298,15 +299,14 @@ class ListObserver:
         self._missed: tuple[datetime, int] | None = None
         """When, and in which exchange, a line was missed, if the newest snapshot records that."""
         self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
-        self._asked = Pending[_Asked](wire.pending_max)
-        self._tools_asked = Pending[_Asked](wire.pending_max + 1)
-        self._unanswered = Pending[_Asked](wire.pending_max + 1)
-        """The requests for tools among them; and of these, those without a response that some clients accept."""
+        self._requests = Pending[_Request](wire.pending_max)
+        self._tools_requests = Pending[_Request](wire.pending_max + 1)
+        self._unanswered = Pending[_Request](wire.pending_max + 1)
+        """Those of ``_tools_requests`` that got no response that some clients accept."""
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
         """The tools of the latest acceptable snapshot."""
         self._companions = _Companions()
-        """Their companions."""
         self._instructions: str | dict[str, str] | None = None
 
     def snapshot_id(self) -> str | None:
@@ -346,7 +346,7 @@ class ListObserver:
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
         changes = self._wire.stats.list_changes
-        self._put(key, _Asked(method, base, None if trace is None else trace[0], doubts, changes))
+        self._put(key, _Request(method, base, None if trace is None else trace[0], doubts, changes))
 
     def response(
         self, key: RequestKey, message: Mapping[str, Any], raw: bytes, *, same_id: bool, hidden: Iterable[HiddenTool]
@@ -378,7 +378,7 @@ class ListObserver:
         if isinstance(page, list):
             self._publish_tools(assembly, request.traceparent)
         else:
-            self._refuse(page, request.traceparent)
+            self._publish_unreadable(page, request.traceparent)
         new, self.offered.snapshot = self.offered.snapshot, before
         self._latest_doubts = request.doubts
         is_readable = (
@@ -387,21 +387,21 @@ class ListObserver:
         if not is_readable:
             self.offered.doubt()
         settles = request.doubts if is_readable and assembly.completeness == "complete" else None
-        self.offered.take(assembly.items, settles=settles, exchange=self._wire.exchange, snapshot=new)
+        self.offered.add(assembly.items, settles=settles, exchange=self._wire.exchange, snapshot=new)
         return True
 
     def for_tools(self, exchange: int) -> Iterator[RequestKey]:
         """Return the requests for tools that a message in an exchange may answer, its own last; 0 means any."""
-        return self._tools_asked.answered_in(exchange)
+        return self._tools_requests.answered_in(exchange)
 
     def awaited(self, key: RequestKey) -> str | None:
-        request = self._asked.get(key)
+        request = self._requests.get(key)
         return None if request is None else request.method
 
-    def forget(self, key: RequestKey) -> _Asked | None:
-        self._tools_asked.take(key)
+    def forget(self, key: RequestKey) -> _Request | None:
+        self._tools_requests.take(key)
         self._unanswered.take(key)
-        return self._asked.take(key)
+        return self._requests.take(key)
 
     def orphan(self, key: RequestKey) -> None:
         """Allow another exchange to answer the request with this id."""
@@ -416,7 +416,7 @@ class ListObserver:
 
     def strayed(self, keys: Iterable[RequestKey]) -> None:
         """Record a list in another exchange than its request's: clients that match by id accept it."""
-        if any(self._tools_asked.latest_with_id(key) is not None for key in keys):
+        if any(self._tools_requests.latest_with_id(key) is not None for key in keys):
             self.offered.doubt()
 
     def changed(self) -> None:
@@ -441,23 +441,23 @@ class ListObserver:
         It may have been a pending list of tools. The registry then gets a snapshot it will reject, because a list
         too long to be seen must not leave the previous one in force. The next list recovers from that.
         """
-        if self._tools_asked:
+        if self._tools_requests:
             self.offered.doubt()
         now = self._wire.at, self._wire.exchange
-        asked = self._unanswered.latest_in(self._wire.exchange)
-        # A few bytes can be such a line, and many of them come at once: one snapshot says it of all.
-        if asked is not None and self._missed != now:
+        latest = self._unanswered.latest_in(self._wire.exchange)
+        # A few bytes can be such a line, and many may come at once: one snapshot covers them all.
+        if latest is not None and self._missed != now:
             self._reported = None
             self._listers[TOOLS].unreadable(None)
-            self._refuse(_MISSED, asked.traceparent)
+            self._publish_unreadable(_MISSED, latest.traceparent)
             self._missed = now
 
-    def _put(self, key: RequestKey, request: _Asked) -> None:
+    def _put(self, key: RequestKey, request: _Request) -> None:
         if request.method == TOOLS:
-            self._tools_asked.put(key, request)
+            self._tools_requests.put(key, request)
             if not request.answered:
                 self._unanswered.put(key, request)
-        evicted = self._asked.put(key, request)
+        evicted = self._requests.put(key, request)
         if evicted is not None:
             self.forget(evicted[0])
             self._wire.stats.evicted_requests += 1
@@ -466,12 +466,12 @@ class ListObserver:
         """Publish the tools again if companions became known since."""
         known = self._known_companions()
         is_news = any(new is not None and new != old for new, old in zip(known, self._companions, strict=True))
-        if self._reported is not None and not self._tools_asked and is_news:
+        if self._reported is not None and not self._tools_requests and is_news:
             self._publish_tools(self._reported, traceparent)
 
     def _publish_tools(self, assembly: Assembly, traceparent: str | None) -> None:
         if assembly.too_large:
-            self._refuse(_TOO_LARGE, traceparent)
+            self._publish_unreadable(_TOO_LARGE, traceparent)
             return
         known = self._known_companions()
         identity = self._wire.new_id(), self._wire.new_id()
@@ -485,9 +485,9 @@ class ListObserver:
                 is_acceptable = len(stated) <= chars_max if isinstance(stated, str) else stated is None
                 self._publish(identity, event, is_acceptable=is_acceptable)
                 return
-        self._refuse(_TOO_LARGE, traceparent)
+        self._publish_unreadable(_TOO_LARGE, traceparent)
 
-    def _refuse(self, tools: Any, traceparent: str | None) -> None:
+    def _publish_unreadable(self, tools: Any, traceparent: str | None) -> None:
         """Publish a snapshot that must be rejected: its tools are not an array of sound JSON."""
         identity = self._wire.new_id(), self._wire.new_id()
         event = self._event(identity, tools, _UNMATCHED, traceparent, _Companions())

@@ -108,7 +108,7 @@ class WireObserver:
     def answers_call(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
         """Return True if a response answers a call, and no client with looser id matching takes it for a list's."""
         own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
-        # Some clients take whatever comes in an exchange for the answer to its request.
+        # Some clients accept any message in an exchange as the answer to its request.
         is_for_list = exchange and self.awaits_list(exchange)
         if "method" in message or is_for_list or any(self.lists.awaited(key) for key in keys):
             return False
@@ -140,7 +140,7 @@ class WireObserver:
         hidden: Mapping[int, Sequence[HiddenTool]] = _NOTHING,
         shown_name: str | None = None,
     ) -> list[Observation]:
-        """Process a parsed line as ``feed`` does.
+        """Observe a parsed line: ``feed`` is ``read`` and this.
 
         Args:
             exchange: number of the HTTP exchange that the line came in: request ids are unique within it only. 0 if
@@ -159,8 +159,8 @@ class WireObserver:
                 self.calls.client_answered(message)
             elif "method" not in message:
                 self._response(message, raw.strip(BLANKS), hidden.get(id(message), ()))
-            elif isinstance(method, str) and method in _SERVER_SAYS and exchange not in self._refused:
-                _SERVER_SAYS[method](self, message)
+            elif isinstance(method, str) and method in _ON_SERVER_MESSAGE and exchange not in self._refused:
+                _ON_SERVER_MESSAGE[method](self, message)
         return self._wire.found
 
     def refuse(
@@ -172,7 +172,7 @@ class WireObserver:
         before = self.lists.snapshot_id()
         for each in line.messages:
             if each.get("method") == CALL:
-                self.calls.refused(each, before, reason_code(each))
+                self.calls.refuse(each, before, reason_code(each))
         return self._wire.found
 
     def withheld(self, line: Line, code: str, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
@@ -196,7 +196,7 @@ class WireObserver:
 
     def lost(self, at: datetime) -> list[Observation]:
         """Return the loss event of a client line that may have been an unrecorded call."""
-        # A few bytes can be such a line, and many of them come at once: one record says it of all.
+        # A few bytes can be such a line, and many may come at once: one record covers them all.
         if self._lost_at == at:
             return []
         self._lost_at = at
@@ -215,7 +215,7 @@ class WireObserver:
         self.lists.give_up(key)
         return self._wire.found
 
-    def refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
+    def exchange_refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
         """Record that an exchange was refused: its requests have no effect, and its responses answer only them."""
         self._wire.begin(observed_at)
         self._refused.add(exchange)
@@ -223,7 +223,7 @@ class WireObserver:
             self.calls.undo(key)
         return self._wire.found
 
-    def ended(self, exchange: int) -> None:
+    def exchange_ended(self, exchange: int) -> None:
         self._refused.discard(exchange)
 
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
@@ -273,8 +273,8 @@ class WireObserver:
             self.lists.note_version(meta_of(params).get(_VERSION_KEY))
         if method == CALL:
             self.calls.request(key, params, self.lists.snapshot_id(), shown_name)
-        elif key is not None and isinstance(method, str) and method in _CLIENT_ASKS:
-            _CLIENT_ASKS[method](self, method, key, params)
+        elif key is not None and isinstance(method, str) and method in _ON_REQUEST:
+            _ON_REQUEST[method](self, method, key, params)
 
     def greet(self, key: RequestKey) -> None:
         if self._greetings.put(key, True) is not None:
@@ -284,7 +284,7 @@ class WireObserver:
         exchange, same_id = self._wire.exchange, request_key(message.get("id"))
         is_refused = exchange in self._refused
         is_list = listed_in(message) is not None
-        # Some clients take whatever comes in an exchange for the answer to its request.
+        # Some clients accept any message in an exchange as the answer to its request.
         is_taken = exchange and is_list and not is_refused and self.awaits_list(exchange)
         if is_taken and not self.answers_list(message, exchange):
             self.lists.missed()
@@ -304,17 +304,17 @@ class WireObserver:
                 self.lists.strayed(answer_keys(message.get("id")))
 
 
-_CLIENT_ASKS: dict[str, Callable[[WireObserver, str, RequestKey, Mapping[str, Any]], None]] = {
+_ON_REQUEST: dict[str, Callable[[WireObserver, str, RequestKey, Mapping[str, Any]], None]] = {
     **dict.fromkeys(METHODS, lambda wire, method, key, params: wire.lists.request(method, key, params)),
     **dict.fromkeys(TASK_METHODS, lambda wire, method, key, params: wire.calls.task_request(method, key, params)),
     **dict.fromkeys(_GREETINGS, lambda wire, _method, key, _params: wire.greet(key)),
 }
-"""What becomes of a client's request, by its method; of ``tools/call`` see above."""
+"""How a client's requests are handled, by method; ``tools/call`` and cancellations are in ``_request``."""
 
-_SERVER_SAYS: dict[str, Callable[[WireObserver, Mapping[str, Any]], None]] = {
+_ON_SERVER_MESSAGE: dict[str, Callable[[WireObserver, Mapping[str, Any]], None]] = {
     LIST_CHANGED: lambda wire, _: wire.lists.changed(),  # by itself, or on a stream of subscriptions/listen
     PROGRESS: lambda wire, message: wire.calls.progressed(params_of(message)),
     **dict.fromkeys(TASK_NOTIFICATIONS, lambda wire, message: wire.calls.task_changed(params_of(message))),
     **dict.fromkeys(INPUT_METHODS, lambda wire, message: wire.calls.client_asked(message)),
 }
-"""What becomes of a server's request or notification, by its method."""
+"""How a server's requests and notifications are handled, by method."""

@@ -3,7 +3,7 @@
 Pure builders: ids and times are passed in; every time must be timezone-aware. Definitions are included exactly as
 received; arguments and results only as digests.
 
-Rules:
+Prefixes of tool names:
 
 1. A rule is a prefix, separator included, and the server behind it. It holds for every name that begins with it and
    goes on after it.

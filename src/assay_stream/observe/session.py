@@ -96,7 +96,7 @@ class Commands:
 class Session:
     """Observe all messages and let everything pass. Times must be timezone-aware."""
 
-    rules = False
+    enforces = False
     """Whether a client message passes only after a ruling."""
 
     hides = False
@@ -134,7 +134,7 @@ class Session:
         commands = self.rule(line, raw, at)
         if commands.forward is not None:
             commands.observations += self.observer.take("client->server", line, raw, at)
-            if not self.rules and may_be_misread(line, raw):
+            if not self.enforces and may_be_misread(line, raw):
                 commands.observations += self.observer.lost(at)
         return commands
 

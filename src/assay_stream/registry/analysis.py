@@ -1,4 +1,4 @@
-"""What one record may cost beyond decoding and fingerprints, and what is left out where that does not suffice.
+"""What one record may cost beyond decoding and fingerprints, what is left out then, and findings in a snapshot.
 
 A record whose budget is used up is applied all the same: facts, definitions, verdicts and the pins of what it
 shows are never left out. What could not be compared must not look harmless, so a finding lists what was left out.
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
@@ -83,3 +84,15 @@ class Analysis:
                 left_out=tuple(sorted(part.value for part in self.left_out)),
                 counted=tuple(sorted((kind.value, number) for kind, number in counted.items())),
             )
+
+
+def finding_in(seen: Seen, kind: Kind, **more: Any) -> Finding:
+    """Return a finding in the snapshot of an observation, at its time if no other is given."""
+    return Finding(
+        kind=kind,
+        server_id=seen.server_id,
+        observer_id=seen.observer_id,
+        origin=seen.origin,
+        snapshot_id=seen.snapshot_id,
+        **{"time_us": seen.time_us} | more,
+    )

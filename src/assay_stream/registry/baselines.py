@@ -65,20 +65,20 @@ def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, 
     """
     newest = next(_own_under_rights(server, seen), None)
     if newest is not None and newest.completeness == "complete" and not newest.rationed:
-        latest = _accumulate(server, [newest])
+        latest = _merge(server, [newest])
         if None not in latest.tools.values():  # Nothing older counts.
             latest.same_rights = True
             return latest, latest
     found, has_same_rights = _history_for(server, seen)
     if not found:
         return None, None
-    latest = _accumulate(server, found)
+    latest = _merge(server, found)
     latest.same_rights = has_same_rights
     if not any(old.rationed for old in found):
         return latest, latest
     history = [old for old in found if not old.rationed]
     # Where nothing of it was ever analysed, all of the list is new.
-    analysed = _accumulate(server, history) if history else Baseline(complete=True)
+    analysed = _merge(server, history) if history else Baseline(complete=True)
     analysed.same_rights = has_same_rights
     return latest, analysed
 
@@ -112,10 +112,10 @@ def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: b
     return _under_rights_of(seen, history) if under_same_rights else history
 
 
-def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
+def _merge(server: ServerBindings, history: list[Seen]) -> Baseline:
     """Merge a history: each distinct list once, up to ``lists_merged_max`` of them, newest first.
 
-    A name that occurs only in older lists is still compared with its last definition (``registry.baselines``).
+    A name that occurs only in older lists is still compared with its last definition (``last_shown``).
     """
     baseline = Baseline()
     merged: set[str] = set()
@@ -132,7 +132,7 @@ def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
             break
         if len(merged) >= DEFAULT_LIMITS.lists_merged_max:
             break
-    # A list that names a tool twice hides no change: what it was before is what the next is held against.
+    # A list that names a tool twice hides no change: the next is compared with the definition before that list.
     unknown = {name for name, known in baseline.tools.items() if known is None}
     baseline.tools |= _last_known(server, history, unknown)
     return baseline

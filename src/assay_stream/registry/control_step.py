@@ -40,10 +40,10 @@ from assay_stream.model.fields import TriageAct
 from assay_stream.model.finding_topic import AlertAct, Suppression, SuppressionRule
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.analysis import Analysis
-from assay_stream.registry.folding import fold_discoveries
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.received_signatures import read_document
 from assay_stream.registry.resolution import resolved_by_decision
+from assay_stream.registry.retention import fold_discoveries
 from assay_stream.registry.transition import Transition
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import UnknownPolicy

@@ -1,9 +1,9 @@
-"""The state of one registry partition, its ledger, and the verdicts for proxies that enforce.
+"""The state of one registry partition (``Registry``), its ledger of facts, and the verdicts for proxies that enforce.
 
-State changes by ``publish`` and ``retract`` alone: a restart restores what was there.
+State changes by ``publish`` and ``retract`` of the ledger alone: a restart restores what was there.
 
-The stream cannot block a call that already happened. It keeps the current verdict per tool in a compacted topic,
-with the pins it rests on, so that a proxy can also check the definition that it sees itself against them.
+Verdicts: the stream cannot block a call that already happened. It keeps the current verdict per tool in a compacted
+topic, with the pins it rests on, so that a proxy can also check the definition that it sees itself against them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from assay_stream.bindings.offers import Offers
 from assay_stream.bindings.pins import PinsInForce, check_pins
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
+from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
@@ -27,9 +28,6 @@ from assay_stream.model.wire import FactKey
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy
 
-_LAST_US = 2**63 - 1
-"""Later than every observation and control fact: verdicts reflect the final state."""
-
 _ACTION_WEIGHT = {action: weight for weight, action in enumerate(Action)}
 _STATUS_WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
 
@@ -38,7 +36,7 @@ Verdicts = dict[str | None, bytes]
 
 
 def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
-    """Return the verdict on every tool of a server that has a pin or a policy.
+    """Return the current verdict on every tool of a server that has a pin or a policy.
 
     Of several definitions in force, the most severe result counts for the tool.
     """
@@ -47,11 +45,11 @@ def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
         return {}
     verdicts: Verdicts = {}
     in_force = _definitions_in_force(server)
-    general = controls.policy_as_of("", _LAST_US)
+    general = controls.policy_as_of("", AFTER_ALL_US)
     names = {*in_force, *controls.pins, *(policy.tool_name for policy in controls.policies if policy.tool_name)}
     for name in sorted(names):
-        pins = controls.pins_as_of(name, _LAST_US)
-        policy = controls.policy_as_of(name, _LAST_US)
+        pins = controls.pins_as_of(name, AFTER_ALL_US)
+        policy = controls.policy_as_of(name, AFTER_ALL_US)
         if not pins and policy is None:
             continue
         found = in_force.get(name, [None])

@@ -6,25 +6,20 @@ An incomplete list removes nothing. A name that its observer had not seen is an 
 incomplete ones only if no observer ever saw it.
 
 A tool that appears or reappears is compared with the last definition known under its name: disappearing for a while
-hides no change.
+hides no change. A name with several definitions makes no call ambiguous: each new definition is a change of its own.
 
 What a server offers may depend on the rights of the request, so lists are compared within one ``auth_context``. The
 first one under other rights is compared with what was seen under any, and removes nothing.
 
-Every answer is kept with its cost, so that a cache hit spends the same and the cache changes no finding. A
-roll-out shows the same change to every observer of a server, one after the other.
+Prompts and templates are compared likewise, whatever the rights. The completeness stated by a snapshot is that of all
+its lists.
 
 A first list has no baseline, so nothing in it is a change. Its text is searched all the same: a definition with
 indicators of medium severity or higher is reported as an addition, and the others are part of the inventory. A low
 indicator, such as the name of another tool, means little where there is no text that it was added to.
 
-The comparison is with the same observer's last statement; where there is none, with the last statement of the rest of
-the fleet. Of the first list ever stated, only definitions that stand out are additions (``stands_out``). An incomplete
-list removes nothing. A name missing from the baseline is an addition after a complete list; after incomplete ones only
-if no observer ever stated it, else it is compared with the last statement under its name. The completeness stated by a
-snapshot is that of all its lists.
-
-A name with several definitions makes no call ambiguous: each new definition is a change of its own.
+Every answer is kept with its cost, so that a cache hit spends the same and the cache changes no finding. A
+roll-out shows the same change to every observer of a server, one after the other.
 """
 
 from __future__ import annotations
@@ -36,7 +31,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from assay_stream.bindings.offers import ItemOffer, Offer, unpack
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.timeline import finding_in
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
 from assay_stream.drift import Change, compare_definitions
@@ -49,7 +43,7 @@ from assay_stream.model.facts import Seen
 from assay_stream.model.fields import ITEM_SUBJECTS, LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis
+from assay_stream.registry.analysis import Analysis, finding_in
 from assay_stream.registry.baselines import Baseline, item_baseline, last_shown, last_stated, repeats, stated
 from assay_stream.schemes.assay.manifest import action_class
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, changed_fields

@@ -1,4 +1,4 @@
-"""Lists that cannot be relied on: never complete, late, cached for long, or announced and not shown.
+"""Lists that cannot be relied on: never complete, late, cached for long, or announced and never sent.
 
 Never complete, so that nothing can be called removed (by counts of kept observations alone):
 
@@ -23,18 +23,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 
 from assay_stream.bindings.as_of import is_overdue
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.timeline import finding_in
 from assay_stream.limits.core import Limits
 from assay_stream.model.facts import Announcement, Seen
 from assay_stream.model.finding import Finding, uid_of
 from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position, Record
-from assay_stream.registry.folding import fold_unlisted
+from assay_stream.registry.analysis import finding_in
 from assay_stream.registry.ledger import Ledger
+from assay_stream.registry.retention import fold_unlisted
 
 
 def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterator[Finding]:
@@ -129,7 +130,7 @@ def announce(ledger: Ledger, record: Record, announcement: Announcement, limits:
 
 def _neighbours(server: ServerBindings, announcement: Announcement) -> tuple[Announcement | None, Announcement | None]:
     announced = server.endings.announcements_of(announcement.observer_id)
-    index = bisect_right(announced, announcement.position, key=_position)
+    index = bisect_right(announced, announcement.position, key=attrgetter("position"))
     return announced[index - 1] if index else None, announced[index] if index < len(announced) else None
 
 
@@ -147,7 +148,3 @@ def _finding(announcement: Announcement) -> Finding:
         time_us=announcement.time_us,
         origin=announcement.origin,
     )
-
-
-def _position(announcement: Announcement) -> Position:
-    return announcement.position

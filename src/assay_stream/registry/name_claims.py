@@ -1,4 +1,4 @@
-"""Name claims: which server offers which tool name, reported where all look-alikes of the name are.
+"""Name claims: which server offers which tool name, in the partition of all look-alikes of the name.
 
 No registry task has every server. So each writes what its servers offer into the finding topic, under the skeleton of
 the tool name: all claims to names that look alike are in one partition, in one order.
@@ -102,7 +102,7 @@ def claims_between(
             full=full,
             is_offered=(name, full) in after,
             approved=after.get((name, full), False),
-            # Names that come together where there were none are the first list, whatever stood before it.
+            # Where there were no names, all of them come with the first list: none is an addition.
             added=had_complete and bool(names) and (name, full) in after and name not in names,
             sketch=sketch,
             time_us=time_us,

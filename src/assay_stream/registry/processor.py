@@ -34,8 +34,8 @@ from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.model.rejected import refusal
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.control_step import apply_control
-from assay_stream.registry.folding import evict, evict_observers, fold_unlisted, is_redundant, merge_rejections
 from assay_stream.registry.ledger import Registry
+from assay_stream.registry.retention import evict, evict_observers, fold_unlisted, is_redundant, merge_rejections
 from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
 from assay_stream.registry.transition import Transition
 
@@ -75,7 +75,7 @@ def process(registry: Registry, record: Record) -> list[Output]:
     now_known = registry.bindings.find(server_id)
     if now_known is not None and len(now_known.observers) > observers:
         outputs = [*outputs, *evict_observers(registry, record, event_time_us(event))]
-    return _with_end(registry, record, server_id, event_time_us(event), outputs)
+    return _finish(registry, record, server_id, event_time_us(event), outputs)
 
 
 def _loss(record: Record, event: LossEvent) -> list[Output]:
@@ -87,7 +87,7 @@ def _loss(record: Record, event: LossEvent) -> list[Output]:
         kind=Kind.OBSERVATIONS_LOST,
         server_id=data.server_id,
         observer_id=data.observer_id,
-        # One alert per observer: a second one that drops is not hidden behind the first.
+        # One alert per observer, so that the losses of a second one show.
         item_name=data.observer_id,
         time_us=event_time_us(event),
         origin=record.origin,
@@ -125,13 +125,13 @@ def _refuse(registry: Registry, record: Record, error: InputError) -> list[Outpu
         origin=record.origin,
         reason=error.code,
     )
-    return _with_end(registry, record, server_id, rejection.time_us, [*outputs, finding.output()])
+    return _finish(registry, record, server_id, rejection.time_us, [*outputs, finding.output()])
 
 
 def _publish_rejection(
     registry: Registry, record: Record, server: ServerBindings, rejection: Rejection
 ) -> Iterator[Output]:
-    # Nothing is found about an observer that never had a list, and no verdict rests on it.
+    # An observer without a list has no findings, and no verdict depends on it.
     concerns_lists = any(True for _ in server.concerned(rejection))
     analysis = Analysis(registry.limits.work_units_max)
     since = start_of(rejection.time_us)
@@ -151,7 +151,7 @@ def _is_known_refusal(server: ServerBindings, rejection: Rejection) -> bool:
     return any(known.code == rejection.code for known in server.endings.rejections_of(rejection.observer_id))
 
 
-def _with_end(registry: Registry, record: Record, server_id: str, time_us: int, outputs: list[Output]) -> list[Output]:
+def _finish(registry: Registry, record: Record, server_id: str, time_us: int, outputs: list[Output]) -> list[Output]:
     """Add evictions to a record's outputs, and an end mark if it has more findings than are alerted individually."""
     server = registry.bindings.find(server_id)
     if server is not None:

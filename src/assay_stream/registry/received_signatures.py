@@ -91,7 +91,7 @@ def read_document(
         key = PublicKey.from_pem(found.public_key_pem)
     except InputError:
         return "no_key", None, ()
-    # Whatever else stands there is the domain's own text, names no key, and is not ours to publish.
+    # Anything else in the document is the domain's own text and names no key: it is not published.
     return "observed", key, tuple(sorted(filter(_FINGERPRINT.fullmatch, found.revoked_keys | revoked)))
 
 

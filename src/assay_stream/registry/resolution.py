@@ -138,10 +138,6 @@ def resolved_by_decision(
     return resolutions(fact.server_id, paid, "decided", fact, None)
 
 
-def latest_observations(server: ServerBindings) -> list[Seen]:
-    return list(server.fleet.latest().values())
-
-
 def _gone(baseline: Baseline, catalogue: Catalogue, seen: Seen) -> Iterator[tuple[str, str, bool]]:
     """Yield the definitions that the observer saw before and that bind nothing now, and whether they are gone.
 
@@ -294,7 +290,7 @@ def resolved_by_signature(
     if (earlier[-1].catalogue, earlier[-1].signatures) == (seen.catalogue, seen.signatures):
         return []
     ended: dict[bool, list[str]] = {False: [], True: []}
-    others = latest_observations(server)
+    others = server.fleet.latest().values()
     sound = _sound_again(server, catalogue, seen, earlier)
     for name, full in analysis.paid(sound, _UNITS_PER_OBSERVER * len(others), LeftOut.RESOLUTIONS):
         everywhere = not any(

@@ -10,7 +10,6 @@ from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.offers import ItemOffer, Offer, pack
 from assay_stream.bindings.pin_evaluation import with_reasons
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.timeline import finding_in
 from assay_stream.canonical.digest import Canonicalized, jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import check_observer, event_time_us
@@ -23,8 +22,8 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
 from assay_stream.model.record import Output, Position, Record, murmur2_partition
 from assay_stream.registry.allowance import Ration, change_of
+from assay_stream.registry.analysis import finding_in
 from assay_stream.registry.baselines import Baseline, baselines_for
-from assay_stream.registry.folding import fold, pack_repeats
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.list_drift import compare, compare_items, first_look
 from assay_stream.registry.list_health import (
@@ -37,6 +36,7 @@ from assay_stream.registry.list_health import (
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.received_signatures import signatures_of
 from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
+from assay_stream.registry.retention import fold, pack_repeats
 from assay_stream.registry.transition import Transition
 
 
@@ -62,7 +62,7 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
         tools=offer.tools,
         ambiguous=offer.ambiguous,
     )
-    # Before: what differs from the lists so far, what ends with them, and how pins, offers and verdicts stand.
+    # Before: what differs from earlier lists, which alerts that resolves, and how pins, offers and verdicts are.
     baseline, analysed = baselines_for(server, seen)
     findings, ration = _compare(registry, record, server, analysed, catalogue, seen, offer, lists.values())
     findings += cached_long(seen, data.ttl_ms, limits)
@@ -77,7 +77,7 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     transition = Transition(
         registry, record, seen.server_id, server, since, ration.analysis, own=seen, observer_id=observer_id
     )
-    # Applied: in the order in which facts rest on each other.
+    # Apply: in the order in which facts refer to each other.
     ledger = registry.ledger
     outputs = [*_publish_offer(registry, record, server, catalogue, offer)]
     for items in lists.values():
@@ -87,9 +87,9 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
         outputs += transition.check_signatures([signatures])
     outputs.append(ledger.publish(record, seen))
     outputs += transition.revise_first_uses()
-    # After: what is different.
+    # After: the findings that are new.
     wrong = transition.findings()
-    # Before folding: a list that goes now must not seem to lie within a run.
+    # Before folding, so that a list that is folded now does not seem to be in a run.
     outputs += pack_repeats(ledger, record, server.observers[seen.observer_id], seen)
     outputs += fold(ledger, record, server, seen)
     outputs += [finding.output() for finding in with_reasons(findings, transition.found)]

@@ -106,7 +106,7 @@ class Transition:
                 try:
                     self._analysis.work.spend(_UNITS_PER_SIGNATURE * len(signatures.tools))
                 except WorkExhaustedError:
-                    # The next discovery continues where this one ends.
+                    # The next discovery continues from here.
                     self._analysis.left_out.add(LeftOut.SIGNATURES)
                     return outputs
                 outputs.append(self._registry.ledger.publish(self._record, check_against(signatures, document)))

@@ -205,7 +205,7 @@ def explain(
 
     def gives(view: Bindings, question: Question) -> bool:
         """Return True if a join with this view writes the evidence in question."""
-        join = Join(producer=question.producer, view=view, redaction=redaction)
+        join = Join(producer=question.producer, bindings=view, redaction=redaction)
         return process_call(join, question.call, question.event)[0].value == question.value
 
     logs = _logs(records)

@@ -135,7 +135,7 @@ class Replay:
         self._state = EngineState(
             producer=producer, limits=limits, redaction=redaction, call_profile=call_profile, alert_rules=alert_rules
         )
-        self._state.join.view = Bindings(home_partitions=snapshot_partitions)
+        self._state.join.bindings = Bindings(home_partitions=snapshot_partitions)
         self._registries: dict[int, Registry] = {}
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)

@@ -169,7 +169,7 @@ class Verifier:
         self, producer: Producer, pairs: Sequence[tuple[Recorded, Record]], is_expected: bool
     ) -> Iterator[Judgement | None]:
         join = Join(
-            producer=producer, view=self._history.view, redaction=self._redaction, call_profile=self._call_profile
+            producer=producer, bindings=self._history.view, redaction=self._redaction, call_profile=self._call_profile
         )
         calls = [call for _, call in pairs]
         events = join.read_some(calls)

@@ -36,10 +36,10 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
         self._waiting: dict[Batch[Any], asyncio.Future[None]] = {}
 
     async def process(self, batch: Batch[Any]) -> None:
-        """Give a batch to the agent, and wait until it is done with it.
+        """Pass a batch to the agent, and wait until the agent is done with it.
 
         Raises:
-            OperatingError: ``agent_failed`` where the agent has returned, or failed outside any batch.
+            OperatingError: ``agent_failed`` if the agent returned, or failed outside any batch.
             Exception: what the agent raised.
         """
         if self._ended is not None:
@@ -56,7 +56,7 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
 
         @wraps(function)
         async def agent(stream: AsyncIterator[Any]) -> None:
-            # Of Faust's, which outlives what the agent raises.
+            # Faust's stream, which outlives an exception of the agent.
             events, in_hand, is_exhausted = aiter(stream), list[Batch[Any]](), False
 
             async def batches() -> AsyncGenerator[Batch[Any], None]:
@@ -64,7 +64,7 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
                 async for batch in events:
                     in_hand.append(batch)
                     yield batch
-                    # Whoever asks for the next is done with this one.
+                    # Requesting the next batch acknowledges this one.
                     self._settle(in_hand.pop(), None)
                 is_exhausted = True
 
@@ -98,7 +98,7 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
             done.set_exception(error)
 
     def _end(self, error: OperatingError) -> None:
-        """Fail whatever waits: with one run of the agent gone, batches would wait for ever."""
+        """Fail all waiting batches: with one run of the agent gone, some would wait forever."""
         self._ended = error
         for done in self._waiting.values():
             if not done.done():
@@ -106,7 +106,7 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
 
 
 class _WithoutKafka(BootStrategy):  # type: ignore[misc]
-    """Faust runs agents; what gives them batches reaches Kafka by itself."""
+    """Faust runs the agents; ``kafka.runner`` talks to Kafka."""
 
     enable_kafka = False
 
@@ -117,7 +117,7 @@ class AgentApp(faust.App):  # type: ignore[misc]
     BootStrategy = _WithoutKafka
 
     async def on_first_start(self) -> None:
-        """Open the flow, which else only Faust's own consumer does; tables are not used, and need no folder."""
+        """Let streams flow: otherwise Faust's own consumer does it. Tables are not used and need no folder."""
         self.flow_control.resume()
 
     def agent(self, channel: TransactionalChannel, **options: Any) -> Callable[[AgentFunction], faust.Agent]:

@@ -33,7 +33,7 @@ from assay_stream.model.record import Output, Record, Role
 from assay_stream.worker.channel import Batches, TransactionalChannel
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
-from assay_stream.worker.worker import GC_THRESHOLDS, add_task
+from assay_stream.worker.worker import GC_THRESHOLDS, add_runner
 
 _LOOK_S = 0.01
 _HOLD_LIMIT_S = 5.0
@@ -74,7 +74,7 @@ def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: 
     for stage in stages_of(agents, name, preceding, clients=clients, topics=topics, counts=counts):
         channel = TransactionalChannel(host.app, name=stage.name, partitions=counts[stage.input_roles[0]])
         host.app.agent(channel)(_processing)
-        task = Runner(
+        runner = Runner(
             settings,
             stage,
             channel.process,
@@ -84,7 +84,7 @@ def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: 
             clients=clients,
             quarantine=quarantine,
         )
-        add_task(host, stage.name, task)
+        add_runner(host, stage.name, runner)
 
 
 def preceding_stages(
@@ -234,7 +234,7 @@ class EvidenceStage(Stage[Rekeyed]):
         super().close(partition)
         self._pace.leave(partition)
 
-    async def note_ends(self) -> Mapping[TopicPartition, int]:
+    async def upstream_ends(self) -> Mapping[TopicPartition, int]:
         """Wait until what follows from the same calls, and from lists before them, is in the agents' input topic."""
         if self._preceding is not None:
             await self._preceding.complete()

@@ -1,4 +1,4 @@
-"""The process of a worker, a sealer or a forwarder: its parts side by side, its pages, and its end.
+"""The process of a worker, a sealer or a forwarder: its parts side by side, its pages, and how it ends.
 
 1. Reach the brokers and check the topics. Where no broker answers, or the partition counts do not fit, wait, alive and
    not ready, until they do: a restart changes nothing about them.
@@ -279,13 +279,13 @@ class Host:
                     await asyncio.wait([serving])
 
     def fail(self, error: BaseException) -> None:
-        # Our own errors quote nothing; what others say may hold what they were given.
-        told = explained(error)
-        # First: whatever comes next may fail too, where memory has run out.
-        self._deadline.start(None if told is None else str(told))
+        # Our own errors quote no input; messages of other errors may.
+        reason = explained(error)
+        # First: if memory has run out, the next steps may fail too.
+        self._deadline.start(None if reason is None else str(reason))
         self.failure = self.failure or error
         self.health.failed = True
-        _log.error("worker_stopping", error=None if told is None else str(told), kind=type(error).__name__)
+        _log.error("worker_stopping", error=None if reason is None else str(reason), kind=type(error).__name__)
         self._stopping.set()
 
     def _fail_for_memory(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -368,10 +368,10 @@ def run_host(
             deadline.settle()
         has_ended = not isinstance(failure, ConfigurationError) or failure.code != _AGAIN
     if failure is not None:
-        told = explained(failure)
-        if told is None:
+        reason = explained(failure)
+        if reason is None:
             raise RuntimeError("a part of the process failed without a reason of its own") from failure
-        raise told from failure
+        raise reason from failure
 
 
 async def _run(

@@ -1,7 +1,7 @@
-"""The join's stage: which calls are ready, the view of the binding topic, and how late evidence is.
+"""The join's stage: which calls are ready (``JoinStage``), its view of the binding topic, and gauges of latency.
 
-Publishers' clocks may be wrong, and their names are theirs to choose. So times are bounded, and observers are counted,
-never named.
+The gauges: publishers' clocks may be wrong, and strangers choose their names. So times are bounded, and observers are
+counted, never named.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def now_ms() -> int:
 
 
 class RecentObservers:
-    """Counts the observers that were heard of within ``OBSERVER_ALIVE_S``.
+    """Counts the observers that published within ``OBSERVER_ALIVE_S``.
 
     Args:
         clock_ms: the time, milliseconds since the epoch.
@@ -44,7 +44,7 @@ class RecentObservers:
         self._heard_ms: dict[str, int] = {}
 
     def heard(self, observer_id: str, at_ms: int) -> None:
-        """Note that an observer was heard of; of a time to come, as if it were now."""
+        """Record when an observer published; times in the future count as now."""
         now = self._clock_ms()
         at_ms = min(at_ms, now)
         if at_ms <= now - OBSERVER_ALIVE_S * 1_000 or at_ms <= self._heard_ms.get(observer_id, 0):
@@ -56,7 +56,7 @@ class RecentObservers:
         self._heard_ms[observer_id] = at_ms
 
     def count(self) -> int:
-        """Return how many there are, at most ``OBSERVERS_COUNTED_MAX``, and forget the others."""
+        """Return the number of recent observers, at most ``OBSERVERS_COUNTED_MAX``, and forget the others."""
         since_ms = self._clock_ms() - OBSERVER_ALIVE_S * 1_000
         silent = [name for name, at_ms in list(self._heard_ms.items()) if at_ms <= since_ms]
         for name in silent:
@@ -65,11 +65,11 @@ class RecentObservers:
 
 
 class EvidenceLatency:
-    """Measures from a call to the commit of its evidence, for all calls of a batch at once.
+    """Measures the time from a call to the commit of its evidence, for a batch at once.
 
     Args:
-        observe: takes what times are counted from, the time now, and the times of some calls; all in milliseconds.
-        observers: notes who called.
+        observe: called with ``observed`` or ``logged``, the time now, and those times of the calls, in milliseconds.
+        observers: records who called.
         clock_ms: the time, milliseconds since the epoch.
     """
 
@@ -83,12 +83,12 @@ class EvidenceLatency:
         self._observers = observers
         self._clock_ms = clock_ms
         self._joined_us: dict[int, dict[Origin, int]] = {}
-        """When calls were observed, by partition."""
+        """Times at which calls were observed, by partition and origin."""
 
     def joined(self, calls: Sequence[tuple[Record, Call]]) -> None:
-        """Note whose calls some records of a partition hold, and when they were observed, until evidence is committed.
+        """Record who made some calls of a partition and when, until their evidence is committed.
 
-        What comes again after a failed batch takes its own place.
+        Calls that come again after a failed batch replace their earlier entries.
         """
         if not calls:
             return
@@ -104,7 +104,7 @@ class EvidenceLatency:
             return
         noted_us = self._joined_us.get(records[0].origin.partition, {})
         found = [(noted_us.pop(record.origin, None), record.timestamp_ms) for record in records]
-        # Of a refused record nothing is noted.
+        # A refused record has no entry.
         measured = [(time_us // 1_000, logged_ms) for time_us, logged_ms in found if time_us is not None]
         if measured:
             observed_ms, logged_ms = zip(*measured, strict=True)
@@ -113,7 +113,7 @@ class EvidenceLatency:
             self._observe("logged", now, logged_ms)
 
     def drop(self, partition: int) -> None:
-        """Forget the calls of a lost partition: its next owner commits them."""
+        """Drop the entries of a lost partition: its next owner commits those calls."""
         self._joined_us.pop(partition, None)
 
 
@@ -121,17 +121,17 @@ _log = structlog.get_logger(__name__)
 
 _POLL_MS = 500
 KEPT_UNNEEDED_S = 30.0
-"""For how long a partition is followed that nothing needs: it may come back with the next rebalance."""
+"""How long a partition stays loaded that nothing needs: the next rebalance may bring it back."""
 _SEEN_KEYS = (b'["seen",', b'["seen_run",')
 
 
 class BindingView:
-    """Follows what is needed of the binding topic, committed records only, and knows how far the registry has come.
+    """Follows the partitions of the binding topic that are needed, and the registry's progress in them.
 
     Args:
-        new_join: makes what looks up in one partition.
+        new_join: makes the join over one partition of the binding topic.
         inputs: the registry's input partitions.
-        heard: told of the observer of each list, and when it saw it, milliseconds since the epoch.
+        heard: called with the observer of each list and the time it was seen, milliseconds since the epoch.
     """
 
     def __init__(
@@ -151,15 +151,15 @@ class BindingView:
         self._needed: Counter[int] = Counter()
         self._unneeded_since_s: dict[int, float] = {}
         self._followed: dict[TopicPartition, int] = {}
-        """What is followed, and where it ended when that began."""
+        """Partitions that are read, with their end offsets when reading began."""
         self._need_changed = asyncio.Event()
         self._inputs = inputs
         self._heard = heard
         self._changed = asyncio.Event()
         self.changes = 0
-        """How often facts have arrived."""
+        """Increases whenever facts arrive."""
         self.thread = StateThread("join")
-        """The thread that the state belongs to; look into the state only there."""
+        """Owns the state: read it only there."""
         self._stopping = asyncio.Event()
         self._started = asyncio.Event()
         # A broker answers one connection's requests in order: asked on the reading consumer's, the ends would
@@ -177,11 +177,11 @@ class BindingView:
 
     @property
     def servers(self) -> int:
-        """How many servers are known."""
-        return sum(len(join.view) for join in list(self._joins.values()))
+        """Number of servers known."""
+        return sum(len(join.bindings) for join in list(self._joins.values()))
 
     def need(self, number: int) -> Join:
-        """Follow a partition until it is released as often; return the join that looks up in it."""
+        """Follow a partition until every need of it is released; return the join over it."""
         self._needed[number] += 1
         self._unneeded_since_s.pop(number, None)
         if number not in self._joins:
@@ -191,7 +191,7 @@ class BindingView:
         return self._joins[number]
 
     def release(self, number: int) -> None:
-        """Note that a partition is needed no more. It is kept for a while: a rebalance closes what it opens again."""
+        """Release a partition. It is kept for a while, since a rebalance may need it again at once."""
         self._needed[number] -= 1
         if not self._needed[number]:
             self._unneeded_since_s[number] = time.monotonic()
@@ -200,10 +200,10 @@ class BindingView:
         """Follow what is needed until stopped.
 
         Raises:
-            IntegrityError: where the topic holds what is not ours.
+            IntegrityError: if the topic holds a record that no registry writes.
         """
         consumer = self._clients.consumer()
-        # What stands behind an open transaction of somebody else counts: it is there, and will be read.
+        # Uncommitted: records behind an open transaction count, since they will be read.
         ends_reader = self._ends_reader = self._clients.consumer(isolation_level="read_uncommitted")
         try:
             await consumer.start()
@@ -219,11 +219,11 @@ class BindingView:
             await ends_reader.stop()
 
     async def _set_followed(self, consumer: Consumer) -> None:
-        """Have the consumer read what is needed, new partitions from their beginning; drop what is not any more."""
+        """Assign the needed partitions to the consumer, new ones from their beginning; drop the others."""
         self._need_changed.clear()
         since_s = time.monotonic() - KEPT_UNNEEDED_S
         for number in list(self._unneeded_since_s):
-            # While another one was dropped it may have been needed again.
+            # It may have been needed again meanwhile.
             if self._unneeded_since_s.get(number, since_s) >= since_s:
                 continue
             del self._unneeded_since_s[number]
@@ -245,7 +245,7 @@ class BindingView:
         self._followed = {tp: ends[tp] if tp in ends else self._followed[tp] for tp in wanted}
 
     async def input_ends(self) -> Mapping[TopicPartition, int]:
-        """Return where the logs of the registry's input partitions end now, open transactions included."""
+        """Return the end offsets of the registry's input partitions, open transactions included."""
         await self._started.wait()
         if self._ends_reader is None:
             raise AssertionError("a started view has a reader of ends")
@@ -253,13 +253,13 @@ class BindingView:
         return ends
 
     def missing(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Return the partitions of which the registry has not applied everything before these positions."""
+        """Return the input partitions that the registry has not applied up to these positions."""
         return [tp for tp, end in ends.items() if self._progress(tp) < end]
 
     def _progress(self, tp: TopicPartition) -> int:
-        """Return how far the registry has come in an input partition: it says so in the partition of that number."""
+        """Return the registry's position in an input partition, from the binding partition of the same number."""
         join = self._joins.get(tp.partition)
-        return 0 if join is None else join.view.progress.get((tp.topic, tp.partition), 0)
+        return 0 if join is None else join.bindings.progress.get((tp.topic, tp.partition), 0)
 
     async def wait_for_change(self, limit_s: float, *, since: int) -> None:
         """Wait until new facts have arrived, or for the limit."""
@@ -277,7 +277,7 @@ class BindingView:
         if fetched:
             await self.thread.run(self._apply, fetched)
             self.changes += 1
-            # Several partitions may wait, each for its own reason.
+            # Several partitions may be waiting: wake them all.
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
@@ -305,8 +305,8 @@ class BindingView:
 _REROUTED = Role.REROUTED  # reading a member of an enum takes a call of its own
 
 
-class Joining(PartitionState):
-    """The join of a partition of calls, and the calls that it has read and that wait: they are not read again.
+class JoinState(PartitionState):
+    """The state of one partition of calls: the join over its bindings, and calls decoded that wait for the registry.
 
     Args:
         latency: measures until the evidence is committed.
@@ -319,7 +319,7 @@ class Joining(PartitionState):
         self.join = join
         self.latency = latency
         self.routing = routing
-        self.read: dict[Origin, Call | InputError] = {}
+        self.waiting: dict[Origin, Call | InputError] = {}
         self._partition = partition
         self._calls, self._rerouted = topics[Role.CALLS], topics[Role.REROUTED]
 
@@ -328,13 +328,13 @@ class Joining(PartitionState):
         return self._read_one(record)[1]
 
     def read_some(self, records: Sequence[Record]) -> Iterable[tuple[Record, Call | InputError]]:
-        """Yield for each record the call that it is or copies, and what ``Join.read`` returns for that."""
-        if self.read or any(record.role is _REROUTED for record in records):
+        """Yield for each record the call that it is or copies, and the result of ``Join.read`` for that."""
+        if self.waiting or any(record.role is _REROUTED for record in records):
             return map(self._read_one, records)
         return zip(records, self.join.read_some(records), strict=True)
 
     def _read_one(self, record: Record) -> tuple[Record, Call | InputError]:
-        waited = self.read.pop(record.origin, None)
+        waited = self.waiting.pop(record.origin, None)
         call = record
         if record.role is _REROUTED:
             try:
@@ -344,17 +344,17 @@ class Joining(PartitionState):
         return call, self.join.read(call) if waited is None or record.set_aside else waited
 
     def flush(self, positions: Mapping[str, int]) -> list[Output]:
-        """Return how far both topics are read: evidence does not show it, since that of copies comes later."""
+        """Return the positions in both topics: evidence does not show them, since that of copies comes later."""
         progress = JoinProgress(calls=positions[self._calls], rerouted=positions[self._rerouted])
         return [Output(Role.JOIN_PROGRESS, KEY, write_progress(progress), partition=self._partition)]
 
 
-def join_calls(state: Joining, records: Sequence[Record]) -> list[Output]:
-    """Join the calls of a piece, and re-route those that belong elsewhere."""
+def join_calls(state: JoinState, records: Sequence[Record]) -> list[Output]:
+    """Join some calls, and re-route those in a partition that is not their server's."""
     calls: list[tuple[Record, Call | InputError]] = []
     joined: list[tuple[Record, Call]] = []
     others: list[tuple[int, list[Output]]] = []
-    """What is not joined, with how many calls go before it."""
+    """Outputs of records that are not joined, each with the number of calls before it."""
     is_home = state.routing.is_home
     for record, (call, event) in zip(records, state.read_some(records), strict=True):
         if not isinstance(event, InputError):
@@ -372,7 +372,7 @@ def join_calls(state: Joining, records: Sequence[Record]) -> list[Output]:
 
 def _forwarded(routing: Routing, record: Record, event: Call) -> Output:
     if record.role is _REROUTED:
-        # Its header may be anybody's: it is refused where it stands.
+        # Anyone can write the header, so a second hop is refused.
         text = "re-routed to a partition that is not its server's: publish the call again under the key server_id"
         return rejected(record, InputError("rerouted_twice", text))
     try:
@@ -381,10 +381,10 @@ def _forwarded(routing: Routing, record: Record, event: Call) -> Output:
         return rejected(record, error)
 
 
-class JoinStage(Stage[Joining]):
-    """Looks calls up in the view. No partition has state of its own, so any worker may take any.
+class JoinStage(Stage[JoinState]):
+    """Looks up calls in the view. No partition has state of its own, so any worker may take any.
 
-    A call is ready once the registry has applied every snapshot and control record that stood in the partition of its
+    A call is ready once the registry has applied every snapshot and control record that was in the partition of its
     server when the call was read. A call that names a known snapshot needs the control records only.
     """
 
@@ -412,9 +412,9 @@ class JoinStage(Stage[Joining]):
         self._asking = asyncio.Lock()
         self._next_ends: asyncio.Task[Mapping[TopicPartition, int]] | None = None
 
-    def _new_state(self, partition: int) -> Joining:
+    def _new_state(self, partition: int) -> JoinState:
         join = self._view.need(self.needed_by(partition))
-        return Joining(join, self._latency, routing=self._routing, partition=partition, topics=self._topics)
+        return JoinState(join, self._latency, routing=self._routing, partition=partition, topics=self._topics)
 
     def needed_by(self, partition: int) -> int:
         return self._routing.needed_by(partition)
@@ -428,7 +428,7 @@ class JoinStage(Stage[Joining]):
         return self._view.changes
 
     def close(self, partition: int) -> None:
-        """Drop the calls of the partition that were read and never joined."""
+        """Drop the partition's waiting calls, and release its bindings."""
         if partition in self._states:
             self._view.release(self.needed_by(partition))
         super().close(partition)
@@ -438,9 +438,9 @@ class JoinStage(Stage[Joining]):
         self._latency.committed(records)
 
     async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
-        """Return what the join noted of its progress, in the transactions of its outputs.
+        """Return the join's own progress records, written in the transactions of its outputs.
 
-        Group offsets that were lost or reset would have calls joined twice.
+        Otherwise lost or reset group offsets would have calls joined twice.
         """
         log = TopicPartition(self._topics[Role.JOIN_PROGRESS], partition)
         last = await read_last(self._clients.consumer(), Role.JOIN_PROGRESS, log)
@@ -452,8 +452,8 @@ class JoinStage(Stage[Joining]):
             TopicPartition(self._topics[Role.REROUTED], partition): progress["rerouted"],
         }
 
-    async def note_ends(self) -> Mapping[TopicPartition, int]:
-        """Return where the logs of snapshots and control records end now.
+    async def upstream_ends(self) -> Mapping[TopicPartition, int]:
+        """Return the end offsets of the snapshot and control partitions.
 
         Concurrent callers share an answer, unless its request began before their call.
         """
@@ -479,15 +479,15 @@ class JoinStage(Stage[Joining]):
                 return index
         return len(records)
 
-    def _is_ready(self, state: Joining, record: Record, missing: set[str]) -> bool:
-        event = state.read.get(record.origin)
+    def _is_ready(self, state: JoinState, record: Record, missing: set[str]) -> bool:
+        event = state.waiting.get(record.origin)
         if event is None:
             event = state.read_call(record)
         if isinstance(event, InputError) or not self._routing.is_home(event.server_id, record.origin.partition):
             return True
         if missing == {self._topics[Role.SNAPSHOTS]} and state.join.names_known_snapshot(event):
             return True
-        state.read[record.origin] = event
+        state.waiting[record.origin] = event
         return False
 
     async def wait(self, limit_s: float, *, since: int) -> None:

@@ -31,11 +31,11 @@ _TROUBLE_COUNT = 10
 """So many of them within an interval are trouble all the same."""
 
 
-class Seldom(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Rate-limit repeated library messages: clients log an absent broker hundreds of times a second.
 
-    What was left out is counted, and told with the next line of its kind. Our own lines all pass. What passes by itself
-    on healthy brokers is told at INFO.
+    Suppressed lines are counted, and the next line of their kind has the count. Our own lines all pass. Messages that
+    are normal with healthy brokers are logged at INFO.
     """
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ def configure_logs(settings: Settings) -> None:
         else [_inert_values, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(Seldom())
+    handler.addFilter(RateLimitFilter())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -1,16 +1,16 @@
-"""What the registry and the alerts read, and the state they keep. The join is in ``worker.join``."""
+"""The stages of the registry and of the alerts: their inputs and their state. The join's is in ``worker.join``."""
 
 import time
 from collections.abc import Callable, Mapping
 
 import structlog
 
-from assay_stream.alerts.processor import process
+from assay_stream.alerts import processor as alerting
 from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.config import Settings
 from assay_stream.kafka.connection import Clients
-from assay_stream.kafka.stage import NoState, Stage
+from assay_stream.kafka.stage import PartitionState, Stage
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.ledger import progress
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 _REGISTRY_INPUTS = (Role.CONTROL, Role.SNAPSHOTS)
 
 
-class RegistryState(Registry, NoState):
+class RegistryState(Registry, PartitionState):
     """The registry of one partition, kept as facts in the binding topic; every join reads them too.
 
     Args:
@@ -68,11 +68,11 @@ def registry_stage(
     )
 
 
-class CountingTable(AlertTable):
-    """An alert table that reports what it cannot remember.
+class AlertStageTable(AlertTable):
+    """The alert stage's state: an alert table that reports the name claims it has no room for.
 
     Args:
-        claim_left_out: counts a claim to a tool name that is not remembered.
+        claim_left_out: counts a claim that is not stored.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class CountingTable(AlertTable):
         super().__init__(partition, rules, input_topic=input_topic, now_us=now_us)
         self._claim_left_out = claim_left_out
 
-    def count(self, record: Record) -> list[Output]:
+    def process(self, record: Record) -> list[Output]:
         """Apply one record of the finding topic, and return the alerts."""
-        outputs = process(self.alerts, record)
+        outputs = alerting.process(self.alerts, record)
         if self.alerts.names_left_out:
             self._claim_left_out()
         if self.alerts.names_left_out == 1:
-            # Once for each set of look-alikes: who floods it shall not flood the log.
+            # Once per set of look-alike names, so that a flood of claims does not flood the log.
             _log.warning("name_claims_left_out", partition=record.origin.partition, offset=record.origin.offset)
         return outputs
 
@@ -106,14 +106,14 @@ def alert_stage(
     rules: AlertRules,
     clock_us: Callable[[], int],
     claim_left_out: Callable[[], None],
-) -> Stage[CountingTable]:
+) -> Stage[AlertStageTable]:
     return Stage(
         "alerts",
         (Role.FINDINGS,),
         clients=clients,
         topics=topics,
         state_role=Role.ALERT_STATES,
-        new_state=lambda partition: CountingTable(
+        new_state=lambda partition: AlertStageTable(
             partition,
             rules,
             input_topic=topics[Role.FINDINGS],
@@ -124,10 +124,10 @@ def alert_stage(
 
 
 class SteadyClock:
-    """The time by a wall clock that may jump ahead: it follows by a hundredth of the time that passes.
+    """A wall clock whose jumps ahead are followed slowly, by a hundredth of the time that passes.
 
-    Time that comes early closes alerts whose findings are still to come; late time changes nothing but when they are
-    written (``docs/adr/0010``).
+    A clock that is fast closes alerts whose findings are still to come; one that is slow only delays records
+    (``docs/adr/0010``).
     """
 
     def __init__(self, wall_us: Callable[[], int], monotonic_us: Callable[[], int]) -> None:

@@ -39,7 +39,7 @@ from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
 from assay_stream.worker.host import Host, run_host
 from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, RecentObservers, join_calls
 from assay_stream.worker.metrics import Metrics, PrometheusStage
-from assay_stream.worker.stages import CountingTable, SteadyClock, alert_stage, registry_stage
+from assay_stream.worker.stages import AlertStageTable, SteadyClock, alert_stage, registry_stage
 
 
 def declare(app: AgentApp, channels: Mapping[str, TransactionalChannel]) -> None:
@@ -60,7 +60,7 @@ def declare(app: AgentApp, channels: Mapping[str, TransactionalChannel]) -> None
     async def alerts(batches: Batches) -> None:
         """Findings in, alerts out; the table remembers each alert."""
         async for batch in batches:
-            await batch.process(CountingTable.count)
+            await batch.process(AlertStageTable.process)
 
 
 GC_THRESHOLDS = (50_000, 50, 100)
@@ -75,7 +75,7 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
     Raises:
         AssayStreamError: if the worker cannot start, or had to stop.
     """
-    # A batch makes many short-lived objects and no cycles: looking for cycles every 700 of them is wasted work.
+    # A batch makes many short-lived objects and no cycles: collecting every 700 of them is wasted work.
     gc.set_threshold(*GC_THRESHOLDS)
     access = [ACCESS[AccessRole(stage)] for stage in stages]
     needed = frozenset().union(*(grants.reads | grants.writes | grants.looks_at for grants in access))
@@ -109,9 +109,9 @@ class Worker:
             for name in STAGES
         }
         declare(self._host.app, channels)
-        tasks: list[Runner] = []
+        runners: list[Runner] = []
         for name, stage in made.items():
-            task = Runner(
+            runner = Runner(
                 self._settings,
                 stage,
                 channels[name].process,
@@ -120,10 +120,10 @@ class Worker:
                 metrics=PrometheusStage(self._host.metrics, name),
                 clients=self._clients,
                 quarantine=self._quarantine,
-                gives_way_to=tuple(tasks) if name == "alerts" else (),
+                gives_way_to=tuple(runners) if name == "alerts" else (),
             )
-            add_task(self._host, name, task)
-            tasks.append(task)
+            add_runner(self._host, name, runner)
+            runners.append(runner)
             if name == "alerts":
                 self._host.metrics.on_scrape(partial(note_open_alerts, stage, self._host.metrics))
 
@@ -176,7 +176,7 @@ class Worker:
         return JoinStage(view, clients=self._clients, topics=self._topics, latency=latency, routing=routing)
 
 
-def note_open_alerts(stage: Stage[CountingTable], metrics: Metrics) -> None:
+def note_open_alerts(stage: Stage[AlertStageTable], metrics: Metrics) -> None:
     """Set the gauges of open alerts, of all partitions of this process together."""
     now_us = time.time_ns() // 1_000
     counts = [state.alerts.open.counts() for state in stage.states]
@@ -189,5 +189,5 @@ def note_open_alerts(stage: Stage[CountingTable], metrics: Metrics) -> None:
         metrics.unreviewed_age.labels(level.value).set(age_s)
 
 
-def add_task(host: Host, name: str, task: Runner) -> None:
-    host.add(name, task, still_s=lambda: task.still_s, note_gauges=task.note_gauges)
+def add_runner(host: Host, name: str, runner: Runner) -> None:
+    host.add(name, runner, still_s=lambda: runner.still_s, note_gauges=runner.note_gauges)

@@ -37,7 +37,7 @@ def test_a_repeated_list_costs_bytes(catalogues: tuple[str, ...]) -> None:
     try:
         server = ServerBindings()
         for number in range(4 * _COUNT):
-            server.see(a_list(number, *catalogues))
+            server.add_observation(a_list(number, *catalogues))
         assert server.named("never seen", "alice") == []
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] / (4 * _COUNT) < 55
@@ -51,7 +51,7 @@ def a_server(observers: int) -> ServerBindings:
     server.tools[True, "full:a"] = a_fingerprint("a")
     for number in range(observers):
         for count in range(_COUNT):
-            server.see(
+            server.add_observation(
                 seen(f"observer-{number}", count, "one", offset=count * observers + number, snapshot_id="latest")
             )
     return server
@@ -125,9 +125,9 @@ def test_lists_that_come_and_go_for_ever_take_no_more_room() -> None:
     facts = [seen("alice", number, f"list-{number % 3}", offset=number) for number in range(1_000)]
     assert not server.named("other", "alice")
     for number, fact in enumerate(facts):
-        server.see(fact)
+        server.add_observation(fact)
         if number >= 10:
-            server.unsee("alice", facts[number - 10].origin)
+            server.remove_observation("alice", facts[number - 10].origin)
     assert [bool(server.named(fact.snapshot_id, "alice")) for fact in (facts[0], facts[-1])] == [False, True]
     assert len(server.observers["alice"].table.kinds) == 11
 
@@ -136,12 +136,12 @@ def test_history_is_gone_before_the_latest_horizon_of_any_observer() -> None:
     """Of those that are left; to forget one looks through no list of the others."""
     server = ServerBindings()
     for number in range(100):
-        server.lose_history(f"observer-{number}", 10 * number)
-    server.lose_history("observer-99", 985)
+        server.truncate_history(f"observer-{number}", 10 * number)
+    server.truncate_history("observer-99", 985)
     calls = counted_calls(lambda: server.forget_horizon("observer-99"))
     assert (server.is_folded_at(979), server.is_folded_at(980)) == (True, False)
     for number in range(100, 1_000):
-        server.lose_history(f"observer-{number}", 10 * number)
+        server.truncate_history(f"observer-{number}", 10 * number)
     assert counted_calls(lambda: server.forget_horizon("observer-999")) <= calls + 4, "steps of a binary search"
     for number in range(999):
         server.forget_horizon(f"observer-{number}")

@@ -181,10 +181,10 @@ def test_a_use_that_was_none_is_undone() -> None:
 
 def test_a_use_whose_list_was_folded_away_stands() -> None:
     server = a_server(a_discovery("k", time_us=1, offset=0), SIGNED, CHECKED, LISTED)
-    server.unsee("alice", LISTED.origin)
-    server.see(seen("alice", 30, "one", offset=5, signatures="set"))
+    server.remove_observation("alice", LISTED.origin)
+    server.add_observation(seen("alice", 30, "one", offset=5, signatures="set"))
     assert revised_first_uses(server, start_of(5))[0] == []
-    server.lose_history("alice", 30)
+    server.truncate_history("alice", 30)
     assert revised_first_uses(server, start_of(5)) == ([], [])
 
 

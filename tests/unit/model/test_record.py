@@ -13,8 +13,8 @@ from assay_stream.model.record import (
     Origin,
     Record,
     Role,
+    _cached_home,
     _murmur2,
-    _remembered,
     home_of,
     murmur2_partition,
     rejected,
@@ -78,11 +78,11 @@ def test_the_hash_is_the_java_client_s(key: bytes, signed: int) -> None:
 
 
 def test_a_server_s_partition_is_that_of_its_key() -> None:
-    before = _remembered.cache_info().currsize
+    before = _cached_home.cache_info().currsize
     for name in ("server-1", "s" * 129, "Zürich" * 100):
         for _ in range(2):
             assert home_of(name, 7) == murmur2_partition(name.encode(), 7)
-    assert _remembered.cache_info().currsize <= before + 1
+    assert _cached_home.cache_info().currsize <= before + 1
 
 
 def test_the_key_of_the_progress_record_cannot_be_used() -> None:

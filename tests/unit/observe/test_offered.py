@@ -91,7 +91,7 @@ def test_what_an_endless_list_hides_costs_bounded_memory() -> None:
 
 def test_what_is_no_tool_is_passed_over() -> None:
     told = Offered()
-    told.take([None, 1, "a", [], {}, {"name": 1}, {"name": ["a"]}, {"name": ""}])
+    told.add([None, 1, "a", [], {}, {"name": 1}, {"name": ["a"]}, {"name": ""}])
     assert told.of("") == ({"name": ""},)
 
 
@@ -113,9 +113,9 @@ def test_a_list_counts_once_the_client_was_given_it() -> None:
     """Until then the one before does, and the client may have read the new one already."""
     told = Offered()
     told.deferred = True
-    told.take(of_version(1), exchange=1, snapshot=("s1", START))
+    told.add(of_version(1), exchange=1, snapshot=("s1", START))
     told.delivered(1)
-    told.take(of_version(2), exchange=2, snapshot=("s2", START))
+    told.add(of_version(2), exchange=2, snapshot=("s2", START))
     assert (told.of("a"), told.on_the_way("a"), told.snapshot) == ((of_version(1)[0],), of_version(2), ("s1", START))
     told.delivered(2)
     assert (told.of("a"), told.on_the_way("a"), told.snapshot) == ((of_version(2)[0],), [], ("s2", START))
@@ -126,7 +126,7 @@ def test_lists_count_in_the_order_in_which_the_client_is_given_them() -> None:
     told = Offered()
     told.deferred = True
     for version in (1, 2):
-        told.take(of_version(version), exchange=version)
+        told.add(of_version(version), exchange=version)
     told.delivered(2)
     told.delivered(1)
     assert told.of("a") == (of_version(1)[0],)
@@ -135,12 +135,12 @@ def test_lists_count_in_the_order_in_which_the_client_is_given_them() -> None:
 def test_a_list_that_was_cut_off_may_have_been_read_until_the_next_whole_one() -> None:
     told = Offered()
     told.deferred = True
-    told.take(of_version(1), exchange=1)
+    told.add(of_version(1), exchange=1)
     told.cut_off(1)
-    told.take(of_version(2), exchange=2)
+    told.add(of_version(2), exchange=2)
     told.delivered(2)
     assert told.on_the_way("a") == of_version(1)
-    told.take(of_version(3), exchange=3, settles=0)
+    told.add(of_version(3), exchange=3, settles=0)
     told.delivered(3)
     assert (told.of("a"), told.on_the_way("a")) == ((of_version(3)[0],), [])
 
@@ -149,11 +149,11 @@ def test_a_tool_is_withdrawn_and_doubts_end_only_when_the_client_has_the_list() 
     """What the server says to nobody changes nothing."""
     told = Offered()
     told.deferred = True
-    told.take(of_version(1, "b"), exchange=1, settles=0)
+    told.add(of_version(1, "b"), exchange=1, settles=0)
     told.delivered(1)
     told.outdate()
     told.doubt()
-    told.take(of_version(1), exchange=2, settles=1)
+    told.add(of_version(1), exchange=2, settles=1)
     assert (told.in_doubt, told.is_withdrawn("b")) == (True, False)
     told.delivered(2)
     assert (told.in_doubt, told.is_withdrawn("b")) == (False, True)
@@ -163,5 +163,5 @@ def test_lists_on_their_way_are_bounded() -> None:
     told = Offered(replace(DEFAULT_LIMITS, lists_on_the_way_max=2))
     told.deferred = True
     for version in range(3):
-        told.take(of_version(version), exchange=version + 1)
+        told.add(of_version(version), exchange=version + 1)
     assert (told.of("a"), told.on_the_way("a")) == ((of_version(0)[0],), of_version(1) + of_version(2))

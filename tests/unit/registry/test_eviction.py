@@ -65,7 +65,7 @@ def test_made_up_servers_take_a_bounded_amount_of_memory(fields: dict[str, Any])
     fleet = Fleet()
     fleet.floods(4 * SERVERS_MAX, **fields)
     assert len(fleet.state.registry.bindings) <= SERVERS_MAX
-    assert len(fleet.state.join.view.servers) <= SERVERS_MAX
+    assert len(fleet.state.join.bindings.servers) <= SERVERS_MAX
     assert len({key.split(b'"')[3] for key in fleet.facts}) <= SERVERS_MAX
     assert fleet.labels.count("fact:evicted") >= 3 * SERVERS_MAX
 
@@ -109,7 +109,7 @@ def test_made_up_observers_take_a_bounded_amount_of_memory() -> None:
     for number in range(4 * OBSERVERS_MAX):
         shown = TOOL | {"name": f"tool_{number}"}
         fleet.lists_tools("shared", shown, observer_id=f"made-up-{number}")
-    for stage in (fleet.state.registry.bindings, fleet.state.join.view):
+    for stage in (fleet.state.registry.bindings, fleet.state.join.bindings):
         server = stage.find("shared")
         assert server is not None
         assert len(server.observers) <= OBSERVERS_MAX
@@ -158,7 +158,7 @@ def test_a_join_that_restarts_forgets_the_same_history_of_an_observer_that_is_go
     restored = Bindings()
     for key, value in fleet.facts.items():
         restored.take(Record(Role.BINDINGS, Origin("bindings", 0, 0), key, value))
-    before, after = fleet.state.join.view.find("shared"), restored.find("shared")
+    before, after = fleet.state.join.bindings.find("shared"), restored.find("shared")
     assert before is not None
     assert after is not None
     assert "folded" not in before.observers
@@ -169,4 +169,4 @@ def test_a_server_of_made_up_observers_goes_with_the_last_of_them() -> None:
     fleet = Fleet(observers_max=OBSERVERS_MAX)
     fleet.floods(2 * OBSERVERS_MAX)
     assert len(fleet.state.registry.bindings) <= OBSERVERS_MAX
-    assert len(fleet.state.join.view.servers) <= OBSERVERS_MAX
+    assert len(fleet.state.join.bindings.servers) <= OBSERVERS_MAX

@@ -62,7 +62,7 @@ def test_history_that_was_folded_away_does_not_shorten_a_run() -> None:
     """A server whose lists are so large that few are kept is found too."""
     server = a_server(("bob", "complete"), ("alice", "partial"))
     assert not is_found(server)
-    server.lose_history("alice", 1)
+    server.truncate_history("alice", 1)
     assert is_found(server)
 
 

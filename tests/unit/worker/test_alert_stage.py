@@ -13,7 +13,7 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.worker.stages import CountingTable, SteadyClock, alert_stage
+from assay_stream.worker.stages import AlertStageTable, SteadyClock, alert_stage
 from tests.support.findings import PACING, RULES, a_finding, at
 from tests.support.memory_cluster import MemoryCluster
 
@@ -49,12 +49,12 @@ def states() -> list[Record]:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch, now: dict[str, float], states: list[Record]) -> Stage[CountingTable]:
+def stage(monkeypatch: pytest.MonkeyPatch, now: dict[str, float], states: list[Record]) -> Stage[AlertStageTable]:
     monkeypatch.setattr(time, "monotonic", lambda: now["s"])
     return a_stage(SETTINGS, now, states)
 
 
-def a_stage(settings: Settings, now: dict[str, float], states: list[Record]) -> Stage[CountingTable]:
+def a_stage(settings: Settings, now: dict[str, float], states: list[Record]) -> Stage[AlertStageTable]:
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 1))
     for record in states:
         cluster.append(TOPICS[Role.ALERT_STATES], 0, record.key, record.value)
@@ -68,11 +68,11 @@ def a_stage(settings: Settings, now: dict[str, float], states: list[Record]) -> 
     )
 
 
-async def test_it_goes_on_from_where_its_table_is(stage: Stage[CountingTable]) -> None:
+async def test_it_goes_on_from_where_its_table_is(stage: Stage[AlertStageTable]) -> None:
     """The table says which finding is next, whatever the group committed."""
     assert await stage.open(0) == {FINDINGS: 1}
     assert stage.entries == 2  # the alert, and what its record has begun
-    stage.state(0).count(found(1))
+    stage.state(0).process(found(1))
     state, progress = stage.flush(0, {FINDINGS: 2})
     assert (state.key, progress.key) == (a_finding().uid().encode(), b"progress")
 
@@ -82,14 +82,14 @@ async def test_without_a_table_it_begins_with_the_first_finding(now: dict[str, f
     assert await a_stage(SETTINGS, now, []).open(0) == {FINDINGS: None}
 
 
-async def test_a_closed_partition_is_forgotten(stage: Stage[CountingTable]) -> None:
+async def test_a_closed_partition_is_forgotten(stage: Stage[AlertStageTable]) -> None:
     """Its states belong to whoever has it next."""
     await stage.open(0)
     stage.close(0)
     assert stage.entries == 0
 
 
-async def test_a_tick_is_written_where_something_is_due(stage: Stage[CountingTable], now: dict[str, float]) -> None:
+async def test_a_tick_is_written_where_something_is_due(stage: Stage[AlertStageTable], now: dict[str, float]) -> None:
     """Not before, and no more often than the interval says."""
     await stage.open(0)
     assert stage.punctuate(0) == []

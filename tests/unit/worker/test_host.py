@@ -177,7 +177,7 @@ async def test_the_setting_reaches_the_join() -> None:
 
 async def test_alerts_give_way_to_the_other_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     runners: list[Runner] = []
-    monkeypatch.setattr("assay_stream.worker.worker.add_task", lambda _host, _name, runner: runners.append(runner))
+    monkeypatch.setattr("assay_stream.worker.worker.add_runner", lambda _host, _name, runner: runners.append(runner))
     monkeypatch.setattr(Runner, "has_work", True)
     deadline = Deadline(60)
     host = Host(load_settings(), deadline, web_port=None)

@@ -25,7 +25,7 @@ from assay_stream.registry.ledger import progress
 from assay_stream.registry.processor import Registry, process
 from assay_stream.replay.run import replay
 from assay_stream.worker import join as view_module
-from assay_stream.worker.join import BindingView, EvidenceLatency, Joining, JoinStage, RecentObservers, join_calls
+from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, JoinState, RecentObservers, join_calls
 from tests.support.fleet import START, Fleet, a_call_by
 from tests.support.memory_cluster import MemoryCluster, until
 
@@ -122,7 +122,7 @@ class Worker:
         return set(self.view._joins)
 
 
-async def joining(batch: Batch[Joining]) -> None:
+async def joining(batch: Batch[JoinState]) -> None:
     await batch.process_pieces(join_calls)
 
 

@@ -16,7 +16,7 @@ from aiokafka.errors import (
 )
 
 from assay_stream.text.escaping import is_unseen
-from assay_stream.worker.logs import Seldom, watching_memory
+from assay_stream.worker.logs import RateLimitFilter, watching_memory
 
 
 def a_line(at_s: float, name: str = "aiokafka", msg: str = "no connection to %s", node: int = 1) -> logging.LogRecord:
@@ -26,7 +26,7 @@ def a_line(at_s: float, name: str = "aiokafka", msg: str = "no connection to %s"
 
 
 def written(lines: list[logging.LogRecord]) -> list[str]:
-    seldom = Seldom()
+    seldom = RateLimitFilter()
     return [line.getMessage() for line in lines if seldom.filter(line)]
 
 
@@ -51,7 +51,7 @@ def a_produce_error(at_s: float, error: type[KafkaError]) -> logging.LogRecord:
 
 
 def levels(lines: list[logging.LogRecord]) -> list[str]:
-    seldom = Seldom()
+    seldom = RateLimitFilter()
     logging.getLogger("assay_stream").setLevel(logging.INFO)
     return [line.levelname for line in lines if seldom.filter(line)]
 
@@ -94,7 +94,7 @@ def test_a_clock_that_goes_back_silences_nobody() -> None:
 
 def test_no_end_of_kinds_is_remembered() -> None:
     """A library that makes up its lines must not fill the memory."""
-    seldom = Seldom()
+    seldom = RateLimitFilter()
     for number in range(5_000):
         assert seldom.filter(a_line(0, msg=f"line {number} of %s"))
     assert len(seldom._said_s) <= 256
@@ -148,7 +148,7 @@ def test_memory_that_runs_out_in_a_library_is_acted_upon_once(caplog: pytest.Log
 
 def test_lines_of_the_host_framework_are_not_ours() -> None:
     """Faust logs each start and stop of a service under the name of the module that inherits it."""
-    seldom = Seldom()
+    seldom = RateLimitFilter()
     record = logging.LogRecord("assay_stream.worker.host", logging.INFO, "", 0, "[^AgentApp]: Starting...", (), None)
     assert not seldom.filter(record)
     record.levelno = logging.WARNING

@@ -40,7 +40,7 @@ def state() -> Join:
     role, key, value = a_listing(0, 0, 0, 1, START)
     for output in process(Registry(producer=PRODUCER), at(Role.SNAPSHOTS, 0, key, value)):
         if output.role is Role.BINDINGS:
-            state.view.take(at(Role.BINDINGS, 0, output.key, output.value))
+            state.bindings.take(at(Role.BINDINGS, 0, output.key, output.value))
     assert role is Role.SNAPSHOTS
     return state
 
@@ -76,7 +76,7 @@ def call(number: int, name: str | None) -> tuple[Role, int, bytes, bytes]:
 def reach(state: Join, **positions: int) -> None:
     for tp, position in ((SNAPSHOTS, positions.get("snapshots")), (CONTROL, positions.get("control"))):
         if position is not None:
-            state.view.apply(Progress(topic=tp.topic, partition=tp.partition, position=position))
+            state.bindings.apply(Progress(topic=tp.topic, partition=tp.partition, position=position))
 
 
 def joined(stage: JoinStage, records: list[Record]) -> list[Output]:
@@ -111,10 +111,10 @@ async def test_ends_that_are_asked_for_together_are_asked_once(join: JoinStage) 
         return {SNAPSHOTS: number}
 
     join._view.input_ends = input_ends  # type: ignore[method-assign]
-    first = asyncio.create_task(join.note_ends())
+    first = asyncio.create_task(join.upstream_ends())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    later = [asyncio.create_task(join.note_ends()) for _ in range(3)]
+    later = [asyncio.create_task(join.upstream_ends()) for _ in range(3)]
     await asyncio.sleep(0)
     release.set()
     assert await first == {SNAPSHOTS: 1}
@@ -149,17 +149,17 @@ def test_a_call_that_waits_is_read_once(join: JoinStage, state: Join, monkeypatc
     assert join.admit(waiting, ENDS) == 1
     assert reads == waiting
     assert [output.label for output in joined(join, waiting)] == ["bound:exact"]
-    assert not join.state(0).read
+    assert not join.state(0).waiting
 
 
 async def test_a_call_that_waited_is_forgotten_with_its_partition(join: JoinStage) -> None:
     """Whoever owns the partition next reads it again."""
     assert join.admit(calls("snapshot-1"), ENDS) == 0
     join.close(1)
-    assert join.state(0).read
+    assert join.state(0).waiting
     join.close(0)
     await join.open(0)
-    assert not join.state(0).read
+    assert not join.state(0).waiting
 
 
 def test_the_order_of_a_partition_is_kept(join: JoinStage, state: Join) -> None:
@@ -193,7 +193,7 @@ async def test_the_registry_s_state_belongs_to_its_partition() -> None:
     stage.close(0)
     stage.close(0)
     assert stage.entries == 0
-    assert await stage.note_ends() == {}
+    assert await stage.upstream_ends() == {}
     assert stage.admit(calls(None, None), {}) == 2
 
 

@@ -91,7 +91,7 @@ class HttpWatch(Backlog):
     def _inspect(self, traffic: Traffic, number: int, notes: list[Note]) -> None:
         for event, at in notes:
             try:
-                self.hand_on(traffic.receive(number, event, at))
+                self.execute(traffic.receive(number, event, at))
             except Exception:  # noqa: BLE001 - what else passed is still to be published where one of them fails
                 self.note_failure()
 
@@ -101,14 +101,14 @@ class HttpWatch(Backlog):
             self.add(0, partial(self._publish_missed, traffic, count, self.clock()), traffic)
 
     def _publish_missed(self, traffic: Traffic, count: int, at: datetime) -> None:
-        self.hand_on(Commands(observations=traffic.missed(count, at)))
+        self.execute(Commands(observations=traffic.missed(count, at)))
 
     def _last(self) -> Iterable[Callable[[], object]]:
         at = self.clock()
         return [partial(self._publish_rest, traffic, at) for traffic in self._traffic.values()]
 
     def _publish_rest(self, traffic: Traffic, at: datetime) -> None:
-        self.hand_on(Commands(observations=traffic.close(at)))
+        self.execute(Commands(observations=traffic.close(at)))
 
 
 class Watched(ExchangeObserver):
@@ -199,7 +199,7 @@ class HttpEnforcer(Inspector):
     def close(self) -> None:
         """Publish the calls that will never be answered, after all pending inspections."""
         for traffic, thread in self._threads.items():
-            thread.submit(lambda: self.hand_on(Commands(observations=traffic.close(self.clock()))))  # noqa: B023 - done below
+            thread.submit(lambda: self.execute(Commands(observations=traffic.close(self.clock()))))  # noqa: B023 - done below
             thread.shutdown()
 
     def inspect(self, traffic: Traffic, number: int, event: HttpEvent) -> Future[Commands | None]:
@@ -208,7 +208,7 @@ class HttpEnforcer(Inspector):
         def step() -> Commands | None:
             for receive in (traffic.receive, traffic.failed):
                 try:
-                    return self.hand_on(receive(number, event, self.clock()))
+                    return self.execute(receive(number, event, self.clock()))
                 except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
                     if receive == traffic.receive:
                         self.note_failure()
@@ -226,7 +226,7 @@ class HttpEnforcer(Inspector):
 
 
 class Ruled(ExchangeObserver):
-    rules = True
+    enforces = True
 
     def __init__(self, enforcer: HttpEnforcer, traffic: Traffic, number: int, event: Opened) -> None:
         self.hides = enforcer.hides

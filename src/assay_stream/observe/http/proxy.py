@@ -160,7 +160,7 @@ class Upload:
 class ExchangeObserver:
     """Observer of an exchange; may refuse or hide, must not raise. This base class, for non-MCP traffic, is inert."""
 
-    rules = False
+    enforces = False
     """Whether a request passes only after a ruling on its whole body."""
 
     hides = False
@@ -289,7 +289,7 @@ class Proxy:
             0,
         )
         try:
-            if observer.rules and request.body_exists:
+            if observer.enforces and request.body_exists:
                 body = await upload.hold(self._holding)
                 held_bytes = len(body)
                 ruled = await observer.inspect(Asked(body, asked))

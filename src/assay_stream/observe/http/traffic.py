@@ -185,7 +185,7 @@ class Traffic:
                 exchange.is_unread |= exchange.is_mislabelled or may_be_misread(line, message, None)
                 observations += self._asked(exchange, line, message, at)
         if exchange.is_refused:  # before it was read
-            observations += exchange.observer.refused(exchange.number, exchange.asked, at)
+            observations += exchange.observer.exchange_refused(exchange.number, exchange.asked, at)
         return observations
 
     def _answered(self, exchange: Exchange, status: int, fields: HeaderFields, at: datetime) -> list[Observation]:
@@ -195,7 +195,7 @@ class Traffic:
             exchange.events = HeldEvents(self._message_bytes_max)
         exchange.response = self._response_body(exchange, fields)
         if exchange.is_refused:
-            return exchange.observer.refused(exchange.number, exchange.asked, at)
+            return exchange.observer.exchange_refused(exchange.number, exchange.asked, at)
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
             exchange.session_id = session_id
             exchange.connection, observations = self.connections.of(exchange.context, session_id, at)
@@ -232,7 +232,7 @@ class Traffic:
     @staticmethod
     def _giving(exchange: Exchange, commands: Commands) -> Commands:
         session = exchange.session
-        commands.gives_list = session.rules and session.observer.offered.awaits_delivery(exchange.number)
+        commands.gives_list = session.enforces and session.observer.offered.awaits_delivery(exchange.number)
         return commands
 
     def _passed(self, exchange: Exchange, data: bytes | None, at: datetime) -> Commands:
@@ -313,7 +313,7 @@ class Traffic:
     def _ended(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
         observer, asked = exchange.observer, exchange.asked
         exchange.asked = []
-        observer.ended(exchange.number)
+        observer.exchange_ended(exchange.number)
         # A server that refused it did nothing, and anyone can have a request refused.
         lost = self.missed(1, at) if exchange.is_unread and not exchange.is_refused else []
         self._kept_bytes -= exchange.let_go()
@@ -330,10 +330,10 @@ class Traffic:
         kind, encoding = first(fields, "content-type"), first(fields, "content-encoding")
         session, is_refused = exchange.session, not exchange.is_successful
         body = body_of(kind, encoding, message_bytes_max=self._message_bytes_max)
-        charsets = UTF_8 if session.rules and not is_refused else CHARSETS_WITH_ASCII
+        charsets = UTF_8 if session.enforces and not is_refused else CHARSETS_WITH_ASCII
         is_unclear = is_body_unclear(fields, charsets=charsets)
         if isinstance(body, Opaque):
-            is_unclear |= session.rules and not is_refused
+            is_unclear |= session.enforces and not is_refused
             body = body_of(None, encoding, message_bytes_max=self._message_bytes_max)
         return Unreadable() if is_unclear and (not is_refused or session.hides) else body
 

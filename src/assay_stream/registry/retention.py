@@ -1,10 +1,12 @@
-"""What the registry gives up to keep its state within bounds: folded history, forgotten servers and observers.
+"""What the registry gives up to keep its state within bounds: packed repeats, folded history, evicted servers.
 
 Packing: repeated lists of an observer become one fact, in which each of them is a row. Once at least
 ``seen_run_rows_min`` of an observer's latest observations are single facts that repeat each other, a run replaces
 them: the run, and tombstones for the single facts, are written in the transaction of the list that completes the
 number. It joins the preceding run where both repeat each other and fit into one. What is packed follows from the state
 alone, so that a restart continues as before.
+
+Folding: see ``bindings.timeline``. Eviction:
 
 1. Beyond ``servers_max`` servers with lists or refused records, those with the fewest lists go first, among these the
    ones seen longest ago. An attacker has to list each made-up server more often than the fleet lists its own to
@@ -67,7 +69,7 @@ def take_away(ledger: Ledger, record: Record, timeline: Timeline, folded: Seen) 
         return ledger.retract(record, (SeenRun.fact_kind, *cut.key()[1:]))
     outputs = [ledger.publish(record, cut)]
     if 2 * len(cut.gone) >= run.rows:
-        # Written anew with what is left: each row as often as its run can be halved.
+        # Rewritten with the rows that are left: a row is rewritten once per halving of its run.
         left = [timeline.table.seen(number) for number in timeline.in_run(run)]
         outputs.append(ledger.publish(record, run_fact(run.key, left)))
         outputs += ledger.retract(record, cut.key())
@@ -107,7 +109,7 @@ def _can_join(timeline: Timeline, last: Run, count: int, limits: Limits) -> bool
     if last.key in timeline.cuts or together > limits.seen_run_rows_max or together > len(numbers):
         return False
     kind = table.kinds[numbers[-1]]
-    # Whatever was inserted among them stands for itself.
+    # An observation inserted among them stays a fact of its own.
     if any(
         table.kinds[each] != kind or not last.first <= table.offsets[each] <= last.last
         for each in numbers[-together:-count]
@@ -327,7 +329,7 @@ def evict(registry: Registry, record: Record, server_id: str, time_us: int) -> l
 def evict_observers(registry: Registry, record: Record, time_us: int) -> list[Output]:
     """Evict surplus observers after a record has added one."""
     observers_max = registry.limits.observers_max
-    # To read all servers takes seconds after a restart.
+    # Reading all servers takes seconds after a restart.
     if registry.bindings.observers_at_most <= observers_max:
         return []
     servers = registry.bindings.servers
@@ -375,7 +377,7 @@ def _evicted(
     for claim in claims_between(offered, {}, server_id, time_us=time_us, origin=record.origin):
         yield claim.output()
     keys = sorted(_keys(server_id, server), key=encode_key)
-    # Before its facts are taken back: else each of them would bring its indexes up to date.
+    # Before retracting its facts: otherwise each retraction would update the indexes.
     registry.forget(server_id)
     for output in registry.ledger.retract(record, *keys):
         yield output._replace(label="fact:evicted")

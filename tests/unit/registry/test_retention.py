@@ -11,7 +11,8 @@ from assay_stream.model.definition_facts import ItemFact, ItemList
 from assay_stream.model.facts import Fact, Seen, decode_key
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.folding import (
+from assay_stream.registry.ledger import Ledger, fact_output
+from assay_stream.registry.retention import (
     fold,
     fold_discoveries,
     is_redundant,
@@ -19,7 +20,6 @@ from assay_stream.registry.folding import (
     pack_repeats,
     take_away,
 )
-from assay_stream.registry.ledger import Ledger, fact_output
 from tests.support.facts import (
     SERVER,
     a_catalogue,
