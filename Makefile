@@ -230,9 +230,11 @@ alert-quality: $(VENV)/.ready ## Score the alerts on our own corpus and on texts
 	$(UV) --python .scanner-venv/bin/python --requirement $<
 	@touch $@
 
-alert-quality-docs: $(VENV)/.ready .scanner-venv/.ready ## The same beside a public scanner, into docs/alert-quality.md.
+SCANNERS := cisco-ai-mcp-scanner pyatr sentinel-scan-cli
+
+alert-quality-docs: $(VENV)/.ready .scanner-venv/.ready ## The same beside public scanners, into docs/alert-quality.md.
 	$(if $(CORPUS),,$(error name the folders with texts by others: CORPUS="folder ..."))
-	$(BIN)/python -m bench.alert_quality.score $(CORPUS) $(addprefix --unseen ,$(UNSEEN)) --scanner .scanner-venv/bin/python --write docs/alert-quality.md
+	$(BIN)/python -m bench.alert_quality.score $(CORPUS) $(addprefix --unseen ,$(UNSEEN)) $(foreach each,$(SCANNERS),--scanner "$(each)=.scanner-venv/bin/python bench/alert_quality/adapters.py $(each)") --write docs/alert-quality.md
 
 .training-venv/.ready: requirements.lock bench/training.lock
 	$(PYTHON) -m venv .training-venv

@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from bench.alert_quality.listing import Listing, ListingError, dummy, list_tools
 
 PACKAGES = Path(__file__).with_name("packages.ndjson")
 OUT = Path("benign")
-RELEASES_LIMIT = 6
+RELEASES = 6
 FAILURES_LIMIT = 3
 INSTALL_LIMIT_S = 240
 AGES_DAYS = (0, 14, 30, 60, 90, 130, 170, 210, 260, 310, 370, 430, 490, 550, 590, 630, 670, 700)
@@ -82,13 +83,14 @@ class Tools:
     today: datetime.date
 
 
-def collect(package: Package, tools: Tools, work: Path) -> dict[str, Any] | None:
+def collect(package: Package, tools: Tools, work: Path, releases: int = RELEASES) -> dict[str, Any] | None:
     """Return the releases of one package in the public format, or nothing where no release gave a list.
 
     Args:
         package: what to install.
         tools: the programs that install.
         work: a folder to install into.
+        releases: how many are listed at most, the newest first.
     """
     listed: dict[str, Listing] = {}
     again: Listing | None = None
@@ -101,7 +103,7 @@ def collect(package: Package, tools: Tools, work: Path) -> dict[str, Any] | None
             except ListingError as error:
                 print(f"{package.package} {version}: {_last_lines(str(error))}", file=sys.stderr, flush=True)
                 failed += 1
-            if len(listed) == RELEASES_LIMIT or failed == FAILURES_LIMIT:
+            if len(listed) == releases or failed == FAILURES_LIMIT:
                 break
     except subprocess.SubprocessError as error:
         said = str(getattr(error, "stderr", None) or error)
@@ -241,13 +243,13 @@ def _last_lines(text: str) -> str:
     return " | ".join(lines[:1] + lines[-3:])[-400:]
 
 
-def _write(package: Package, tools: Tools, out: Path) -> str:
+def _write(package: Package, tools: Tools, out: Path, releases: int) -> str:
     path = out / package.file_name
     if path.exists():
         return f"{package.package}: already there"
     with tempfile.TemporaryDirectory(prefix="collect-") as folder:
         Path(folder).chmod(0o755)
-        found = collect(package, tools, Path(folder) / "server")
+        found = collect(package, tools, Path(folder) / "server", releases)
     if found is None:
         return f"{package.package}: no list"
     restart = found.pop("restart")
@@ -279,11 +281,13 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="the Python that PyPI packages run on")
     parser.add_argument("--today", type=datetime.date.fromisoformat, default=datetime.date.today(), help="YYYY-MM-DD")  # noqa: DTZ011
     parser.add_argument("--jobs", type=int, default=1, help="how many packages at once")
+    parser.add_argument("--releases", type=int, default=RELEASES, help="how many of each package, the newest first")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     tools = Tools(uv=options.uv, python=options.python, today=options.today)
+    write = partial(_write, tools=tools, out=options.out, releases=options.releases)
     with ThreadPoolExecutor(options.jobs) as pool:
-        for line in pool.map(lambda package: _write(package, tools, options.out), read_packages(options.packages)):
+        for line in pool.map(write, read_packages(options.packages)):
             print(line, flush=True)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from assay_stream.drift.severity import DEFAULT_PROFILE
@@ -19,13 +18,16 @@ from assay_stream.schemes.mcptrust.lockfile import lock as mcptrust_lock
 from bench.alert_quality.first_sight import alerts_of_first_list
 from bench.alert_quality.judges import CRITICAL, HIGH, LOW, MCPTRUST_LEVELS, MEDIUM
 from bench.alert_quality.public import PublicCorpus, Tool, digests, instructions_of
-from bench.alert_quality.scanner import scan
+from bench.alert_quality.scanner import Finding, scan
 
 WHOLE_LIST = "*"
 """The name that stands for a list as a whole."""
 
 INSTRUCTIONS = "* (instructions)"
 """The name that stands for a server's instructions."""
+
+LEVELS: Mapping[str, int] = {"info": 0, "low": LOW, "medium": MEDIUM, "high": HIGH, "critical": CRITICAL}
+"""What a scanner calls our levels."""
 
 NOT_COMPARED = "not compared: "
 """What the code of a pair starts with that a judge refuses."""
@@ -135,33 +137,32 @@ def differing(before: Sequence[Tool], after: Sequence[Tool]) -> set[str]:
     return {name for name, _ in was ^ now}
 
 
-def scanner_judge(corpus: PublicCorpus, python: Path) -> tuple[str, PublicJudge]:
-    """Return the scanner's version and a judge that reports the rules that a new or changed tool matches newly.
+def scanner_judge(corpus: PublicCorpus, command: str) -> tuple[str, PublicJudge]:
+    """Return the scanner's version and a judge that reports what it finds in a list and did not in the one before.
 
     Args:
-        corpus: whose tools are scanned, each distinct one once.
-        python: the Python of the scanner's environment.
+        corpus: whose lists are scanned, each distinct one once.
+        command: a program that meets the protocol of ``scanner.py``.
 
     Raises:
-        subprocess.CalledProcessError: the scanner failed.
+        ScannerError: the scanner failed.
     """
     pairs = [*corpus.attacks, *corpus.releases, *corpus.restarts, *corpus.overt]
-    lists = [tools for pair in pairs for tools in (pair.before, pair.after)]
-    lists += [first.tools for first in corpus.benign_first_lists()]
-    tools = {digest: tool for each in lists for digest, tool in zip(digests(each), each, strict=True)}
-    version, answers = scan(tools.values(), python)
-    rules = dict(zip(tools, answers, strict=True))
-    levels = {"low": LOW, "medium": MEDIUM, "high": HIGH, "critical": CRITICAL}
+    every = [tools for pair in pairs for tools in (pair.before, pair.after)]
+    every += [first.tools for first in corpus.benign_first_lists()]
+    lists = {digests(tools): tools for tools in every if tools}
+    answers = dict(zip(lists, scan(list(lists.values()), command), strict=True))
+    version = next((answer.version for answer in answers.values() if answer.version), "")
+
+    def findings(tools: Sequence[Tool]) -> Sequence[Finding]:
+        return answers[digests(tools)].findings if tools else []
 
     def judge(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:
-        was: dict[str, set[str]] = {}
-        for tool, digest in zip(before, digests(before), strict=True):
-            was.setdefault(str(tool.get("name")), set()).update(rules[digest])
+        known = {(finding.tool, finding.rule) for finding in findings(before)}
         return _gravest(
-            (str(tool.get("name")), levels.get(severity, 0), (rule,))
-            for tool, digest in zip(after, digests(after), strict=True)
-            for rule, severity in rules[digest].items()
-            if rule not in was.get(str(tool.get("name")), ())
+            (finding.tool or WHOLE_LIST, LEVELS[finding.level], (finding.rule,))
+            for finding in findings(after)
+            if (finding.tool, finding.rule) not in known
         )
 
     return version, judge

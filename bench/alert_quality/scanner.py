@@ -1,58 +1,69 @@
-"""A public scanner of MCP tools as a judge: Cisco's mcp-scanner, its YARA rules alone, in an environment of its own.
+"""Any scanner of MCP tools: a command that reads a list a line and answers each with a line of findings.
 
-As a program, run by the Python of that environment, it reads a Tool object a line and answers each with its findings:
+In, tools as ``tools/list`` gives them, and out, in the same order:
 
-    .scanner-venv/bin/python bench/alert_quality/scanner.py < tools.ndjson
+    {"tools": [{"name": "search", "description": "...", "inputSchema": {...}}]}
+    {"findings": [{"tool": "search", "level": "high", "rule": "id"}], "version": "1.2"}
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
+import shlex
 import subprocess
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
 
 Tool = Mapping[str, Any]
 
-PACKAGE = "cisco-ai-mcp-scanner"
+
+class ScannerError(Exception):
+    """The command failed, or what it printed is not an answer to each list."""
 
 
-def scan(tools: Iterable[Tool], python: Path) -> tuple[str, list[dict[str, str]]]:
-    """Return the scanner's version, and for each tool the severity of each rule that matched.
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scanner says of one tool.
 
     Args:
-        tools: the definitions.
-        python: the Python of the scanner's environment.
+        level: the scanner's own severity.
+        tool: the name of the tool; empty for a list as a whole.
+        rule: what it matched, if the scanner says.
+    """
+
+    level: Literal["info", "low", "medium", "high", "critical"]
+    tool: str = ""
+    rule: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a scanner's output.
+
+    Args:
+        findings: what it found in the list.
+        version: the scanner's version, if it says.
+    """
+
+    findings: list[Finding]
+    version: str = ""
+
+
+def scan(lists: Sequence[Sequence[Tool]], command: str) -> list[Answer]:
+    """Return the scanner's answer to each list.
+
+    Args:
+        lists: what it reads.
+        command: the program and its arguments, quoted as in a shell.
 
     Raises:
-        subprocess.CalledProcessError: the scanner failed.
+        ScannerError: it did not start, failed, or did not answer each list with a line in the format.
     """
-    lines = "".join(json.dumps(tool) + "\n" for tool in tools)
-    ran = subprocess.run([python, Path(__file__).resolve()], input=lines, capture_output=True, text=True, check=True)
-    first, *answers = ran.stdout.splitlines()
-    return first, [json.loads(answer) for answer in answers]
-
-
-def _answer(lines: Sequence[str]) -> None:
-    # It is installed in the scanner's environment only.
-    from mcpscanner.core.analyzers.yara_analyzer import YaraAnalyzer
-
-    analyzer = YaraAnalyzer()
-
-    async def rules(tool: Tool) -> dict[str, str]:
-        """Search the description and the rest apart, as the scanner does with a tool of a live server."""
-        rest = json.dumps({name: value for name, value in tool.items() if name != "description"})
-        found = [*await analyzer.analyze(tool.get("description") or ""), *await analyzer.analyze(rest)]
-        return {finding.details["raw_response"]["rule"]: finding.severity.lower() for finding in found}
-
-    print(version(PACKAGE))
-    for line in lines:
-        print(json.dumps(asyncio.run(rules(json.loads(line)))))
-
-
-if __name__ == "__main__":
-    _answer(sys.stdin.readlines())
+    lines = b"".join(msgspec.json.encode({"tools": tools}) + b"\n" for tools in lists)
+    try:
+        ran = subprocess.run(shlex.split(command), input=lines, stdout=subprocess.PIPE, check=True)
+        answers = [msgspec.json.decode(line, type=Answer) for line in ran.stdout.splitlines()]
+    except (OSError, subprocess.CalledProcessError, msgspec.DecodeError) as error:
+        raise ScannerError(f"{command}: {error}") from error
+    if len(answers) != len(lists):
+        raise ScannerError(f"{command}: {len(answers)} lines for {len(lists)} lists")
+    return answers

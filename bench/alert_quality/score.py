@@ -1,9 +1,10 @@
 """How good the alerts are: recall on attacks and noise on benign change, for us and beside others.
 
-python -m bench.alert_quality.score [FOLDER ...] [--unseen NAME=FOLDER[,FOLDER]] [--scanner PYTHON] [--write PAGE]
-    [--json]
+python -m bench.alert_quality.score [FOLDER ...] [--unseen NAME=FOLDER[,FOLDER]] [--scanner NAME=COMMAND]
+    [--write PAGE] [--json]
 
 Without folders only our own corpus is judged; folders hold texts by others, in the format that public.py describes.
+Any scanner that meets the protocol of scanner.py is judged beside ours.
 What no rule was made with is named by --unseen, and counted apart: its first figures are kept in unseen.ndjson.
 """
 
@@ -23,7 +24,6 @@ from bench.alert_quality.public import read_public
 from bench.alert_quality.public_judges import any_change, assay_stream, assay_stream_first, mcptrust, scanner_judge
 from bench.alert_quality.public_score import Figures, measure
 from bench.alert_quality.report import own_tables, public_tables, unseen_table
-from bench.alert_quality.scanner import PACKAGE
 from bench.tables import filled
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, help="folders of files in the public format")
     parser.add_argument("--unseen", action="append", default=[], metavar="NAME=FOLDER", help="counted apart")
-    parser.add_argument("--scanner", type=Path, help="the Python of the public scanner's environment")
+    parser.add_argument("--scanner", action="append", default=[], metavar="NAME=COMMAND", help="judged beside ours")
     parser.add_argument("--write", type=Path, help="put the tables between the markers of this page")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     options = parser.parse_args()
@@ -108,9 +108,9 @@ def main() -> None:
             "any change": measure(corpus, any_change),
             "mcptrust": measure(corpus, mcptrust),
         }
-        if options.scanner:
-            version, judge = scanner_judge(corpus, options.scanner)
-            public[f"{PACKAGE} {version}"] = measure(corpus, judge)
+        for name, _, command in (each.partition("=") for each in options.scanner):
+            version, judge = scanner_judge(corpus, command)
+            public[f"{name} {version}".strip()] = measure(corpus, judge)
         tables = public_tables(corpus, public) | tables
     if options.unseen:
         named = (each.partition("=") for each in options.unseen)
