@@ -175,6 +175,18 @@ def test_a_graver_reason_ends_the_acknowledgement() -> None:
     assert desk.alerts()[-1]["severity_id"] == CRITICAL
 
 
+def test_a_graver_reason_of_one_part_ends_the_acknowledgement_of_its_release() -> None:
+    mild = CLEAN | {"description": "Reads a file in full."}
+    desk = Desk().sees([CLEAN], minute=0).sees([mild, OTHER], minute=1)
+    uid = desk.alerts()[0]["finding_info"]["uid"]
+    desk.does("acknowledge", uid, 2).pins(CLEAN, 3)
+    assert [act for *_, act in desk.said(uid)] == [None, "acknowledge", None]
+    last = desk.alerts()[-1]
+    assert (last["severity_id"], last["unmapped"]["mcp_tool_name"]) == (CRITICAL, CLEAN["name"])
+    assert last["unmapped"]["mcp_folded_by_severity"].startswith("1 critical, 1 ")
+    assert len({alert["finding_info"]["uid"] for alert in desk.alerts()}) == 1
+
+
 def test_an_alert_that_a_person_closed_stays_closed_while_its_condition_lasts() -> None:
     desk = a_desk().does("close", CHANGED, 2, reason="a test of ours")
     desk.sees([CLEAN], observer="proxy-2", minute=3).sees([WORSE], observer="proxy-2", minute=4)

@@ -218,7 +218,9 @@ class Found:
         lead_uid = self._lead
         if joins and lead_uid is not None and lead_uid != self._uid:
             lead, member = self._ticked(lead_uid, self._state_of(lead_uid)), replace(silent, part_of=lead_uid)
-            if lead is not None and takes_part(lead, member) and self._covering(lead) is None:
+            is_heard = lead is not None and self._open_release(lead) is not None
+            takes = lead is not None and takes_part(lead, member, is_heard=is_heard)
+            if lead is not None and takes and self._covering(lead) is None:
                 self._join(lead_uid, lead, member)
                 return
         self.counts_changed = True
@@ -246,8 +248,19 @@ class Found:
             new = replace(new, triage=said)
             new, written = write_again(new, member.last.time_us, self._rules, self._suppressions)
             self.outputs += written
+        elif is_graver and (release := self._open_release(lead)) is not None:
+            release = with_graver_member(release, lead, new)
+            release, written = write_again(release, member.last.time_us, self._rules, self._suppressions)
+            self.alerts[str(lead.fold)] = release
+            self.outputs += written
         self.alerts[lead_uid] = new
         self.alerts[self._uid] = member
+
+    def _open_release(self, member: AlertState) -> AlertState | None:
+        if member.fold is None or member.last.release is None:
+            return None
+        release = self.alerts.get(member.fold) or self._state_of(member.fold)
+        return None if release is None or release.closed else release
 
     def _is_covered(self) -> bool:
         return covering_rule(self._suppressions, self._finding, self._finding.time_us) is not None
@@ -330,6 +343,24 @@ def with_member(
     held["due"] = held.get("due", False) or (fold is not None and fold.closed and not new.closed)
     held["open"] += _stands(member) - _stands(was)
     return replace(new, folded=held)
+
+
+def with_graver_member(release: AlertState, was: AlertState, now: AlertState) -> AlertState:
+    """Return the alert about a release after one of its parts became more severe."""
+    held = release.folded or {}
+    counts = dict(held["by_severity"])
+    for level, more in ((str(was.severity_id), -1), (str(now.severity_id), 1)):
+        counts[level] = counts.get(level, 0) + more
+    uid, name = now.last.uid(), now.last.tool_name or now.last.item_name
+    others = [row for row in held["most_severe"] if row[3] != uid]
+    named = _most_severe([*others, [now.severity_id, now.last.kind.value, name, uid]])
+    return replace(
+        release,
+        severity_id=max(release.severity_id, now.severity_id),
+        folded=held | {"by_severity": {level: count for level, count in counts.items() if count}, "most_severe": named},
+        triage=without(release.triage, "acknowledged_by"),
+        last=folded_finding(now.last, "") if named[0][3] == uid else release.last,
+    )
 
 
 def without_member(fold: AlertState, was: AlertState, now: AlertState | None, time_us: int) -> AlertState:

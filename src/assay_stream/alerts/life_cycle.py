@@ -28,7 +28,8 @@ remembered; anything older counts as applied.
    the same definition joins it while it is open: the lead lists it among its reasons and has the highest severity.
 2. A part keeps its own state, and writes nothing. The lead is open as long as it or one of its parts is.
 3. A part whose lead has closed makes an alert of its own with its next finding, unless an operator closed the lead.
-4. A suppression rule must cover both or neither. A folded alert takes no part more severe than itself.
+4. A suppression rule must cover both or neither. A folded alert takes no part more severe than itself, unless it is one
+   of an open release: that is written again.
 5. A changed definition is as severe as it would be in a first list, whatever became of the alert about the older one.
    Carried-over indicators are known only if an alert of another kind reported this very definition.
 """
@@ -288,11 +289,15 @@ class Leads:
         return min(leads, default=None)
 
 
-def takes_part(lead: AlertState, member: AlertState) -> bool:
-    """Return True if a finding may join an alert about the same definition."""
+def takes_part(lead: AlertState, member: AlertState, *, is_heard: bool = False) -> bool:
+    """Return True if a finding may join an alert about the same definition.
+
+    Args:
+        is_heard: whether the folded alert that speaks for the lead is written when the lead becomes more severe.
+    """
     if lead.closed or lead.part_of is not None or len(lead.parts or {}) >= DEFAULT_LIMITS.alert_parts_max:
         return False
-    return lead.fold is None or member.severity_id <= lead.severity_id
+    return lead.fold is None or is_heard or member.severity_id <= lead.severity_id
 
 
 def with_part(lead: AlertState, member: AlertState) -> AlertState:
