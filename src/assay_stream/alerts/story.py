@@ -6,6 +6,7 @@ import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from assay_stream.alerts.formats.view import AlertView
@@ -271,13 +272,15 @@ class AlertStory:
         """What happened in this case, in our own words: no name or text of a server."""
         title = self.view.title if self.info is None else self.info.title
         if self.view.kind == Kind.SERVER_CHANGED and self.view.fact("mcp_folded"):
-            title = f"A server changed {int(self.view.fact('mcp_folded')):,} definitions in one release"
+            title = f"A server changed {self.view.fact('mcp_folded')} definitions in one release"
         if self.signs:
             worst = max(self.signs, key=lambda sign: sign.level or 0)
             return f"{title}. {worst.reason}"
-        codes = list(dict.fromkeys(change.title for change in self.changes))
+        widening_first = sorted(self.changes, key=lambda change: change.direction != "widens")
+        codes = list(dict.fromkeys(change.title for change in widening_first))
         more = f", and {counted(len(codes) - _TITLED_MAX, 'more change')}" if len(codes) > _TITLED_MAX else ""
-        return f"{title}: {'; '.join(codes[:_TITLED_MAX])}{more}" if codes else title
+        which = ", the most severe like this" if self.view.kind == Kind.SERVER_CHANGED else ""
+        return f"{title}{which}: {'; '.join(codes[:_TITLED_MAX])}{more}" if codes else title
 
     def decisions(self) -> list[tuple[str, str]]:
         """Return what an analyst can decide, and what each decision changes."""
@@ -364,12 +367,17 @@ def _details(view: AlertView) -> Iterator[tuple[str, str]]:
         if view.fact(name):
             is_holder = name == "mcp_pin_observed" and view.kind == Kind.TOOL_SHADOWED
             yield "held before by" if is_holder else label, view.fact(name)
-    part = "part" if view.kind == Kind.SERVER_CHANGED else "folded alert"
+    is_release = view.kind == Kind.SERVER_CHANGED
     if view.fact("mcp_folded"):
-        yield f"{part}s", f"{view.fact('mcp_folded')}: {view.fact('mcp_folded_by_severity')}"
+        label = "parts" if is_release else "folded alerts"
+        yield label, f"{view.fact('mcp_folded')}: {view.fact('mcp_folded_by_severity')}"
+    if is_release:
+        for what, parts in groupby(view.related, key=lambda part: f"{part.get('severity')} {part.get('type')}"):
+            yield "named", f"{what}: {', '.join(str(part.get('desc')) for part in parts)}"
+        return
     for member in view.related:
         said = (member.get(name) for name in ("severity", "type", "desc", "uid"))
-        yield part, " ".join(text for text in said if isinstance(text, str))
+        yield "folded", " ".join(text for text in said if isinstance(text, str))
 
 
 def subject_of(view: AlertView) -> tuple[str, str] | None:
