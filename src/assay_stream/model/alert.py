@@ -165,6 +165,7 @@ class AlertFlat(TypedDict, total=False):
     mcp_atlas: str | None
     mcp_owasp: str | None
     mcp_snapshot_id: Annotated[Identifier | None, _Of("snapshot_id")]
+    mcp_release: Annotated[BareHex | None, _Of("release")]
     mcp_digest_before: Annotated[DigestText | None, _Of("before")]
     mcp_digest_after: Annotated[DigestText | None, _Of("after")]
     mcp_changed_fields: Annotated[str | None, _Of("changed_fields", _listed)]
