@@ -1,9 +1,10 @@
-"""A first list as the stream judges it: one snapshot through the registry, what is found through the alerts."""
+"""Lists of a server as the stream judges them: snapshots through the registry, what is found through the alerts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from assay_stream import engine
@@ -29,23 +30,36 @@ def alerts_of_first_list(tools: Sequence[Mapping[str, Any]]) -> Iterator[Mapping
     Args:
         tools: the list.
     """
+    yield from next(alerts_of_lists([tools]))
+
+
+def alerts_of_lists(lists: Iterable[Sequence[Mapping[str, Any]]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Yield the alerts, in OCSF, that each of a server's successive lists raises to one observer, an hour apart."""
     state = EngineState(producer=Producer(version="bench"))
-    instructions = instructions_of(tools)
-    data = {
-        **({} if instructions is None else {"instructions": instructions}),
-        "server_id": _SERVER,
-        "observer_id": "observer",
-        "snapshot_id": "snapshot",
-        "server_scoped": True,
-        "completeness": "complete",
-        "tools": list(tools),
-    }
-    value = json.dumps(_EVENT | {"data": data}, ensure_ascii=False).encode(errors="surrogatepass")
-    outputs = engine.process(state, _record(Role.SNAPSHOTS, 0, _SERVER.encode(), value))
-    for offset, found in enumerate(output for output in outputs if output.role is Role.FINDINGS):
-        for alert in engine.process(state, _record(Role.FINDINGS, offset, found.key, found.value, found.timestamp_ms)):
-            if alert.value is not None:
-                yield json.loads(alert.value)
+    findings = count()
+    for number, tools in enumerate(lists):
+        instructions = instructions_of(tools)
+        data = {
+            **({} if instructions is None else {"instructions": instructions}),
+            "server_id": _SERVER,
+            "observer_id": "observer",
+            "snapshot_id": f"snapshot-{number}",
+            "server_scoped": True,
+            "completeness": "complete",
+            "tools": list(tools),
+        }
+        dated = _EVENT | {"id": f"list-{number}", "time": f"2026-01-01T{number:02}:00:00Z", "data": data}
+        value = json.dumps(dated, ensure_ascii=False).encode(errors="surrogatepass")
+        outputs = engine.process(state, _record(Role.SNAPSHOTS, number, _SERVER.encode(), value))
+        yield [
+            json.loads(alert.value)
+            for found in outputs
+            if found.role is Role.FINDINGS
+            for alert in engine.process(
+                state, _record(Role.FINDINGS, next(findings), found.key, found.value, found.timestamp_ms)
+            )
+            if alert.value is not None
+        ]
 
 
 def _record(role: Role, offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int = 0) -> Record:

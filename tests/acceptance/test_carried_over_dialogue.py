@@ -5,7 +5,8 @@ A definition that changed is judged as a first list would be: what was closed wa
 | the alert about the older definition was | the newer one | an alert about it |
 |---|---|---|
 | open, closed by a person, or as gone | not approved, the poison reworded, moved, or left | at the poison's severity |
-| the same | not approved, with another poison | at that one's severity |
+| acknowledged or closed by a person | the same words: only bounds, types or hints differ | low, as by what changed |
+| open, or closed whichever way | not approved, with another poison | at that one's severity |
 | the same | not approved, without the poison | low, as by what changed |
 | the same | approved, before or after | none, or closed at once |
 | closed, whichever way | the older one comes back | none: it was reported |
@@ -125,5 +126,33 @@ def test_prompts_and_instructions_are_judged_in_whole_as_well() -> None:
     prompt = {"name": "sum", "description": text}
     desk = Desk().sees([OTHER], minute=0, prompts=[prompt], instructions=text)
     desk.sees([OTHER], minute=60, prompts=[prompt | {"title": "Sum up"}], instructions=text + " Thank you.")
-    found = [(alert["unmapped"]["mcp_finding_kind"], alert["severity_id"]) for alert in desk.alerts()]
-    assert {("prompt_changed", CRITICAL), ("instructions_changed", CRITICAL)} <= set(found)
+    parts = desk.alerts()[-1]["finding_info"]["related_events"]
+    found = [(part["type"], part["severity_id"]) for part in parts]
+    assert found == [("instructions_changed", CRITICAL), ("prompt_changed", CRITICAL)]
+
+
+BOUNDED = POISON | {
+    "inputSchema": {
+        "type": "object",
+        "properties": {"path": CLEAN["inputSchema"]["properties"]["path"] | {"maxLength": 9}},
+    }
+}
+
+
+@pytest.mark.parametrize("act", ["acknowledge", "close"])
+def test_what_was_reviewed_stays_reviewed_while_its_words_stay(act: str) -> None:
+    """Over two upgrades, and for an observer that comes from the definition before."""
+    twice = BOUNDED | {"annotations": {"readOnlyHint": True}}
+    desk = Desk().sees([POISON], minute=0).sees([POISON], observer="proxy-2", minute=0).does(act, ADDED, 1)
+    desk.sees([BOUNDED], minute=60).sees([twice], minute=120).sees([twice], observer="proxy-2", minute=130)
+    assert severity_of(desk, BOUNDED) < HIGH
+    assert severity_of(desk, twice) < HIGH
+
+
+def test_what_nobody_reviewed_is_a_page_again() -> None:
+    assert severity_of(still_open().sees([BOUNDED], minute=60), BOUNDED) == CRITICAL
+
+
+def test_new_words_beside_what_was_reviewed_are_a_page() -> None:
+    desk = closed_by_hand().sees([BOUNDED], minute=60).sees([BOUNDED | {"title": "Read a file"}], minute=120)
+    assert severity_of(desk, BOUNDED | {"title": "Read a file"}) == CRITICAL

@@ -150,7 +150,8 @@ def test_a_tool_that_comes_back_as_it_was_is_no_change() -> None:
 def test_a_rename_does_not_hide_what_a_name_stood_for() -> None:
     decoy = WIDE | {"name": "scratch"}
     talk = Talk().sees([CLEAN, OTHER], minute=0).sees([decoy, OTHER], minute=1).sees([WIDE, OTHER], minute=2)
-    assert ("tool_changed", "New", MEDIUM) in talk.told()
+    assert ("server_changed", "New", MEDIUM) in talk.told()
+    assert talk.alerts()[-1]["unmapped"]["mcp_change_codes"]
 
 
 def test_a_tool_comes_back_under_other_rights() -> None:

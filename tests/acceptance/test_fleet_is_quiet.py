@@ -114,25 +114,26 @@ def test_order_and_pages_are_silent() -> None:
     assert fleet.sees(OLD, minute=4).alerts() == []
 
 
-def test_text_of_the_host_is_one_alert_a_tool() -> None:
+def test_text_of_the_host_is_one_alert() -> None:
     fleet = Fleet()
     for start in range(100):
         host = "" if start % 2 else "+tz-Amsterdam"
         fleet.sees(capture(f"mcp-server-time@2026.10.19{host}"), observer=f"proxy-{start % 10}", minute=start)
     alerts = fleet.alerts()
     assert grave(alerts) == []
-    assert sorted(uids(alerts).values()) == [3, 3]
+    assert list(uids(alerts).values()) == [2]
 
 
-def test_canary_is_one_alert_a_changed_tool() -> None:
+def test_canary_is_one_alert() -> None:
     fleet = Fleet()
     for start in range(200):
         is_new = start >= 50 and start % 3 == 0
         fleet.sees(NEW if is_new else OLD, observer=f"proxy-{start % 100}", minute=start / 10)
     alerts = fleet.alerts()
     assert grave(alerts) == []
-    assert len(uids(alerts)) == CHANGED
-    assert max(uids(alerts).values()) <= records_at_most(200)
+    (records,) = uids(alerts).values()
+    assert records <= records_at_most(200)
+    assert alerts[-1]["unmapped"]["mcp_folded"] == CHANGED
 
 
 def test_a_thousand_flaps_are_one_alert() -> None:
@@ -156,7 +157,7 @@ def test_capabilities_of_clients_alternate_quietly(minutes: int) -> None:
         fleet.sees(lists[start % len(lists)], observer=f"proxy-{start % 3}", minute=start * minutes)
     alerts = fleet.alerts()
     assert grave(alerts) == []
-    assert len(uids(alerts)) == 6, "two tools came, three were missing somewhere, and one of the first list has a URL"
+    assert len(uids(alerts)) == 3, "two releases that alternate, and one tool of the first list has a URL"
     assert len(alerts) <= 20
 
 

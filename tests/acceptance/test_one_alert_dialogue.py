@@ -168,11 +168,23 @@ def test_an_acknowledged_alert_is_quiet_until_it_closes() -> None:
 
 def test_a_graver_reason_ends_the_acknowledgement() -> None:
     mild = CLEAN | {"description": "Reads a file in full."}
-    desk = Desk().sees([CLEAN], minute=0).sees([CLEAN | {"name": "x"}, CLEAN], minute=0.5).sees([mild], minute=1)
+    desk = Desk().sees([CLEAN], minute=0).sees([mild], minute=1)
     desk.does("acknowledge", uid_of_change(mild), 2).pins(CLEAN, 3)
     assert [act for *_, act in desk.said(uid_of_change(mild))] == [None, "acknowledge", None]
     assert "mcp_acknowledged_by" not in desk.alerts()[-1]["unmapped"]
     assert desk.alerts()[-1]["severity_id"] == CRITICAL
+
+
+def test_a_graver_reason_of_one_part_ends_the_acknowledgement_of_its_release() -> None:
+    mild = CLEAN | {"description": "Reads a file in full."}
+    desk = Desk().sees([CLEAN], minute=0).sees([mild, OTHER], minute=1)
+    uid = desk.alerts()[0]["finding_info"]["uid"]
+    desk.does("acknowledge", uid, 2).pins(CLEAN, 3)
+    assert [act for *_, act in desk.said(uid)] == [None, "acknowledge", None]
+    last = desk.alerts()[-1]
+    assert (last["severity_id"], last["unmapped"]["mcp_tool_name"]) == (CRITICAL, CLEAN["name"])
+    assert last["unmapped"]["mcp_folded_by_severity"].startswith("1 critical, 1 ")
+    assert len({alert["finding_info"]["uid"] for alert in desk.alerts()}) == 1
 
 
 def test_an_alert_that_a_person_closed_stays_closed_while_its_condition_lasts() -> None:

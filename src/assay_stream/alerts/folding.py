@@ -1,17 +1,20 @@
-"""Folding: if one record raises more alerts than the limit, the excess becomes one alert.
+"""Folding: the changes of one release become one alert, and so does what one record raises beyond the limit.
 
 Rules:
 
-1. The first ``alerts_per_record_max`` alerts of each severity are written individually and the rest are folded, so that
-   many minor alerts cannot hide a severe one.
+1. Changes of several definitions that one list shows are folded by that list, whoever observes it: an alert about the
+   release has the content of its most severe part. Of everything else, the first ``alerts_per_record_max`` alerts of
+   each severity are written individually and the rest are folded, so that many minor alerts cannot hide a severe one.
 2. A folded alert counts its members by severity and names the most severe. It is written at the end of the record
    (``finding_topic.FloodEnd``) and paced like any other alert afterwards.
 3. A member keeps its own state and writes nothing. It becomes an individual alert when its severity rises, or when it
-   recurs after the folded alert was closed, if the record that shows it has room.
+   recurs after the folded alert was closed, if the record that shows it has room. If a person closed the folded alert,
+   it recurs only after it has ended.
 4. A folded alert stays open while one of its members does.
 5. Suppressed alerts are not folded, since they are written as suppressed.
 6. Shadowed names are folded by the newcomer's list and their group of names, which is in one partition however many
    there are: a fold of each group, and as many individual alerts in all groups as of other findings.
+7. What a person acknowledged or closed is open again when a member joins that is more severe, or high.
 
 The table ``_ROUTES`` determines what a finding of a part or a member is counted on.
 """
@@ -23,6 +26,7 @@ from dataclasses import replace
 from typing import Any
 
 from assay_stream.alerts.life_cycle import (
+    SEVERITY_HIGH,
     Suppressions,
     apply_finding,
     counted,
@@ -185,6 +189,13 @@ class Found:
         self.alerts[self._uid] = member
         self.alerts[fold_uid] = with_member(fold, known, member, finding, self._place)
 
+    def _on_fold_closed_by_hand(self, known: AlertState, fold_uid: str, fold: AlertState) -> None:
+        member = counted(known, self._finding, self._rules.severity(self._finding))
+        if known.resolved_us is None and member.severity_id <= known.severity_id:
+            self.alerts[self._uid] = member
+        else:
+            self._on_closed_fold(known, fold_uid, fold)
+
     def _on_closed_fold(self, known: AlertState, _uid: str, _fold: AlertState) -> None:
         self._count_alone(released(known), was=known)
 
@@ -207,16 +218,21 @@ class Found:
         lead_uid = self._lead
         if joins and lead_uid is not None and lead_uid != self._uid:
             lead, member = self._ticked(lead_uid, self._state_of(lead_uid)), replace(silent, part_of=lead_uid)
-            if lead is not None and takes_part(lead, member) and self._covering(lead) is None:
+            is_heard = lead is not None and self._open_release(lead) is not None
+            takes = lead is not None and takes_part(lead, member, is_heard=is_heard)
+            if lead is not None and takes and self._covering(lead) is None:
                 self._join(lead_uid, lead, member)
                 return
         self.counts_changed = True
-        if self._counts.has_room(self._place, alone.severity_id):
+        if self._finding.release is None and self._counts.has_room(self._place, alone.severity_id):
             self._counts.count(self._place, alone.severity_id)
             self.alerts[self._uid] = alone
             self.outputs += written
             return
-        fold_uid = folded_finding(self._finding, self._place).uid() if was is None else str(was.fold)
+        fold_uid = folded_finding(self._finding, self._place).uid()
+        if was is not None and self._finding.release is None:
+            fold_uid = str(was.fold)
+        was = was if was is not None and was.fold == fold_uid else None
         member = replace(silent, fold=fold_uid)
         fold = self.alerts.get(fold_uid) or self._state_of(fold_uid)
         self.alerts[self._uid] = member
@@ -232,8 +248,19 @@ class Found:
             new = replace(new, triage=said)
             new, written = write_again(new, member.last.time_us, self._rules, self._suppressions)
             self.outputs += written
+        elif is_graver and (release := self._open_release(lead)) is not None:
+            release = with_graver_member(release, lead, new)
+            release, written = write_again(release, member.last.time_us, self._rules, self._suppressions)
+            self.alerts[str(lead.fold)] = release
+            self.outputs += written
         self.alerts[lead_uid] = new
         self.alerts[self._uid] = member
+
+    def _open_release(self, member: AlertState) -> AlertState | None:
+        if member.fold is None or member.last.release is None:
+            return None
+        release = self.alerts.get(member.fold) or self._state_of(member.fold)
+        return None if release is None or release.closed else release
 
     def _is_covered(self) -> bool:
         return covering_rule(self._suppressions, self._finding, self._finding.time_us) is not None
@@ -249,7 +276,7 @@ _ROUTES: Mapping[tuple[str, str], _Route] = {
     ("part", "closed"): Found._on_its_own_again,
     ("part", "absent"): Found._on_its_own_again,
     ("member", "open"): Found._on_fold,
-    ("member", "closed_by_hand"): Found._on_closed_fold,
+    ("member", "closed_by_hand"): Found._on_fold_closed_by_hand,
     ("member", "closed"): Found._on_closed_fold,
     ("member", "absent"): Found._on_its_own_again,
 }
@@ -271,6 +298,11 @@ def _without_suppressed(finding: Finding, suppressions: Suppressions) -> Finding
 
 
 def folded_finding(finding: Finding, place: str) -> Finding:
+    """Return the finding of a folded alert; of a release, with the content of one part."""
+    if finding.release is not None:
+        return replace(
+            finding, kind=Kind.SERVER_CHANGED, reason=None, known=False, offered_elsewhere=False, carried_over=()
+        )
     return Finding(
         kind=Kind.ALERTS_FOLDED,
         server_id=finding.server_id,
@@ -285,24 +317,50 @@ def folded_finding(finding: Finding, place: str) -> Finding:
 def with_member(
     fold: AlertState | None, was: AlertState | None, member: AlertState, finding: Finding, place: str
 ) -> AlertState:
-    about = folded_finding(finding, place if fold is None else str(fold.last.reason))
-    new = counted(fold, about, member.severity_id)
-    if fold is None or fold.closed:
-        # It is written where the record ends; where no end stands, an interval after its beginning.
-        new = replace(new, written_us=finding.time_us)
     held: dict[str, Any] = {"by_severity": {}, "most_severe": [], "open": 0}
+    about = folded_finding(finding, place)
     if fold is not None:
         held |= fold.folded or {}
+        if fold.last.kind is Kind.ALERTS_FOLDED:
+            about = folded_finding(replace(finding, release=None), str(fold.last.reason))
     if was is None:
         level = str(member.severity_id)
         held["by_severity"] = held["by_severity"] | {level: held["by_severity"].get(level, 0) + 1}
         name = finding.tool_name or finding.item_name
         shown = [member.severity_id, finding.kind.value, name, finding.uid()]
         held["most_severe"] = _most_severe([*held["most_severe"], shown])
-        held["due"] = True
-    held["due"] = held.get("due", False) or (fold is not None and fold.closed)
+        is_graver = fold is not None and member.severity_id >= min(fold.severity_id + 1, SEVERITY_HIGH)
+        if fold is not None and is_graver:
+            fold = replace(fold, triage=without(fold.triage, "acknowledged_by", "closed"))
+        held["due"] = fold is None or not (is_acknowledged(fold) or is_closed_by_hand(fold))
+    if fold is not None and fold.last.release is not None and held["most_severe"][0][3] != finding.uid():
+        seen = {name: getattr(finding, name) for name in ("observer_id", "time_us", "origin", "snapshot_id")}
+        about = replace(fold.last, **seen)
+    new = counted(fold, about, member.severity_id)
+    if fold is None or fold.closed:
+        # It is written where the record ends; where no end stands, an interval after its beginning.
+        new = replace(new, written_us=finding.time_us)
+    held["due"] = held.get("due", False) or (fold is not None and fold.closed and not new.closed)
     held["open"] += _stands(member) - _stands(was)
     return replace(new, folded=held)
+
+
+def with_graver_member(release: AlertState, was: AlertState, now: AlertState) -> AlertState:
+    """Return the alert about a release after one of its parts became more severe."""
+    held = release.folded or {}
+    counts = dict(held["by_severity"])
+    for level, more in ((str(was.severity_id), -1), (str(now.severity_id), 1)):
+        counts[level] = counts.get(level, 0) + more
+    uid, name = now.last.uid(), now.last.tool_name or now.last.item_name
+    others = [row for row in held["most_severe"] if row[3] != uid]
+    named = _most_severe([*others, [now.severity_id, now.last.kind.value, name, uid]])
+    return replace(
+        release,
+        severity_id=max(release.severity_id, now.severity_id),
+        folded=held | {"by_severity": {level: count for level, count in counts.items() if count}, "most_severe": named},
+        triage=without(release.triage, "acknowledged_by"),
+        last=folded_finding(now.last, "") if named[0][3] == uid else release.last,
+    )
 
 
 def without_member(fold: AlertState, was: AlertState, now: AlertState | None, time_us: int) -> AlertState:
@@ -310,7 +368,11 @@ def without_member(fold: AlertState, was: AlertState, now: AlertState | None, ti
     held = fold.folded or {}
     still_open = held["open"] - _stands(was) + _stands(now)
     new = replace(fold, folded=held | {"open": still_open})
-    if still_open or not _stands(was) or new.resolved_us is not None:
+    if still_open or not _stands(was):
+        return new
+    # What a person closed is over: if it comes back, it is news.
+    new = replace(new, triage=without(new.triage, "closed"))
+    if new.resolved_us is not None:
         return new
     reason = "no_longer_offered" if now is None else now.resolved_by
     return replace(new, active=(), resolved_us=max(time_us, new.last_us), resolved_by=reason)

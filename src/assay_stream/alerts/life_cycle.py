@@ -28,14 +28,16 @@ remembered; anything older counts as applied.
    the same definition joins it while it is open: the lead lists it among its reasons and has the highest severity.
 2. A part keeps its own state, and writes nothing. The lead is open as long as it or one of its parts is.
 3. A part whose lead has closed makes an alert of its own with its next finding, unless an operator closed the lead.
-4. A suppression rule must cover both or neither. A folded alert takes no part more severe than itself.
+4. A suppression rule must cover both or neither. A folded alert takes no part more severe than itself, unless it is one
+   of an open release: that is written again.
 5. A changed definition is as severe as it would be in a first list, whatever became of the alert about the older one.
    Carried-over indicators are known only if an alert of another kind reported this very definition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
@@ -54,8 +56,18 @@ FURTHER_OBSERVERS = ""
 DECIDED = "decided"
 """End reason of an alert that an operator decided on."""
 
+Indicator = tuple[str, int, str]
+"""Rule, OCSF severity and path, as in a finding."""
+
+_KEEPS_WORDS = re.compile(
+    r"(\w+_(whitespace_changed|typography_changed|lists_reordered)|(bounds|type|null|additional_properties)_\w+"
+    r"|parameter_made_\w+|(read_only|(non_)?destructive|idempotent|closed_world|open_world|hint_default)_\w+"
+    r"|default_number_changed|default_reordered|arguments_reordered|schema_restated|schema_regenerated)"
+)
+"""Codes of changes that bring no word and take none away."""
+
 _RETURNING = (Kind.TOOL_ADDED, Kind.TOOL_CHANGED)
-_SEVERITY_HIGH = 4
+SEVERITY_HIGH = 4
 
 
 def _is_news(finding: Finding, severity_id: int) -> bool:
@@ -68,14 +80,14 @@ def _is_news(finding: Finding, severity_id: int) -> bool:
         return False
     if not finding.known:
         return True
-    if severity_id < _SEVERITY_HIGH:
+    if severity_id < SEVERITY_HIGH:
         return False
-    return not finding.offered_elsewhere or any(level >= _SEVERITY_HIGH for _, level, _ in finding.indicators)
+    return not finding.offered_elsewhere or any(level >= SEVERITY_HIGH for _, level, _ in finding.indicators)
 
 
 def _only_returns(state: AlertState, finding: Finding, severity_id: int) -> bool:
     """Return True if a minor alert was closed, and its subject is merely shown again."""
-    return state.closed and finding.kind in _RETURNING and severity_id < _SEVERITY_HIGH
+    return state.closed and finding.kind in _RETURNING and severity_id < SEVERITY_HIGH
 
 
 def counted(state: AlertState | None, finding: Finding, severity_id: int) -> AlertState:
@@ -199,20 +211,54 @@ def subject_of(finding: Finding) -> AlertSubject | None:
 
 
 def with_carried_over(finding: Finding, state_of: Callable[[str], AlertState | None]) -> Finding:
-    """Add the carried-over indicators to a finding, unless they were reported in another alert."""
-    if not finding.carried_over:
+    """Add the carried-over indicators to a finding, unless they were reported in another alert or reviewed.
+
+    What a person reviewed stays reviewed while its words stay: ``carried_over`` of a remembered finding holds it.
+    """
+    if not finding.carried_over and all(level < SEVERITY_HIGH for _, level, _ in finding.indicators):
         return finding
-    subject, offered_as = finding.kind.value.rpartition("_")[0], finding.renamed_to or finding.tool_name
-    kinds = (kind for kind in Kind if kind.value in (f"{subject}_added", f"{subject}_changed", f"{subject}_renamed"))
-    uids = (replace(finding, kind=kind, tool_name=offered_as).uid() for kind in kinds)
-    others = (state_of(uid) for uid in uids if uid != finding.uid())
-    gravest = max(level for _, level, _ in finding.carried_over)
+    own, reviewed = state_of(finding.uid()), _reviewed_in(finding, state_of)
+    indicators = tuple(row for row in finding.indicators if row not in reviewed)
+    carried = tuple(row for row in finding.carried_over if row not in reviewed)
+    finding = replace(finding, indicators=indicators, carried_over=reviewed)
+    if not carried:
+        return finding
+    others = (state_of(uid) for uid in _uids_about(finding, finding.after, offered_as=True) if uid != finding.uid())
+    gravest = max(level for _, level, _ in carried)
     is_reported = any(other is not None and other.raised and other.severity_id >= gravest for other in others)
-    own = state_of(finding.uid())
     if is_reported and (own is None or not own.raised):
-        return replace(finding, carried_over=())
-    indicators = tuple(dict.fromkeys((*finding.indicators, *finding.carried_over)))
-    return replace(finding, indicators=indicators, carried_over=())
+        return finding
+    return replace(finding, indicators=tuple(dict.fromkeys((*indicators, *carried))))
+
+
+def _uids_about(finding: Finding, full: str | None, *, offered_as: bool) -> Iterator[str]:
+    """Yield the uids of the alerts that report the text of a definition under a name of the finding."""
+    subject = finding.kind.value.rpartition("_")[0]
+    name = finding.renamed_to or finding.tool_name if offered_as else finding.tool_name
+    for kind in Kind:
+        if full is not None and kind.value in (f"{subject}_added", f"{subject}_changed", f"{subject}_renamed"):
+            yield replace(finding, kind=kind, tool_name=name, after=full).uid()
+
+
+def _reviewed_in(finding: Finding, state_of: Callable[[str], AlertState | None]) -> tuple[Indicator, ...]:
+    """Return the indicators that a person saw, of this very definition or of the one before with the same words."""
+    rows = dict.fromkeys(
+        row
+        for uid in (finding.uid(), *_uids_about(finding, finding.after, offered_as=True))
+        if (state := state_of(uid)) is not None
+        for row in state.last.carried_over
+    )
+    keeps_words = bool(finding.changes) and all(_KEEPS_WORDS.fullmatch(code) for code, *_ in finding.changes)
+    for uid in _uids_about(finding, finding.before, offered_as=False) if keeps_words else ():
+        before = state_of(uid)
+        if before is None:
+            continue
+        speaker = state_of(before.part_of or before.fold or uid)
+        seen = before.last.carried_over
+        if speaker is not None and not {"acknowledged_by", "closed"}.isdisjoint(speaker.triage or {}):
+            seen += before.last.indicators
+        rows |= dict.fromkeys(row for row in seen if row in finding.carried_over)
+    return tuple(rows)
 
 
 class Leads:
@@ -243,11 +289,15 @@ class Leads:
         return min(leads, default=None)
 
 
-def takes_part(lead: AlertState, member: AlertState) -> bool:
-    """Return True if a finding may join an alert about the same definition."""
+def takes_part(lead: AlertState, member: AlertState, *, is_heard: bool = False) -> bool:
+    """Return True if a finding may join an alert about the same definition.
+
+    Args:
+        is_heard: whether the folded alert that speaks for the lead is written when the lead becomes more severe.
+    """
     if lead.closed or lead.part_of is not None or len(lead.parts or {}) >= DEFAULT_LIMITS.alert_parts_max:
         return False
-    return lead.fold is None or member.severity_id <= lead.severity_id
+    return lead.fold is None or is_heard or member.severity_id <= lead.severity_id
 
 
 def with_part(lead: AlertState, member: AlertState) -> AlertState:
@@ -464,7 +514,12 @@ def _written(
 
 
 def covering(state: AlertState, suppressions: Suppressions, time_us: int) -> SuppressionRule | None:
-    """Return the rule that suppresses an alert: one for single kinds or fields covers no other joined reason."""
+    """Return the rule that suppresses an alert: one for single kinds or fields covers no other joined reason.
+
+    One for single tools covers no release, which names its most severe part alone.
+    """
+    if state.folded is not None:
+        suppressions = [rule for rule in suppressions if rule.tool is rule.field is rule.detection is None]
     if any(part["over_us"] is None for part in (state.parts or {}).values()):
         suppressions = [rule for rule in suppressions if rule.kind is rule.field is rule.detection is None]
     return covering_rule(suppressions, state.last, time_us)

@@ -42,9 +42,12 @@ def page_of(story: AlertStory) -> Iterator[PageLine]:
     info = story.info
     yield _title("Why it matters")
     yield _line(info.explanation if info is not None else shown(story.view.explanation))
+    yield _line(here_text(story))
     yield _title("What to do next")
     if info is not None:
         yield _line(info.next_step)
+    for act, effect in story.decisions():
+        yield PageLine("  ", (LineSpan(f"{act:9}", "dim"), LineSpan(effect)))
     for command in story.commands():
         yield PageLine("  $ ", (LineSpan(shown(command)),), wraps=False)
     yield _title(f"Why {story.row.severity.lower()}")
@@ -66,7 +69,7 @@ def _head(story: AlertStory) -> Iterator[PageLine]:
     row = story.row
     severity = LineSpan(shown(row.severity.upper()), severity_style(row.severity_id))
     yield PageLine("", (severity, LineSpan(f"  {shown(row.kind)}  {row.state}")))
-    yield PageLine("", (LineSpan(story.info.title if story.info is not None else shown(story.view.title), "title"),))
+    yield PageLine("", (LineSpan(shown(story.claim), "title"),))
     listed = [("server", row.server_id), ("tool", row.tool_name), *story.details, ("uid", row.uid)]
     for label, text in listed:
         if text:
@@ -168,6 +171,13 @@ def _who(story: AlertStory) -> Iterator[PageLine]:
 def seen_text(row: AlertRow) -> str:
     by = f" by {counted(row.observers, 'observer')}" if row.observers else ", by no named observer"
     return f"{counted(row.count, 'time')}{by}"
+
+
+def here_text(story: AlertStory) -> str:
+    """Return what is at stake here: how many observers were offered it since when, and how often it was called."""
+    offered = f"Found {seen_text(story.row)} since {time_ms_text(story.row.first_seen_ms)}"
+    calls = calls_text(story)
+    return f"{offered}; {calls}." if calls else f"{offered}; calls were not looked up."
 
 
 def observer_text(name: str) -> str:
@@ -294,14 +304,18 @@ def explanation_of(story: AlertStory) -> list[Section]:
             quotes=tuple((label, shown(text)) for label, text in named if text),
         ),
         Section(
-            title="Why it matters", sentences=(info.explanation if info is not None else shown(story.view.explanation),)
+            title="Why it matters",
+            sentences=(info.explanation if info is not None else shown(story.view.explanation), here_text(story)),
         ),
         Section(title=f"Why it is {story.row.severity.lower()}", sentences=story.severity_reasons),
         Section(title="What is known", sentences=tuple(_known(story)), quotes=tuple(_quotes(story))),
         Section(title="What is not known", sentences=tuple(_unknown(story))),
         Section(
             title="What to do next",
-            sentences=() if info is None else (info.next_step,),
+            sentences=(
+                *(() if info is None else (info.next_step,)),
+                *(f"{act}: {effect}" for act, effect in story.decisions()),
+            ),
             quotes=tuple(("command", shown(command)) for command in story.commands()),
         ),
         Section(title="References", sentences=tuple(_references(story))),
@@ -342,9 +356,10 @@ def as_json(story: AlertStory) -> dict[str, Any]:
     info, calls, sightings = story.info, story.calls, story.sightings
     return {
         "alert": story.row.as_json(),
-        "title": info.title if info is not None else story.view.title,
+        "title": story.claim,
         "why_it_matters": info.explanation if info is not None else story.view.explanation,
         "next_step": "" if info is None else info.next_step,
+        "decisions": dict(story.decisions()),
         "commands": story.commands(),
         "severity_reasons": list(story.severity_reasons),
         "details": {name.removeprefix("mcp_"): story.view.flat[name] for name in sorted(story.view.flat)},
@@ -395,8 +410,7 @@ def as_json(story: AlertStory) -> dict[str, Any]:
 
 def _happened(story: AlertStory) -> Iterator[str]:
     row = story.row
-    title = story.info.title if story.info is not None else shown(story.view.title)
-    yield f"{title}. The alert is {row.state}, its severity is {row.severity.lower()}."
+    yield f"{shown(story.claim).removesuffix('.')}. The alert is {row.state}, its severity is {row.severity.lower()}."
     first, last = time_ms_text(row.first_seen_ms), time_ms_text(row.last_seen_ms)
     yield f"It was observed {seen_text(row)}, from {first} to {last}."
     if row.state is ReviewState.CLOSED:

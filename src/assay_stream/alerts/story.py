@@ -6,6 +6,7 @@ import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from assay_stream.alerts.formats.view import AlertView
@@ -23,9 +24,11 @@ from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import ANY_SERVER, Entry, NameClaim, Resolution, Suppression, SuppressionRule
 from assay_stream.model.kinds import KINDS, Kind, KindInfo
+from assay_stream.text.escaping import counted
 from assay_stream.work import Work, WorkExhaustedError
 
 _ENDS_MAX = 20
+_TITLED_MAX = 2
 
 
 @dataclass(slots=True)
@@ -163,6 +166,7 @@ _EXAMINED = frozenset(
     (
         *(Kind.TOOL_ADDED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED, Kind.PROMPT_ADDED, Kind.PROMPT_CHANGED),
         *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_CHANGED, Kind.INSTRUCTIONS_ADDED, Kind.INSTRUCTIONS_CHANGED),
+        Kind.SERVER_CHANGED,
     )
 )
 """Kinds whose findings list changes and indicators; for the others no text is searched."""
@@ -263,11 +267,44 @@ class AlertStory:
     def view(self) -> AlertView:
         return self.life.last
 
+    @property
+    def claim(self) -> str:
+        """What happened in this case, in our own words: no name or text of a server."""
+        title = self.view.title if self.info is None else self.info.title
+        if self.view.kind == Kind.SERVER_CHANGED and self.view.fact("mcp_folded"):
+            title = f"A server changed {self.view.fact('mcp_folded')} definitions in one release"
+        if self.signs:
+            worst = max(self.signs, key=lambda sign: sign.level or 0)
+            return f"{title}. {worst.reason}"
+        widening_first = sorted(self.changes, key=lambda change: change.direction != "widens")
+        codes = list(dict.fromkeys(change.title for change in widening_first))
+        more = f", and {counted(len(codes) - _TITLED_MAX, 'more change')}" if len(codes) > _TITLED_MAX else ""
+        which = ", the most severe like this" if self.view.kind == Kind.SERVER_CHANGED else ""
+        return f"{title}{which}: {'; '.join(codes[:_TITLED_MAX])}{more}" if codes else title
+
+    def decisions(self) -> list[tuple[str, str]]:
+        """Return what an analyst can decide, and what each decision changes."""
+        listed: list[tuple[str, str]] = []
+        if subject_of(self.view) is not None:
+            only = " Other parts of the release stay open." if self.view.kind == Kind.SERVER_CHANGED else ""
+            listed = [
+                ("Approve", f"This definition is pinned and its alert closes; any other one violates the pin.{only}"),
+                ("Reject", "The alert stays open, and says that it was rejected, while the definition is offered."),
+            ]
+        return [
+            *listed,
+            ("Close", "Nothing is pinned; the alert opens again if it gets worse, or ends and comes back."),
+        ]
+
     def commands(self) -> list[str]:
         uid, server = self.row.uid, shlex.quote(self.row.server_id)
         listed: list[str] = []
-        if subject_of(self.view) is not None:
-            listed += [f"assay-stream pins {act} --alert {uid} --reason ..." for act in ("approve", "reject")]
+        subject, which = subject_of(self.view), f"--alert {uid}"
+        if subject is not None and self.view.kind == Kind.SERVER_CHANGED:
+            # Another part may be the most severe by the time somebody decides.
+            which = shlex.join([f"--server-id={self.row.server_id}", f"--tool={subject[0]}", f"--digest={subject[1]}"])
+        if subject is not None:
+            listed += [f"assay-stream pins {act} {which} --reason ..." for act in ("approve", "reject")]
         if self.view.fact("mcp_pin_expected"):
             listed.append(f"assay-stream pins diff --server-id {server}")
         return listed
@@ -330,8 +367,14 @@ def _details(view: AlertView) -> Iterator[tuple[str, str]]:
         if view.fact(name):
             is_holder = name == "mcp_pin_observed" and view.kind == Kind.TOOL_SHADOWED
             yield "held before by" if is_holder else label, view.fact(name)
+    is_release = view.kind == Kind.SERVER_CHANGED
     if view.fact("mcp_folded"):
-        yield "folded alerts", f"{view.fact('mcp_folded')}: {view.fact('mcp_folded_by_severity')}"
+        label = "parts" if is_release else "folded alerts"
+        yield label, f"{view.fact('mcp_folded')}: {view.fact('mcp_folded_by_severity')}"
+    if is_release:
+        for what, parts in groupby(view.related, key=lambda part: f"{part.get('severity')} {part.get('type')}"):
+            yield "named", f"{what}: {', '.join(str(part.get('desc')) for part in parts)}"
+        return
     for member in view.related:
         said = (member.get(name) for name in ("severity", "type", "desc", "uid"))
         yield "folded", " ".join(text for text in said if isinstance(text, str))
@@ -423,7 +466,8 @@ def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Ite
     causes: list[tuple[int, str]] = []
     told = list(changes)
     if view.fact("mcp_folded"):
-        causes.append((view.severity_id, "the most severe alert folded into it"))
+        what = "part of the release" if view.kind == Kind.SERVER_CHANGED else "alert folded into it"
+        causes.append((view.severity_id, f"the most severe {what}"))
     elif view.kind == Kind.DETECTION:
         causes.append((view.severity_id, "set by the agent that found it"))
     elif view.kind in list(Kind) and (not told or view.kind in DEFAULT_PROFILE.kinds):

@@ -32,6 +32,7 @@ from assay_stream.cli.store_sources import (
 from assay_stream.errors import InputError
 from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.model.control import PIN_REMOVE_TYPE, PIN_SET_TYPE
+from assay_stream.model.kinds import Kind
 from assay_stream.report.pins import (
     DefinitionAct,
     approved_entries,
@@ -212,9 +213,9 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
     if chosen.alert is not None:
         view = published_alert(chosen.alert, by.bootstrap_servers)
         subject = subject_of(view)
-        if subject is None:
+        if subject is None or view.kind == Kind.SERVER_CHANGED:
             raise InputError(
-                "no_definition_in_alert", "the alert with this uid is about no definition: use --server-id and --tool"
+                "no_definition_in_alert", "the alert with this uid is about no one definition: give --server-id, --tool"
             )
         server_id, (tool, digest) = view.fact("mcp_server_id"), subject
     bindings = known_bindings(StoreOptions(bootstrap_servers=by.bootstrap_servers), server_id or "")

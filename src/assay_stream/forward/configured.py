@@ -33,6 +33,7 @@ TO = {"webhook": "url", "syslog": "to"}
 of this name: with an entry of the same name, alerts would go to the one or to the other."""
 
 _STARTS = ("oldest", "now")
+_OF_ANY_KIND = (Kind.ALERTS_FOLDED, Kind.SERVER_CHANGED)
 _TIMEOUT_MIN_S, _TIMEOUT_MAX_S = 0.1, 300.0
 
 
@@ -72,9 +73,7 @@ class Wanted:
         server_id = view.fact("mcp_server_id")
         return (
             self.severity.wants(view)
-            and (
-                not self.kinds or view.kind == Kind.ALERTS_FOLDED or not self.kinds.isdisjoint((view.kind, *view.kinds))
-            )
+            and (not self.kinds or view.kind in _OF_ANY_KIND or not self.kinds.isdisjoint((view.kind, *view.kinds)))
             and (not self.servers or any(each.match(server_id) for each in self.servers))
         )
 

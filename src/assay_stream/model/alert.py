@@ -165,6 +165,7 @@ class AlertFlat(TypedDict, total=False):
     mcp_atlas: str | None
     mcp_owasp: str | None
     mcp_snapshot_id: Annotated[Identifier | None, _Of("snapshot_id")]
+    mcp_release: Annotated[BareHex | None, _Of("release")]
     mcp_digest_before: Annotated[DigestText | None, _Of("before")]
     mcp_digest_after: Annotated[DigestText | None, _Of("after")]
     mcp_changed_fields: Annotated[str | None, _Of("changed_fields", _listed)]
@@ -336,11 +337,12 @@ def why_of(finding: Finding) -> str | None:
 def group_of(finding: Finding) -> str | None:
     """Return the group of alerts of one change: kind and definition, on whatever servers it is found.
 
-    For shadowed tools, kind and newcomer: a server that copies names has an alert for each of them.
+    For shadowed tools, kind and newcomer: a server that copies names has an alert for each of them. For a release, the
+    list.
     """
     if finding.kind is Kind.TOOL_SHADOWED:
         return sha256(orjson.dumps([finding.kind, finding.server_id])).hexdigest()
-    digest = finding.after or finding.before
+    digest = finding.release if finding.kind is Kind.SERVER_CHANGED else finding.after or finding.before
     return None if digest is None else sha256(f"{finding.kind} {digest}".encode()).hexdigest()
 
 
@@ -355,6 +357,9 @@ def _pin_of(state: AlertState) -> dict[str, Any]:
 def _message(finding: Finding, folded: Mapping[str, Any] | None, reasons: Iterable[str]) -> str:
     if folded is not None:
         names = ", ".join(dict.fromkeys(name for *_, name, _ in folded["most_severe"][:_NAMED_IN_MESSAGE] if name))
+        if finding.kind is Kind.SERVER_CHANGED:
+            worst = f"{names}: {found}" if (found := why_of(finding)) else names
+            return f"{KINDS[finding.kind].title}: {finding.server_id}: {worst}; {_by_severity(folded)}"
         worst = f"; most severe: {names}" if names else ""
         return f"{KINDS[finding.kind].title}: {finding.server_id}: {_by_severity(folded)}{worst}"
     name = finding.tool_name or finding.item_name

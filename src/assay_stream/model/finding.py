@@ -111,6 +111,7 @@ class Finding:
         late_ms: of a late list, how long before the latest one its event time lies.
         detection: of a finding of a user's agent, what the agent says of it.
         rules: digest of the rules and weights that detection decided by.
+        release: of one of several changes in one list, digest of everything that the list offers.
     """
 
     kind: Kind
@@ -145,9 +146,13 @@ class Finding:
     inventory: Annotated[tuple[tuple[str, int], ...], rows(tuple[Counted, Natural])] = ()
     privileged: Annotated[tuple[str, ...], Field(max_length=DEFAULT_LIMITS.privileged_named_max)] = ()
     rules: DigestText | None = None
+    release: BareHex | None = None
 
     def uid(self) -> str:
         """Return the identity of the finding: the same on every observer, every time, live or replayed."""
+        if self.kind is Kind.SERVER_CHANGED:
+            # Which part is the most severe may change; the release stays the same.
+            return uid_of(self.kind, self.server_id, None, None, self.release)
         full = self.after or self.before
         about = self.item_name if self.detection is None else self.detection.subject
         return uid_of(self.kind, self.server_id, self.tool_name, full, self.reason, item_name=about)

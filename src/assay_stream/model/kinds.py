@@ -39,6 +39,7 @@ class Kind(StrEnum):
     LIST_CHANGE_UNANSWERED = "list_change_unanswered"
     SERVER_MISROUTED = "server_misrouted"
     ALERTS_FOLDED = "alerts_folded"
+    SERVER_CHANGED = "server_changed"
     LISTS_NEVER_COMPLETE = "lists_never_complete"
     LIST_CACHED_LONG = "list_cached_long"
     RECORD_SET_ASIDE = "record_set_aside"
@@ -55,6 +56,16 @@ TAKEN_NAME = "taken_name"
 SAME_NAME = "same_name"
 SHADOWING_REASONS = (CONFUSABLE_NAME, TAKEN_NAME, SAME_NAME)
 """Why a name is called shadowed."""
+
+RELEASE_KINDS = frozenset(
+    {
+        *(Kind.TOOL_ADDED, Kind.TOOL_REMOVED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED, Kind.RISK_LEVEL_CHANGED),
+        *(Kind.PROMPT_ADDED, Kind.PROMPT_REMOVED, Kind.PROMPT_CHANGED, Kind.CONTRACT_VIOLATION),
+        *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_REMOVED, Kind.TEMPLATE_CHANGED, Kind.DEFINITION_AMBIGUOUS),
+        *(Kind.INSTRUCTIONS_ADDED, Kind.INSTRUCTIONS_REMOVED, Kind.INSTRUCTIONS_CHANGED),
+    }
+)
+"""Kinds that one alert about a release covers, where its list shows more than one of them."""
 
 INVENTORY = frozenset({Kind.FIRST_LOOK, Kind.OBSERVER_ADDED})
 """Kinds that say who is new, and nothing about a change or a call."""

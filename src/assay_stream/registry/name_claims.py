@@ -88,10 +88,15 @@ def claims_between(
     had_complete: bool = False,
     names: Collection[str] | None = None,
 ) -> Iterator[NameClaim]:
-    """Yield the claims that differ: new ones first, so that a name survives an upgrade."""
+    """Yield the claims that differ: new ones before old ones of their name, so that it survives an upgrade.
+
+    Names that are gone come first of all: a renamed tool is no rival of itself.
+    """
     names = {name for name, _ in before} if names is None else names
     sketch: tuple[str, ...] | None = None
-    for name, full in [*sorted(after.keys()), *sorted(before.keys() - after.keys())]:
+    kept = {name for name, _ in after}
+    gone = sorted(before.keys() - after.keys(), key=lambda claim: (claim[0] in kept, claim))
+    for name, full in [*gone[: (lost := sum(name not in kept for name, _ in gone))], *sorted(after), *gone[lost:]]:
         if before.get((name, full)) == after.get((name, full)):
             continue
         if sketch is None:

@@ -28,7 +28,7 @@ from assay_stream.model.control import ControlEvent
 from assay_stream.model.facts import Rejection
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import FloodEnd, alone_max
-from assay_stream.model.kinds import Kind
+from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.model.rejected import refusal
@@ -40,6 +40,8 @@ from assay_stream.registry.snapshot_step import apply_announcement, apply_snapsh
 from assay_stream.registry.transition import Transition
 
 __all__ = ["Registry", "process"]
+
+_RELEASE_LABELS = frozenset(f"finding:{kind.value}" for kind in RELEASE_KINDS)
 
 
 def process(registry: Registry, record: Record) -> list[Output]:
@@ -152,16 +154,17 @@ def _is_known_refusal(server: ServerBindings, rejection: Rejection) -> bool:
 
 
 def _finish(registry: Registry, record: Record, server_id: str, time_us: int, outputs: list[Output]) -> list[Output]:
-    """Add evictions to a record's outputs, and an end mark if it has more findings than are alerted individually."""
+    """Add evictions to a record's outputs, and an end mark if its findings are alerted together."""
     server = registry.bindings.find(server_id)
     if server is not None:
         server.drop_small_indexes()
     outputs = [*outputs, *evict(registry, record, server_id, time_us)]
     findings = sum(output.label.startswith("finding:") for output in outputs)
+    is_release = sum(output.label in _RELEASE_LABELS for output in outputs) > 1
     groups = Counter(output.key or b"" for output in outputs if output.label == "name_claim:come")
     ends = [
         FloodEnd(server_id=server_id, group=group, findings=number, time_us=time_us, origin=record.origin)
         for group, number in ((None, findings), *((key.decode(), number) for key, number in sorted(groups.items())))
-        if number > alone_max(group)
+        if number > alone_max(group) or (group is None and is_release)
     ]
     return [*outputs, *(end.output() for end in ends)]

@@ -18,7 +18,7 @@ from assay_stream.model.definition_facts import Catalogue, ToolFact, definition_
 from assay_stream.model.facts import Announcement, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.finding import Finding
-from assay_stream.model.kinds import Kind
+from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
 from assay_stream.model.record import Output, Position, Record, murmur2_partition
 from assay_stream.registry.allowance import Ration, change_of
@@ -92,7 +92,8 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     # Before folding, so that a list that is folded now does not seem to be in a run.
     outputs += pack_repeats(ledger, record, server.observers[seen.observer_id], seen)
     outputs += fold(ledger, record, server, seen)
-    outputs += [finding.output() for finding in with_reasons(findings, transition.found)]
+    findings = with_reasons(findings, transition.found)
+    outputs += [finding.output() for finding in (findings if baseline is None else _of_one_release(findings, seen))]
     outputs += wrong
     ended += decided_before(server, baseline, catalogue, seen)
     ended += resolved_by_signature(server, catalogue, seen, ration.analysis)
@@ -184,6 +185,14 @@ def _compare(
     ration.compared()
     late = late_finding(server, seen, limits)
     return findings if late is None else [*findings, late], ration
+
+
+def _of_one_release(findings: list[Finding], seen: Seen) -> list[Finding]:
+    """Return the findings; if they are about several definitions, with the list that makes them one release."""
+    if len({(each.tool_name, each.item_name) for each in findings if each.kind in RELEASE_KINDS}) < 2:
+        return findings
+    release = jcs_digest([seen.catalogue, seen.prompts, seen.templates, seen.instructions]).hex
+    return [replace(each, release=release) if each.kind in RELEASE_KINDS else each for each in findings]
 
 
 def _named_beside(offer: Offer, lists: Iterable[ItemOffer]) -> Iterable[str]:

@@ -45,7 +45,7 @@ from assay_stream.verify.evidence import differing
 
 _PLACE = frozenset(
     f"$.unmapped.mcp_{name}"
-    for name in ("origin_topic", "origin_partition", "origin_offset", "observer_id", "snapshot_id")
+    for name in ("origin_topic", "origin_partition", "origin_offset", "observer_id", "snapshot_id", "release")
 )
 _PACE = frozenset(
     f"$.{name}"
@@ -406,6 +406,8 @@ def _own_uid(view: AlertView) -> str | None:
     """Return the uid computed from an alert's content, ``None`` for a kind unknown to this version."""
     if view.kind not in set(Kind):
         return None
+    if view.kind == Kind.SERVER_CHANGED:
+        return uid_of(Kind.SERVER_CHANGED, view.fact("mcp_server_id"), None, None, view.fact("mcp_release"))
     about = view.fact("mcp_digest_after") or view.fact("mcp_digest_before") or None
     return uid_of(
         Kind(view.kind),

@@ -80,6 +80,7 @@ def test_many_alerts_hide_none_that_is_asked_for(secret: str) -> None:
     """What is folded may be of any kind; severity and server are still asked for."""
     (one,) = read(slack(secret, kinds=["tool_changed"], servers=["prod-*"]))
     assert one.wants(view_of(alert_of(kind=Kind.ALERTS_FOLDED, server_id="prod-1")))
+    assert one.wants(view_of(alert_of(kind=Kind.SERVER_CHANGED, server_id="prod-1", release="a" * 64)))
     assert not one.wants(view_of(alert_of(kind=Kind.ALERTS_FOLDED, server_id="dev-1")))
 
 

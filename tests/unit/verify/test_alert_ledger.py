@@ -132,6 +132,14 @@ def test_what_is_no_alert_or_not_what_its_uid_says_was_altered() -> None:
     assert held(prompts, [*prompts])[1] == []
 
 
+def test_a_release_is_recognised_by_its_list() -> None:
+    """Whatever part of it is the most severe, and shown."""
+    told = values([finding_of(kind=Kind.SERVER_CHANGED, release="a" * 64)])
+    assert held(told, [*told])[1] == []
+    other = [changed(told[0], unmapped=orjson.loads(told[0])["unmapped"] | {"mcp_release": "b" * 64})]
+    assert {found.cause for found in held(told, [*other])[1]} == {"altered_record", "missing_record"}
+
+
 def test_a_shadowed_tool_that_the_other_side_folded_is_of_the_order_of_reading() -> None:
     """Where a fold of its server's names differs; without one it is missing, as is a fold of other findings."""
     alone = values([finding_of(kind=Kind.TOOL_SHADOWED, before=None)])
