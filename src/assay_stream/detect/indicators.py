@@ -260,6 +260,11 @@ _UNITS_PER_MATCH = 10
 _UNITS_PER_CHAR = 3
 _UNITS_PER_INDICATOR = 150
 _LEVEL_MAX = 5
+_EVIDENCE_LEVEL = 3
+_ORDINARY = frozenset(
+    ["url_introduced", "address_introduced", "code_parameter", "secret_parameter", "other_tool_named"]
+)
+"""Rules on what honest definitions have as well: none of them is evidence for a phrase."""
 
 
 _INSTRUCTIONS_LEVELS = {rule.id: rule.instructions_level or _LEVEL_MAX for rule in RULES}
@@ -314,7 +319,18 @@ def detect_indicators(
     work.spend(share.spent)
     if after.keys() == {"instructions"}:
         matches = [match._replace(level=min(match.level, _INSTRUCTIONS_LEVELS[match.rule])) for match in matches]
-    return _indicators([*structure, *matches], is_cut_short)
+    return _indicators(_supported([*structure, *matches]), is_cut_short)
+
+
+def _supported(matches: Sequence[Match]) -> list[Match]:
+    """Return matches with those of phrases at medium, unless there is evidence of another kind.
+
+    A phrase is words in their order, and documentation may have the same: a second look at the text, by relations or
+    the score, at its names or at what it hides has to agree.
+    """
+    if any(not match.is_phrase and match.level >= _EVIDENCE_LEVEL and match.rule not in _ORDINARY for match in matches):
+        return list(matches)
+    return [match._replace(level=min(match.level, _EVIDENCE_LEVEL)) if match.is_phrase else match for match in matches]
 
 
 def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]:

@@ -12,6 +12,7 @@ import msgspec
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, DetectionRule
 from assay_stream.detect.decoders import backwards, hidden_views, lowered, rot13
 from assay_stream.detect.match import (
+    LEVEL_LOW,
     Key,
     Match,
     Places,
@@ -355,7 +356,8 @@ class Reader:
             if numbers is not None:
                 places = Places(words, self._others, names, self._work)
                 for rule, span in book.search(words, places.spans, self._work, numbers):
-                    yield from self._once(rule, words, span, counted)
+                    for match in self._once(rule, words, span, counted):
+                        yield match._replace(is_phrase=True)
 
     def _once(self, rule: str, words: Words, span: Span, counted: _Counted) -> Iterator[Match]:
         first, end = span
@@ -381,10 +383,9 @@ def _names_on(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set
 
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names.split())) for rule in RULES if rule.names]
 _LAST_WORDS = frozenset(name[-1] for _, names in _NAMED for name in names)
-_PARAMETER_RULES = frozenset(rule.id for rule, _ in _NAMED)
+_USUAL_AT_FIRST = frozenset(["url_introduced", *(rule.id for rule, _ in _NAMED)])
 _NAME_WORDS_MAX = 5
 _NOTE_WORDS = frozenset((name,) for name in CATALOG.words.notes.split())
-_FIRST_SIGHT_LEVEL_MAX = 3
 _UNITS_PER_TEXT = 20
 _UNITS_PER_NAME = 20
 _BATCH_CHARS = 16_384
@@ -427,10 +428,10 @@ def all_matches(
 
 
 def _weighed(matches: Iterable[Match], *, is_first_sight: bool) -> Iterator[Match]:
-    """Yield matches at their level. A tool's parameters are not suspicious at first sight: a shell takes a script."""
+    """Yield matches at their level. What most new tools have counts one less there: a shell takes a script."""
     for match in matches:
-        is_lower = is_first_sight and match.rule in _PARAMETER_RULES and match.level > _FIRST_SIGHT_LEVEL_MAX
-        yield match._replace(level=_FIRST_SIGHT_LEVEL_MAX) if is_lower else match
+        is_lower = is_first_sight and match.rule in _USUAL_AT_FIRST and match.level > LEVEL_LOW
+        yield match._replace(level=match.level - 1) if is_lower else match
 
 
 def _batches(texts: Iterable[Text]) -> Iterator[list[Text]]:

@@ -20,7 +20,7 @@ EXAMPLES = json.loads((Path(__file__).resolve().parents[2] / "data" / "detect_ru
 LANGUAGES = json.loads(
     (Path(__file__).resolve().parents[2] / "data" / "detect_languages.json").read_text(encoding="utf-8")
 )
-HIGH = 4
+MEDIUM, HIGH = 3, 4
 NAMED = {rule.id for rule in RULES if rule.names}
 
 
@@ -62,9 +62,9 @@ def test_every_rule_has_examples() -> None:
 
 @pytest.mark.parametrize("text", [text for texts in LANGUAGES.values() for text in texts["attacks"]])
 def test_attack_in_another_language_is_found(text: str) -> None:
-    """Phrases alone find it: the tool is new, so that its script is no news."""
+    """Phrases alone find it, so it is medium: the tool is new, so that its script is no news."""
     found = detect_indicators(None, {"name": "x", "description": text})
-    assert max((indicator.level for indicator in found), default=0) >= HIGH
+    assert max((indicator.level for indicator in found), default=0) >= MEDIUM
 
 
 @pytest.mark.parametrize("text", [text for texts in LANGUAGES.values() for text in texts["benign"]])
@@ -232,7 +232,9 @@ def found(phrase: str, text: str, **given: list[tuple[int, int]]) -> list[str]:
         ("two_words|one next", "two words next", ["two words next"]),
         ("two_words next", "two other words next", []),
         ("a ~2 c", "a. c", []),
-        ("a ~3 c", "a. c", ["a c"]),
+        ("a ~9 c", "a. c", []),
+        ("a ~3 c", "a: c", ["a c"]),
+        ("a ~9 c", "a\n- c", []),
         ("忽略 ~3 指令", "忽略之前指令", ["忽 略 之 前 指 令"]),
         ("a b", "a a b b", ["a b"]),
     ],
