@@ -96,6 +96,13 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     common: str
     scripts_read_well: str
     tool_verbs: str
+    claims: str
+    ranks: str
+    verbs: tuple[str, ...]
+    destroying: str
+    removing: str
+    sending: str
+    writing: str
 
 
 class _Lists(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

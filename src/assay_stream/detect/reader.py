@@ -382,6 +382,7 @@ def _names_on(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names.split())) for rule in RULES if rule.names]
 _LAST_WORDS = frozenset(name[-1] for _, names in _NAMED for name in names)
 _PARAMETER_RULES = frozenset(rule.id for rule, _ in _NAMED)
+_KNOWLEDGE_REQUESTED = "knowledge_requested"
 _NAME_WORDS_MAX = 5
 _NOTE_WORDS = frozenset((name,) for name in CATALOG.words.notes.split())
 _FIRST_SIGHT_LEVEL_MAX = 3
@@ -423,6 +424,8 @@ def all_matches(
             if visit.is_silent and not is_note:
                 continue
             found = reader.search(visit, text.place, is_note=is_note)
+            if not text.is_of_parameter:
+                found = (match for match in found if match.rule != _KNOWLEDGE_REQUESTED)
             yield from _weighed(found, is_first_sight=required is None)
 
 
