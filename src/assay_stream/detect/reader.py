@@ -384,6 +384,7 @@ _LAST_WORDS = frozenset(name[-1] for _, names in _NAMED for name in names)
 _PARAMETER_RULES = frozenset(rule.id for rule, _ in _NAMED)
 _KNOWLEDGE_REQUESTED = "knowledge_requested"
 _NAME_WORDS_MAX = 5
+_SPOKEN_BARS_MIN = 4
 _NOTE_WORDS = frozenset((name,) for name in CATALOG.words.notes.split())
 _FIRST_SIGHT_LEVEL_MAX = 3
 _UNITS_PER_TEXT = 20
@@ -411,6 +412,10 @@ def all_matches(
             break
         left -= len(text.value)
         listed.append(text)
+        if text.value.count("_") >= _SPOKEN_BARS_MIN and " " not in text.value:
+            # A name that is a sentence is read as one: you_must_call_this_first.
+            spoken = text.value.replace("_", " ")
+            listed.append(msgspec.structs.replace(text, role=TextRole.TEXT, value=spoken))
     readings = WordReadings(phrase_filter(), work)
     reader = Reader(others, offered, readings, work, is_changed=required is not None)
     for batch in _batches(listed):

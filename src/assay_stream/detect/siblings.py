@@ -4,7 +4,7 @@
    description says that it is faster, recommended or to be used instead. What the other one says of itself is no claim.
 2. It is compared with the definitions that have its parameters, or a word of its name; each comparison is paid for.
 3. It imitates one if it takes most of the same parameters and its name says the same but for rank and version, or if it
-   takes the same ones and its description says most of what the other's says: of something else, that is medium.
+   takes the same ones and its description says most of what the other's says. Neither counts for another action or thing.
 
 Two tools that are alike and claim nothing are versions of one another, as honest lists have them.
 """
@@ -26,10 +26,12 @@ from assay_stream.work import Work
 _RULE: Final = "sibling_imitated"
 _CLAIMS = frozenset(CATALOG.words.claims.split())
 _RANKS = frozenset(CATALOG.words.ranks.split())
-_ENDINGS = ("ing", "er", "or", "es", "s")
-_STEM_CHARS_MIN = 5
+_ENDINGS = ("ing", "ers", "er", "or", "s")
+_STEM_CHARS_MIN = 4
 _VERBS = {word: group[0] for line in CATALOG.words.verbs for group in [line.split()] for word in group}
 _WORD = re.compile(r"[^\W\d_]{2,24}+")
+_ARGUMENT = re.compile(r"^[ \t]+\w{1,64}(?: \([^)\n]{0,80}\))?:[^\n]*", re.MULTILINE)
+"""A line about a parameter, which says nothing of the tool."""
 _VERSION = re.compile(r"v?\d{1,3}")
 _UNITS_PER_TOOL = 40
 _UNITS_PER_PAIR = 10
@@ -37,7 +39,6 @@ _CHARS_PER_UNIT = 4
 _COMMON_PERCENT_MIN = 70
 _WORDS_MIN = 3
 _SHORT_WORD_CHARS = 3
-_LEVEL_MEDIUM = 3
 _PREFIXED_MIN = 2
 _CHARS_MAX = 4_000
 """Characters of a description that are compared: what a tool is for stands at its beginning."""
@@ -49,6 +50,7 @@ class _Tool(NamedTuple):
     Args:
         verbs: the words of its name for what it does, each as the first of those that mean the same.
         nouns: the other words of its name, without rank and version.
+        ranks: the words of its name for rank.
         words: of its description.
         claims: words of its name and its description that claim something for it.
     """
@@ -56,6 +58,7 @@ class _Tool(NamedTuple):
     name: str
     verbs: frozenset[str]
     nouns: frozenset[str]
+    ranks: frozenset[str]
     parameters: frozenset[str]
     words: frozenset[str]
     claims: frozenset[str]
@@ -123,7 +126,7 @@ class Siblings:
 def _read(definition: Mapping[str, Any], work: Work) -> _Tool:
     name, description = definition.get("name"), definition.get("description")
     name = name[: DEFAULT_LIMITS.tool_name_chars_max] if isinstance(name, str) else ""
-    text = description[:_CHARS_MAX].lower() if isinstance(description, str) else ""
+    text = _ARGUMENT.sub("", description[:_CHARS_MAX]).lower() if isinstance(description, str) else ""
     work.spend(_UNITS_PER_TOOL + len(name) + len(text) // _CHARS_PER_UNIT)
     schema = definition.get("inputSchema", definition.get("input_schema"))
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
@@ -133,6 +136,7 @@ def _read(definition: Mapping[str, Any], work: Work) -> _Tool:
         name=name,
         verbs=frozenset(_VERBS[word] for word in core if word in _VERBS),
         nouns=frozenset(core - _VERBS.keys()),
+        ranks=_RANKS.intersection(named),
         parameters=frozenset(properties) if isinstance(properties, Mapping) else frozenset(),
         words=frozenset(map(_stem, words)),
         claims=(words | frozenset(named)) & _CLAIMS,
@@ -149,15 +153,18 @@ def _stem(word: str) -> str:
 def _level(own: _Tool, other: _Tool) -> int:
     """Return the level of an imitation: OCSF severity id, 0 if it is none."""
     common, params = own.parameters & other.parameters, own.parameters | other.parameters
-    # What its name adds and its description explains is something else: hourly, marine, archive.
-    is_same_thing = own.words.isdisjoint(own.nouns - other.nouns - other.words)
     is_same_action = own.verbs == other.verbs or not own.verbs or not other.verbs
+    # What its name adds and its description explains is something else: hourly, marine, archive. A first word that is
+    # no known verb may be one.
+    added = own.nouns - other.nouns - other.words
     has_same = own.parameters == other.parameters
     is_named_alike = own.nouns >= other.nouns if own.nouns and other.nouns else has_same
-    if is_same_thing and is_same_action and is_named_alike and 2 * len(common) >= len(params):
-        return LEVELS[_RULE]
-    words = {word for word in other.words - _CLAIMS - other.nouns if len(word) > _SHORT_WORD_CHARS}
-    if not has_same or len(words) < _WORDS_MIN:
+    if not (is_same_action and added.isdisjoint(own.words) and other.ranks <= own.ranks):
         return 0
+    if is_named_alike and (own.verbs == other.verbs or not added) and 2 * len(common) >= len(params):
+        return LEVELS[_RULE]
+    if not (other.nouns & other.words) <= (own.nouns | own.words):
+        return 0
+    words = {word for word in other.words - _CLAIMS - other.nouns if len(word) > _SHORT_WORD_CHARS}
     is_told_alike = 100 * len(words & own.words) >= _COMMON_PERCENT_MIN * len(words)
-    return (LEVELS[_RULE] if is_same_thing and is_same_action else _LEVEL_MEDIUM) if is_told_alike else 0
+    return LEVELS[_RULE] if has_same and len(words) >= _WORDS_MIN and is_told_alike else 0

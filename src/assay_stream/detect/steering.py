@@ -160,18 +160,20 @@ RELATION_RULES: Final = frozenset(relation.rule for relation in _RELATIONS)
 def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Sentence, Related]]:
     """Yield the relations that hold in the sentences of one text, each rule and facet once a sentence.
 
-    What different facets of one rule say in sentences beside each other is no chance: they have the level of the rule.
+    What different facets of one rule say near each other is no chance: they have the level of the rule, unless each of
+    them says nothing by itself (level 0).
 
     Args:
         sentences: in their order.
     """
-    found = list(_held(sentences, work))
-    facets = {(related.rule, related.facet, number) for number, _, related in found if related.facet}
-    work.spend(_UNITS_PER_SENTENCE * len(found))
-    for number, sentence, related in found:
+    held = list(_held(sentences, work))
+    facets = {(each.rule, each.facet, number): each.level for number, _, each in held if each.facet}
+    work.spend(_UNITS_PER_SENTENCE * len(held))
+    for number, sentence, related in held:
         around = range(number - _FACET_SENTENCES, number + _FACET_SENTENCES + 1)
         is_joined = related.facet and any(
-            rule == related.rule and facet != related.facet and at in around for rule, facet, at in facets
+            rule == related.rule and facet != related.facet and at in around and max(level, related.level) > 0
+            for (rule, facet, at), level in facets.items()
         )
         if is_joined:
             yield sentence, related._replace(level=LEVELS[related.rule])
