@@ -4,7 +4,7 @@
    description says that it is faster, recommended or to be used instead. What the other one says of itself is no claim.
 2. It is compared with the definitions that have its parameters, or a word of its name; each comparison is paid for.
 3. It imitates one if it takes most of the same parameters and its name says the same but for rank and version, or if it
-   takes the same ones and its description says most of what the other's says. Neither counts for another action or thing.
+   takes the same ones and its description says most of what the other's says. Another action or thing is none.
 
 Two tools that are alike and claim nothing are versions of one another, as honest lists have them.
 """
