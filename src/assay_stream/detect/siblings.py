@@ -25,6 +25,7 @@ from assay_stream.work import Work
 
 _RULE: Final = "sibling_imitated"
 _CLAIMS = frozenset(CATALOG.words.claims.split())
+_COMPARING = frozenset(("better", "instead", "prefer", "preferred", "recommended"))
 _RANKS = frozenset(CATALOG.words.ranks.split())
 _ENDINGS = ("ing", "ers", "er", "or", "s")
 _STEM_CHARS_MIN = 4
@@ -32,6 +33,7 @@ _VERBS = {word: group[0] for line in CATALOG.words.verbs for group in [line.spli
 _WORD = re.compile(r"[^\W\d_]{2,24}+")
 _ARGUMENT = re.compile(r"^[ \t]+\w{1,64}(?: \([^)\n]{0,80}\))?:[^\n]*", re.MULTILINE)
 """A line about a parameter, which says nothing of the tool."""
+_USED = re.compile(r"\b(?:use|prefer|call|see|try|choose) [^\w\s]?([\w-]{1,128}+)")
 _VERSION = re.compile(r"v?\d{1,3}")
 _UNITS_PER_TOOL = 40
 _UNITS_PER_PAIR = 10
@@ -53,6 +55,7 @@ class _Tool(NamedTuple):
         ranks: the words of its name for rank.
         words: of its description.
         claims: words of its name and its description that claim something for it.
+        uses: names in its description that it says to use.
     """
 
     name: str
@@ -62,6 +65,7 @@ class _Tool(NamedTuple):
     parameters: frozenset[str]
     words: frozenset[str]
     claims: frozenset[str]
+    uses: frozenset[str]
 
 
 class Siblings:
@@ -73,6 +77,7 @@ class Siblings:
 
     def __init__(self, tools: Iterable[Mapping[str, Any]]) -> None:
         self._tools = tools
+        self._names: Set[str] = frozenset()
         self._prefixes: Set[str] = frozenset()
         self._index: Mapping[object, Sequence[_Tool]] | None = None
 
@@ -91,6 +96,8 @@ class Siblings:
         if self._index is None:
             self._index = self._indexed(work)
         own = self._without_prefix(own)
+        if own.uses & (self._names - {own.name.lower()}):
+            claims -= _COMPARING  # It is another one that is better.
         near = [
             (_level(own, other), other.name) for other in self._near(own, self._index, work) if claims - other.claims
         ]
@@ -101,6 +108,7 @@ class Siblings:
     def _indexed(self, work: Work) -> Mapping[object, Sequence[_Tool]]:
         index: dict[object, list[_Tool]] = {}
         tools = sorted((_read(each, work) for each in self._tools), key=lambda tool: tool.name)
+        self._names = {tool.name.lower() for tool in tools}
         counted = Counter(chain(*(tool.nouns for tool in tools)))
         # A word that half of the names have is the server's: it tells none of them from another.
         self._prefixes = {noun for noun, count in counted.items() if count > _PREFIXED_MIN and 2 * count >= len(tools)}
@@ -140,6 +148,7 @@ def _read(definition: Mapping[str, Any], work: Work) -> _Tool:
         parameters=frozenset(properties) if isinstance(properties, Mapping) else frozenset(),
         words=frozenset(map(_stem, words)),
         claims=(words | frozenset(named)) & _CLAIMS,
+        uses=frozenset(_USED.findall(text)),
     )
 
 
