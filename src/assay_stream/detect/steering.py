@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache, reduce
 from itertools import chain
+from operator import or_
 from typing import Final, NamedTuple
 
 import msgspec
@@ -33,6 +35,7 @@ _FACET_SENTENCES = 2
 """Facets of one rule may be so many sentences apart."""
 _COMMON = {word: rank for rank, word in enumerate(CATALOG.words.common.split(), 1)}
 _SHARE_OF_OTHERS = 1 / 1_000
+_CACHED_SENTENCES_MAX = 4_096
 _UNITS_PER_SENTENCE = 10
 _UNITS_PER_SEARCH = 20
 
@@ -147,12 +150,20 @@ def _regex(terms: Sequence[str], classes: Mapping[str, frozenset[str]]) -> re.Pa
 with reading("relations.toml"):
     # The gravest first: each rule is reported once a sentence.
     _RELATIONS: Final = tuple(sorted(_compiled(), key=lambda relation: -relation.level))
-_BY_SYMBOL: Final = {
-    symbol: frozenset(number for number, each in enumerate(_RELATIONS) if symbol in each.needs[0])
-    for symbol in frozenset().union(*(relation.needs[0] for relation in _RELATIONS))
+_BIT_OF: Final = {
+    need: 1 << bit for bit, need in enumerate(dict.fromkeys(chain(*(relation.needs for relation in _RELATIONS))))
 }
-"""Relations by a symbol of the rarest set that they need one of: most sentences have none."""
-_ASKED: Final = frozenset(_BY_SYMBOL)
+"""A bit for each set of symbols of which some relation needs one."""
+_BITS_OF: Final[dict[str, int]] = {}
+_BY_RAREST: Final[dict[int, list[tuple[int, int]]]] = {}
+"""Relations, with all of their bits, by that of the rarest set that they need: most sentences have none."""
+for _need, _bit in _BIT_OF.items():
+    for _symbol in _need:
+        _BITS_OF[_symbol] = _BITS_OF.get(_symbol, 0) | _bit
+for _at, _relation in enumerate(_RELATIONS):
+    _bits = [_BIT_OF[need] for need in _relation.needs]
+    _BY_RAREST.setdefault(_bits[0], []).append((_at, reduce(or_, _bits)))
+_RARE: Final = reduce(or_, _BY_RAREST)
 RELATION_RULES: Final = frozenset(relation.rule for relation in _RELATIONS)
 """Ids of the rules that relations are reported under."""
 
@@ -184,15 +195,14 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
 def _held(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[int, Sentence, Related]]:
     work.spend(_UNITS_PER_SENTENCE * len(sentences))
     for number, each in enumerate(sentences):
-        if _ASKED.isdisjoint(each.symbols):
+        possible = _possible(each.symbols)
+        if not possible:
             continue
         sentence = _uncapitalized(each) if _CAPITALS in each.symbols else each
-        symbols = frozenset(sentence.symbols)
         joined, found = "", set()
-        for at in sorted(frozenset().union(*map(_BY_SYMBOL.__getitem__, symbols & _ASKED))):
-            relation = _RELATIONS[at]
+        for relation in possible:
             asked = relation.rule, relation.facet
-            if asked in found or any(map(symbols.isdisjoint, relation.needs)):
+            if asked in found:
                 continue
             if relation.near:
                 around = frozenset(chain(*(near.symbols for near in sentences[max(0, number - 1) : number + 2])))
@@ -204,6 +214,20 @@ def _held(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[int, Sent
             if part is not None:
                 found.add(asked)
                 yield number, sentence, Related(relation.rule, relation.level, relation.facet, *part, relation.is_call)
+
+
+@lru_cache(_CACHED_SENTENCES_MAX)
+def _possible(symbols: tuple[str, ...]) -> tuple[_Compiled, ...]:
+    """Return the relations of which a sentence has all that they need, the gravest first."""
+    bits = 0
+    for symbol in symbols:
+        bits |= _BITS_OF.get(symbol, 0)
+    rare, found = bits & _RARE, []
+    while rare:
+        lowest = rare & -rare
+        found += [at for at, needs in _BY_RAREST[lowest] if needs & bits == needs]
+        rare ^= lowest
+    return tuple(_RELATIONS[at] for at in sorted(found))
 
 
 def _uncapitalized(sentence: Sentence) -> Sentence:
