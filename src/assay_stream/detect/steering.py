@@ -31,6 +31,8 @@ _EDGES = {"^^": "(?<=^ )", "$$": "$"}
 _CAPITALS = "<capitals>"
 _DENIED_SYMBOLS = 5
 """A relation is denied by a word within so many symbols before it."""
+_LEVEL_OF_PARTS = 1
+"""Up to this level a facet is reported beside another one only."""
 _FACET_SENTENCES = 2
 """Facets of one rule may be so many sentences apart."""
 _COMMON = {word: rank for rank, word in enumerate(CATALOG.words.common.split(), 1)}
@@ -172,7 +174,7 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
     """Yield the relations that hold in the sentences of one text, each rule and facet once a sentence.
 
     What different facets of one rule say near each other is no chance: they have the level of the rule, unless each of
-    them says nothing by itself (level 0).
+    them is common (level 0).
 
     Args:
         sentences: in their order.
@@ -188,7 +190,7 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
         )
         if is_joined:
             yield sentence, related._replace(level=LEVELS[related.rule])
-        elif related.level:
+        elif related.level > _LEVEL_OF_PARTS:
             yield sentence, related
 
 
