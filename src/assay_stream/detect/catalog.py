@@ -100,6 +100,13 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tool_verbs: str
     negators: str
     negation_ends: str
+    claims: str
+    ranks: str
+    verbs: tuple[str, ...]
+    destroying: str
+    removing: str
+    sending: str
+    writing: str
 
 
 class _Lists(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

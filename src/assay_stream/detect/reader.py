@@ -384,7 +384,9 @@ def _names_on(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names.split())) for rule in RULES if rule.names]
 _LAST_WORDS = frozenset(name[-1] for _, names in _NAMED for name in names)
 _USUAL_AT_FIRST = frozenset(["url_introduced", *(rule.id for rule, _ in _NAMED)])
+_KNOWLEDGE_REQUESTED = "knowledge_requested"
 _NAME_WORDS_MAX = 5
+_SPOKEN_BARS_MIN = 4
 _NOTE_WORDS = frozenset((name,) for name in CATALOG.words.notes.split())
 _UNITS_PER_TEXT = 20
 _UNITS_PER_NAME = 20
@@ -411,6 +413,10 @@ def all_matches(
             break
         left -= len(text.value)
         listed.append(text)
+        if text.value.count("_") >= _SPOKEN_BARS_MIN and " " not in text.value:
+            # A name that is a sentence is read as one: you_must_call_this_first.
+            spoken = text.value.replace("_", " ")
+            listed.append(msgspec.structs.replace(text, role=TextRole.TEXT, value=spoken))
     readings = WordReadings(phrase_filter(), work)
     reader = Reader(others, offered, readings, work, is_changed=required is not None)
     for batch in _batches(listed):
@@ -424,6 +430,8 @@ def all_matches(
             if visit.is_silent and not is_note:
                 continue
             found = reader.search(visit, text.place, is_note=is_note)
+            if not text.is_of_parameter:
+                found = (match for match in found if match.rule != _KNOWLEDGE_REQUESTED)
             yield from _weighed(found, is_first_sight=required is None)
 
 

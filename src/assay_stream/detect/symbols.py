@@ -33,7 +33,7 @@ _TOKEN = re.compile(
   (?P<url>(?:https?|ftp|wss?|hxxps?)://[^<>"'`)\]}|]++)
 | (?P<mail>[\w.+-]{1,64}+@[\w-]{1,63}+(?:\.[\w-]{1,63}+){1,8}+)
 | (?P<path>(?<!\w)(?:~|\.{1,2})?/[\w.$*-]++(?:/[\w.$*-]++)*+/?|\b[A-Za-z]:\\[^'"`]++
-          |(?<!\w)\.(?:env|ssh|aws|npmrc|netrc|pem|cursor|kube)\b[\w./-]*+)
+          |(?<!\w)\.(?:env|ssh|aws|npmrc|netrc|pem|cursor|kube|bashrc|zshrc|profile|bash_profile)\b[\w./-]*+)
 | (?P<number>\d++(?:[,.:-]\d++)*+)
 | (?P<name>[^\W\d][\w$]*+(?:(?:::|:(?!true\b|false\b|null\b|\d)|[./-])[\w$]++)*+)
 | (?P<end>(?<![.!?;:。！？；।؟])[.!?;:。！？；।؟]++(?=["'`)\]*_>]*+$))
@@ -48,6 +48,11 @@ _SECRET_PATH = re.compile(
     r"|kube|\.pem",
     re.IGNORECASE,
 )
+_STARTUP_PATH = re.compile(
+    r"(?:bash|zsh|bash_)(?:rc|profile)$|/\.profile$|^\.profile$|cron|authorized_keys|LaunchAgents|LaunchDaemons|autostart"
+    r"|systemd|init\.d|rc\.local|git/hooks|sitecustomize|\.cursor/rules"
+)
+"""What runs by itself later on."""
 _OPENING = frozenset("`'\"“‘<「")
 _CLOSING = frozenset("`'\"”’>」(")
 _PROTOCOL = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).split())
@@ -265,8 +270,7 @@ def _parse(chunk: str) -> _Parts:
         if kind == "name":
             items += _named(chunk, token)
         elif kind == "path":
-            is_route = chunk.startswith("{", token.end())  # /token/{id}/holders is an address of an API, and no file
-            items.append("<secret>" if not is_route and _SECRET_PATH.search(token[0]) else "<path>")
+            items.append(_path_symbol(token[0], is_route=chunk.startswith("{", token.end())))
         elif kind == "end":
             items.append(_END)
         else:
@@ -275,6 +279,15 @@ def _parse(chunk: str) -> _Parts:
 
 
 _parsed = lru_cache(_CACHED_CHUNKS_MAX)(_parse)
+
+
+def _path_symbol(path: str, *, is_route: bool) -> str:
+    # /token/{id}/holders is an address of an API, and no file.
+    if is_route:
+        return "<path>"
+    if _STARTUP_PATH.search(path) is not None:
+        return "<startup>"
+    return "<path>" if _SECRET_PATH.search(path) is None else "<secret>"
 
 
 def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
