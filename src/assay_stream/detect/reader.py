@@ -119,12 +119,14 @@ class Reader:
         self._place, self._is_note = place, is_note
         visit.page.read(self._readings)
         for match in self._kept_or_found(visit):
-            is_medium = (
+            is_own = (
                 not match.how
                 and match.level > _LEVEL_MEDIUM
                 and is_own_business(match, self._place, self._others, self._work)
             )
-            yield match._replace(level=_LEVEL_MEDIUM) if is_medium else match
+            # Which of the server's tools to use may be an attack on another one of them.
+            own_level = _LEVEL_MEDIUM if match.rule == "other_tool_steered" else LEVEL_LOW
+            yield match._replace(level=own_level) if is_own else match
 
     def _kept_or_found(self, visit: Visit) -> Iterator[Match]:
         """Replay the cached result of an equal search, or search the page."""
@@ -213,7 +215,8 @@ class Reader:
             if match.rule in {"encoded_text", "text_oversized"}:
                 yield match
             elif match.level >= _LEVEL_HIGH and not self._is_stated(match, stated):
-                yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"])
+                level = LEVELS["hidden_meaning"]
+                yield match._replace(rule="hidden_meaning", level=level, is_phrase=False)
 
     @staticmethod
     def _is_stated(match: Match, stated: Set[tuple[str, Key]]) -> bool:
@@ -254,7 +257,9 @@ class Reader:
         """Yield the matches of a text as ROT13 and backwards."""
         for way, (how, respell) in _WHOLE_VIEWS.items():
             found: Iterator[Match] = iter(())
-            if not page.is_plain or not _TELLTALES[way].isdisjoint(page.vocabulary.words):
+            # Letters of other scripts stand as they are in ROT13, so only what ASCII words say counts there.
+            is_otherwise = not page.is_plain and (way == BACKWARDS or page.asked >> way & 1)
+            if is_otherwise or not _TELLTALES[way].isdisjoint(page.vocabulary.words):
                 respelt = self._read(decoded_page(respell(page.seen), self._work))
                 found = self._as_it_stands(respelt, is_raw=False)
             elif page.asked >> way & 1 or self._is_note or (self._others and page.has_address):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from itertools import chain
+from itertools import chain, pairwise
 from operator import or_
 from typing import Final, NamedTuple
 
@@ -29,6 +29,7 @@ _CALL = "$call"
 _EDGES = {"^^": "(?<=^ )", "$$": "$"}
 """Where a sentence begins and ends."""
 _CAPITALS = "<capitals>"
+_FAILING = frozenset(["fail", "fails", "failed", "failing"])
 _DENIED_SYMBOLS = 5
 """A relation is denied by a word within so many symbols before it."""
 _LEVEL_OF_PARTS = 1
@@ -259,7 +260,10 @@ def _part(relation: _Compiled, symbols: tuple[str, ...], joined: str) -> tuple[i
 
 
 def _is_denied(relation: _Compiled, symbols: tuple[str, ...], part: tuple[int, int]) -> bool:
-    return not relation.denials.isdisjoint(symbols[max(0, part[0] - _DENIED_SYMBOLS) : part[1]])
+    around = symbols[max(0, part[0] - _DENIED_SYMBOLS) : part[1]]
+    if relation.denials and any(one in _FAILING and other == "to" for one, other in pairwise(around)):
+        return True  # What "will silently fail to send" sends nothing.
+    return not relation.denials.isdisjoint(around)
 
 
 STEERING_RULES: Final = frozenset([RULE, *RELATION_RULES]) - {rule for rule, _ in CATALOG.phrases}
