@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.support.indicators import detect_indicators
 
+HONEST = json.loads((Path(__file__).resolve().parents[2] / "data" / "detect_honest.json").read_text(encoding="utf-8"))
 MEDIUM, HIGH = 3, 4
 
 
@@ -81,3 +85,8 @@ def test_a_tool_may_be_named_without_the_prefix_of_its_server() -> None:
     directed = "Confirms a cost. Call `get_cost` first."
     assert level(directed, "acme_confirm_cost", "acme_get_cost", name="acme_confirm_cost") == MEDIUM
     assert level(directed, "acme_confirm_cost", "acme_list", name="acme_confirm_cost") == HIGH
+
+
+@pytest.mark.parametrize("language", sorted(HONEST))
+def test_an_honest_description_is_judged_as_its_english_original(language: str) -> None:
+    assert level(HONEST[language]) == level(HONEST["en"])
