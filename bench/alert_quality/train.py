@@ -4,8 +4,8 @@ python -m bench.alert_quality.train FOLDER ... [--write]
 
 FOLDER holds texts by others in the public format (README.md). Without --write nothing is written: every source of
 attacks is left out in turn, together with a share of the benign packages and of the languages, and scored by a model
-that did not see them. The levels follow from those scores: 1 % of the benign packages may have a tool at high, and
-10 % one at medium.
+that did not see them. The levels follow from those scores: 0.5 % of the benign packages may have a tool at high,
+and 5 % one at medium.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.alert_quality.training import Bag, bags_of, best_scores, fit, passage
 _SCALE = 100
 _WEIGHT_MIN = 15
 """Smaller weights are dropped: together they move no score over a level."""
-_HIGH_SHARE, _MEDIUM_SHARE = 0.01, 0.1
+_HIGH_SHARE, _MEDIUM_SHARE = 0.005, 0.05
 _DATA = Path(assay_stream.detect.__file__).parent / "data"
 
 

@@ -40,6 +40,8 @@ _DEFINITIONS_MIN = 3
 _FUNCTION_SHARE, _FUNCTION_TEXTS_MIN = 0.2, 3
 """Share and number of the honest texts of a language that have a word which says nothing by itself."""
 _ENGLISH = "en"
+_LANGUAGE_WEIGHT = 5.0
+"""What an honest text of another language than English weighs: there are few of each."""
 _GROUP_WEIGHT = 60
 """Poisoned definitions of one source that weigh one each; more of them weigh less, so that no author dominates."""
 
@@ -220,7 +222,14 @@ def fit(passages: Passages, bags: Sequence[Bag], used: np.ndarray) -> tuple[np.n
     attack = np.array([bag.is_attack for bag in bags])[owner]
     size = Counter(bag.group for bag, is_used in zip(bags, used, strict=True) if bag.is_attack and is_used)
     weight = np.array(
-        [min(1.0, (_GROUP_WEIGHT / max(1, size[bag.group])) ** 0.5) if bag.is_attack else 1.0 for bag in bags]
+        [
+            min(1.0, (_GROUP_WEIGHT / max(1, size[bag.group])) ** 0.5)
+            if bag.is_attack
+            else _LANGUAGE_WEIGHT
+            if bag.language not in ("", _ENGLISH)
+            else 1.0
+            for bag in bags
+        ]
     )
     benign = np.flatnonzero(~attack)
     score = np.asarray(matrix.sum(axis=1)).ravel()
@@ -232,7 +241,7 @@ def fit(passages: Passages, bags: Sequence[Bag], used: np.ndarray) -> tuple[np.n
         rest = np.setdiff1d(benign, hard)
         some = draw.choice(rest, min(len(rest), _PASSAGES_MAX - len(hard)), replace=False)
         chosen = np.concatenate([poisoned, hard, some])
-        sample = np.where(attack[chosen], weight[owner[chosen]], 1.0)
+        sample = weight[owner[chosen]]
         sample[attack[chosen]] *= 0.1 * sample[~attack[chosen]].sum() / sample[attack[chosen]].sum()
         model = LogisticRegression(C=_INVERSE_PENALTY, max_iter=300, solver="liblinear", random_state=0)
         model.fit(matrix[chosen], attack[chosen], sample_weight=sample)

@@ -42,6 +42,7 @@ class DetectionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         raised_to: the level where ``raised_when`` holds.
         raised_when: the parameter is required by a tool that existed before, or has an address set.
         may_be_negated: whether "never ..." before or "not" inside a phrase turns it into its opposite.
+        is_sufficient: whether a phrase of it needs no evidence of another kind to keep its level.
         own_business: words of names: a tool or a switch with such a name does what the rule is about, and may say so.
         instructions_level: the maximum level in a server's instructions, where such text is expected.
     """
@@ -64,6 +65,7 @@ class DetectionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     instructions_level: Annotated[int, msgspec.Meta(ge=1, le=5)] | None = None
     own_business: str = ""
     may_be_negated: bool = False
+    is_sufficient: bool = False
 
     @property
     def regex(self) -> str:

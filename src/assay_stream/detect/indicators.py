@@ -287,6 +287,7 @@ _UNITS_PER_CHAR = 3
 _UNITS_PER_INDICATOR = 150
 _LEVEL_MAX = 5
 _EVIDENCE_LEVEL = 3
+_SUFFICIENT = frozenset(rule.id for rule in RULES if rule.is_sufficient)
 _ORDINARY = frozenset(
     ["url_introduced", "address_introduced", "code_parameter", "secret_parameter", "other_tool_named"]
 )
@@ -352,11 +353,17 @@ def _supported(matches: Sequence[Match]) -> list[Match]:
     """Return matches with those of phrases at medium, unless there is evidence of another kind.
 
     A phrase is words in their order, and documentation may have the same: a second look at the text, by relations or
-    the score, at its names or at what it hides has to agree.
+    the score, at its names or at what it hides has to agree, or a phrase of another rule. Of 15,216 tools of benign
+    servers 28 had such a phrase alone, one had two, and none said that earlier instructions are void.
     """
-    if any(not match.is_phrase and match.level >= _EVIDENCE_LEVEL and match.rule not in _ORDINARY for match in matches):
+    phrases = {match.rule for match in matches if match.is_phrase and match.level > _EVIDENCE_LEVEL}
+    if len(phrases) > 1 or not phrases.isdisjoint(_SUFFICIENT) or any(map(_is_evidence, matches)):
         return list(matches)
     return [match._replace(level=min(match.level, _EVIDENCE_LEVEL)) if match.is_phrase else match for match in matches]
+
+
+def _is_evidence(match: Match) -> bool:
+    return not match.is_phrase and match.level >= _EVIDENCE_LEVEL and match.rule not in _ORDINARY
 
 
 def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]:
