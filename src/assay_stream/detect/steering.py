@@ -122,13 +122,13 @@ def _how_common(words: Set[str]) -> float:
 
 
 def _is_optional(term: str) -> bool:
-    return _GAP.fullmatch(term) is not None or "{" in term
+    return _GAP.fullmatch(term) is not None or "{" in term or "$$" in term
 
 
 def _words_of(term: str, classes: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """Return the symbols that a term stands for: ``$name`` a class, anything else itself, and ``|`` between them."""
     found: set[str] = set()
-    for each in term.split("|"):
+    for each in set(term.split("|")) - _EDGES.keys():
         named = _CLASS.fullmatch(each)
         found |= {each} if named is None else classes[named[1]]
     return frozenset(found)
@@ -146,7 +146,10 @@ def _regex(terms: Sequence[str], classes: Mapping[str, frozenset[str]]) -> re.Pa
             parts.append(rf"(?:{barred}\S+ ){{0,{gap[1]}}}?")
         else:
             words = "|".join(map(re.escape, sorted(_words_of(term, classes))))
-            parts.append(f"(?:(?:{words}) ){named[2]}" if named is not None and named[2] else f"(?:{words}) ")
+            if "$$" in term:
+                parts.append(f"(?:$|(?:{words}) )")
+            else:
+                parts.append(f"(?:(?:{words}) ){named[2]}" if named is not None and named[2] else f"(?:{words}) ")
     return re.compile("(?<= )" + "".join(parts))
 
 

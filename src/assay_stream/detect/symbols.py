@@ -49,7 +49,7 @@ _SECRET_PATH = re.compile(
     re.IGNORECASE,
 )
 _STARTUP_PATH = re.compile(
-    r"(?:bash|zsh|bash_)(?:rc|profile)$|/\.profile$|^\.profile$|cron|authorized_keys|LaunchAgents|LaunchDaemons|autostart"
+    r"(?:bash|zsh|bash_)(?:rc|profile)\.?$|(?:/|^)\.profile\.?$|/(?:etc|spool)/cron|authorized_keys|LaunchAgents|LaunchDaemons|autostart"
     r"|systemd|init\.d|rc\.local|git/hooks|sitecustomize|\.cursor/rules"
 )
 """What runs by itself later on."""

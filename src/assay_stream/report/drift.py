@@ -249,7 +249,7 @@ def _findings(drift: ItemDrift, names: ToolNames, siblings: Siblings, work: Work
             signs = detect_indicators(drift.before, drift.after, tool_names=names, work=work)
             signs = [*signs, *siblings.imitated(drift.before, drift.after, work)]
         except WorkExhaustedError:
-            signs = (CUT_SHORT,)
+            signs = (*signs, CUT_SHORT)
     fields: tuple[str, ...] = ()
     if drift.before is not None and drift.after is not None:
         fields = tuple(differing_fields(drift.before, drift.after))
