@@ -288,10 +288,8 @@ _UNITS_PER_INDICATOR = 150
 _LEVEL_MAX = 5
 _EVIDENCE_LEVEL = 3
 _SUFFICIENT = frozenset(rule.id for rule in RULES if rule.is_sufficient)
-_ORDINARY = frozenset(
-    ["url_introduced", "address_introduced", "code_parameter", "secret_parameter", "other_tool_named"]
-)
-"""Rules on what honest definitions have as well: none of them is evidence for a phrase."""
+_ORDINARY = frozenset(["url_introduced", "address_introduced", *(rule.id for rule in RULES if rule.names)])
+"""Rules on what honest definitions have as well: they are evidence for a phrase only where they are high."""
 
 
 _INSTRUCTIONS_LEVELS = {rule.id: rule.instructions_level or _LEVEL_MAX for rule in RULES}
@@ -363,7 +361,7 @@ def _supported(matches: Sequence[Match]) -> list[Match]:
 
 
 def _is_evidence(match: Match) -> bool:
-    return not match.is_phrase and match.level >= _EVIDENCE_LEVEL and match.rule not in _ORDINARY
+    return not match.is_phrase and match.level >= _EVIDENCE_LEVEL + (match.rule in _ORDINARY)
 
 
 def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]:
