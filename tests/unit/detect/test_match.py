@@ -199,9 +199,10 @@ def test_documentation_is_low() -> None:
 
 
 def test_contact_is_low() -> None:
-    (contact,) = detect_indicators({"description": "A."}, {"description": "A. Questions go to help@acme.net."})
-    (bare,) = detect_indicators({"description": "A."}, {"description": "A. Owned by help@acme.net."})
-    assert (contact.rule, contact.level, bare.level) == ("address_introduced", 2, 3)
+    texts = ["A. Questions go to help@acme.net.", "A. Owned by help@acme.net."]
+    found = [detect_indicators({"description": "A."}, {"description": text}) for text in texts]
+    levels = [indicator.level for each in found for indicator in each if indicator.rule == "address_introduced"]
+    assert levels == [2, 3]
 
 
 def test_documentation_does_not_hide_an_attack() -> None:
