@@ -3,8 +3,9 @@
 python -m bench.alert_quality.train FOLDER ... [--write]
 
 FOLDER holds texts by others in the public format (README.md). Without --write nothing is written: every source of
-attacks is left out in turn, and every sixth of the benign packages, and scored by a model that did not see it. The
-levels follow from those scores: 2 % of the benign packages may have a tool at high, and 10 % one at medium.
+attacks is left out in turn, together with a share of the benign packages and of the languages, and scored by a model
+that did not see them. The levels follow from those scores: 0.5 % of the benign packages may have a tool at high,
+and 5 % one at medium.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from bench.alert_quality.public import read_public
 from bench.alert_quality.training import Bag, bags_of, best_scores, fit, passages_of
 
 _SCALE = 100
-_WEIGHT_MIN = 3
+_WEIGHT_MIN = 15
 """Smaller weights are dropped: together they move no score over a level."""
-_HIGH_SHARE, _MEDIUM_SHARE = 0.02, 0.1
-_PACKAGE_FOLDS = 6
+_HIGH_SHARE, _MEDIUM_SHARE = 0.005, 0.05
 _DATA = Path(assay_stream.detect.__file__).parent / "data"
 
 
@@ -49,11 +49,13 @@ def main() -> None:
 
 
 def _folds(bags: Sequence[Bag]) -> list[np.ndarray]:
-    """Return the bags left out at a time: those of one source of attacks, or every n-th benign package."""
-    sources = sorted({bag.group for bag in bags if bag.is_attack})
-    packages = sorted({bag.group for bag in bags} - set(sources))
-    folds = [{source} for source in sources] + [set(packages[index::_PACKAGE_FOLDS]) for index in range(_PACKAGE_FOLDS)]
-    return [np.array([bag.group in fold for bag in bags]) for fold in folds]
+    """Return the bags left out at a time: of n sources of attacks one, and every n-th benign package and language."""
+    sources = sorted({bag.group for bag in bags if bag.is_attack and not bag.language})
+    packages = sorted({bag.group for bag in bags if not bag.language} - set(sources))
+    languages = sorted({bag.language for bag in bags if bag.language})
+    count = len(sources)
+    folds = [{sources[n], *packages[n::count], *languages[n::count]} for n in range(count)]
+    return [np.array([(bag.language or bag.group) in fold for bag in bags]) for fold in folds]
 
 
 def _level(bags: Sequence[Bag], scores: np.ndarray, share: float) -> float:
@@ -69,7 +71,8 @@ def _level(bags: Sequence[Bag], scores: np.ndarray, share: float) -> float:
 def _report(bags: Sequence[Bag], scores: np.ndarray, high: float, medium: float) -> None:
     by_group: dict[tuple[bool, str], list[float]] = defaultdict(list)
     for bag, score in zip(bags, scores, strict=True):
-        group = bag.group if bag.is_attack or not bag.is_public else "benign packages"
+        group = f"language {bag.language}" if bag.language else bag.group
+        group = group if bag.is_attack or not bag.is_public else "benign packages"
         by_group[(bag.is_attack, group)].append(score)
     print(f"levels: high from {high:.2f}, medium from {medium:.2f}")
     for (is_attack, group), found in sorted(by_group.items()):

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,12 @@ MEASURED_ONLY = "unseen_2"
 _PASSAGES_MAX = 30_000
 _ROUNDS = 4
 _INVERSE_PENALTY = 10.0
-_DEFINITIONS_MIN = 2
+_DEFINITIONS_MIN = 3
+_FUNCTION_SHARE, _FUNCTION_TEXTS_MIN = 0.2, 3
+"""Share and number of the honest texts of a language that have a word which says nothing by itself."""
+_ENGLISH = "en"
+_LANGUAGE_WEIGHT = 5.0
+"""What an honest text of another language than English weighs: there are few of each."""
 _GROUP_WEIGHT = 60
 """Poisoned definitions of one source that weigh one each; more of them weigh less, so that no author dominates."""
 
@@ -52,12 +58,14 @@ class Bag:
         is_attack: whether it is poisoned.
         texts: sentences of each text, as symbols.
         is_public: whether others wrote it.
+        language: of a text written for training, which may be left out as a whole too.
     """
 
     group: str
     is_attack: bool
     texts: tuple[Sentences, ...]
     is_public: bool
+    language: str = ""
 
 
 def bags_of(corpus: PublicCorpus) -> list[Bag]:
@@ -110,6 +118,7 @@ def _written() -> Iterator[Bag]:
                 is_attack=text["label"] == "attack",
                 texts=new_texts(None, tool, listed),
                 is_public=False,
+                language=text.get("language", _ENGLISH),
             )
 
 
@@ -144,16 +153,37 @@ class Passages:
     bag: np.ndarray
 
 
+def function_words(bags: Sequence[Bag]) -> frozenset[str]:
+    """Return the words that many honest texts of a language have, unless English texts have them often, too.
+
+    In the few texts of a language such words would carry whatever share of them is poisoned. English has thousands of
+    honest texts, which weigh its own words.
+    """
+    found: set[str] = set()
+    english: set[str] = set()
+    for language in sorted({bag.language for bag in bags if bag.language}):
+        honest = [bag for bag in bags if bag.language == language and not bag.is_attack]
+        counted = Counter(chain.from_iterable(frozenset(chain(*chain(*bag.texts))) for bag in honest))
+        often_min = max(_FUNCTION_TEXTS_MIN, _FUNCTION_SHARE * len(honest))
+        if language == _ENGLISH:
+            english = set(counted)
+        else:
+            found |= {word for word, count in counted.items() if count >= often_min and word.isalpha()}
+    return frozenset(found - english)
+
+
 def passages_of(bags: Sequence[Bag]) -> Passages:
-    """Return the passages of bags. Features of a single definition are left out."""
+    """Return the passages of bags. Features of few definitions are left out, and those of function words alone."""
     sentences = list(dict.fromkeys(sentence for bag in bags for text in bag.texts for sentence in text))
     number = {sentence: index for index, sentence in enumerate(sentences)}
     found = [features_of(sentence) for sentence in sentences]
     counted: Counter[str] = Counter()
     for bag in bags:
         counted.update(set().union(*(found[number[sentence]] for text in bag.texts for sentence in text)))
-    columns = {feature: index for index, feature in enumerate(sorted(counted)) if counted[feature] >= _DEFINITIONS_MIN}
-    columns = {feature: index for index, feature in enumerate(columns)}
+    dropped = function_words(bags)
+    kept = [each for each in sorted(counted) if counted[each] >= _DEFINITIONS_MIN]
+    kept = [each for each in kept if not dropped.issuperset(each.split())]
+    columns = {feature: index for index, feature in enumerate(kept)}
     by_sentence = _binary(
         [sorted(columns[each] for each in features if each in columns) for features in found], len(columns)
     )
@@ -192,7 +222,14 @@ def fit(passages: Passages, bags: Sequence[Bag], used: np.ndarray) -> tuple[np.n
     attack = np.array([bag.is_attack for bag in bags])[owner]
     size = Counter(bag.group for bag, is_used in zip(bags, used, strict=True) if bag.is_attack and is_used)
     weight = np.array(
-        [min(1.0, (_GROUP_WEIGHT / max(1, size[bag.group])) ** 0.5) if bag.is_attack else 1.0 for bag in bags]
+        [
+            min(1.0, (_GROUP_WEIGHT / max(1, size[bag.group])) ** 0.5)
+            if bag.is_attack
+            else _LANGUAGE_WEIGHT
+            if bag.language not in ("", _ENGLISH)
+            else 1.0
+            for bag in bags
+        ]
     )
     benign = np.flatnonzero(~attack)
     score = np.asarray(matrix.sum(axis=1)).ravel()
@@ -204,7 +241,7 @@ def fit(passages: Passages, bags: Sequence[Bag], used: np.ndarray) -> tuple[np.n
         rest = np.setdiff1d(benign, hard)
         some = draw.choice(rest, min(len(rest), _PASSAGES_MAX - len(hard)), replace=False)
         chosen = np.concatenate([poisoned, hard, some])
-        sample = np.where(attack[chosen], weight[owner[chosen]], 1.0)
+        sample = weight[owner[chosen]]
         sample[attack[chosen]] *= 0.1 * sample[~attack[chosen]].sum() / sample[attack[chosen]].sum()
         model = LogisticRegression(C=_INVERSE_PENALTY, max_iter=300, solver="liblinear", random_state=0)
         model.fit(matrix[chosen], attack[chosen], sample_weight=sample)

@@ -2,13 +2,15 @@
 
 ``detect_indicators`` is the entry. Underneath: ``surfaces`` lists the texts of a definition, ``page`` reads each one
 once and caches what follows from it alone, ``decoders`` undoes disguises, ``reader`` applies the rules to every
-reading, and ``indicators`` keeps what is new. The rules are data (``data/README.md``), read and checked by ``catalog``.
+reading, and ``indicators`` keeps what is new. ``siblings`` compares a definition with the others of its list. The rules
+are data (``data/README.md``), read and checked by ``catalog``.
 
 Every function here that takes ``work`` spends units of it, and raises ``WorkExhaustedError`` where they run out.
 """
 
 from assay_stream.detect.catalog import LEVELS, RULES, RULES_DIGEST, DetectionRule
 from assay_stream.detect.indicators import CUT_SHORT, Indicator, detect_indicators
+from assay_stream.detect.siblings import Siblings
 from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "RULES_DIGEST",
     "DetectionRule",
     "Indicator",
+    "Siblings",
     "ToolNames",
     "detect_indicators",
 ]

@@ -41,6 +41,8 @@ class DetectionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         names_are_whole: whether a longer name that ends in one of them does not count.
         raised_to: the level where ``raised_when`` holds.
         raised_when: the parameter is required by a tool that existed before, or has an address set.
+        may_be_negated: whether "never ..." before or "not" inside a phrase turns it into its opposite.
+        is_sufficient: whether a phrase of it needs no evidence of another kind to keep its level.
         own_business: words of names: a tool or a switch with such a name does what the rule is about, and may say so.
         instructions_level: the maximum level in a server's instructions, where such text is expected.
     """
@@ -62,6 +64,8 @@ class DetectionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     raised_when: Literal["required", "address"] | None = None
     instructions_level: Annotated[int, msgspec.Meta(ge=1, le=5)] | None = None
     own_business: str = ""
+    may_be_negated: bool = False
+    is_sufficient: bool = False
 
     @property
     def regex(self) -> str:
@@ -96,6 +100,15 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     common: str
     scripts_read_well: str
     tool_verbs: str
+    negators: str
+    negation_ends: str
+    claims: str
+    ranks: str
+    verbs: tuple[str, ...]
+    destroying: str
+    removing: str
+    sending: str
+    writing: str
 
 
 class _Lists(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

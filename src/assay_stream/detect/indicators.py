@@ -12,7 +12,9 @@ Indicators raise a severity and lower none. They describe what a text resembles,
 
 1. ``secret_in_header``: ``x-mcp-header`` makes a client send a parameter's value as an HTTP header as well (MCP
    2026-07-28, SEP-2243). Headers pass proxies and logs that never see the body, and no redaction of it.
-2. ``external_reference``: ``$ref`` leads to another document. Fetching it contacts a host of the server's
+2. ``annotation_contradicted``: a tool that by its name deletes, sends or writes says that it only reads, or that it
+   destroys nothing. Clients skip their confirmation for such a tool (MCP 2025-06-18, ``ToolAnnotations``).
+3. ``external_reference``: ``$ref`` leads to another document. Fetching it contacts a host of the server's
    choice, and its content may change at any time (JSON Schema 2020-12, Core, 8.2 and 9.1.2).
 
 Some words in such a script are an indicator if the older definition had none in it and its text is still there.
@@ -40,7 +42,7 @@ from assay_stream.detect.page import shown
 from assay_stream.detect.reader import all_matches
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.steering import offered_by
-from assay_stream.detect.surfaces import Place, Text, TextRole, Texts, path_of, required_of
+from assay_stream.detect.surfaces import Place, Text, TextRole, Texts, name_words, path_of, required_of
 from assay_stream.detect.tool_names import NO_TOOLS, OtherTools, ToolNames
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.words import Words
@@ -59,6 +61,16 @@ _META_SCHEMAS = ("https://json-schema.org/draft", "http://json-schema.org/draft"
 """Bundled with every validator, which never fetches them."""
 _UNITS_PER_MEMBER = 5
 _UNITS_PER_PATTERN_COMPARED = 150
+_LEVEL_MEDIUM = 3
+_DESTROYING, _REMOVING, _SENDING, _WRITING = (
+    frozenset(words.split())
+    for words in (CATALOG.words.destroying, CATALOG.words.removing, CATALOG.words.sending, CATALOG.words.writing)
+)
+_CONTRADICTIONS = (
+    ("readOnlyHint", True, _DESTROYING | _SENDING, _REMOVING | _WRITING),
+    ("destructiveHint", False, _DESTROYING, _REMOVING),
+)
+"""A hint and its value, and the first words of names that belie it: gravely, or not beyond doubt."""
 
 
 def structural_matches(before: Mapping[str, Any] | None, after: Mapping[str, Any], work: Work) -> list[Match]:
@@ -76,6 +88,7 @@ def structural_matches(before: Mapping[str, Any] | None, after: Mapping[str, Any
 
 
 def _matches(definition: Mapping[str, Any], work: Work) -> Iterator[Match]:
+    yield from _contradicted(definition, work)
     for name in _SCHEMAS:
         root = definition.get(name)
         if isinstance(root, Mapping):
@@ -87,6 +100,19 @@ def _matches(definition: Mapping[str, Any], work: Work) -> Iterator[Match]:
             for place, schema in places:
                 yield from _header(place, schema, work)
                 yield from _external(place, schema, base, documents, work)
+
+
+def _contradicted(definition: Mapping[str, Any], work: Work) -> Iterator[Match]:
+    hints, name = definition.get("annotations"), definition.get("name")
+    if not isinstance(hints, Mapping) or not isinstance(name, str):
+        return
+    work.spend(_UNITS_PER_MEMBER + min(len(name), DEFAULT_LIMITS.tool_name_chars_max))
+    words = name_words(name[: DEFAULT_LIMITS.tool_name_chars_max])
+    for hint, claim, grave, doubtful in _CONTRADICTIONS:
+        if hints.get(hint) is claim and not (grave | doubtful).isdisjoint(words[:1]):
+            level = _LEVEL_MEDIUM if grave.isdisjoint(words[:1]) else LEVELS["annotation_contradicted"]
+            key, place = (hint, *words), ((None, "annotations"), hint)
+            yield Match("annotation_contradicted", level, name, 0, len(name), key, place)
 
 
 def _schemas(root: Mapping[str, Any], at: Place, work: Work) -> Iterator[tuple[Place, Mapping[str, Any]]]:
@@ -260,6 +286,10 @@ _UNITS_PER_MATCH = 10
 _UNITS_PER_CHAR = 3
 _UNITS_PER_INDICATOR = 150
 _LEVEL_MAX = 5
+_EVIDENCE_LEVEL = 3
+_SUFFICIENT = frozenset(rule.id for rule in RULES if rule.is_sufficient)
+_ORDINARY = frozenset(["url_introduced", "address_introduced", *(rule.id for rule in RULES if rule.names)])
+"""Rules on what honest definitions have as well: they are evidence for a phrase only where they are high."""
 
 
 _INSTRUCTIONS_LEVELS = {rule.id: rule.instructions_level or _LEVEL_MAX for rule in RULES}
@@ -314,7 +344,24 @@ def detect_indicators(
     work.spend(share.spent)
     if after.keys() == {"instructions"}:
         matches = [match._replace(level=min(match.level, _INSTRUCTIONS_LEVELS[match.rule])) for match in matches]
-    return _indicators([*structure, *matches], is_cut_short)
+    return _indicators(_supported([*structure, *matches]), is_cut_short)
+
+
+def _supported(matches: Sequence[Match]) -> list[Match]:
+    """Return matches with those of phrases at medium, unless there is evidence of another kind.
+
+    A phrase is words in their order, and documentation may have the same: a second look at the text, by relations or
+    the score, at its names or at what it hides has to agree, or a phrase of another rule. Of 15,216 tools of benign
+    servers 28 had such a phrase alone, one had two, and none said that earlier instructions are void.
+    """
+    phrases = {match.rule for match in matches if match.is_phrase and match.level > _EVIDENCE_LEVEL}
+    if len(phrases) > 1 or not phrases.isdisjoint(_SUFFICIENT) or any(map(_is_evidence, matches)):
+        return list(matches)
+    return [match._replace(level=min(match.level, _EVIDENCE_LEVEL)) if match.is_phrase else match for match in matches]
+
+
+def _is_evidence(match: Match) -> bool:
+    return not match.is_phrase and match.level >= _EVIDENCE_LEVEL + (match.rule in _ORDINARY)
 
 
 def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]:

@@ -17,6 +17,7 @@ A phrase left out here occurs nowhere in the text: ``PhraseBook.search`` over al
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -27,7 +28,7 @@ from typing import Final, NamedTuple
 from assay_stream.detect.catalog import CATALOG
 from assay_stream.detect.decoders import rot13
 from assay_stream.detect.tool_names import Span
-from assay_stream.text.words import Words, as_read, other_forms
+from assay_stream.text.words import Words, as_read, other_forms, plain_form
 from assay_stream.work import Work
 
 _STEM_CHARS_MAX = 16
@@ -38,6 +39,16 @@ _HEAD_CHARS = 2
 _UNITS_PER_WORD = 4
 _UNITS_PER_SLOT = 15
 _UNITS_PER_SPAN = 4
+
+_MAY_BE_NEGATED: Final = frozenset(rule.id for rule in CATALOG.rules if rule.may_be_negated)
+_NEGATORS: Final = frozenset(map(plain_form, CATALOG.words.negators.split()))
+_NEGATION_ENDS: Final = frozenset(CATALOG.words.negation_ends.split())
+_BEFORE_T = ("n", "ca")
+_NEGATION_WORDS_MAX = 8
+_DOUBLE_NEGATION_WORDS_MAX = 2
+_LISTED_WORDS_MAX = 3
+_OR = frozenset(["or", "nor"])
+_CLAUSE_END = re.compile(r"[;:()\u2013\u2014]|\s-\s|\n(?!\s*[a-z])")
 
 Given = Callable[[str], Sequence[Span]]
 """Returns the places of what ``{name}`` stands for in phrases, sorted."""
@@ -97,9 +108,10 @@ class PhraseBook:
                 self._long[head] = (*self._long.get(head, ()), stem)
 
     def search(self, words: Words, given: Given, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Found]:
-        """Yield every phrase that occurs in a text, by phrase and then by place."""
+        """Yield every phrase that occurs in a text and is not negated there, by phrase and then by place."""
         work.spend(_UNITS_PER_WORD * len(words.forms))
         places = self._atom_places(words)
+        negators = negators_in(words.forms)
         slots: dict[int, Sequence[Span]] = {}
         for number in range(len(self.phrases)) if numbers is None else numbers:
             key, phrase = self.phrases[number]
@@ -112,8 +124,10 @@ class PhraseBook:
                 lists[index] = spans
             else:
                 work.spend(_UNITS_PER_SPAN * sum(map(len, lists.values())))
-                for span in _walk(phrase, [lists[index] for index in range(len(phrase))], words.places):
-                    yield Found(key, span)
+                bars = negators if key in _MAY_BE_NEGATED else ()
+                for span in _walk(phrase, [lists[index] for index in range(len(phrase))], words.places, bars):
+                    if not bars or not is_negated(words, span[0], bars):
+                        yield Found(key, span)
 
     def atoms(self, form: str) -> Set[str]:
         """Return the forms of a plain word in phrases: the word, and each prefix of it with a ``*``."""
@@ -215,8 +229,14 @@ def _is_among(places: Sequence[int], place: int) -> bool:
     return at < len(places) and places[at] == place
 
 
-def _walk(phrase: Sequence[Slot], lists: Sequence[Sequence[Span]], places: Sequence[int]) -> list[Span]:
-    """Return where the slots' spans follow each other closely enough. The nearest preceding one counts."""
+def _walk(
+    phrase: Sequence[Slot], lists: Sequence[Sequence[Span]], places: Sequence[int], bars: Sequence[int]
+) -> list[Span]:
+    """Return where the slots' spans follow each other closely enough. The nearest preceding one counts.
+
+    Args:
+        bars: indexes of words that must not stand between two slots.
+    """
     reached: list[Span] = list(lists[0])
     for slot, spans in zip(phrase[1:], lists[1:], strict=True):
         reached.sort(key=lambda span: span[1])
@@ -224,12 +244,44 @@ def _walk(phrase: Sequence[Slot], lists: Sequence[Sequence[Span]], places: Seque
         following = []
         for first, end in spans:
             before = bisect_right(ends, first) - 1
-            if before >= 0 and places[first] - places[ends[before] - 1] - 1 <= slot.gap:
+            if before < 0 or places[first] - places[ends[before] - 1] - 1 > slot.gap:
+                continue
+            if not bars or bisect_left(bars, ends[before]) == bisect_left(bars, first):
                 following.append((reached[before][0], end))
         reached = following
         if not reached:
             break
     return reached
+
+
+def negators_in(forms: Sequence[str]) -> list[int]:
+    """Return the indexes of the words that turn what follows into its opposite: "never", and the "t" of "don't"."""
+    if _NEGATORS.isdisjoint(forms):
+        return []
+    return [
+        index
+        for index, form in enumerate(forms)
+        if form in _NEGATORS and (form != "t" or forms[index - 1].endswith(_BEFORE_T))
+    ]
+
+
+def is_negated(words: Words, first: int, negators: Sequence[int]) -> bool:
+    """Return True if a negator in the same clause turns what begins at a word into its opposite.
+
+    "Never forget to send", "do not fail to send", "do not answer before you sent" and "do not wait, send" negate none.
+    In "never log, store or send" the comma ends no clause.
+    """
+    at = bisect_left(negators, first) - 1
+    if at < 0 or words.places[first] - words.places[negators[at]] > _NEGATION_WORDS_MAX:
+        return False
+    between = words.forms[negators[at] + 1 : first]
+    if at and negators[at] - negators[at - 1] <= _DOUBLE_NEGATION_WORDS_MAX:
+        return False
+    if not _NEGATION_ENDS.isdisjoint(between):
+        return False
+    text = words.text[words.spans[negators[at]][1] : words.spans[first][0]]
+    is_listed = not _OR.isdisjoint(words.forms[negators[at] + 1 : first + _LISTED_WORDS_MAX])
+    return _CLAUSE_END.search(text) is None and (is_listed or "," not in text)
 
 
 AS_IT_STANDS, ROT13, BACKWARDS = range(3)

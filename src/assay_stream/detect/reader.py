@@ -12,6 +12,7 @@ import msgspec
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, DetectionRule
 from assay_stream.detect.decoders import backwards, hidden_views, lowered, rot13
 from assay_stream.detect.match import (
+    LEVEL_LOW,
     Key,
     Match,
     Places,
@@ -118,12 +119,14 @@ class Reader:
         self._place, self._is_note = place, is_note
         visit.page.read(self._readings)
         for match in self._kept_or_found(visit):
-            is_medium = (
+            is_own = (
                 not match.how
                 and match.level > _LEVEL_MEDIUM
                 and is_own_business(match, self._place, self._others, self._work)
             )
-            yield match._replace(level=_LEVEL_MEDIUM) if is_medium else match
+            # Which of the server's tools to use may be an attack on another one of them.
+            own_level = _LEVEL_MEDIUM if match.rule == "other_tool_steered" else LEVEL_LOW
+            yield match._replace(level=own_level) if is_own else match
 
     def _kept_or_found(self, visit: Visit) -> Iterator[Match]:
         """Replay the cached result of an equal search, or search the page."""
@@ -212,7 +215,8 @@ class Reader:
             if match.rule in {"encoded_text", "text_oversized"}:
                 yield match
             elif match.level >= _LEVEL_HIGH and not self._is_stated(match, stated):
-                yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"])
+                level = LEVELS["hidden_meaning"]
+                yield match._replace(rule="hidden_meaning", level=level, is_phrase=False)
 
     @staticmethod
     def _is_stated(match: Match, stated: Set[tuple[str, Key]]) -> bool:
@@ -253,7 +257,9 @@ class Reader:
         """Yield the matches of a text as ROT13 and backwards."""
         for way, (how, respell) in _WHOLE_VIEWS.items():
             found: Iterator[Match] = iter(())
-            if not page.is_plain or not _TELLTALES[way].isdisjoint(page.vocabulary.words):
+            # Letters of other scripts stand as they are in ROT13, so only what ASCII words say counts there.
+            is_otherwise = not page.is_plain and (way == BACKWARDS or page.asked >> way & 1)
+            if is_otherwise or not _TELLTALES[way].isdisjoint(page.vocabulary.words):
                 respelt = self._read(decoded_page(respell(page.seen), self._work))
                 found = self._as_it_stands(respelt, is_raw=False)
             elif page.asked >> way & 1 or self._is_note or (self._others and page.has_address):
@@ -355,7 +361,8 @@ class Reader:
             if numbers is not None:
                 places = Places(words, self._others, names, self._work)
                 for rule, span in book.search(words, places.spans, self._work, numbers):
-                    yield from self._once(rule, words, span, counted)
+                    for match in self._once(rule, words, span, counted):
+                        yield match._replace(is_phrase=True)
 
     def _once(self, rule: str, words: Words, span: Span, counted: _Counted) -> Iterator[Match]:
         first, end = span
@@ -381,10 +388,11 @@ def _names_on(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set
 
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names.split())) for rule in RULES if rule.names]
 _LAST_WORDS = frozenset(name[-1] for _, names in _NAMED for name in names)
-_PARAMETER_RULES = frozenset(rule.id for rule, _ in _NAMED)
+_USUAL_AT_FIRST = frozenset(["url_introduced", *(rule.id for rule, _ in _NAMED)])
+_KNOWLEDGE_REQUESTED = "knowledge_requested"
 _NAME_WORDS_MAX = 5
+_SPOKEN_BARS_MIN = 4
 _NOTE_WORDS = frozenset((name,) for name in CATALOG.words.notes.split())
-_FIRST_SIGHT_LEVEL_MAX = 3
 _UNITS_PER_TEXT = 20
 _UNITS_PER_NAME = 20
 _BATCH_CHARS = 16_384
@@ -410,6 +418,10 @@ def all_matches(
             break
         left -= len(text.value)
         listed.append(text)
+        if text.value.count("_") >= _SPOKEN_BARS_MIN and " " not in text.value:
+            # A name that is a sentence is read as one: you_must_call_this_first.
+            spoken = text.value.replace("_", " ")
+            listed.append(msgspec.structs.replace(text, role=TextRole.TEXT, value=spoken))
     readings = WordReadings(phrase_filter(), work)
     reader = Reader(others, offered, readings, work, is_changed=required is not None)
     for batch in _batches(listed):
@@ -423,14 +435,16 @@ def all_matches(
             if visit.is_silent and not is_note:
                 continue
             found = reader.search(visit, text.place, is_note=is_note)
+            if not text.is_of_parameter:
+                found = (match for match in found if match.rule != _KNOWLEDGE_REQUESTED)
             yield from _weighed(found, is_first_sight=required is None)
 
 
 def _weighed(matches: Iterable[Match], *, is_first_sight: bool) -> Iterator[Match]:
-    """Yield matches at their level. A tool's parameters are not suspicious at first sight: a shell takes a script."""
+    """Yield matches at their level. What most new tools have counts one less there: a shell takes a script."""
     for match in matches:
-        is_lower = is_first_sight and match.rule in _PARAMETER_RULES and match.level > _FIRST_SIGHT_LEVEL_MAX
-        yield match._replace(level=_FIRST_SIGHT_LEVEL_MAX) if is_lower else match
+        is_lower = is_first_sight and match.rule in _USUAL_AT_FIRST and match.level > LEVEL_LOW
+        yield match._replace(level=match.level - 1) if is_lower else match
 
 
 def _batches(texts: Iterable[Text]) -> Iterator[list[Text]]:

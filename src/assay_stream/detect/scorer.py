@@ -36,6 +36,7 @@ _CACHED_CONCEPTS_MAX = 4_096
 _OF_SYMBOLS: Final = {
     **{f"<{name}>": name for name in ("other", "own", "self", "param", "url", "mail", "path", "secret", "number")},
     "<named>": "other",
+    "<startup>": "path",
     "<quoted>": "quoted",
     "<capitals>": "capitals",
     "[": "mark",

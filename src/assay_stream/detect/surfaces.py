@@ -96,6 +96,16 @@ class Text(msgspec.Struct, frozen=True, gc=False):
             return None
         return name if _PLAIN_KEY.fullmatch(name) else None
 
+    @property
+    def is_of_parameter(self) -> bool:
+        """Whether it says what is to be passed for a parameter, or for an argument of a prompt."""
+        holder = None if self.place is None else self.place[0]
+        if holder is None or holder[0] is None or holder[0][1] not in ("properties", "arguments"):
+            return False
+        while holder[0] is not None:
+            holder = holder[0]
+        return holder[1] not in ("outputSchema", "output_schema")
+
 
 class Texts:
     """The texts of a tool, a prompt or a resource template, by key and place, whatever the order of its keys.

@@ -33,7 +33,7 @@ _TOKEN = re.compile(
   (?P<url>(?:https?|ftp|wss?|hxxps?)://[^<>"'`)\]}|]++)
 | (?P<mail>[\w.+-]{1,64}+@[\w-]{1,63}+(?:\.[\w-]{1,63}+){1,8}+)
 | (?P<path>(?<!\w)(?:~|\.{1,2})?/[\w.$*-]++(?:/[\w.$*-]++)*+/?|\b[A-Za-z]:\\[^'"`]++
-          |(?<!\w)\.(?:env|ssh|aws|npmrc|netrc|pem|cursor|kube)\b[\w./-]*+)
+          |(?<!\w)\.(?:env|ssh|aws|npmrc|netrc|pem|cursor|kube|bashrc|zshrc|profile|bash_profile)\b[\w./-]*+)
 | (?P<number>\d++(?:[,.:-]\d++)*+)
 | (?P<name>[^\W\d][\w$]*+(?:(?:::|:(?!true\b|false\b|null\b|\d)|[./-])[\w$]++)*+)
 | (?P<end>(?<![.!?;:。！？；।؟])[.!?;:。！？；।؟]++(?=["'`)\]*_>]*+$))
@@ -48,18 +48,29 @@ _SECRET_PATH = re.compile(
     r"|kube|\.pem",
     re.IGNORECASE,
 )
+_STARTUP_PATH = re.compile(
+    r"(?:bash|zsh|bash_)(?:rc|profile)\.?$|(?:/|^)\.profile\.?$|/(?:etc|spool)/cron|authorized_keys|LaunchAgents|LaunchDaemons|autostart"
+    r"|systemd|init\.d|rc\.local|git/hooks|sitecustomize|\.cursor/rules"
+)
+"""What runs by itself later on."""
 _OPENING = frozenset("`'\"“‘<「")
 _CLOSING = frozenset("`'\"”’>」(")
 _PROTOCOL = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).split())
 """Names that MCP and JSON Schema define: `_meta.progressToken` is not a tool."""
 _VERBS = frozenset(CATALOG.words.tool_verbs.split())
-_VALUES = frozenset(["id", "ids", "key", "keys", "token", "password", "secret"])
+_VALUES = frozenset(["id", "ids", "key", "keys", "token", "password", "secret", "url", "urls", "uri", "path", "name"])
 """Last words of names that hardly any tool has, unless it begins with a verb."""
+_ADDRESS_VALUE = re.compile(r"[a-z0-9](?:Id|Ids|Url|Urls|Uri)$")
+_NUMBERED = re.compile(r"_(?:\d+|[Nn])$")
+"""The end of a name that stands for many: Element_1 to Element_N."""
+_NO_FUNCTIONS = frozenset(["function", "method", "callback"])
 _PLAIN: Final = {"url": "<url>", "mail": "<mail>", "number": "<number>", "mark": "["}
 _END: Final = "<end>"
 _ENDS = frozenset(".!?;:")
 _CAPITALS_CHARS_MIN = 4
 _CALLED_CHARS_MIN = 4
+_ENDING = "…"
+"""Distinguishes the end of a name from a beginning: no name has it."""
 _CACHED_CHUNKS_MAX = 8_192
 _CACHED_CHARS_MAX = 32
 
@@ -85,7 +96,8 @@ class OfferedNames(NamedTuple):
         own: keys (``name_key``) of the tools of the list.
         itself: key of the definition's own name.
         parameters: names of parameters and listed values of the definition, as they stand.
-        families: beginnings of names, of ``families_of``, that are the server's: its hidden tools have them.
+        families: beginnings of names, of ``families_of``, that are the server's: its hidden tools have them. Ends of
+            its names, of ``endings_of``, count as well.
     """
 
     own: Set[str] = frozenset()
@@ -132,8 +144,8 @@ def name_key(name: str) -> str:
 
 
 def _is_thing(name: str) -> bool:
-    """Return True if a name is rather a path's or a value's: ``models/text_to_image``, ``api_key``, ``postId``."""
-    if "/" in name:
+    """Return True if a name is rather a path's or a value's: ``models/text_to_image``, ``postId``, ``viewUrl``."""
+    if "/" in name or _ADDRESS_VALUE.search(name) is not None:
         return True
     words = name_words(name)
     return bool(words) and words[-1] in _VALUES and _is_noun_first(words)
@@ -143,6 +155,13 @@ def families_of(name: str) -> tuple[str, ...]:
     """Return the first word of a name and the first two; nothing for a verb, which the tools of any server share."""
     words = name_words(name)[:2]
     return tuple(" ".join(words[:count]) for count in range(1, len(words) + 1)) if _is_noun_first(words) else ()
+
+
+def endings_of(name: str) -> Iterator[str]:
+    """Yield the ends of a name that may stand for it where its server's prefix is left out: two words or more."""
+    words = name_words(name)
+    for count in range(2, len(words)):
+        yield _ENDING + "".join(words[-count:])
 
 
 def _is_noun_first(words: Sequence[str]) -> bool:
@@ -251,8 +270,7 @@ def _parse(chunk: str) -> _Parts:
         if kind == "name":
             items += _named(chunk, token)
         elif kind == "path":
-            is_route = chunk.startswith("{", token.end())  # /token/{id}/holders is an address of an API, and no file
-            items.append("<secret>" if not is_route and _SECRET_PATH.search(token[0]) else "<path>")
+            items.append(_path_symbol(token[0], is_route=chunk.startswith("{", token.end())))
         elif kind == "end":
             items.append(_END)
         else:
@@ -263,24 +281,40 @@ def _parse(chunk: str) -> _Parts:
 _parsed = lru_cache(_CACHED_CHUNKS_MAX)(_parse)
 
 
+def _path_symbol(path: str, *, is_route: bool) -> str:
+    # /token/{id}/holders is an address of an API, and no file.
+    if is_route:
+        return "<path>"
+    if _STARTUP_PATH.search(path) is not None:
+        return "<startup>"
+    return "<path>" if _SECRET_PATH.search(path) is None else "<secret>"
+
+
 def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
     name = token[0]
     start, end = token.span()
     following = chunk[end : end + 1]
     is_quoted = start > 0 and chunk[start - 1] in _OPENING and following in _CLOSING and following != ""
-    # COUNT(*) is SQL's and API_KEY is a setting: hardly any tool is named in capitals alone.
+    # COUNT(*) is SQL's, API_KEY a setting and TEXT_GBK a value: hardly any tool is named in capitals alone.
     is_constant = name.isupper()
     is_called = (
-        following == "(" and len(name) >= _CALLED_CHARS_MIN and not is_constant and not chunk.startswith("(s)", end)
+        following == "("
+        and len(name) >= _CALLED_CHARS_MIN
+        and not is_constant
+        and not chunk.startswith("(s)", end)
+        and "." not in name  # A method is code's: page.click(...).
+        and name not in _NO_FUNCTIONS
     )
     is_cased = "_" in name.strip("_") or _CAMEL_CASE.fullmatch(name) is not None
     is_name = (is_cased or (is_quoted and ("-" in name or "." in name))) and name.partition(".")[0] not in _PROTOCOL
+    is_name = is_name and not is_constant and not (_NUMBERED.search(name) and _is_noun_first(name_words(name)))
     if following == "=" and not is_quoted:
         yield "<param>"
         return
     if is_name or is_called:
-        is_other = (is_called or is_cased) and not is_constant and not _is_thing(name)
-        yield Name(name, name_key(name), families_of(name), ("<other>" if is_other else "<named>",))
+        is_other = (is_called or is_cased) and not _is_thing(name)
+        key = name_key(name)
+        yield Name(name, key, (*families_of(name), _ENDING + key), ("<other>" if is_other else "<named>",))
         return
     # In "a paid-call" nothing is called: the later words of a compound are words of their own.
     words = tuple(
@@ -291,5 +325,5 @@ def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
         yield Name(name, name_key(name), (), ("<quoted>", *words))
     else:
         yield from words
-        if len(name) >= _CAPITALS_CHARS_MIN and name.isupper():
+        if len(name) >= _CAPITALS_CHARS_MIN and name.isupper() and "_" not in name:
             yield "<capitals>"

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from assay_stream.detect.surfaces import name_words
-from assay_stream.detect.symbols import families_of, name_key
+from assay_stream.detect.symbols import endings_of, families_of, name_key
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.words import Words, as_read
 from assay_stream.work import UNLIMITED, Work
@@ -94,14 +94,17 @@ class ToolNames:
 
         The first two words of a name are one if another name has the first of them. A single word is one if half of
         the names or more have it, and then only in a definition whose own name has it: that is the key, and ``""``
-        that of any other. A decoy or two do not establish a prefix of a server.
+        that of any other. A decoy or two do not establish a prefix of a server. The ends of names are the server's too:
+        ``get_cost`` is ``supabase_get_cost``.
         """
         chars_max = DEFAULT_LIMITS.tool_name_chars_max
         listed = [families for name in self._names if (families := families_of(name[:chars_max]))]
         counted = Counter(families[0] for families in listed)
         two_words = frozenset(families[1] for families in listed if len(families) > 1 and counted[families[0]] > 1)
         shared = [first for first, count in counted.items() if count > 1 and count * 2 >= len(self._names)]
-        return {"": two_words} | {first: two_words | {first} for first in shared}
+        ends = {end for name in self._names for end in endings_of(name[:chars_max])}
+        of_any = two_words | ends
+        return {"": of_any} | {first: of_any | {first} for first in shared}
 
     def find(self, forms: Sequence[str], work: Work) -> Iterator[Named]:
         """Yield every name in a text, given as its words in their plain form, by place and length."""

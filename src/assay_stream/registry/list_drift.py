@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from assay_stream.bindings.offers import ItemOffer, Offer, unpack
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
+from assay_stream.detect import CUT_SHORT, Siblings, ToolNames, detect_indicators
 from assay_stream.drift import Change, compare_definitions
 from assay_stream.drift.definition import differing_fields, not_compared
 from assay_stream.drift.lists import renames
@@ -70,11 +70,19 @@ class Comparison:
 
     Args:
         names: the names in the list: a text that names another tool is a sign.
+        tools: the definitions in a list of tools: one that imitates another is a sign.
     """
 
-    def __init__(self, analysis: Analysis, names: Collection[str], names_digest: Iterable[str] | None = None) -> None:
+    def __init__(
+        self,
+        analysis: Analysis,
+        names: Collection[str],
+        names_digest: Iterable[str] | None = None,
+        tools: Iterable[_Definition] = (),
+    ) -> None:
         self.analysis = analysis
         self._given = names
+        self._siblings = Siblings(tools)
         self._digested = names if names_digest is None else names_digest
 
     @cached_property
@@ -103,7 +111,10 @@ class Comparison:
         """Return the signs in the text that the older definition did not have."""
         names = self._names
         question = f"signs {before} {after} {self._names_digest}"
-        return self.kept(question, lambda: self._search(was(), now, names))
+        signs = self.kept(question, lambda: self._search(was(), now, names))
+        # Not kept: other tools of the list may differ where their names are the same.
+        imitated = self._siblings.imitated(was(), now, self.analysis.work)
+        return (*signs, *((sign.rule, sign.level, sign.path) for sign in imitated))
 
     def carried_over(self, after: str, now: _Definition, signs: Signs) -> Signs:
         """Return the signs, at high or above, that a changed definition would show in a first list beside new ones."""
@@ -351,7 +362,7 @@ class _ToolDrift:
     def __init__(self, server: ServerBindings, seen: Seen, offer: Offer, analysis: Analysis) -> None:
         self.analysis = analysis
         self._server, self._seen, self._offer = server, seen, offer
-        self._comparison = Comparison(analysis, offer.tools)
+        self._comparison = Comparison(analysis, offer.tools, tools=offer.definitions.values())
         self._searched: dict[tuple[str | None, str], Signs] = {}
         self._carried_over: dict[tuple[str | None, str], Signs] = {}
         self._unpacked: tuple[str, dict[str, Any]] | None = None

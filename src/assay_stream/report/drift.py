@@ -24,7 +24,7 @@ import orjson
 from assay_stream import __version__
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize, jcs_digest
-from assay_stream.detect import CUT_SHORT, NO_TOOLS, ToolNames, detect_indicators
+from assay_stream.detect import CUT_SHORT, NO_TOOLS, Siblings, ToolNames, detect_indicators
 from assay_stream.drift import CODES, Change, ItemDrift, compare_lists
 from assay_stream.drift.definition import differing_fields
 from assay_stream.drift.severity import MCPTRUST_LEVELS, Level, SeverityProfile, Sign, assess, covers
@@ -214,9 +214,10 @@ def drift_findings(
                 raise InputError(error.code, error.message, path=path) from None
             # Prompts, templates and instructions may speak of everything that the server offers.
             names = _names(now if subject is Subject.TOOL else chain(*after.lists.values()), work)
+            siblings = Siblings(now if subject is Subject.TOOL else ())
             for drift in drifts:
                 if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
-                    found.extend(_findings(drift, names, work))
+                    found.extend(_findings(drift, names, siblings, work))
     if after.is_cached_long and not before.is_cached_long:
         found.append(_Unjudged(kind="list_cached_long", drift=ItemDrift("list_cached_long", "*")))
     if work.is_exhausted:
@@ -241,13 +242,14 @@ class _Unjudged:
     signs: Sequence[Sign] = ()
 
 
-def _findings(drift: ItemDrift, names: ToolNames, work: Work) -> Iterator[_Unjudged]:
+def _findings(drift: ItemDrift, names: ToolNames, siblings: Siblings, work: Work) -> Iterator[_Unjudged]:
     signs: Sequence[Sign] = ()
     if drift.after is not None:
         try:
             signs = detect_indicators(drift.before, drift.after, tool_names=names, work=work)
+            signs = [*signs, *siblings.imitated(drift.before, drift.after, work)]
         except WorkExhaustedError:
-            signs = (CUT_SHORT,)
+            signs = (*signs, CUT_SHORT)
     fields: tuple[str, ...] = ()
     if drift.before is not None and drift.after is not None:
         fields = tuple(differing_fields(drift.before, drift.after))

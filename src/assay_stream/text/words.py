@@ -2,8 +2,8 @@
 
 ``as_read`` takes off what a reader does not see; ``Words`` splits the rest into words, in any script. Han, Kana,
 Hangul, Thai and Lao have no dependable spaces, so there each character is a word. Words keep their place in the
-text, and a sentence's end moves the next word further away, so that a rule with a short reach stays within its
-sentence.
+text. A line's end or a colon moves the next word further away, and a full stop, a semicolon, an empty line or the
+next item of a list so far that no rule reaches over it.
 
 Normalisation sorts runs of combining marks by insertion, which takes time in the square of a run's length, and
 some characters become up to eighteen.
@@ -96,10 +96,12 @@ def _decomposed() -> Iterator[int]:
 
 SINGLE_CHARACTER_WORDS = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣\u0e00-\u0eff"
 _WORD = re.compile(
-    rf"[{SINGLE_CHARACTER_WORDS}]|[^\W_{SINGLE_CHARACTER_WORDS}]++|[.!?;:。！？；।؟]++(?=\s|$|[{SINGLE_CHARACTER_WORDS}])|\n"
+    rf"[{SINGLE_CHARACTER_WORDS}]|[^\W_{SINGLE_CHARACTER_WORDS}]++|[.!?;:。！？；।؟]++(?=\s|$|[{SINGLE_CHARACTER_WORDS}])"
+    r"|\n[ \t]*+(?:\n|[-*•](?=[ \t]))|\n"
 )
 _PLAIN_WORD = re.compile("[a-z0-9]++")
-_SENTENCE_END_WORDS = 3
+_LINE_END_WORDS, _SENTENCE_END_WORDS = 3, 50
+_WEAK_ENDS = frozenset([":", "\n"])
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _HIDDEN_FILLERS = "\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5\u180b\u180c\u180d\u180e"
 _HIDDEN = re.compile(
@@ -218,10 +220,12 @@ class Words:
                 forms.append(word)
                 places.append(place)
                 place += 1
-            elif len(forms) > first:
-                self.sentences.append((first, len(forms)))
-                first = len(forms)
-                place += _SENTENCE_END_WORDS
+            elif forms:
+                if len(forms) > first:
+                    self.sentences.append((first, len(forms)))
+                    first = len(forms)
+                leap = _LINE_END_WORDS if word in _WEAK_ENDS else _SENTENCE_END_WORDS
+                place = max(place, places[-1] + 1 + leap)
         if len(forms) > first:
             self.sentences.append((first, len(forms)))
         if not text.isascii():

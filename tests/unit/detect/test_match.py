@@ -20,7 +20,7 @@ EXAMPLES = json.loads((Path(__file__).resolve().parents[2] / "data" / "detect_ru
 LANGUAGES = json.loads(
     (Path(__file__).resolve().parents[2] / "data" / "detect_languages.json").read_text(encoding="utf-8")
 )
-HIGH = 4
+MEDIUM, HIGH = 3, 4
 NAMED = {rule.id for rule in RULES if rule.names}
 
 
@@ -55,16 +55,17 @@ def test_rule_leaves_near_misses(rule: str, text: str) -> None:
 
 def test_every_rule_has_examples() -> None:
     """Each rule on text has two texts that match and two that do not, and no example is left over."""
-    on_structure = {"secret_in_header", "external_reference"}
-    assert EXAMPLES.keys() == {rule.id for rule in RULES} - on_structure
+    on_structure = {"secret_in_header", "external_reference", "annotation_contradicted"}
+    on_lists_and_parameters = {"sibling_displaced", "sibling_imitated", "knowledge_requested"}
+    assert EXAMPLES.keys() == {rule.id for rule in RULES} - on_structure - on_lists_and_parameters
     assert all(len(texts[kind]) >= 2 for texts in EXAMPLES.values() for kind in ("matches", "near_misses"))
 
 
 @pytest.mark.parametrize("text", [text for texts in LANGUAGES.values() for text in texts["attacks"]])
 def test_attack_in_another_language_is_found(text: str) -> None:
-    """Phrases alone find it: the tool is new, so that its script is no news."""
+    """Phrases alone find it, so it is medium: the tool is new, so that its script is no news."""
     found = detect_indicators(None, {"name": "x", "description": text})
-    assert max((indicator.level for indicator in found), default=0) >= HIGH
+    assert max((indicator.level for indicator in found), default=0) >= MEDIUM
 
 
 @pytest.mark.parametrize("text", [text for texts in LANGUAGES.values() for text in texts["benign"]])
@@ -198,9 +199,10 @@ def test_documentation_is_low() -> None:
 
 
 def test_contact_is_low() -> None:
-    (contact,) = detect_indicators({"description": "A."}, {"description": "A. Questions go to help@acme.net."})
-    (bare,) = detect_indicators({"description": "A."}, {"description": "A. Owned by help@acme.net."})
-    assert (contact.rule, contact.level, bare.level) == ("address_introduced", 2, 3)
+    texts = ["A. Questions go to help@acme.net.", "A. Owned by help@acme.net."]
+    found = [detect_indicators({"description": "A."}, {"description": text}) for text in texts]
+    levels = [indicator.level for each in found for indicator in each if indicator.rule == "address_introduced"]
+    assert levels == [2, 3]
 
 
 def test_documentation_does_not_hide_an_attack() -> None:
@@ -232,7 +234,9 @@ def found(phrase: str, text: str, **given: list[tuple[int, int]]) -> list[str]:
         ("two_words|one next", "two words next", ["two words next"]),
         ("two_words next", "two other words next", []),
         ("a ~2 c", "a. c", []),
-        ("a ~3 c", "a. c", ["a c"]),
+        ("a ~9 c", "a. c", []),
+        ("a ~3 c", "a: c", ["a c"]),
+        ("a ~9 c", "a\n- c", []),
         ("忽略 ~3 指令", "忽略之前指令", ["忽 略 之 前 指 令"]),
         ("a b", "a a b b", ["a b"]),
     ],

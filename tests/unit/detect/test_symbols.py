@@ -46,7 +46,7 @@ def symbols(text: str) -> list[str]:
         ("at most 2,000", "at most <number>"),
         ("IMPORTANT", "important <capitals>"),
         ("use COUNT(*) first", "use count <capitals> first"),
-        ("set API_TOKEN", "set <named>"),
+        ("set API_TOKEN to TEXT_GBK", "set api token to text gbk"),
         ("the 'add' mode", "the <quoted> add mode"),
         ("set readOnlyHint and `_meta.progressToken`", "set readonlyhint and <quoted> meta progresstoken"),
     ],

@@ -58,7 +58,9 @@ def test_index_is_paid_for_before_it_is_made() -> None:
 
 
 def families(own: str, *others: str) -> set[str]:
-    return set(OtherTools(ToolNames([own, *others], Work(UNLIMITED)), own).families)
+    """Return the beginnings of names that are the server's, without the ends of names."""
+    known = OtherTools(ToolNames([own, *others], Work(UNLIMITED)), own).families
+    return {each for each in known if each[0].isalpha()}
 
 
 def test_a_prefix_of_most_tools_is_the_servers() -> None:

@@ -1,0 +1,179 @@
+"""Tools that imitate another one of their list: nearly its name, its parameters or its description, and better at it.
+
+1. Only a definition whose new words claim something for it is compared: its name says ``better`` or ``pro``, or its
+   description says that it is faster, recommended or to be used instead. What the other one says of itself is no claim.
+2. It is compared with the definitions that have its parameters, or a word of its name; each comparison is paid for.
+3. It imitates one if it takes most of the same parameters and its name says the same but for rank and version, or if it
+   takes the same ones and its description says most of what the other's says. Another action or thing is none.
+
+Two tools that are alike and claim nothing are versions of one another, as honest lists have them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from assay_stream.detect.catalog import CATALOG, LEVELS
+from assay_stream.detect.indicators import Indicator
+from assay_stream.detect.surfaces import name_words
+from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.work import Work
+
+_RULE: Final = "sibling_imitated"
+_CLAIMS = frozenset(CATALOG.words.claims.split())
+_COMPARING = frozenset(("better", "instead", "prefer", "preferred", "recommended"))
+_RANKS = frozenset(CATALOG.words.ranks.split())
+_ENDINGS = ("ing", "ers", "er", "or", "s")
+_STEM_CHARS_MIN = 4
+_VERBS = {word: group[0] for line in CATALOG.words.verbs for group in [line.split()] for word in group}
+_WORD = re.compile(r"[^\W\d_]{2,24}+")
+_ARGUMENT = re.compile(r"^[ \t]+\w{1,64}(?: \([^)\n]{0,80}\))?:[^\n]*", re.MULTILINE)
+"""A line about a parameter, which says nothing of the tool."""
+_USED = re.compile(r"\b(?:use|prefer|call|see|try|choose) [^\w\s]?([\w-]{1,128}+)")
+_VERSION = re.compile(r"v?\d{1,3}")
+_UNITS_PER_TOOL = 40
+_UNITS_PER_PAIR = 10
+_CHARS_PER_UNIT = 4
+_COMMON_PERCENT_MIN = 70
+_WORDS_MIN = 3
+_SHORT_WORD_CHARS = 3
+_PREFIXED_MIN = 2
+_CHARS_MAX = 4_000
+"""Characters of a description that are compared: what a tool is for stands at its beginning."""
+
+
+class _Tool(NamedTuple):
+    """What identifies a tool to its caller.
+
+    Args:
+        verbs: the words of its name for what it does, each as the first of those that mean the same.
+        nouns: the other words of its name, without rank and version.
+        ranks: the words of its name for rank.
+        words: of its description.
+        claims: words of its name and its description that claim something for it.
+        uses: names in its description that it says to use.
+    """
+
+    name: str
+    verbs: frozenset[str]
+    nouns: frozenset[str]
+    ranks: frozenset[str]
+    parameters: frozenset[str]
+    words: frozenset[str]
+    claims: frozenset[str]
+    uses: frozenset[str]
+
+
+class Siblings:
+    """The tools of a list, to find the one that a definition imitates. Read when the first claim is found.
+
+    Args:
+        tools: the definitions.
+    """
+
+    def __init__(self, tools: Iterable[Mapping[str, Any]]) -> None:
+        self._tools = tools
+        self._names: Set[str] = frozenset()
+        self._prefixes: Set[str] = frozenset()
+        self._index: Mapping[object, Sequence[_Tool]] | None = None
+
+    def imitated(self, before: Mapping[str, Any] | None, after: Mapping[str, Any], work: Work) -> Iterator[Indicator]:
+        """Yield the indicator of a definition that imitates another tool of the list.
+
+        Args:
+            before: the older definition, ``None`` where there was none.
+        """
+        own = _read(after, work)
+        claims = own.claims
+        if claims and before is not None:
+            claims -= _read(before, work).claims
+        if not claims:
+            return
+        if self._index is None:
+            self._index = self._indexed(work)
+        own = self._without_prefix(own)
+        if own.uses & (self._names - {own.name.lower()}):
+            claims -= _COMPARING  # It is another one that is better.
+        near = [
+            (_level(own, other), other.name) for other in self._near(own, self._index, work) if claims - other.claims
+        ]
+        level, name = max(near, default=(0, ""))
+        if level:
+            yield Indicator(_RULE, level, "$.name", name)
+
+    def _indexed(self, work: Work) -> Mapping[object, Sequence[_Tool]]:
+        index: dict[object, list[_Tool]] = {}
+        tools = sorted((_read(each, work) for each in self._tools), key=lambda tool: tool.name)
+        self._names = {tool.name.lower() for tool in tools}
+        counted = Counter(chain(*(tool.nouns for tool in tools)))
+        # A word that half of the names have is the server's: it tells none of them from another.
+        self._prefixes = {noun for noun, count in counted.items() if count > _PREFIXED_MIN and 2 * count >= len(tools)}
+        for tool in map(self._without_prefix, tools):
+            for key in (tool.parameters, *tool.nouns):
+                index.setdefault(key, []).append(tool)
+        return index
+
+    def _without_prefix(self, tool: _Tool) -> _Tool:
+        return tool._replace(nouns=tool.nouns - self._prefixes)
+
+    @staticmethod
+    def _near(own: _Tool, index: Mapping[object, Sequence[_Tool]], work: Work) -> Iterator[_Tool]:
+        seen = {own.name}
+        for key in (own.parameters, *sorted(own.nouns)):
+            for other in index.get(key, ()):
+                work.spend(_UNITS_PER_PAIR)
+                if other.name not in seen:
+                    seen.add(other.name)
+                    yield other
+
+
+def _read(definition: Mapping[str, Any], work: Work) -> _Tool:
+    name, description = definition.get("name"), definition.get("description")
+    name = name[: DEFAULT_LIMITS.tool_name_chars_max] if isinstance(name, str) else ""
+    text = _ARGUMENT.sub("", description[:_CHARS_MAX]).lower() if isinstance(description, str) else ""
+    work.spend(_UNITS_PER_TOOL + len(name) + len(text) // _CHARS_PER_UNIT)
+    schema = definition.get("inputSchema", definition.get("input_schema"))
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    named, words = name_words(name), frozenset(_WORD.findall(text))
+    core = {_stem(word) for word in named if word not in _RANKS and not _VERSION.fullmatch(word)}
+    return _Tool(
+        name=name,
+        verbs=frozenset(_VERBS[word] for word in core if word in _VERBS),
+        nouns=frozenset(core - _VERBS.keys()),
+        ranks=_RANKS.intersection(named),
+        parameters=frozenset(properties) if isinstance(properties, Mapping) else frozenset(),
+        words=frozenset(map(_stem, words)),
+        claims=(words | frozenset(named)) & _CLAIMS,
+        uses=frozenset(_USED.findall(text)),
+    )
+
+
+def _stem(word: str) -> str:
+    word = word.rstrip("0123456789") or word
+    return next(
+        (word.removesuffix(end) for end in _ENDINGS if word.endswith(end) and len(word) > _STEM_CHARS_MIN), word
+    )
+
+
+def _level(own: _Tool, other: _Tool) -> int:
+    """Return the level of an imitation: OCSF severity id, 0 if it is none."""
+    common, params = own.parameters & other.parameters, own.parameters | other.parameters
+    is_same_action = own.verbs == other.verbs or not own.verbs or not other.verbs
+    # What its name adds and its description explains is something else: hourly, marine, archive. A first word that is
+    # no known verb may be one.
+    added = own.nouns - other.nouns - other.words
+    has_same = own.parameters == other.parameters
+    is_named_alike = own.nouns >= other.nouns if own.nouns and other.nouns else has_same
+    if not (is_same_action and added.isdisjoint(own.words) and other.ranks <= own.ranks):
+        return 0
+    if is_named_alike and (own.verbs == other.verbs or not added) and 2 * len(common) >= len(params):
+        return LEVELS[_RULE]
+    if not (other.nouns & other.words) <= (own.nouns | own.words):
+        return 0
+    words = {word for word in other.words - _CLAIMS - other.nouns if len(word) > _SHORT_WORD_CHARS}
+    is_told_alike = 100 * len(words & own.words) >= _COMMON_PERCENT_MIN * len(words)
+    return LEVELS[_RULE] if has_same and len(words) >= _WORDS_MIN and is_told_alike else 0
