@@ -131,6 +131,7 @@ class Catalog:
     Args:
         rules: every rule, in the order of the file.
         phrases: pairs of a rule's id and a phrase, with classes of words expanded.
+        english_phrases: how many of these are English; they come first.
         note_phrases: the same for descriptions of parameters that may hold anything.
         places: name in braces to the pattern of what it stands for.
         hosts: lists of hosts.
@@ -139,6 +140,7 @@ class Catalog:
 
     rules: tuple[DetectionRule, ...]
     phrases: tuple[tuple[str, str], ...]
+    english_phrases: int
     note_phrases: tuple[tuple[str, str], ...]
     places: Mapping[str, re.Pattern[str]]
     hosts: _Hosts
@@ -175,6 +177,7 @@ def load(data: Traversable = DATA) -> Catalog:
     return Catalog(
         rules=rules,
         phrases=tuple(pair for file, book in books for pair in _written_out(file, book)),
+        english_phrases=sum(1 for file, book in books if file.startswith("en") for _ in _written_out(file, book)),
         note_phrases=tuple(_written_out(*notes)),
         places=places,
         hosts=lists.hosts,

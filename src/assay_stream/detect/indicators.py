@@ -352,7 +352,8 @@ def _supported(matches: Sequence[Match]) -> list[Match]:
 
     A phrase is words in their order, and documentation may have the same: a second look at the text, by relations or
     the score, at its names or at what it hides has to agree, or a phrase of another rule. Of 15,216 tools of benign
-    servers 28 had such a phrase alone, one had two, and none said that earlier instructions are void.
+    servers 28 had such a phrase alone, one had two, and none said that earlier instructions are void. Phrases in other
+    languages count as they are: the score knows less of these, and of 673 honest texts in them 3 had one.
     """
     phrases = {match.rule for match in matches if match.is_phrase and match.level > _EVIDENCE_LEVEL}
     if len(phrases) > 1 or not phrases.isdisjoint(_SUFFICIENT) or any(map(_is_evidence, matches)):

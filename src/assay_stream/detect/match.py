@@ -165,7 +165,7 @@ class Match(NamedTuple):
         key: what must not have matched before: words, or the host of an address, or the match itself.
         place: where the text stands in its definition.
         how: the disguises that were undone to read it, outermost first: ``base64 > hex``.
-        is_phrase: whether words alone show it, in their order and whatever they are about.
+        is_phrase: whether English words alone show it, in their order and whatever they are about.
     """
 
     rule: str

@@ -73,10 +73,11 @@ class Slot(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An occurrence of a phrase: the key of the phrase, and its words."""
+    """An occurrence of a phrase: the key of the phrase, its words, and its number in the book."""
 
     key: str
     span: Span
+    number: int
 
 
 class PhraseBook:
@@ -127,7 +128,7 @@ class PhraseBook:
                 bars = negators if key in _MAY_BE_NEGATED else ()
                 for span in _walk(phrase, [lists[index] for index in range(len(phrase))], words.places, bars):
                     if not bars or not is_negated(words, span[0], bars):
-                        yield Found(key, span)
+                        yield Found(key, span, number)
 
     def atoms(self, form: str) -> Set[str]:
         """Return the forms of a plain word in phrases: the word, and each prefix of it with a ``*``."""

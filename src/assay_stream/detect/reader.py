@@ -360,9 +360,9 @@ class Reader:
         for book, numbers in ((phrase_filter().book, possible), (_notes(), notes)):
             if numbers is not None:
                 places = Places(words, self._others, names, self._work)
-                for rule, span in book.search(words, places.spans, self._work, numbers):
+                for rule, span, number in book.search(words, places.spans, self._work, numbers):
                     for match in self._once(rule, words, span, counted):
-                        yield match._replace(is_phrase=True)
+                        yield match._replace(is_phrase=book is _notes() or number < CATALOG.english_phrases)
 
     def _once(self, rule: str, words: Words, span: Span, counted: _Counted) -> Iterator[Match]:
         first, end = span

@@ -217,7 +217,7 @@ def found(phrase: str, text: str, **given: list[tuple[int, int]]) -> list[str]:
     words = Words(text)
     return [
         " ".join(words.forms[first:end])
-        for _, (first, end) in PhraseBook([("key", phrase)]).search(
+        for _, (first, end), _ in PhraseBook([("key", phrase)]).search(
             words, lambda name: given.get(name, []), Work(UNLIMITED)
         )
     ]
