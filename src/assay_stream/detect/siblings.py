@@ -176,4 +176,4 @@ def _level(own: _Tool, other: _Tool) -> int:
         return 0
     words = {word for word in other.words - _CLAIMS - other.nouns if len(word) > _SHORT_WORD_CHARS}
     is_told_alike = 100 * len(words & own.words) >= _COMMON_PERCENT_MIN * len(words)
-    return LEVELS[_RULE] if has_same and len(words) >= _WORDS_MIN and is_told_alike else 0
+    return LEVELS[_RULE] if has_same and params and len(words) >= _WORDS_MIN and is_told_alike else 0

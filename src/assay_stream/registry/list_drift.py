@@ -70,7 +70,7 @@ class Comparison:
 
     Args:
         names: the names in the list: a text that names another tool is a sign.
-        tools: the definitions in a list of tools: one that imitates another is a sign.
+        tools: the definitions in a list of tools, by digest: one that imitates another is a sign.
     """
 
     def __init__(
@@ -78,11 +78,12 @@ class Comparison:
         analysis: Analysis,
         names: Collection[str],
         names_digest: Iterable[str] | None = None,
-        tools: Iterable[_Definition] = (),
+        tools: Mapping[str, _Definition] | None = None,
     ) -> None:
         self.analysis = analysis
         self._given = names
-        self._siblings = Siblings(tools)
+        self._tools = tools or {}
+        self._siblings = Siblings(self._tools.values())
         self._digested = names if names_digest is None else names_digest
 
     @cached_property
@@ -96,6 +97,10 @@ class Comparison:
     @cached_property
     def _names_digest(self) -> str:
         return str(jcs_digest(sorted(self._digested)))
+
+    @cached_property
+    def _tools_digest(self) -> str:
+        return str(jcs_digest(sorted(self._tools)))
 
     def changes(self, before: str, after: str, was: Callable[[], _Definition], now: _Definition) -> Changes:
         try:
@@ -112,15 +117,20 @@ class Comparison:
         names = self._names
         question = f"signs {before} {after} {self._names_digest}"
         signs = self.kept(question, lambda: self._search(was(), now, names))
-        # Not kept: other tools of the list may differ where their names are the same.
-        imitated = self._siblings.imitated(was(), now, self.analysis.work)
-        return (*signs, *((sign.rule, sign.level, sign.path) for sign in imitated))
+        if not self._tools:
+            return signs
+        # An answer of its own: other tools of the list may differ where their names are the same.
+        return signs + self.kept(f"imitated {before} {after} {self._tools_digest}", lambda: self._imitated(was(), now))
 
     def carried_over(self, after: str, now: _Definition, signs: Signs) -> Signs:
         """Return the signs, at high or above, that a changed definition would show in a first list beside new ones."""
         shown = {(rule, path) for rule, _, path in signs}
         whole = self.signs(None, after, lambda: None, now)
         return tuple(row for row in whole if row[1] >= Level.HIGH and (row[0], row[2]) not in shown)
+
+    def _imitated(self, was: _Definition | None, now: _Definition) -> Signs:
+        found = self._siblings.imitated(was, now, self.analysis.work)
+        return tuple((sign.rule, sign.level, sign.path) for sign in found)
 
     def _search(self, was: _Definition | None, now: _Definition, names: ToolNames) -> Signs:
         found = detect_indicators(was, now, tool_names=names, work=self.analysis.work)
@@ -362,7 +372,7 @@ class _ToolDrift:
     def __init__(self, server: ServerBindings, seen: Seen, offer: Offer, analysis: Analysis) -> None:
         self.analysis = analysis
         self._server, self._seen, self._offer = server, seen, offer
-        self._comparison = Comparison(analysis, offer.tools, tools=offer.definitions.values())
+        self._comparison = Comparison(analysis, offer.tools, tools=offer.definitions)
         self._searched: dict[tuple[str | None, str], Signs] = {}
         self._carried_over: dict[tuple[str | None, str], Signs] = {}
         self._unpacked: tuple[str, dict[str, Any]] | None = None
