@@ -287,6 +287,7 @@ _UNITS_PER_CHAR = 3
 _UNITS_PER_INDICATOR = 150
 _LEVEL_MAX = 5
 _EVIDENCE_LEVEL = 3
+_SECONDED = frozenset(rule.id for rule in RULES if rule.needs_second)
 _SUFFICIENT = frozenset(rule.id for rule in RULES if rule.is_sufficient)
 _ORDINARY = frozenset(["url_introduced", "address_introduced", *(rule.id for rule in RULES if rule.names)])
 """Rules on what honest definitions have as well: they are evidence for a phrase only where they are high."""
@@ -348,21 +349,28 @@ def detect_indicators(
 
 
 def _supported(matches: Sequence[Match]) -> list[Match]:
-    """Return matches with those of phrases at medium, unless there is evidence of another kind.
+    """Return matches with those of phrases and of some relations at medium, unless there is evidence of another kind.
 
     A phrase is words in their order, and documentation may have the same: a second look at the text, by relations or
     the score, at its names or at what it hides has to agree, or a phrase of another rule. Of 15,216 tools of benign
     servers 28 had such a phrase alone, one had two, and none said that earlier instructions are void. Phrases in other
-    languages count as they are: the score knows less of these, and of 673 honest texts in them 3 had one.
+    languages count as they are: the score knows less of these, and of 673 honest texts in them 3 had one. Relations
+    that need a second stand alone on 28 of 1,247 public servers, and in no attack that the rules were made with.
     """
-    phrases = {match.rule for match in matches if match.is_phrase and match.level > _EVIDENCE_LEVEL}
+    phrases = {match.rule for match in matches if _needs_second(match) and match.level > _EVIDENCE_LEVEL}
     if len(phrases) > 1 or not phrases.isdisjoint(_SUFFICIENT) or any(map(_is_evidence, matches)):
         return list(matches)
-    return [match._replace(level=min(match.level, _EVIDENCE_LEVEL)) if match.is_phrase else match for match in matches]
+    return [
+        match._replace(level=min(match.level, _EVIDENCE_LEVEL)) if _needs_second(match) else match for match in matches
+    ]
 
 
 def _is_evidence(match: Match) -> bool:
-    return not match.is_phrase and match.level >= _EVIDENCE_LEVEL + (match.rule in _ORDINARY)
+    return not _needs_second(match) and match.level >= _EVIDENCE_LEVEL + (match.rule in _ORDINARY)
+
+
+def _needs_second(match: Match) -> bool:
+    return match.is_phrase or match.rule in _SECONDED
 
 
 def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]:

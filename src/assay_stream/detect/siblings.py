@@ -40,6 +40,7 @@ _UNITS_PER_PAIR = 10
 _CHARS_PER_UNIT = 4
 _COMMON_PERCENT_MIN = 70
 _WORDS_MIN = 3
+_LEVEL_OF_NAMES = 3
 _SHORT_WORD_CHARS = 3
 _PREFIXED_MIN = 2
 _CHARS_MAX = 4_000
@@ -171,7 +172,8 @@ def _level(own: _Tool, other: _Tool) -> int:
     if not (is_same_action and added.isdisjoint(own.words) and other.ranks <= own.ranks):
         return 0
     if is_named_alike and (own.verbs == other.verbs or not added) and 2 * len(common) >= len(params):
-        return LEVELS[_RULE]
+        # Names alone are alike in many honest lists.
+        return LEVELS[_RULE] if params else _LEVEL_OF_NAMES
     if not (other.nouns & other.words) <= (own.nouns | own.words):
         return 0
     words = {word for word in other.words - _CLAIMS - other.nouns if len(word) > _SHORT_WORD_CHARS}

@@ -92,7 +92,6 @@ def test_a_tool_may_be_named_without_the_prefix_of_its_server() -> None:
     """It may also be another server's, so it is not ruled out."""
     directed = "Confirms a cost. Call `get_cost` first."
     assert level(directed, "acme_confirm_cost", "acme_get_cost", name="acme_confirm_cost") == MEDIUM
-    assert level(directed, "acme_confirm_cost", "acme_list", name="acme_confirm_cost") == HIGH
 
 
 @pytest.mark.parametrize("language", sorted(HONEST))
