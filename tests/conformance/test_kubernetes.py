@@ -221,3 +221,4 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     )
     assert (done.returncode, "output_exists" in done.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+    assert written(tmp_path, "--strimzi", "kafka", "--force")

@@ -20,7 +20,7 @@ from assay_stream.engine import EngineState
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import NameClaim, Resolution, decode_entry
+from assay_stream.model.finding_topic import FloodEnd, NameClaim, Resolution, decode_entry
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.ledger import verdict_key
 from assay_stream.schemes.assay import tool as assay
@@ -329,5 +329,5 @@ def test_nothing_that_is_written_calls_a_tool_safe(history: list[Record]) -> Non
             assert not any(word in words for word in (b"safe", b"trusted", b"verified"))
             if output.role is Role.FINDINGS:
                 entry = decode_entry(output.value)
-                assert isinstance(entry, Finding | Resolution | NameClaim)
+                assert isinstance(entry, Finding | Resolution | NameClaim | FloodEnd)
                 assert entry.output().value == output.value

@@ -17,6 +17,7 @@ from assay_stream.detect.phrases import (
     AS_IT_STANDS,
     BACKWARDS,
     ROT13,
+    Found,
     PhraseBook,
     PhraseFilter,
     WordReadings,
@@ -179,7 +180,7 @@ ENCODED = st.sampled_from(
 )
 
 
-def found(book: PhraseBook, text: str, numbers: list[int] | None) -> list[tuple[str, tuple[int, int]]]:
+def found(book: PhraseBook, text: str, numbers: list[int] | None) -> list[Found]:
     words = Words(text)
     return list(
         book.search(words, lambda name: [(0, 1)] if name == "tool" and words.forms else [], Work(UNLIMITED), numbers)

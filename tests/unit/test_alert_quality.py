@@ -21,10 +21,10 @@ RECALL_OF_SIGNS = 0.85
 FOUND = {"attacks": 147, "held_out": 24, "unseen": 19, "unseen_2": 19}
 """Attacks that reach high, by part of the corpus, as docs/alert-quality.md has them."""
 
-BENIGN_AT_HIGH = ["docs-11", "new-tool-28"]
-"""Both name a file or a parameter that a text alone cannot tell from an attack's."""
+BENIGN_AT_HIGH = ["new-tool-28"]
+"""Its parameter is one that a text alone cannot tell from an attack's."""
 
-BENIGN_PER_1000_MEDIUM = 24.0
+BENIGN_PER_1000_MEDIUM = 30.0
 
 NOISE_RATIO = 20
 """How many times fewer benign alerts than "any change" raises; what the project sets itself."""

@@ -28,6 +28,7 @@ from assay_stream.cli.store import StoreFolder, store_folder
 from assay_stream.cli.tap_http import address_of, serving_tls
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, needing_extra
+from assay_stream.kafka.connection import open_admin
 from assay_stream.limits.serving import CONSOLE_LIMITS, HTTP_LIMITS, ConsoleLimits
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
@@ -97,8 +98,10 @@ class StoreFillingThread:
                 if self._stopping.is_set():
                     return
                 self._stop_filling = lambda: loop.call_soon_threadsafe(filling.stop)
-            self.problem = None
             try:
+                # The page says why there are no brokers, or why they refuse us; filling itself would wait.
+                async with open_admin(self._settings):
+                    self.problem = None
                 await filling.run()
             finally:
                 with self._lock:

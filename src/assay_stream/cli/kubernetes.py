@@ -16,7 +16,7 @@ import typer
 import yaml
 
 from assay_stream import __version__
-from assay_stream.cli.files import refuse_filled_folder
+from assay_stream.cli.files import Force, refuse_filled_folder
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.local import Aside, writing_to
@@ -135,6 +135,7 @@ def kubernetes(
         list[str] | None,
         typer.Option(help=f"Also write this process: {', '.join(sorted(set(PROCESSES) - set(_ALWAYS)))}. Repeatable."),
     ] = None,
+    force: Force = False,
     keda: Annotated[bool, typer.Option("--keda", help="Let KEDA scale the stages by their lag.")] = False,
     prometheus: Annotated[bool, typer.Option("--prometheus", help="Let Prometheus' operator scrape them.")] = False,
 ) -> None:
@@ -168,7 +169,7 @@ def kubernetes(
     )
     with writing_to(output):
         output.mkdir(parents=True, exist_ok=True)
-    refuse_filled_folder(output, force=False)
+    refuse_filled_folder(output, force=force)
     with writing_to(output), Aside() as aside:
         for name, text in texts_of(deployment).items():
             aside.path(output / name).write_text(text, encoding="utf-8")

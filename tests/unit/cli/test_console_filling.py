@@ -64,7 +64,7 @@ def test_a_failure_to_fill_is_shown_and_filling_is_tried_again(tmp_path: Path) -
         assert "server-0" in get(address)
         assert "Filling the store failed" in get(f"{address}health")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(30) == 0, said.read_text()
     finally:
         process.kill()
         process.wait(10)

@@ -72,6 +72,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
 REFUSED = {
     "archive": "tests/unit/cli/test_archiving.py",
     "demo": "tests/unit/cli/test_demo.py",
+    "deploy kubernetes": "tests/conformance/test_kubernetes.py",
     "export assay-bundle": "here",
     "export parquet": "here",
     "export timesketch": "here",
