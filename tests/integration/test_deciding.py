@@ -123,7 +123,7 @@ async def reviewed(deployment: Deployment, browser: Browser, address: str) -> No
 async def test_from_an_alert_to_a_call_that_passes(
     deployment: Deployment, operated: tuple[Browser, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A server is swapped; the open queue shows it; its diff is read, approved, and the call passes; then rejected."""
+    """A server is swapped; the open queue shows it; a diff is read, approved, and the call passes; then rejected."""
     browser, address = operated
     await reviewed(deployment, browser, address)
     await opened(browser, f"{address}/reviews")
@@ -134,7 +134,10 @@ async def test_from_an_alert_to_a_call_that_passes(
         assert error["reason_code"] == "definition_mismatch"
         await queues(browser, TOOL)
         assert await stays(browser), "it is the page that was open"
-        link = f"return {REVIEW}.querySelector('a[href^=\"/alert\"]').getAttribute('href')"
+        link = (
+            f"return [...{REVIEW}.querySelectorAll('a[href^=\"/tool\"]')].find((one) => one.innerText === arguments[0])"
+        )
+        link += ".getAttribute('href')"
         await opened(browser, address + await asyncio.to_thread(browser.run, link, TOOL))
         changed = "return [document.querySelectorAll('del').length, document.querySelectorAll('ins').length]"
         gone, come = await asyncio.to_thread(browser.run, changed)
@@ -154,8 +157,8 @@ async def test_from_an_alert_to_a_call_that_passes(
     assert {record["author"] for record in records if record.get("tool_name") in TOOLS} == {AUTHOR}
 
 
-async def test_several_alerts_are_decided_at_once(deployment: Deployment, operated: tuple[Browser, str]) -> None:
-    """Ticked in the queue, listed before it is done, all recorded; then every call passes."""
+async def test_a_release_is_approved_part_by_part(deployment: Deployment, operated: tuple[Browser, str]) -> None:
+    """The queue names its tools; each is approved on its page, which shows it; then every call passes."""
     browser, address = operated
     await reviewed(deployment, browser, address)
     async with enforced(deployment, time_server(AFTER)) as client:
@@ -164,19 +167,11 @@ async def test_several_alerts_are_decided_at_once(deployment: Deployment, operat
         await opened(browser, f"{address}/reviews")
         for tool in TOOLS:
             await queues(browser, tool)
-        boxes = "const all = [...document.querySelectorAll('input[name=pick]')]; all.forEach((one) => one.click());"
-        count = await asyncio.to_thread(browser.run, f"{boxes} return all.length")
-        await asyncio.to_thread(browser.run, "document.querySelector('select[name=act]').value = 'approve'")
-        await asyncio.to_thread(browser.click, ".decide button")
-        await shows(browser, "Confirm: approve")
-        said = await asyncio.to_thread(browser.run, "return document.getElementById('live').innerText")
-        assert [text for text in (*TOOLS, "assay.p60", "sha256:") if text not in said] == []
-        assert count >= len(TOOLS)
         before = len(await control_records(deployment))
-        await decided(browser, "approve")
-        await shows(browser, "The store has it")
+        for tool in TOOLS:
+            await opened(browser, f"{address}/tool?server=time&tool={tool}")
+            await decided(browser, "approve")
+            await wait_for_row(deployment, "pins", "list", tool_name=tool, comparison="match", author=AUTHOR)
         written = (await control_records(deployment))[before:]
         assert {json.loads(record.value or b"")["data"]["tool_name"] for record in written} == set(TOOLS)
-        for tool in TOOLS:
-            await wait_for_row(deployment, "pins", "list", tool_name=tool, comparison="match", author=AUTHOR)
         await first_ruled(client, passed)
