@@ -44,7 +44,7 @@ async def until_ruled(client: Client, wanted: Callable[[dict[str, Any] | None], 
 
 
 async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved(deployment: Deployment) -> None:
-    """Policy, pin, call; another version, a refusal that says why, an alert; approval from the alert, call."""
+    """Policy, pin, call; another version, a refusal that says why, an alert about the release; approval, call."""
     worker = deployment.start_worker()
     await worker.wait_ready()
     reason = ("--reason", "as reviewed")
@@ -73,17 +73,20 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
         assert isinstance(pin, dict)
         assert (pin["status"], pin["action"], pin["observed"]) == ("mismatch", "block", error["observed"])
         raised = await deployment.wait_for(
-            Role.ALERTS, lambda all_: any(b'"pin_mismatch"' in (each.value or b"") for each in all_)
+            Role.ALERTS, lambda all_: any(b'"server_changed"' in (each.value or b"") for each in all_)
         )
-        alerts = [json.loads(each.value or b"") for each in raised if b'"pin_mismatch"' in (each.value or b"")]
-        [uid] = {alert["finding_info"]["uid"] for alert in alerts if alert["unmapped"].get("mcp_tool_name") == TOOL}
+        infos = [json.loads(each.value or b"")["finding_info"] for each in raised]
+        [release] = [info for info in infos if "related_events" in info][-1:]
+        assert TOOL in {part.get("desc") for part in release["related_events"]}
+        of_release = await run(deployment, "pins", "approve", "--alert", release["uid"], *reason)
+        assert of_release[0] == 2, "one command approves no more than was shown"
 
         code, output, _ = await run(deployment, "pins", "diff", "--server-id", "time", "--tool", TOOL)
         assert code == 1
         assert f"{TOOL}: differs from its pin under assay.p60" in output
         assert "--- pinned" in output
         assert "+++ offered" in output
-        await ordered(deployment, "pins", "approve", "--alert", uid, *reason, "--author", "ann")
+        await ordered(deployment, "pins", "approve", "--server-id", "time", "--tool", TOOL, *reason, "--author", "ann")
         await until_ruled(client, passed)
     rows = await wait_for_row(deployment, "pins", "list", tool_name=TOOL, comparison="match")
     assert {(row["state"], row["author"]) for row in rows if row["tool_name"] == TOOL} == {("approved", "ann")}
