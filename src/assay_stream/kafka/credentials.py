@@ -8,6 +8,7 @@ import logging
 import ssl
 import time
 from abc import abstractmethod
+from base64 import b64encode
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -203,15 +204,20 @@ class ClientCredentials(IssuedTokens):
             import aiohttp
 
         # Both are encoded first (RFC 6749, section 2.3.1).
-        user = aiohttp.BasicAuth(quote_plus(self._client_id), quote_plus(self._secret_of()))
+        user = b64encode(f"{quote_plus(self._client_id)}:{quote_plus(self._secret_of())}".encode()).decode()
+        headers = {"Authorization": f"Basic {user}"}
         form = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
         timeout = aiohttp.ClientTimeout(total=_ANSWER_LIMIT_S)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-                session.post(self._endpoint, data=form, auth=user, ssl=self._tls, allow_redirects=False) as answer,
+                session.post(
+                    self._endpoint, data=form, headers=headers, ssl=self._tls, allow_redirects=False
+                ) as answer,
             ):
-                body = await answer.content.read(_ANSWER_BYTES_MAX)
+                body = await answer.content.readexactly(_ANSWER_BYTES_MAX)
+        except asyncio.IncompleteReadError as whole:  # it ends before the limit
+            body = whole.partial
         except (aiohttp.ClientError, OSError) as error:
             raise _unavailable(f"does not answer ({type(error).__name__})") from None
         if answer.status in (400, 401, 403):

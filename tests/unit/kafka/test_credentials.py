@@ -10,11 +10,20 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from aiokafka.errors import KafkaConnectionError
 
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.credentials import AwsTokens, FileTokens, IssuedTokens, RereadTls, sasl_options
+from assay_stream.kafka.credentials import (
+    AwsTokens,
+    ClientCredentials,
+    FileTokens,
+    IssuedTokens,
+    RereadTls,
+    sasl_options,
+)
 from deploy.local.secured import make_certificates
 
 
@@ -76,6 +85,23 @@ async def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
     for each in ("first", "second"):
         file.write_text(f"{each}\n")
         assert await tokens.token() == each
+
+
+async def test_an_answer_that_comes_in_parts_is_read_whole() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for part in (b'{"access_token": "of-', b'two-parts", "expires_in": 60}'):
+            await response.write(part)
+            await asyncio.sleep(0.05)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/token", answer)
+    async with TestServer(app) as server:
+        endpoint = str(server.make_url("/token"))
+        tokens = ClientCredentials(endpoint, "client", lambda: "secret", scope="", tls=RereadTls())
+        assert await tokens.get() == "of-two-parts"
 
 
 async def test_what_aws_raises_is_named_without_its_text() -> None:
