@@ -144,6 +144,7 @@ def test_settings_of_the_deployment_are_passed_on_and_secrets_are_not(tmp_path: 
         ASSAY_STREAM_CALL_PARTITIONS="24",
         ASSAY_STREAM_SASL_PASSWORD="planted",
         ASSAY_STREAM_SEAL_KEY_PASSWORD="planted",
+        ASSAY_STREAM_GROUP_INSTANCE_ID="planted",
     )
     assert of_kind(found, "ConfigMap")[0]["data"]["ASSAY_STREAM_CALL_PARTITIONS"] == "24"
     assert not any("planted" in path.read_text() for path in folder.iterdir())

@@ -35,8 +35,10 @@ _STARTED_LOOK_S = 5
 _LAG_RECORDS = 20_000
 """Lag per replica beyond which KEDA adds one: less than a second of the join's work."""
 _OURS = {"app.kubernetes.io/part-of": "assay-stream"}
-_ABOUT_PLACES = frozenset({"bootstrap_servers", "security_protocol", "web_host", "web_port", "store", "spool"})
-"""Settings that follow from where a process runs."""
+_ABOUT_PLACES = frozenset(
+    {"bootstrap_servers", "security_protocol", "group_instance_id", "web_host", "web_port", "store", "spool"}
+)
+"""Settings that follow from where a process runs; replicas of one name would fence each other."""
 
 
 class Authentication(StrEnum):
