@@ -58,12 +58,12 @@ class Health:
 
     def __init__(self, *, stall_limit_s: float = math.inf) -> None:
         self.failed = False
-        self.waiting_for: str | None = None  # what an operator has to do first
+        self.waiting_for: Callable[[], str | None] = lambda: None
+        """Returns what an operator has to do first."""
         self._stall_limit_s = stall_limit_s
         self._checks: dict[str, Callable[[], bool]] = {}
         self._alternatives: set[str] = set()
         self._still_s: dict[str, Callable[[], float]] = {}
-        self._waits_for: list[Callable[[], str | None]] = []
 
     def watch(
         self,
@@ -71,18 +71,15 @@ class Health:
         check: Callable[[], bool],
         *,
         still_s: Callable[[], float] | None = None,
-        waits_for: Callable[[], str | None] = lambda: None,
         is_alternative: bool = False,
     ) -> None:
         """Watch a stage.
 
         Args:
             still_s: for how many seconds it has not moved, though it should.
-            waits_for: what an operator has to do first, if anything.
             is_alternative: whether the process is ready as long as any such stage is.
         """
         self._checks[name] = check
-        self._waits_for.append(waits_for)
         if is_alternative:
             self._alternatives.add(name)
         if still_s is not None:
@@ -98,8 +95,8 @@ class Health:
         needed = all(is_ready for name, is_ready in stages.items() if name not in self._alternatives)
         any_of = not self._alternatives or any(stages[name] for name in self._alternatives)
         is_ready = needed and any_of and not self.failed
-        reasons = [text for text in (self.waiting_for, *(look() for look in self._waits_for)) if text is not None]
-        why = {"waiting_for": reasons[0]} if reasons else {}
+        waiting_for = self.waiting_for()
+        why = {} if waiting_for is None else {"waiting_for": waiting_for}
         return (200 if is_ready else 503), {"ready": is_ready, "stages": stages, **why}
 
     def stages(self) -> dict[str, bool]:
@@ -213,6 +210,9 @@ class Host:
         self._stopping = asyncio.Event()
         self.failure: BaseException | None = None
         self.health = Health(stall_limit_s=settings.stall_limit_s)
+        self.health.waiting_for = lambda: next(
+            filter(None, (getattr(part, "waiting_for", None) for _, part in self._parts)), None
+        )
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.metrics = Metrics(registry)
@@ -238,7 +238,6 @@ class Host:
         part: Part,
         *,
         still_s: Callable[[], float] | None = None,
-        waits_for: Callable[[], str | None] = lambda: None,
         note_gauges: Callable[[], None] | None = None,
         is_alternative: bool = False,
     ) -> None:
@@ -246,11 +245,10 @@ class Host:
 
         Args:
             still_s: for how many seconds it has not moved, though it should.
-            waits_for: what an operator has to do first, if anything.
             note_gauges: sets its gauges before metrics are read.
             is_alternative: whether the process is ready as long as any such part is.
         """
-        self.health.watch(name, lambda: part.ready, still_s=still_s, waits_for=waits_for, is_alternative=is_alternative)
+        self.health.watch(name, lambda: part.ready, still_s=still_s, is_alternative=is_alternative)
         self._parts.append((name, part))
         if note_gauges is not None:
             self.metrics.on_scrape(note_gauges)
@@ -419,8 +417,7 @@ async def _run(
                 raise
             awaited, why = count, str(error)
     if why is not None:
-        host.health.waiting_for = why
-        host.add("start", _Awaited(awaited, host.health))
+        host.add("start", _Awaited(awaited, why))
     await host.run()
     return host.failure
 
@@ -432,13 +429,17 @@ def _may_be_awaited(error: AssayStreamError) -> bool:
 
 
 class _Awaited:
-    """Runs in place of all parts until the brokers answer and the partition counts of the topics fit."""
+    """Runs in place of all parts until what was waited for is there.
+
+    Args:
+        waiting_for: why ``count`` failed, or would.
+    """
 
     ready = False
 
-    def __init__(self, count: Callable[[], Awaitable[PartitionCounts]], health: Health) -> None:
+    def __init__(self, count: Callable[[], Awaitable[PartitionCounts]], waiting_for: str) -> None:
         self._count = count
-        self._health = health
+        self.waiting_for = waiting_for
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -453,8 +454,8 @@ class _Awaited:
             except AssayStreamError as error:
                 if not _may_be_awaited(error):
                     raise
-                self._health.waiting_for = str(error)
-                _log.warning("waiting_to_start", why=self._health.waiting_for)
+                self.waiting_for = str(error)
+                _log.warning("waiting_to_start", why=self.waiting_for)
             finally:
                 counting.cancel()
                 stopping.cancel()

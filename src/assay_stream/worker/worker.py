@@ -192,10 +192,4 @@ def note_open_alerts(stage: Stage[AlertStageTable], metrics: Metrics) -> None:
 
 
 def add_runner(host: Host, name: str, runner: Runner) -> None:
-    host.add(
-        name,
-        runner,
-        still_s=lambda: runner.still_s,
-        waits_for=lambda: runner.waiting_for,
-        note_gauges=runner.note_gauges,
-    )
+    host.add(name, runner, still_s=lambda: runner.still_s, note_gauges=runner.note_gauges)
