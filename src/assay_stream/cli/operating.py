@@ -241,12 +241,9 @@ def topics_finalize(
     if level == before:
         typer.echo("nothing to do")
         return
-    if level > LEVEL:
-        raise ConfigurationError("bad_option", f"this release writes up to level {LEVEL}: finalise with a later one")
-    if level < before:
-        raise ConfigurationError(
-            "bad_option", "a level is never lowered: what was written since is read by no release below"
-        )
+    if not before < level <= LEVEL:
+        why = f"a level is never lowered, and this release writes up to {LEVEL}"
+        raise ConfigurationError("bad_option", f"--level {level} does not follow {before}: {why}")
     members = asyncio.run(as_admin(settings, list_members))
     for member in members:
         reads = f"reads up to level {member.level}" if member.level else "does not say what it reads"

@@ -425,6 +425,7 @@ async def _run(
                 raise
             awaited, why = count, str(error)
     if why is not None:
+        _log.warning("waiting_to_start", why=why)
         host.add("start", _Awaited(awaited, why))
     await host.run()
     return host.failure
