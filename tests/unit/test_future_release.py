@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import orjson
 import pytest
 
+from assay_stream.agents import Agent
 from assay_stream.agents.processing import AgentState
 from assay_stream.alerts.remembered import AlertTable
 from assay_stream.bindings.rulings import VerdictTable
@@ -35,8 +36,8 @@ FINDINGS = TOPIC_NAMES[Role.FINDINGS]
 MARK = b'{"by":"0.2.0","level":2,"since":"tomorrow"}'
 
 
-def stored(role: Role, key: bytes | None, value: bytes | None) -> Record:
-    return Record(role, Origin(TOPIC_NAMES[role], 0, 7), key, value)
+def stored(role: Role, key: bytes | None, value: bytes | None, *, offset: int = 7) -> Record:
+    return Record(role, Origin(TOPIC_NAMES[role], 0, offset), key, value)
 
 
 def with_insight(value: bytes | None) -> bytes:
@@ -62,7 +63,9 @@ def restore_alerts(record: Record) -> AlertTable:
 
 
 def restore_agents(record: Record) -> AgentState:
-    state = AgentState(a_set(), 0, input_topic="internal")
+    agent = Agent("a", title="A")
+    agent.evidence(key=lambda event: event.server_id)(lambda _event, _memory: None)
+    state = AgentState(a_set(agent), 0, input_topic="internal")
     state.restore(record)
     return state
 
@@ -128,16 +131,21 @@ def test_what_an_agent_keeps_under_a_key_of_a_later_form_stays() -> None:
 def test_input_of_a_later_form_is_kept_with_its_reason() -> None:
     """The rejected topic has all of it: it can be published again after the upgrade."""
     control = a_control("insight.set", server_id="server-a", author="bob", reason="because")
-    call = a_call(insight=1)
     event = a_snapshot().replace(b"list.observed", b"insight.observed")
     for role, value, code in (
         (Role.CONTROL, control, b"unknown_type"),
-        (Role.CALLS, call, b"unknown_field"),
+        (Role.CALLS, a_call().replace(b"call.observed", b"insight.observed"), b"unknown_type"),
         (Role.SNAPSHOTS, event, b"unknown_type"),
     ):
         (rejected,) = Story().raw(role, value).tell().of(Role.REJECTED)
         assert rejected.value == value
         assert dict(rejected.headers)["error.code"] == code
+
+
+def test_a_call_with_a_member_of_a_later_form_is_joined() -> None:
+    """Evidence names the record, which keeps it."""
+    plain, later = (Story().raw(Role.CALLS, call).tell() for call in (a_call(), a_call(insight=1)))
+    assert later.evidence == plain.evidence
 
 
 def test_a_verdict_of_a_later_form_stops_the_tap_from_reading_on() -> None:
@@ -159,7 +167,7 @@ def test_a_store_refuses_the_mark_of_a_later_level() -> None:
     with schema.temporary() as connection:
         filler = Filler(connection)
         with pytest.raises(ConfigurationError, match="format_too_new"):
-            filler.take([a_fact(insight=False), stored(Role.BINDINGS, KEY, MARK)])
+            filler.take([a_fact(insight=False), stored(Role.BINDINGS, KEY, MARK, offset=8)])
         assert filler.position(TOPIC_NAMES[Role.BINDINGS], 0) is None
         assert filler.take([stored(Role.BINDINGS, KEY, write_level(LEVEL))]) == 1
 
