@@ -17,12 +17,14 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
 from assay_stream.console.deciding import KafkaPublish
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka.connection import connection_options
+from assay_stream.kafka.connection import connection_options, open_admin
+from assay_stream.kafka.finalizing import Member, list_members, write_finalised
 from assay_stream.kafka.topics import ACCESS, AccessRole, topic_names
+from assay_stream.model.format_level import LEVEL
 from assay_stream.model.record import Record, Role
 from deploy.local.secured import SecuredBroker
 from tests.support.command import run_command_text
@@ -391,6 +393,21 @@ def test_a_role_writes_and_reads_what_its_row_says_and_no_other_topic(
     if actor is AccessRole.PROXY:
         assert writes == {Role.SNAPSHOTS, Role.CALLS}
         assert reads == {Role.VERDICTS}
+
+
+def test_an_admin_finalises_and_sees_who_can_read_it(matrix: SecuredDeployment) -> None:
+    """An analyst, who may read every topic, may do neither."""
+
+    async def finalise(actor: AccessRole) -> list[Member]:
+        settings = matrix.as_user(actor).settings
+        async with open_admin(settings) as admin:
+            members = await list_members(admin, settings)
+        await write_finalised(settings, LEVEL)
+        return members
+
+    assert asyncio.run(finalise(AccessRole.ADMIN)) == []
+    with pytest.raises(GroupAuthorizationFailedError):
+        asyncio.run(finalise(AccessRole.ANALYST))
 
 
 def test_a_console_decides_as_a_user_that_can_do_nothing_else(matrix: SecuredDeployment) -> None:
