@@ -36,7 +36,7 @@ from assay_stream.kafka.rights import require_rights
 from assay_stream.kafka.stage import OUT_OF_MEMORY
 from assay_stream.kafka.topics import COUNTS_DIFFER, AccessRole, Operation, check_topics, inspect_topics
 from assay_stream.limits.serving import HTTP_LIMITS
-from assay_stream.model.format_level import TOO_NEW, UNREADABLE
+from assay_stream.model.format_level import UNREADABLE
 from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener, serve
 from assay_stream.worker.logs import configure_logs, watching_memory
@@ -432,9 +432,9 @@ async def _run(
 
 
 def _may_be_awaited(error: AssayStreamError) -> bool:
-    """Return True if a restart would change nothing: brokers are away, partition counts do not fit, or a later release
-    has finalised its format."""
-    return error.code in COUNTS_DIFFER or error.code == TOO_NEW or is_away(error)
+    """Return True if a restart would change nothing: brokers are away, partition counts do not fit, or state is of a
+    form that this release does not know."""
+    return error.code in COUNTS_DIFFER | UNREADABLE or is_away(error)
 
 
 class _Awaited:
