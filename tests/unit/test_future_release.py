@@ -17,7 +17,8 @@ from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.facts import Catalogue, read_progress
+from assay_stream.model.definition_facts import Catalogue
+from assay_stream.model.facts import read_progress
 from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.format_level import KEY, LEVEL, UNREADABLE, read_level, write_level
 from assay_stream.model.ingest import MARK_BYTES, read_accepted
