@@ -112,7 +112,7 @@ async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agen
     states = []
     for spec in specs:
         count = partitions.get(spec.name, 0)
-        actual = await _describe_config(admin, spec.name) if count else {}
+        actual = await describe_config(admin, spec.name) if count else {}
         differing = {
             name: (actual[name], wanted)
             for name, wanted in spec.config.items()
@@ -275,7 +275,8 @@ def _complaints(state: TopicState) -> list[str]:
     return texts
 
 
-async def _describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:
+async def describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:
+    """Return the settings of a topic; empty for a user who may not describe them."""
     responses: list[Any] = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
     config: dict[str, str] = {}
     for response in responses:
