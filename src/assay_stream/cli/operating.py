@@ -21,6 +21,7 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json, print_line
+from assay_stream.cli.restoring import topics_restore
 from assay_stream.cli.shared import as_admin, collecting_seldom
 from assay_stream.cli.sources import make_source
 from assay_stream.config import command_settings, load_settings
@@ -115,7 +116,7 @@ def labels_in(file: Path | None) -> Labels:
         raise InputError("bad_labels", error.message) if error.code == "not_toml" else error from None
 
 
-topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
+topics_app = typer.Typer(help="Create, inspect and restore the topics of a deployment.", no_args_is_help=True)
 
 
 Agents = Annotated[
@@ -190,6 +191,9 @@ def _row(state: TopicState) -> dict[str, object]:
         "partitions_wanted": state.spec.partitions,
         "differing": {name: {"is": actual, "wanted": wanted} for name, (actual, wanted) in state.differing.items()},
     }
+
+
+topics_app.command("restore")(topics_restore)
 
 
 @topics_app.command("acls")

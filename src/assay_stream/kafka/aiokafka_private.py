@@ -10,7 +10,7 @@ behave differently.
 3. It finds committed offsets with their metadata, once no open transaction is about to change them, and tells its
    membership of the group.
 4. It does not trust a single broker that claims to be the leader.
-5. ``ask_broker`` sends one broker a request that aiokafka's admin client lacks.
+5. ``allowed_operations`` asks for what the user may do, which aiokafka's admin client lacks.
 6. ``add_to_transaction`` makes a transaction write its marker to a partition that it has no record in.
 """
 
@@ -26,7 +26,18 @@ from aiokafka.consumer import fetcher
 from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from aiokafka.protocol.types import (
+    Array,
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    String,
+    TaggedFields,
+)
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
 
@@ -44,6 +55,7 @@ _LEADERS_PAUSE_S = 0.1
 _MAGIC = 16
 """Offset of the format version in a batch."""
 _STRING = CompactString("utf-8")
+_TEXT = String("utf-8")
 _TAGS = ("tags", TaggedFields)
 _NO_TAGS: Mapping[int, bytes] = {}
 
@@ -303,17 +315,83 @@ def _offset(committed: int) -> int | None:
     return None if committed < 0 else committed
 
 
-async def ask_broker(admin: AIOKafkaAdminClient, node: int, request: Request[Any]) -> Any:
-    """Send a request to one broker and return the response.
+# What the user may do with topics (KIP-430): Metadata version 8
+
+
+class _MetadataResponseV8(Response):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 8
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("brokers", Array(("node", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT))),
+        ("cluster_id", _TEXT),
+        ("controller", Int32),
+        (
+            "topics",
+            Array(
+                ("error_code", Int16),
+                ("name", _TEXT),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    Array(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", Array(Int32)),
+                        ("in_sync", Array(Int32)),
+                        ("offline", Array(Int32)),
+                    ),
+                ),
+                ("operations", Int32),
+            ),
+        ),
+        ("cluster_operations", Int32),
+    )
+
+
+class _MetadataRequestV8(RequestStruct):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 8
+    RESPONSE_TYPE = _MetadataResponseV8
+    SCHEMA = Schema(
+        ("topics", Array(_TEXT)),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_operations", Boolean),
+        ("include_topic_operations", Boolean),
+    )
+
+
+class TopicOperations(Request[_MetadataRequestV8]):  # type: ignore[misc]
+    """Requests what the user may do with topics: a set of bits for each, by Kafka's numbers of operations."""
+
+    API_KEY = 3
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._topics = list(topics)
+
+    def build(self, request_struct_class: type[_MetadataRequestV8]) -> _MetadataRequestV8:
+        return request_struct_class(self._topics, False, False, True)
+
+
+_OPERATIONS = {"Read": 3, "Write": 4, "Delete": 6, "DescribeConfigs": 10}
+
+
+async def allowed_operations(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[str, set[str]]:
+    """Return what the user may do with each topic, of reading, writing, deleting and describing its settings.
 
     Raises:
         KafkaError: no response.
-        IncompatibleBrokerVersion: the broker lacks the request.
     """
     try:
-        return await admin._send_request_to_node(node, request)
+        answer = await admin._send_request_to_node(admin._client.get_random_node(), TopicOperations(topics))
     except TimeoutError:
-        raise KafkaTimeoutError(f"broker {node} does not answer") from None
+        raise KafkaTimeoutError("no broker answers") from None
+    return {
+        topic[1]: {name for name, bit in _OPERATIONS.items() if topic[-1] >= 0 and topic[-1] >> bit & 1}
+        for topic in answer.topics
+    }
 
 
 def add_to_transaction(producer: AIOKafkaProducer, place: TopicPartition) -> None:

@@ -24,7 +24,7 @@ from aiokafka.admin import RecordsToDelete
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError
 from assay_stream.files.spool import Log, LogSpool
-from assay_stream.kafka.aiokafka_private import add_to_transaction
+from assay_stream.kafka.aiokafka_private import add_to_transaction, allowed_operations
 from assay_stream.kafka.connection import (
     AIOKafkaAdminClient,
     AIOKafkaProducer,
@@ -250,20 +250,23 @@ class ExactWriter:
                 "topic_missing", f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply"
             )
         found = {each["topic"]: len(each["partitions"]) for each in await admin.describe_topics(list(counts))}
-        faults = []
+        allowed, faults = await allowed_operations(admin, counts), list[str]()
         for topic, count in counts.items():
+            deletes = any(span.begin for log, span in self._spans.items() if log.topic == topic)
+            needed = {"Read", "Write", "DescribeConfigs", *(["Delete"] if deletes else [])}
+            if lacking := sorted(needed - allowed.get(topic, set())):
+                faults.append(f"{topic}: this user lacks {', '.join(lacking)}")
+                continue
             config = self._configs[topic] = await describe_config(admin, topic)
             if found[topic] != count:
                 faults.append(f"{topic} has {found[topic]} partitions and had {count}: create it again")
-            if "cleanup.policy" not in config:
-                faults.append(f"{topic}: this user needs DescribeConfigs on it")
-            elif topic not in self._restamped and config["message.timestamp.type"] != "CreateTime":
+            if topic not in self._restamped and config["message.timestamp.type"] != "CreateTime":
                 faults.append(
                     f"{topic} replaces timestamps: set message.timestamp.type=CreateTime until all is written"
                 )
             oldest_ms = self._oldest_ms(topic)
-            retention_ms = int(config.get("retention.ms", -1))
-            expires = "delete" in config.get("cleanup.policy", "") and retention_ms >= 0
+            retention_ms = int(config["retention.ms"])
+            expires = "delete" in config["cleanup.policy"] and retention_ms >= 0
             if expires and oldest_ms is not None and oldest_ms < time.time() * 1_000 - retention_ms:
                 faults.append(f"{topic} deletes records as old as its first: set retention.ms=-1 meanwhile")
         if faults:

@@ -1,0 +1,242 @@
+"""``assay-stream topics restore``: an archive back into empty topics, every record at the offset that it had.
+
+An archive of all topics restores a deployment as it was. From an archive of the inputs, workers derive the rest anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.output import print_json
+from assay_stream.cli.progress import Meter
+from assay_stream.cli.shared import as_admin, collecting_seldom
+from assay_stream.config import Settings, command_settings
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.archive import (
+    ARCHIVE_MANIFEST,
+    RESULTS,
+    ArchivedOffsets,
+    GroupOffset,
+    Manifest,
+    PartitionPlace,
+    check_whole,
+    open_archive,
+    read_lines,
+    read_manifest,
+)
+from assay_stream.files.spool import Log, LogSpool
+from assay_stream.kafka.connection import AIOKafkaAdminClient
+from assay_stream.kafka.exact import ExactWriter, Span
+from assay_stream.kafka.groups import check_no_members, commit_group_offsets, group_offsets
+from assay_stream.kafka.ranges import READ, Ends, LogRanges, not_at_rest, note_ends, settled_ends
+from assay_stream.kafka.topics import topic_names, topic_table
+from assay_stream.model.record import TOPICS, Record, Role
+
+_BESIDE = (Role.INGESTED, Role.DEAD_LETTERS)
+"""Written while workers rest, in no transaction of theirs."""
+_LOOK_EVERY = 1_024
+
+
+def file_of(role: Role) -> str:
+    """Return the name of a topic's file in an archive, without the suffix of its compression."""
+    is_known = role in READ or role.value in RESULTS
+    return f"{role.value}.ndjson" if is_known else f"state-{role.value}.ndjson"
+
+
+def archived_roles() -> list[Role]:
+    """Return every role but those of users' agents, compacted topics first: they must rest until they are read."""
+    roles = [role for role, topic in TOPICS.items() if not topic.of_agents]
+    return sorted(roles, key=lambda role: (TOPICS[role].kept != "compacted", role in READ))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeDeployment:
+    """All topics of a deployment at a moment when no stage wrote."""
+
+    settings: Settings
+    ends: Ends
+    groups: list[GroupOffset]
+    firsts: dict[PartitionPlace, int]
+
+    @staticmethod
+    async def noted(settings: Settings) -> WholeDeployment:
+        """Note where topics and consumer groups are.
+
+        Raises:
+            ConfigurationError: ``topic_missing``.
+            OperatingError: ``not_at_rest``, ``broker_unreachable``.
+        """
+        derived = [role for role in archived_roles() if role not in READ and role not in _BESIDE]
+        ends = await settled_ends(settings, derived)
+        groups = await group_offsets(settings, set(topic_names(settings).values()))
+        # Inputs last: nothing may refer to a record that the archive lacks.
+        ends |= await note_ends(settings, _BESIDE) | await note_ends(settings, READ)
+        return WholeDeployment(settings=settings, ends=ends, groups=groups, firsts={})
+
+    def read(self, take: Callable[[Record], None], *, meter: Meter) -> None:
+        """Pass every record to ``take``.
+
+        Raises:
+            OperatingError: ``not_at_rest``, ``broker_unreachable``.
+        """
+        asyncio.run(self._read(take, meter))
+
+    async def _read(self, take: Callable[[Record], None], meter: Meter) -> None:
+        count = 0
+        compacted = [role for role in self.ends if TOPICS[role].kept == "compacted"]
+        async with LogRanges(self.settings, archived_roles(), ends=self.ends) as logs:
+            self.firsts.update(logs.starts())
+            for role in archived_roles():
+                if role not in compacted and compacted:
+                    # What is written meanwhile may have superseded a record before it was read.
+                    if await note_ends(self.settings, compacted) != {each: self.ends[each] for each in compacted}:
+                        raise not_at_rest()
+                    compacted = []
+                async for record in logs.records(role):
+                    take(record)
+                    count += 1
+                    if count % _LOOK_EVERY == 0:
+                        meter.reading(count)
+
+
+def topics_restore(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="An archive: `assay-stream archive --output FOLDER`.")
+    ],
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Write. Without it, only print what would be written.")
+    ] = False,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Write an archive into the empty topics of a cluster, every record at the offset, and with the time, that it had.
+
+    What names offsets (evidence, seals, progress) then holds there as it is. Prints what it writes and what cannot be
+    restored as one JSON object, before it writes. Create the topics first: `topics apply`. Nothing may write to them
+    meanwhile. If it is interrupted, run it again: it continues.
+    """
+    settings = command_settings(bootstrap_servers=bootstrap_servers)
+    with collecting_seldom(), LogSpool() as spool:
+        restoring = Restoring.read(settings, folder, spool)
+        asyncio.run(as_admin(settings, lambda admin, _: restoring.run(admin, apply=apply)))
+
+
+class Restoring:
+    """A restoration of one archive.
+
+    Args:
+        spool: the records of the archive.
+    """
+
+    def __init__(self, settings: Settings, manifest: Manifest, spool: LogSpool) -> None:
+        self._settings = settings
+        self._groups = manifest.groups
+        specs = {spec.role: spec for spec in topic_table(settings)}
+        roles = {name: role for role, name in topic_names(settings).items()}
+        self._roles = {roles[each.topic] for each in manifest.partitions}
+        self._restamped = sorted(
+            specs[role].name for role in self._roles if "message.timestamp.type" in specs[role].config
+        )
+        self._spans: dict[Log, Span] = {}
+        self._counts: Counter[str] = Counter()
+        for each in manifest.partitions:
+            log = Log(roles[each.topic], each.topic, each.partition)
+            first = next(spool.read(log), None)
+            begin = each.end if first is None else first.origin.offset
+            self._spans[log] = Span(min(each.first, begin) if isinstance(each.first, int) else begin, each.end)
+        for log in spool.logs():
+            self._counts[log.topic] += spool.count(log)
+        self._writer = ExactWriter(settings, spool, self._spans, restamped=self._restamped)
+
+    @staticmethod
+    def read(settings: Settings, folder: Path, spool: LogSpool) -> Restoring:
+        """Read an archive.
+
+        Raises:
+            InputError: ``not_restorable`` if it is not a whole archive; as ``open_archive`` and ``read_lines``.
+            ConfigurationError: ``other_topics``.
+        """
+        manifest = read_manifest(folder / ARCHIVE_MANIFEST)
+        if manifest is None:
+            raise _not_restorable(f"{folder} has no {ARCHIVE_MANIFEST}")
+        if manifest.selected:
+            raise _not_restorable(f"{folder} holds a selection of the records")
+        roles = {name: role for role, name in topic_names(settings).items()}
+        topics = {each.topic for each in manifest.partitions}
+        if unknown := sorted(topics - set(roles)):
+            raise ConfigurationError(
+                "other_topics",
+                f"{folder} is an archive of {unknown[0]}, not a topic of this deployment: set ASSAY_STREAM_TOPIC_PREFIX "
+                "as it was",
+            )
+        archived = {roles[topic] for topic in topics}
+        wanted = set(READ) if archived <= set(READ) else set(archived_roles())
+        if missing := sorted(role.value for role in wanted - archived):
+            raise _not_restorable(f"{folder} lacks the topics of {', '.join(missing)}")
+        places = {(each.topic, each.partition) for each in manifest.partitions}
+        ranges: dict[PartitionPlace, tuple[int, int]] = {}
+        for record in _records(folder, archived):
+            place = record.origin[:2]
+            if place not in places or roles[place[0]] is not record.role:
+                raise _not_restorable(f"a record of {place[0]}, partition {place[1]}, is not in {ARCHIVE_MANIFEST}")
+            first, last = ranges.get(place, (record.origin.offset, record.origin.offset))
+            ranges[place] = (min(first, record.origin.offset), max(last, record.origin.offset))
+            spool.add(record._replace(set_aside=False))
+        spool.finish()
+        last = {(each.topic, each.partition): each.last for each in manifest.partitions if isinstance(each.last, int)}
+        check_whole(ArchivedOffsets({}, last), dict.fromkeys(last, (0, -1)) | ranges)
+        return Restoring(settings, manifest, spool)
+
+    async def run(self, admin: AIOKafkaAdminClient, *, apply: bool) -> None:
+        """Print what is to be done, and do it if ``apply``.
+
+        Raises:
+            ConfigurationError: as ``ExactWriter.examine``; ``group_in_use``.
+        """
+        await check_no_members(admin, {each.group for each in self._groups})
+        cost = await self._writer.examine(admin)
+        print_json(
+            {
+                "topics": dict(sorted(self._counts.items())),
+                "left_to_write": asdict(cost),
+                "groups": len({each.group for each in self._groups}),
+                "not_restored": self._not_restored(),
+            }
+        )
+        if not apply:
+            return
+        await self._writer.write(admin)
+        await commit_group_offsets(self._settings, self._groups)
+        print_json({"restored": sum(self._counts.values())})
+
+    def _not_restored(self) -> list[str]:
+        lost = [f"{name}: records get the time of writing" for name in self._restamped]
+        lost += ["a store: it names its cluster; fill a new one", "topics and state of users' agents"]
+        if self._roles <= set(READ):
+            lost += [
+                "everything but the inputs: workers derive it again, at other offsets; evidence has the same bytes, "
+                "unless a list was late",
+                "seals: checkpoints begin anew; keep the old ones with the old evidence",
+                "positions of consumer groups: a forwarder sends every alert again",
+            ]
+        return lost
+
+
+def _records(folder: Path, roles: Iterable[Role]) -> Iterator[Record]:
+    for role in sorted(roles):
+        found = [path for suffix in ("", ".gz", ".zst") if (path := folder / f"{file_of(role)}{suffix}").exists()]
+        if not found:
+            raise _not_restorable(f"{folder} lacks {file_of(role)}")
+        for path in found:
+            yield from read_lines(open_archive(path), name=path.name, roles=tuple(Role))
+
+
+def _not_restorable(why: str) -> InputError:
+    return InputError("not_restorable", f"{why}: make a whole archive with `assay-stream archive`")
