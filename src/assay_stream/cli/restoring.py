@@ -173,7 +173,7 @@ class Restoring:
         if unknown := sorted(topics - set(roles)):
             raise ConfigurationError(
                 "other_topics",
-                f"{folder} is an archive of {unknown[0]}, not a topic of this deployment: set ASSAY_STREAM_TOPIC_PREFIX "
+                f"{folder} is an archive of {unknown[0]}, no topic of this deployment: set ASSAY_STREAM_TOPIC_PREFIX "
                 "as it was",
             )
         archived = {roles[topic] for topic in topics}

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -211,12 +210,7 @@ class ExactWriter:
             ConfigurationError: ``topic_missing``, ``target_differs``, ``target_not_empty`` or ``too_many_fillers``.
         """
         await self._check_topics(admin)
-        reader = await start_reader(self._settings)
-        try:
-            for log in self._spans:
-                self._positions[log] = await self._compared(reader, log)
-        finally:
-            await reader.stop()
+        self._positions = await self._ends_compared()
         cost, faults = Cost(), list[str]()
         for log, span in self._spans.items():
             largest = 0
@@ -278,33 +272,36 @@ class ExactWriter:
         firsts = [next(self._spool.read(log), None) for log in self._spans if log.topic == topic]
         return min((record.timestamp_ms for record in firsts if record is not None), default=None)
 
-    async def _compared(self, reader: Consumer, log: Log, *, done: int = 0) -> int:
-        """Return where a log ends, having found it to be a beginning of what is wanted.
+    async def _ends_compared(self) -> dict[Log, int]:
+        """Return where each log ends, having found it to be a beginning of what is wanted."""
+        places = {log: TopicPartition(log.topic, log.partition) for log in self._spans}
+        reader = await start_reader(self._settings)
+        try:
+            begins = await reader.beginning_offsets(list(places.values()))
+            ends = await reader.end_offsets(list(places.values()))
+            for log, place in places.items():
+                await self._compare(reader, log, begins[place], ends[place])
+        finally:
+            await reader.stop()
+        return {log: ends[place] for log, place in places.items()}
 
-        Args:
-            done: offsets before this were compared.
-        """
+    async def _compare(self, reader: Consumer, log: Log, begin: int, end: int) -> None:
         place, span = TopicPartition(log.topic, log.partition), self._spans[log]
-        begin = (await reader.beginning_offsets([place]))[place]
-        end = (await reader.end_offsets([place]))[place]
         if begin not in (0, span.begin) or end > span.end:
-            text = f"it has offsets {begin} to {end}, and is to have {span.begin} to {span.end}"
-            raise _not_empty(log, text)
-        first = max(begin, done)
+            raise _not_empty(log, f"it has offsets {begin} to {end}, and is to have {span.begin} to {span.end}")
         compared = Compared(
-            self._spool.read(log, after=first - 1),
+            self._spool.read(log, after=begin - 1),
             is_compacted="compact" in self._configs[log.topic]["cleanup.policy"],
             keeps_time=log.topic not in self._restamped,
         )
         differs: int | None = None
-        if first < end:
-            async for batch in read(reader, place, first, end):
+        if begin < end:
+            async for batch in read(reader, place, begin, end):
                 for message in batch:
                     differs = compared.take(record_of(log.role, message)) if differs is None else differs
         differs = compared.finish(end) if differs is None else differs
         if differs is not None:
             raise _not_empty(log, f"offset {differs} is not what it is to be")
-        return end
 
     # Writing
 
@@ -314,65 +311,43 @@ class ExactWriter:
         After an interruption, examine and write again: it continues.
 
         Raises:
-            ConfigurationError: ``target_not_empty`` if somebody else writes to a topic.
-            IntegrityError: ``wrong_offset`` if somebody else writes to it meanwhile.
+            ConfigurationError: ``target_not_empty`` if somebody else wrote to a topic.
+            IntegrityError: ``wrong_offset``, likewise.
             KafkaError: it was interrupted.
         """
+        left = [log for log, span in self._spans.items() if self._positions[log] < span.end]
         plain = writing_producer(self._settings, linger_ms=0, max_batch_size=_BATCH_BYTES)
-        await plain.start()
+        reader = await start_reader(self._settings, isolation_level="read_uncommitted")
         at_once = asyncio.Semaphore(_AT_ONCE)
         try:
+            await plain.start()
             async with asyncio.TaskGroup() as group:
-                for log in self._spans:
-                    group.create_task(self._write_log(plain, log, at_once))
+                for log in left:
+                    group.create_task(self._write_log(plain, reader, log, at_once))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         finally:
             await disconnect(plain)
-        await self._cut(admin)
-        reader = await start_reader(self._settings)
-        try:
-            for log, span in self._spans.items():
-                if (position := await self._compared(reader, log)) != span.end:
-                    raise _wrong_offset(log, span.end, position)
-        finally:
             await reader.stop()
+        await self._cut(admin)
+        for log, end in (await self._ends_compared()).items():
+            if end != self._spans[log].end:
+                raise _wrong_offset(log, self._spans[log].end, end)
 
-    async def _write_log(self, plain: Any, log: Log, at_once: asyncio.Semaphore) -> None:
-        span = self._spans[log]
-        async with at_once, self._fencing(log) as fencing:
-            reader = await start_reader(self._settings, isolation_level="read_uncommitted")
+    async def _write_log(self, plain: Any, reader: Consumer, log: Log, at_once: asyncio.Semaphore) -> None:
+        producer = self._transactional.producer(f"{self._settings.group_prefix}-restore-{log.topic}-{log.partition}")
+        async with at_once:
             try:
-                # A transaction that was open when it was examined is ours, and aborted by now.
-                first = await self._settled(reader, log)
-                for step in steps(self._spool.read(log, after=first - 1), first=first, end=span.end):
+                # Ends the transaction of an earlier attempt.
+                await producer.start()
+                first = await _end(reader, log)
+                for step in steps(self._spool.read(log, after=first - 1), first=first, end=self._spans[log].end):
                     if isinstance(step, Run):
                         await self._append(plain, log, step.records[0].origin.offset, step.records)
                     else:
-                        await self._fill(fencing, reader, log, step)
+                        await self._fill(producer, reader, log, step)
             finally:
-                await reader.stop()
-
-    @asynccontextmanager
-    async def _fencing(self, log: Log) -> AsyncIterator[AIOKafkaProducer]:
-        """Give a producer that has ended the transaction of an earlier attempt."""
-        producer = self._transactional.producer(f"{self._settings.group_prefix}-restore-{log.topic}-{log.partition}")
-        try:
-            await producer.start()
-            yield producer
-        finally:
-            await disconnect(producer)
-
-    async def _settled(self, reader: Consumer, log: Log) -> int:
-        committed = await start_reader(self._settings)
-        try:
-            position = await self._compared(committed, log, done=self._positions[log])
-        finally:
-            await committed.stop()
-        place = TopicPartition(log.topic, log.partition)
-        if (await reader.end_offsets([place]))[place] != position:
-            raise _not_empty(log, "somebody else's transaction is open")
-        return position
+                await disconnect(producer)
 
     async def _append(self, producer: Any, log: Log, at: int, records: Sequence[Record]) -> None:
         """Write records, of which the first is to get offset ``at``."""
@@ -403,7 +378,7 @@ class ExactWriter:
             at += count + 1
             # Brokers answer before they write the marker.
             async with asyncio.timeout(_MARKER_LIMIT_S):
-                while (end := (await reader.end_offsets([place]))[place]) < at:
+                while (end := await _end(reader, log)) < at:
                     await asyncio.sleep(_LOOK_S)
             if end > at:
                 raise _wrong_offset(log, at, end)
@@ -417,6 +392,12 @@ class ExactWriter:
         }
         if begins:
             await admin.delete_records(begins)
+
+
+async def _end(reader: Consumer, log: Log) -> int:
+    place = TopicPartition(log.topic, log.partition)
+    ends: dict[TopicPartition, int] = await reader.end_offsets([place])
+    return ends[place]
 
 
 def _not_empty(log: Log, what: str) -> ConfigurationError:

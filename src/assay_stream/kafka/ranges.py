@@ -154,15 +154,19 @@ async def settled_ends(settings: Settings, roles: Collection[Role]) -> Ends:
         ConfigurationError: ``topic_missing``.
         OperatingError: ``not_at_rest``, ``broker_unreachable``.
     """
-    for _ in range(_AT_REST_LOOKS_MAX):
-        ends = await note_ends(settings, roles, isolation_level="read_uncommitted")
-        if (
-            ends
-            == await note_ends(settings, roles)
-            == await note_ends(settings, roles, isolation_level="read_uncommitted")
-        ):
-            return ends
-        await asyncio.sleep(_SETTLE_PAUSE_S)
+    names = topic_names(settings)
+    async with (
+        LogRanges(settings, list(roles), isolation_level="read_uncommitted") as written,
+        LogRanges(settings, list(roles)) as committed,
+    ):
+        for _ in range(_AT_REST_LOOKS_MAX):
+            await written.note_ends()
+            before = written.bounds
+            await committed.note_ends()
+            await written.note_ends()
+            if before == committed.bounds == written.bounds:
+                return {role: {n: before[names[role], n][1] for n in written.partitions(role)} for role in roles}
+            await asyncio.sleep(_SETTLE_PAUSE_S)
     raise not_at_rest()
 
 
