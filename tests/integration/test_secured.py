@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -421,6 +422,36 @@ def test_a_worker_without_a_grant_stops_and_says_so(matrix: SecuredDeployment) -
         assert refused.process.wait(60) == 2
     finally:
         matrix.stop_workers()
-    assert refused.tail().splitlines()[-1].startswith("assay-stream: not_authorized: ")
+    said = refused.tail().splitlines()[-1]
+    assert said.startswith("assay-stream: not_authorized: this user lacks these rights: ")
+    names = topic_names(matrix.settings)
+    assert {f"Write on {names[role]}" for role in ACCESS[AccessRole.JOIN].writes} == set(
+        re.findall(r"\w+ on [\w.-]+[\w-]", said)
+    )
     assert "Traceback" not in refused.tail()
     assert "topics acls" in refused.tail()
+
+
+def test_a_user_who_may_only_describe_reads_no_settings_and_is_told_so(matrix: SecuredDeployment) -> None:
+    """A proxy's user sees its own topics; the settings of the others, and whether they are there, are not for it."""
+    done = cli(matrix, AccessRole.PROXY, "topics", "show", "--json")
+    states = {row["name"]: row["state"] for row in map(json.loads, done.stdout.splitlines())}
+    names = topic_names(matrix.settings)
+    assert {names[role]: states[names[role]] for role in (Role.CALLS, Role.SNAPSHOTS, Role.EVIDENCE)} == {
+        names[Role.CALLS]: "unread",
+        names[Role.SNAPSHOTS]: "unread",
+        names[Role.EVIDENCE]: "missing",
+    }
+
+
+def test_a_process_that_may_describe_alone_names_each_right_that_it_lacks(
+    matrix: SecuredDeployment, tmp_path: Path
+) -> None:
+    """Where somebody else creates topics and grants: nothing is read or written before all of it is there."""
+    key = str(tmp_path / "seal.pem")
+    assert cli(matrix, AccessRole.ADMIN, "seal", "keygen", "--out", key).returncode == 0
+    done = cli(matrix, AccessRole.ADMIN, "seal", "--once", "--key", key)
+    names = topic_names(matrix.settings)
+    assert done.returncode == 2
+    assert f"Read on {names[Role.EVIDENCE]}" in done.stderr
+    assert f"Read, Write on {names[Role.CHECKPOINTS]}" in done.stderr

@@ -10,7 +10,7 @@ behave differently.
 3. It finds committed offsets with their metadata, once no open transaction is about to change them, and tells its
    membership of the group.
 4. It does not trust a single broker that claims to be the leader.
-5. ``allowed_operations`` asks for what the user may do, which aiokafka's admin client lacks.
+5. ``ask_any_broker`` sends a request that aiokafka's admin client lacks, such as ``TopicRights``.
 6. ``add_to_transaction`` makes a transaction write its marker to a partition that it has no record in.
 """
 
@@ -55,7 +55,6 @@ _LEADERS_PAUSE_S = 0.1
 _MAGIC = 16
 """Offset of the format version in a batch."""
 _STRING = CompactString("utf-8")
-_TEXT = String("utf-8")
 _TAGS = ("tags", TaggedFields)
 _NO_TAGS: Mapping[int, bytes] = {}
 
@@ -226,6 +225,63 @@ class StableOffsetFetch(Request[_OffsetFetchRequestV7]):  # type: ignore[misc]
         return request_struct_class(self._group_id, named, True, _NO_TAGS)
 
 
+class _TopicRightsResponseV8(Response):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 8
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("brokers", Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String()))),
+        ("cluster_id", String()),
+        ("controller_id", Int32),
+        (
+            "topics",
+            Array(
+                ("error_code", Int16),
+                ("name", String()),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    Array(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", Array(Int32)),
+                        ("isr", Array(Int32)),
+                        ("offline_replicas", Array(Int32)),
+                    ),
+                ),
+                ("operations", Int32),
+            ),
+        ),
+        ("cluster_operations", Int32),
+    )
+
+
+class _TopicRightsRequestV8(RequestStruct):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 8
+    RESPONSE_TYPE = _TopicRightsResponseV8
+    SCHEMA = Schema(
+        ("topics", Array(String())),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_operations", Boolean),
+        ("include_topic_operations", Boolean),
+    )
+
+
+class TopicRights(Request[_TopicRightsRequestV8]):  # type: ignore[misc]
+    """Requests what this user may do with topics (KIP-430); creates none."""
+
+    API_KEY = 3
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._topics = list(topics)
+
+    def build(self, request_struct_class: type[_TopicRightsRequestV8]) -> _TopicRightsRequestV8:
+        return request_struct_class(self._topics, False, False, True)
+
+
 class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
     """aiokafka's consumer with the changes listed in the module docstring."""
 
@@ -315,83 +371,17 @@ def _offset(committed: int) -> int | None:
     return None if committed < 0 else committed
 
 
-# What the user may do with topics (KIP-430): Metadata version 8
-
-
-class _MetadataResponseV8(Response):  # type: ignore[misc]
-    API_KEY = 3
-    API_VERSION = 8
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("brokers", Array(("node", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT))),
-        ("cluster_id", _TEXT),
-        ("controller", Int32),
-        (
-            "topics",
-            Array(
-                ("error_code", Int16),
-                ("name", _TEXT),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", Array(Int32)),
-                        ("in_sync", Array(Int32)),
-                        ("offline", Array(Int32)),
-                    ),
-                ),
-                ("operations", Int32),
-            ),
-        ),
-        ("cluster_operations", Int32),
-    )
-
-
-class _MetadataRequestV8(RequestStruct):  # type: ignore[misc]
-    API_KEY = 3
-    API_VERSION = 8
-    RESPONSE_TYPE = _MetadataResponseV8
-    SCHEMA = Schema(
-        ("topics", Array(_TEXT)),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_operations", Boolean),
-        ("include_topic_operations", Boolean),
-    )
-
-
-class TopicOperations(Request[_MetadataRequestV8]):  # type: ignore[misc]
-    """Requests what the user may do with topics: a set of bits for each, by Kafka's numbers of operations."""
-
-    API_KEY = 3
-
-    def __init__(self, topics: Iterable[str]) -> None:
-        self._topics = list(topics)
-
-    def build(self, request_struct_class: type[_MetadataRequestV8]) -> _MetadataRequestV8:
-        return request_struct_class(self._topics, False, False, True)
-
-
-_OPERATIONS = {"Read": 3, "Write": 4, "Delete": 6, "DescribeConfigs": 10}
-
-
-async def allowed_operations(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[str, set[str]]:
-    """Return what the user may do with each topic, of reading, writing, deleting and describing its settings.
+async def ask_any_broker(admin: AIOKafkaAdminClient, request: Request[Any]) -> Any:
+    """Send a request to some broker and return the response.
 
     Raises:
         KafkaError: no response.
+        IncompatibleBrokerVersion: the broker lacks the request.
     """
     try:
-        answer = await admin._send_request_to_node(admin._client.get_random_node(), TopicOperations(topics))
+        return await admin._send_request(request)
     except TimeoutError:
-        raise KafkaTimeoutError("no broker answers") from None
-    return {
-        topic[1]: {name for name, bit in _OPERATIONS.items() if topic[-1] >= 0 and topic[-1] >> bit & 1}
-        for topic in answer.topics
-    }
+        raise KafkaTimeoutError("a broker does not answer") from None
 
 
 def add_to_transaction(producer: AIOKafkaProducer, place: TopicPartition) -> None:

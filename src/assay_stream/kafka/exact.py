@@ -23,7 +23,7 @@ from aiokafka.admin import RecordsToDelete
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError
 from assay_stream.files.spool import Log, LogSpool
-from assay_stream.kafka.aiokafka_private import add_to_transaction, allowed_operations
+from assay_stream.kafka.aiokafka_private import add_to_transaction
 from assay_stream.kafka.connection import (
     AIOKafkaAdminClient,
     AIOKafkaProducer,
@@ -35,7 +35,8 @@ from assay_stream.kafka.connection import (
 from assay_stream.kafka.log import read, record_of
 from assay_stream.kafka.publishing import disconnect
 from assay_stream.kafka.ranges import start_reader
-from assay_stream.kafka.topics import describe_config
+from assay_stream.kafka.rights import require_operations
+from assay_stream.kafka.topics import Operation, describe_config
 from assay_stream.model.record import Origin, Record, size_bytes
 
 TRANSACTION_OFFSETS_MAX = 100_000
@@ -244,16 +245,19 @@ class ExactWriter:
                 "topic_missing", f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply"
             )
         found = {each["topic"]: len(each["partitions"]) for each in await admin.describe_topics(list(counts))}
-        allowed, faults = await allowed_operations(admin, counts), list[str]()
+        cut = {log.topic for log, span in self._spans.items() if span.begin}
+        needed = (Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS)
+        await require_operations(
+            admin, {topic: (*needed, Operation.DELETE) if topic in cut else needed for topic in counts}
+        )
+        faults = []
         for topic, count in counts.items():
-            deletes = any(span.begin for log, span in self._spans.items() if log.topic == topic)
-            needed = {"Read", "Write", "DescribeConfigs", *(["Delete"] if deletes else [])}
-            if lacking := sorted(needed - allowed.get(topic, set())):
-                faults.append(f"{topic}: this user lacks {', '.join(lacking)}")
-                continue
-            config = self._configs[topic] = await describe_config(admin, topic)
+            config = self._configs[topic] = await describe_config(admin, topic) or {}
             if found[topic] != count:
                 faults.append(f"{topic} has {found[topic]} partitions and had {count}: create it again")
+            if not config:
+                faults.append(f"{topic}: this user may not describe its settings")
+                continue
             if topic not in self._restamped and config["message.timestamp.type"] != "CreateTime":
                 faults.append(
                     f"{topic} replaces timestamps: set message.timestamp.type=CreateTime until all is written"

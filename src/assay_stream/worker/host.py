@@ -15,7 +15,7 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from html import escape
@@ -31,8 +31,9 @@ from assay_stream.errors import AssayStreamError, ConfigurationError
 from assay_stream.kafka.connection import BrokerWatch, open_admin
 from assay_stream.kafka.log import is_away
 from assay_stream.kafka.refusals import explained
+from assay_stream.kafka.rights import require_rights
 from assay_stream.kafka.stage import OUT_OF_MEMORY
-from assay_stream.kafka.topics import COUNTS_DIFFER, check_topics, inspect_topics
+from assay_stream.kafka.topics import COUNTS_DIFFER, AccessRole, Operation, check_topics, inspect_topics
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener, serve
@@ -340,6 +341,7 @@ Build = Callable[[Host, PartitionCounts], None]
 def run_host(
     settings: Settings,
     needed: AbstractSet[Role],
+    actors: Sequence[AccessRole],
     build: Build,
     *,
     web_port: int | None,
@@ -350,6 +352,7 @@ def run_host(
 
     Args:
         needed: roles whose topics it reads or writes.
+        actors: whose rights it needs on them.
         build: adds the parts to the host; it is given how many partitions the topics have.
         agents: name of the users' agents whose topics it needs, if any.
         once: whether it does what is there and ends: it waits for nothing, then.
@@ -362,7 +365,7 @@ def run_host(
     while not has_ended:
         deadline = Deadline(settings.stop_limit_s)
         try:
-            failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents, once))
+            failure = asyncio.run(_run(settings, needed, actors, build, deadline, web_port, agents, once))
         finally:
             # A thread that hangs, as in looking up a name, would keep the process alive.
             deadline.settle()
@@ -377,6 +380,7 @@ def run_host(
 async def _run(
     settings: Settings,
     needed: AbstractSet[Role],
+    actors: Sequence[AccessRole],
     build: Build,
     deadline: Deadline,
     web_port: int | None,
@@ -385,7 +389,11 @@ async def _run(
 ) -> BaseException | None:
     async def count() -> PartitionCounts:
         async with open_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text)) as admin:
-            return check_topics(await inspect_topics(admin, settings, agents=agents), set(needed), settings)
+            await require_rights(admin, settings, actors, needed, agents)
+            states = await inspect_topics(admin, settings, agents=agents)
+            if unchecked := [each.spec.name for each in states if each.spec.role in needed and not each.is_checked]:
+                _log.warning("topic_settings_unchecked", topics=unchecked, right=Operation.DESCRIBE_CONFIGS.value)
+            return check_topics(states, set(needed), settings)
 
     host = Host(settings, deadline, web_port=web_port)
     try:
