@@ -73,7 +73,7 @@ def steps(records: Iterable[Record], *, first: int, end: int) -> Iterator[Run | 
     """Yield what to write so that a log that ends at ``first`` gets these records and ends at ``end``.
 
     Raises:
-        InputError: ``bad_offsets`` if the records are not in order, or not within the two.
+        InputError: ``offsets_disagree`` if the records are not in order, or not within the two.
     """
     run: list[Record] = []
     run_bytes, at, timestamp_ms = 0, first, 0
@@ -82,7 +82,7 @@ def steps(records: Iterable[Record], *, first: int, end: int) -> Iterator[Run | 
         if not at <= offset < end:
             topic, partition, _ = record.origin
             text = f"a record of partition {partition} of {topic} has offset {offset}, not one from {at} to {end - 1}"
-            raise InputError("bad_offsets", f"{text}: make the archive again")
+            raise InputError("offsets_disagree", f"{text}: make the archive again")
         if run and (offset > at or run_bytes >= RUN_BYTES_MAX):
             yield Run(run)
             run, run_bytes = [], 0

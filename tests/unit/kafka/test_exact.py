@@ -40,7 +40,7 @@ def test_a_run_is_bounded_in_bytes() -> None:
 
 @pytest.mark.parametrize("offsets", [[2, 2], [3, 2], [8], [0]])
 def test_records_out_of_order_or_outside_are_refused(offsets: list[int]) -> None:
-    with pytest.raises(InputError, match="bad_offsets"):
+    with pytest.raises(InputError, match="offsets_disagree"):
         list(steps(map(a_record, offsets), first=1, end=8))
 
 
