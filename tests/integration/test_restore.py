@@ -19,10 +19,21 @@ from aiokafka.admin import RecordsToDelete
 from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.model.record import Role
+from deploy.local.kafka import Broker
+from tests.integration.restored import (
+    RELEASE_NAME,
+    RELEASES,
+    archive,
+    contents,
+    emptied,
+    restore,
+    story,
+    tell,
+    tell_and_archive,
+)
 from tests.integration.test_replay_compare import compared
 from tests.integration.test_seal import Seals, sums
 from tests.support.deployment import Deployment
-from tests.support.restoring import archive, contents, emptied, restore, story, tell
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -98,30 +109,14 @@ async def test_every_record_gets_its_offset_through_kills(deployment: Deployment
     assert "target_not_empty" in refused.stderr
 
 
-async def test_a_restored_deployment_goes_on(deployment: Deployment, tmp_path: Path) -> None:
-    """From all topics: nothing is joined or alerted of twice, seals go on, and a replay has no differences."""
-    seals = Seals(deployment, tmp_path)
-    deployment.env["PYTHONPATH"] = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
-    first, second = story()
-    worker = deployment.start_worker()
-    await worker.wait_ready()
-    await tell(deployment, first, 0)
-    await seals.run("keygen", "--out", "seal.pem")
-    await seals.run("--key", "seal.pem", "--once", "--every-records", "50")
-    assert await asyncio.to_thread(worker.terminate) == 0
-    before = await contents(deployment)
-    assert before.records[Role.REROUTED]
-    await archive(deployment, tmp_path / "all", "--all-topics")
-    await emptied(deployment)
-    await restore(deployment, tmp_path / "all", "--apply")
-    assert await contents(deployment) == before
-
-    code, rows, _ = await compared(deployment, tmp_path / "restored")
+async def check_going_on(deployment: Deployment, seals: Seals) -> None:
+    """A replay and the seals fit what was restored; a worker that goes on joins and alerts of nothing twice."""
+    code, rows, _ = await compared(deployment, seals.folder / "restored")
     assert code == 0, rows
     assert sums(await seals.verify("--key", "seal.pub.pem"), "unsealed", "faults_count") == [0, 0]
     worker = deployment.start_worker()
     await worker.wait_ready()
-    await tell(deployment, second, 1_000)
+    await tell(deployment, story()[1], 1_000)
     assert await asyncio.to_thread(worker.terminate) == 0
     evidence = await deployment.read(Role.EVIDENCE)
     calls = Counter(json.loads(record.value or b"")["id"] for record in evidence)
@@ -131,12 +126,37 @@ async def test_a_restored_deployment_goes_on(deployment: Deployment, tmp_path: P
         for alert in (json.loads(record.value or b"") for record in await deployment.read(Role.ALERTS))
         if alert["activity_name"] == "Create"
     )
-    assert created
     assert set(created.values()) == {1}
-    code, rows, _ = await compared(deployment, tmp_path / "gone-on")
+    code, rows, _ = await compared(deployment, seals.folder / "gone-on")
     assert code == 0, rows
+
+
+async def test_a_restored_deployment_goes_on(deployment: Deployment, tmp_path: Path) -> None:
+    """From all topics: nothing is joined or alerted of twice, seals go on, and a replay has no differences."""
+    seals = Seals(deployment, tmp_path)
+    await tell_and_archive(deployment, tmp_path / "all", seals)
+    before = await contents(deployment)
+    assert before.records[Role.REROUTED]
+    await emptied(deployment)
+    await restore(deployment, tmp_path / "all", "--apply")
+    assert await contents(deployment) == before
+    await check_going_on(deployment, seals)
     await seals.run("--key", "seal.pem", "--once")
     assert sums(await seals.verify("--key", "seal.pub.pem"), "unsealed", "faults_count") == [0, 0]
+
+
+@pytest.mark.parametrize("folder", sorted(RELEASES.iterdir()), ids=lambda folder: folder.name)
+async def test_the_topics_of_a_release_go_on_in_this_one(broker: Broker, tmp_path: Path, folder: Path) -> None:
+    """Its dump is restored; a replay gives the evidence in it, its seals hold, and a worker goes on from its state."""
+    deployment = Deployment(broker.bootstrap, name=RELEASE_NAME)
+    seals = Seals(deployment, tmp_path)
+    (tmp_path / "seal.pub.pem").write_bytes((folder / "seal.pub.pem").read_bytes())
+    await emptied(deployment)
+    try:
+        await restore(deployment, folder, "--apply")
+        await check_going_on(deployment, seals)
+    finally:
+        deployment.stop_workers()
 
 
 async def test_from_the_inputs_alone_a_worker_derives_the_same_evidence(deployment: Deployment, tmp_path: Path) -> None:

@@ -1,9 +1,15 @@
-"""A deployment whose topics are emptied and restored, and a small story to restore."""
+"""A deployment whose topics are emptied and restored, and a small story to restore.
+
+python -m tests.integration.restored FOLDER     dumps all topics of the story, told to this release
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import sys
+import tempfile
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -16,10 +22,15 @@ from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.kafka.topics import topic_table
 from assay_stream.model.record import Record, Role
-from tests.integration.test_replay_compare import a_control, at_rest, caught_up, decisions, time_of
+from deploy.local.kafka import QUICK_START, Broker
+from tests.integration.test_replay_compare import at_rest, caught_up, decisions, time_of
+from tests.integration.test_seal import Seals
 from tests.support.deployment import Deployment
 from tests.support.fleet import START, Fleet, Published
 
+RELEASES = Path(__file__).resolve().parents[1] / "data" / "releases"
+"""By version, all topics of the story as that release wrote them."""
+RELEASE_NAME = "release"
 RESTAMPED = (Role.REROUTED, Role.INGESTED)
 """Topics whose brokers set the time."""
 
@@ -94,3 +105,29 @@ async def tell(deployment: Deployment, portion: Sequence[Published], first: int)
     await at_rest(deployment)
     # The tick of at_rest is read, too, and what follows from it written.
     await caught_up(deployment, "alerts", Role.FINDINGS)
+
+
+async def tell_and_archive(deployment: Deployment, folder: Path, seals: Seals, *options: str) -> None:
+    """Tell the first portion to a worker, seal it, and archive all topics."""
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    await tell(deployment, story()[0], 0)
+    await seals.run("keygen", "--out", "seal.pem")
+    await seals.run("--key", "seal.pem", "--once", "--every-records", "50")
+    assert await asyncio.to_thread(worker.terminate) == 0
+    await archive(deployment, folder, "--all-topics", *options)
+
+
+async def dump(folder: Path) -> None:
+    with Broker(options=QUICK_START) as broker, tempfile.TemporaryDirectory() as keys:
+        deployment = Deployment(broker.bootstrap, name=RELEASE_NAME)
+        await deployment.apply_topics()
+        try:
+            await tell_and_archive(deployment, folder, Seals(deployment, Path(keys)), "--compression", "zstd")
+        finally:
+            deployment.stop_workers()
+        shutil.copy(Path(keys, "seal.pub.pem"), folder)
+
+
+if __name__ == "__main__":
+    asyncio.run(dump(Path(sys.argv[1])))
