@@ -126,7 +126,7 @@ async def dump(folder: Path) -> None:
             await tell_and_archive(deployment, folder, Seals(deployment, Path(keys)), "--compression", "zstd")
         finally:
             deployment.stop_workers()
-        shutil.copy(Path(keys, "seal.pub.pem"), folder)
+        shutil.copy(Path(keys, "seal.pub.pem"), folder / "seal.pub")
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ async def test_the_topics_of_a_release_go_on_in_this_one(broker: Broker, tmp_pat
     """Its dump is restored; a replay gives the evidence in it, its seals hold, and a worker goes on from its state."""
     deployment = Deployment(broker.bootstrap, name=RELEASE_NAME)
     seals = Seals(deployment, tmp_path)
-    (tmp_path / "seal.pub.pem").write_bytes((folder / "seal.pub.pem").read_bytes())
+    (tmp_path / "seal.pub.pem").write_bytes((folder / "seal.pub").read_bytes())
     await emptied(deployment)
     try:
         await restore(deployment, folder, "--apply")
