@@ -207,7 +207,7 @@ class Restoring:
                 "topics": dict(sorted(self._counts.items())),
                 "left_to_write": asdict(cost),
                 "groups": len({each.group for each in self._groups}),
-                "not_restored": self._not_restored(),
+                "not_restored": self.not_restored(),
             }
         )
         if not apply:
@@ -216,7 +216,8 @@ class Restoring:
         await commit_group_offsets(self._settings, self._groups)
         print_json({"restored": sum(self._counts.values())})
 
-    def _not_restored(self) -> list[str]:
+    def not_restored(self) -> list[str]:
+        """Return what stays different, in sentences."""
         lost = [f"{name}: records get the time of writing" for name in self._restamped]
         lost += ["a store: it names its cluster; fill a new one", "topics and state of users' agents"]
         if self._roles <= set(READ):

@@ -16,6 +16,8 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import inf
 from typing import Any, NamedTuple
 
 from aiokafka.admin import RecordsToDelete
@@ -34,7 +36,7 @@ from assay_stream.kafka.connection import (
 )
 from assay_stream.kafka.log import read, record_of
 from assay_stream.kafka.publishing import disconnect
-from assay_stream.kafka.ranges import start_reader
+from assay_stream.kafka.ranges import places_of, start_reader
 from assay_stream.kafka.rights import require_operations
 from assay_stream.kafka.topics import Operation, describe_config
 from assay_stream.model.record import Origin, Record, size_bytes
@@ -43,7 +45,7 @@ TRANSACTION_OFFSETS_MAX = 100_000
 """Offsets that one aborted transaction fills: a second or less, far from the transaction timeout."""
 RUN_BYTES_MAX = 2 * 1_024 * 1_024
 FILLERS_MAX = 100_000_000
-"""About an hour of writing, and a gigabyte until it is deleted or compacted."""
+"""Some minutes of writing, and a gigabyte until it is deleted or compacted."""
 _BATCH_BYTES = 512 * 1_024
 _RECORD_OVERHEAD_BYTES = 128
 _AT_ONCE = 8
@@ -236,45 +238,30 @@ class ExactWriter:
         return cost
 
     async def _check_topics(self, admin: AIOKafkaAdminClient) -> None:
-        counts: dict[str, int] = {}
-        for log in self._spans:
-            counts[log.topic] = max(counts.get(log.topic, 0), log.partition + 1)
-        missing = sorted(set(counts) - set(await admin.list_topics()))
-        if missing:
-            raise ConfigurationError(
-                "topic_missing", f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply"
-            )
-        found = {each["topic"]: len(each["partitions"]) for each in await admin.describe_topics(list(counts))}
+        topics = sorted({log.topic for log in self._spans})
+        found = {places[0].topic: len(places) for places in await places_of(self._settings, topics)}
         cut = {log.topic for log, span in self._spans.items() if span.begin}
         needed = (Operation.READ, Operation.WRITE, Operation.DESCRIBE_CONFIGS)
-        await require_operations(
-            admin, {topic: (*needed, Operation.DELETE) if topic in cut else needed for topic in counts}
-        )
+        await require_operations(admin, {topic: (*needed, *[Operation.DELETE] * (topic in cut)) for topic in topics})
         faults = []
-        for topic, count in counts.items():
+        for topic in topics:
+            logs = [log for log in self._spans if log.topic == topic]
             config = self._configs[topic] = await describe_config(admin, topic) or {}
-            if found[topic] != count:
-                faults.append(f"{topic} has {found[topic]} partitions and had {count}: create it again")
             if not config:
                 faults.append(f"{topic}: this user may not describe its settings")
                 continue
-            if topic not in self._restamped and config["message.timestamp.type"] != "CreateTime":
-                faults.append(
-                    f"{topic} replaces timestamps: set message.timestamp.type=CreateTime until all is written"
-                )
-            oldest_ms = self._oldest_ms(topic)
-            retention_ms = int(config["retention.ms"])
-            expires = "delete" in config["cleanup.policy"] and retention_ms >= 0
-            if expires and oldest_ms is not None and oldest_ms < time.time() * 1_000 - retention_ms:
+            if found[topic] != len(logs):
+                faults.append(f"{topic} has {found[topic]} partitions and had {len(logs)}: create it again")
+            if topic in self._restamped:
+                continue
+            if config["message.timestamp.type"] != "CreateTime":
+                faults.append(f"{topic} replaces timestamps: set message.timestamp.type=CreateTime meanwhile")
+            firsts_ms = [record.timestamp_ms for log in logs for record in islice(self._spool.read(log), 1)]
+            kept_ms = int(config["retention.ms"]) if "delete" in config["cleanup.policy"] else -1
+            if kept_ms >= 0 and min(firsts_ms, default=inf) < time.time() * 1_000 - kept_ms:
                 faults.append(f"{topic} deletes records as old as its first: set retention.ms=-1 meanwhile")
         if faults:
             raise ConfigurationError("target_differs", "; ".join(faults))
-
-    def _oldest_ms(self, topic: str) -> int | None:
-        if topic in self._restamped:
-            return None
-        firsts = [next(self._spool.read(log), None) for log in self._spans if log.topic == topic]
-        return min((record.timestamp_ms for record in firsts if record is not None), default=None)
 
     async def _ends_compared(self) -> dict[Log, int]:
         """Return where each log ends, having found it to be a beginning of what is wanted."""
