@@ -15,10 +15,14 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
+from assay_stream.errors import ConfigurationError
+from assay_stream.files.spool import Log, LogSpool
 from assay_stream.kafka.connection import open_admin
+from assay_stream.kafka.exact import ExactWriter, Span
 from assay_stream.kafka.ranges import LogRanges
-from assay_stream.model.record import Role
+from assay_stream.model.record import Origin, Record, Role
 from deploy.local.kafka import Broker
 from tests.integration.restored import (
     RELEASE_NAME,
@@ -178,3 +182,36 @@ async def test_from_the_inputs_alone_a_worker_derives_the_same_evidence(deployme
         assert after.records[role] == before.records[role]
     values = [sorted(record.value or b"" for record in each.records[Role.EVIDENCE]) for each in (before, after)]
     assert values[0] == values[1]
+
+
+async def alter(deployment: Deployment, role: Role, **config: str) -> None:
+    named = {name.replace("_", "."): value for name, value in config.items()}
+    async with open_admin(deployment.settings) as admin:
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, deployment.topics[role], named)])
+
+
+async def test_nothing_is_written_where_a_topic_would_hold_something_else(deployment: Deployment) -> None:
+    """Times, sizes and ages that a topic does not take, partitions that are not there, and other records."""
+    topic = deployment.topics[Role.CALLS]
+    record = Record(Role.CALLS, Origin(topic, 0, 2), b"key", b"value" * 300, timestamp_ms=1_700_000_000_000)
+    spans = {Log(Role.CALLS, topic, number): Span(0, 3 if number == 0 else 0) for number in range(4)}
+    with LogSpool() as spool:
+        spool.add(record)
+        spool.finish()
+
+        async def refusal(spans: dict[Log, Span] = spans) -> str:
+            async with open_admin(deployment.settings) as admin:
+                with pytest.raises(ConfigurationError) as refused:
+                    await ExactWriter(deployment.settings, spool, spans).examine(admin)
+            return str(refused.value)
+
+        assert "retention.ms=-1" in await refusal()
+        kept = {"retention_ms": "-1"}
+        await alter(deployment, Role.CALLS, **kept, message_timestamp_type="LogAppendTime")
+        assert "message.timestamp.type=CreateTime" in await refusal()
+        await alter(deployment, Role.CALLS, **kept, max_message_bytes="1000")
+        assert "max.message.bytes" in await refusal()
+        await alter(deployment, Role.CALLS, **kept)
+        assert "has 4 partitions and had 3" in await refusal(dict(list(spans.items())[:3]))
+        await deployment.send(Role.CALLS, [(b"key", b"other")])
+        assert "target_not_empty" in await refusal()
