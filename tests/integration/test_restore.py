@@ -13,14 +13,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from assay_stream.errors import ConfigurationError
+from assay_stream.files.archive import GroupOffset
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.exact import ExactWriter, Span
+from assay_stream.kafka.groups import check_no_members, commit_group_offsets, group_offsets
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.model.record import Origin, Record, Role
 from deploy.local.kafka import Broker
@@ -215,3 +217,21 @@ async def test_nothing_is_written_where_a_topic_would_hold_something_else(deploy
         assert "has 4 partitions and had 3" in await refusal(dict(list(spans.items())[:3]))
         await deployment.send(Role.CALLS, [(b"key", b"other")])
         assert "target_not_empty" in await refusal()
+
+
+async def test_positions_of_groups_are_set_where_nobody_is_in_them(deployment: Deployment) -> None:
+    """With their metadata; a member that is there would go on from its own position."""
+    topic = deployment.topics[Role.ALERTS]
+    noted = [GroupOffset(f"{deployment.name}-pager", topic, number, 7 + number, "mark") for number in range(2)]
+    await commit_group_offsets(deployment.settings, noted)
+    assert await group_offsets(deployment.settings, {topic}) == noted
+    groups = {"nobody-knows-it", noted[0].group}
+    async with open_admin(deployment.settings) as admin:
+        await check_no_members(admin, groups)
+        member = AIOKafkaConsumer(topic, bootstrap_servers=deployment.bootstrap, group_id=noted[0].group)
+        await member.start()
+        try:
+            with pytest.raises(ConfigurationError, match="group_in_use"):
+                await check_no_members(admin, groups)
+        finally:
+            await member.stop()

@@ -34,7 +34,7 @@ class BrokerLog:
                     self._append(record)
                 continue
             assert step.first == len(self.entries)
-            for count in fillers(step.count):
+            for count in fillers(step.offsets):
                 try:
                     for _ in range(count):
                         self._append(None)

@@ -190,8 +190,8 @@ class Restoring:
             ranges[place] = (min(first, record.origin.offset), max(last, record.origin.offset))
             spool.add(record._replace(set_aside=False))
         spool.finish()
-        last = {(each.topic, each.partition): each.last for each in manifest.partitions if isinstance(each.last, int)}
-        check_whole(ArchivedOffsets({}, last), dict.fromkeys(last, (0, -1)) | ranges)
+        lasts = {(each.topic, each.partition): each.last for each in manifest.partitions if isinstance(each.last, int)}
+        check_whole(ArchivedOffsets({}, lasts), dict.fromkeys(lasts, (0, -1)) | ranges)
         return Restoring(settings, manifest, spool)
 
     async def run(self, admin: AIOKafkaAdminClient, *, apply: bool) -> None:

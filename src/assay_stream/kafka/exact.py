@@ -67,7 +67,7 @@ class Gap(NamedTuple):
     """
 
     first: int
-    count: int
+    offsets: int
     timestamp_ms: int
 
 
@@ -121,7 +121,7 @@ class Cost:
             self.records += len(step.records)
             self.record_bytes += sum(size_bytes(each.key, each.value, each.headers) for each in step.records)
         else:
-            for count in fillers(step.count):
+            for count in fillers(step.offsets):
                 self.filler_records += count
                 self.transactions += 1
 
@@ -360,7 +360,7 @@ class ExactWriter:
         place, at = TopicPartition(log.topic, log.partition), gap.first
         # Compacted topics refuse records without a key.
         filler = Record(log.role, Origin(log.topic, log.partition, at), b"", None, timestamp_ms=gap.timestamp_ms)
-        for count in fillers(gap.count):
+        for count in fillers(gap.offsets):
             await producer.begin_transaction()
             add_to_transaction(producer, place)
             if count:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
 
+from aiokafka.errors import KafkaError, for_code
 from aiokafka.structs import OffsetAndMetadata
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import GroupOffset
 from assay_stream.kafka.connection import AIOKafkaAdminClient, TopicPartition, open_admin, reading_consumer
+
+_ATTEMPTS_MAX = 10
+_PAUSE_S = 1.0
 
 
 async def group_offsets(settings: Settings, topics: Collection[str]) -> list[GroupOffset]:
@@ -23,7 +28,9 @@ async def group_offsets(settings: Settings, topics: Collection[str]) -> list[Gro
         for group in sorted({group for group, *_ in await admin.list_consumer_groups()}):
             for place, committed in sorted((await admin.list_consumer_group_offsets(group)).items()):
                 if place.topic in topics and committed.offset >= 0:
-                    found.append(GroupOffset(group, *place, committed.offset, committed.metadata or ""))
+                    found.append(
+                        GroupOffset(group, place.topic, place.partition, committed.offset, committed.metadata or "")
+                    )
     return found
 
 
@@ -32,11 +39,29 @@ async def check_no_members(admin: AIOKafkaAdminClient, groups: Collection[str]) 
 
     Raises:
         ConfigurationError: ``group_in_use``.
+        KafkaError: the coordinators do not answer.
     """
+    for attempt in range(_ATTEMPTS_MAX):
+        try:
+            in_use = [group async for group in _with_members(admin, groups)]
+            break
+        except KafkaError:
+            # A new cluster makes the topic of groups when it is first asked for one.
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
+            await asyncio.sleep(_PAUSE_S)
+    if in_use:
+        raise ConfigurationError("group_in_use", f"processes are in the groups {', '.join(in_use)}: stop them first")
+
+
+async def _with_members(admin: AIOKafkaAdminClient, groups: Collection[str]) -> AsyncIterator[str]:
     for group in sorted(groups):
         for response in await admin.describe_consumer_groups([group]):
-            if any(members for *_, members, _ in response.groups):
-                raise ConfigurationError("group_in_use", f"the group {group} has members: stop them first")
+            for code, _, state, *_ in response.groups:
+                if code:
+                    raise for_code(code)
+                if state not in ("Empty", "Dead"):
+                    yield group
 
 
 async def commit_group_offsets(settings: Settings, offsets: Sequence[GroupOffset]) -> None:
