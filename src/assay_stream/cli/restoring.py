@@ -25,7 +25,6 @@ from assay_stream.files.archive import (
     RESULTS,
     ArchivedOffsets,
     GroupOffset,
-    Manifest,
     PartitionPlace,
     check_whole,
     open_archive,
@@ -124,7 +123,7 @@ def topics_restore(
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     with collecting_seldom(), LogSpool() as spool:
-        restoring = Restoring.read(settings, folder, spool)
+        restoring = Restoring(settings, folder, spool)
         asyncio.run(as_admin(settings, lambda admin, _: restoring.run(admin, apply=apply)))
 
 
@@ -132,67 +131,48 @@ class Restoring:
     """A restoration of one archive.
 
     Args:
-        spool: the records of the archive.
+        spool: takes the records of the archive.
+
+    Raises:
+        InputError: ``not_restorable`` if it is not a whole archive; as ``open_archive`` and ``read_lines``.
+        ConfigurationError: ``other_topics``.
     """
 
-    def __init__(self, settings: Settings, manifest: Manifest, spool: LogSpool) -> None:
+    def __init__(self, settings: Settings, folder: Path, spool: LogSpool) -> None:
         self._settings = settings
-        self._groups = manifest.groups
-        specs = {spec.role: spec for spec in topic_table(settings)}
-        roles = {name: role for role, name in topic_names(settings).items()}
-        self._roles = {roles[each.topic] for each in manifest.partitions}
-        self._restamped = sorted(
-            specs[role].name for role in self._roles if "message.timestamp.type" in specs[role].config
-        )
-        self._spans: dict[Log, Span] = {}
-        self._counts: Counter[str] = Counter()
-        for each in manifest.partitions:
-            log = Log(roles[each.topic], each.topic, each.partition)
-            first = next(spool.read(log), None)
-            begin = each.end if first is None else first.origin.offset
-            self._spans[log] = Span(min(each.first, begin) if isinstance(each.first, int) else begin, each.end)
-        for log in spool.logs():
-            self._counts[log.topic] += spool.count(log)
-        self._writer = ExactWriter(settings, spool, self._spans, restamped=self._restamped)
-
-    @staticmethod
-    def read(settings: Settings, folder: Path, spool: LogSpool) -> Restoring:
-        """Read an archive.
-
-        Raises:
-            InputError: ``not_restorable`` if it is not a whole archive; as ``open_archive`` and ``read_lines``.
-            ConfigurationError: ``other_topics``.
-        """
-        manifest = read_manifest(folder / ARCHIVE_MANIFEST)
-        if manifest is None:
-            raise _not_restorable(f"{folder} has no {ARCHIVE_MANIFEST}")
-        if manifest.selected:
-            raise _not_restorable(f"{folder} holds a selection of the records")
-        roles = {name: role for role, name in topic_names(settings).items()}
+        manifest, specs = read_manifest(folder / ARCHIVE_MANIFEST), {each.name: each for each in topic_table(settings)}
+        if manifest is None or manifest.selected:
+            what = f"has no {ARCHIVE_MANIFEST}" if manifest is None else "holds a selection of the records"
+            raise _not_restorable(f"{folder} {what}")
         topics = {each.topic for each in manifest.partitions}
-        if unknown := sorted(topics - set(roles)):
-            raise ConfigurationError(
-                "other_topics",
-                f"{folder} is an archive of {unknown[0]}, no topic of this deployment: set ASSAY_STREAM_TOPIC_PREFIX "
-                "as it was",
-            )
-        archived = {roles[topic] for topic in topics}
-        wanted = set(READ) if archived <= set(READ) else set(archived_roles())
-        if missing := sorted(role.value for role in wanted - archived):
+        if unknown := sorted(topics - set(specs)):
+            text = f"{folder} is an archive of {unknown[0]}, no topic of this deployment"
+            raise ConfigurationError("other_topics", f"{text}: set ASSAY_STREAM_TOPIC_PREFIX as it was")
+        self._groups = manifest.groups
+        self._roles = {specs[topic].role for topic in topics}
+        # Of other topics, an archive has all that its release knew.
+        if missing := sorted(role.value for role in set(READ) - self._roles):
             raise _not_restorable(f"{folder} lacks the topics of {', '.join(missing)}")
-        places = {(each.topic, each.partition) for each in manifest.partitions}
-        ranges: dict[PartitionPlace, tuple[int, int]] = {}
-        for record in _records(folder, archived):
+        self._restamped = sorted(topic for topic in topics if "message.timestamp.type" in specs[topic].config)
+        places = {(each.topic, each.partition): each for each in manifest.partitions}
+        self.counts: Counter[str] = Counter()
+        ranges: dict[PartitionPlace, tuple[int, int]] = dict.fromkeys(places, (0, -1))
+        for record in _records(folder, self._roles):
             place = record.origin[:2]
-            if place not in places or roles[place[0]] is not record.role:
+            if place not in places or specs[place[0]].role is not record.role:
                 raise _not_restorable(f"a record of {place[0]}, partition {place[1]}, is not in {ARCHIVE_MANIFEST}")
-            first, last = ranges.get(place, (record.origin.offset, record.origin.offset))
-            ranges[place] = (min(first, record.origin.offset), max(last, record.origin.offset))
+            ranges[place] = (0, max(record.origin.offset, ranges[place][1]))
             spool.add(record._replace(set_aside=False))
+            self.counts[place[0]] += 1
         spool.finish()
-        lasts = {(each.topic, each.partition): each.last for each in manifest.partitions if isinstance(each.last, int)}
-        check_whole(ArchivedOffsets({}, lasts), dict.fromkeys(lasts, (0, -1)) | ranges)
-        return Restoring(settings, manifest, spool)
+        lasts = {place: each.last for place, each in places.items() if isinstance(each.last, int)}
+        check_whole(ArchivedOffsets({}, lasts), ranges)
+        spans = {}
+        for place, each in places.items():
+            log = Log(specs[place[0]].role, *place)
+            first = next((record.origin.offset for record in spool.read(log)), each.end)
+            spans[log] = Span(min(each.first, first) if isinstance(each.first, int) else first, each.end)
+        self._writer = ExactWriter(settings, spool, spans, restamped=self._restamped)
 
     async def run(self, admin: AIOKafkaAdminClient, *, apply: bool) -> None:
         """Print what is to be done, and do it if ``apply``.
@@ -204,7 +184,7 @@ class Restoring:
         cost = await self._writer.examine(admin)
         print_json(
             {
-                "topics": dict(sorted(self._counts.items())),
+                "topics": dict(sorted(self.counts.items())),
                 "left_to_write": asdict(cost),
                 "groups": len({each.group for each in self._groups}),
                 "not_restored": self.not_restored(),
@@ -214,7 +194,7 @@ class Restoring:
             return
         await self._writer.write(admin)
         await commit_group_offsets(self._settings, self._groups)
-        print_json({"restored": sum(self._counts.values())})
+        print_json({"restored": sum(self.counts.values())})
 
     def not_restored(self) -> list[str]:
         """Return what stays different, in sentences."""
