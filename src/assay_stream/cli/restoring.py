@@ -34,7 +34,7 @@ from assay_stream.files.archive import (
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.kafka.connection import AIOKafkaAdminClient
 from assay_stream.kafka.exact import ExactWriter, Span
-from assay_stream.kafka.groups import check_no_members, commit_group_offsets, group_offsets
+from assay_stream.kafka.groups import commit_group_offsets, group_offsets
 from assay_stream.kafka.ranges import READ, Ends, LogRanges, not_at_rest, note_ends, settled_ends
 from assay_stream.kafka.topics import topic_names, topic_table
 from assay_stream.model.record import TOPICS, Record, Role
@@ -180,7 +180,6 @@ class Restoring:
         Raises:
             ConfigurationError: as ``ExactWriter.examine``; ``group_in_use``.
         """
-        await check_no_members(admin, {each.group for each in self._groups})
         cost = await self._writer.examine(admin)
         print_json(
             {
@@ -192,8 +191,10 @@ class Restoring:
         )
         if not apply:
             return
+        if cost.records or cost.transactions:
+            # First: who is in a group is found out, and a second run rewinds nobody who has gone on.
+            await commit_group_offsets(self._settings, self._groups)
         await self._writer.write(admin)
-        await commit_group_offsets(self._settings, self._groups)
         print_json({"restored": sum(self.counts.values())})
 
     def not_restored(self) -> list[str]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import CommitFailedError
 from aiokafka.structs import OffsetAndMetadata
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import GroupOffset
-from assay_stream.kafka.connection import AIOKafkaAdminClient, TopicPartition, open_admin, reading_consumer
-
-_ATTEMPTS_MAX = 10
-_PAUSE_S = 1.0
+from assay_stream.kafka.connection import TopicPartition, open_admin, reading_consumer
 
 
 async def group_offsets(settings: Settings, topics: Collection[str]) -> list[GroupOffset]:
@@ -34,38 +30,12 @@ async def group_offsets(settings: Settings, topics: Collection[str]) -> list[Gro
     return found
 
 
-async def check_no_members(admin: AIOKafkaAdminClient, groups: Collection[str]) -> None:
-    """Make sure that no process is in any of the groups.
+async def commit_group_offsets(settings: Settings, offsets: Sequence[GroupOffset]) -> None:
+    """Set the positions of groups that have no members.
 
     Raises:
         ConfigurationError: ``group_in_use``.
-        KafkaError: the coordinators do not answer.
     """
-    for attempt in range(_ATTEMPTS_MAX):
-        try:
-            in_use = [group async for group in _with_members(admin, groups)]
-            break
-        except KafkaError:
-            # A new cluster makes the topic of groups when it is first asked for one.
-            if attempt == _ATTEMPTS_MAX - 1:
-                raise
-            await asyncio.sleep(_PAUSE_S)
-    if in_use:
-        raise ConfigurationError("group_in_use", f"processes are in the groups {', '.join(in_use)}: stop them first")
-
-
-async def _with_members(admin: AIOKafkaAdminClient, groups: Collection[str]) -> AsyncIterator[str]:
-    for group in sorted(groups):
-        for response in await admin.describe_consumer_groups([group]):
-            for code, _, state, *_ in response.groups:
-                if code:
-                    raise for_code(code)
-                if state not in ("Empty", "Dead"):
-                    yield group
-
-
-async def commit_group_offsets(settings: Settings, offsets: Sequence[GroupOffset]) -> None:
-    """Set the positions of groups that have no members."""
     for group in sorted({each.group for each in offsets}):
         noted = {
             TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset, each.metadata)
@@ -77,5 +47,7 @@ async def commit_group_offsets(settings: Settings, offsets: Sequence[GroupOffset
         try:
             await consumer.start()
             await consumer.commit(noted)
+        except CommitFailedError:
+            raise ConfigurationError("group_in_use", f"processes are in the group {group}: stop them first") from None
         finally:
             await consumer.stop()
