@@ -123,7 +123,9 @@ async def dump(folder: Path) -> None:
         deployment = Deployment(broker.bootstrap, name=RELEASE_NAME)
         await deployment.apply_topics()
         try:
-            await tell_and_archive(deployment, folder, Seals(deployment, Path(keys)), "--compression", "zstd")
+            await tell_and_archive(
+                deployment, folder, Seals(deployment, Path(keys)), "--force", "--compression", "zstd"
+            )
         finally:
             deployment.stop_workers()
         shutil.copy(Path(keys, "seal.pub.pem"), folder / "seal.pub")

@@ -59,7 +59,9 @@ def archive(
     topics: Annotated[list[ArchivedRole] | None, typer.Option(help="Only this topic. Repeatable.")] = None,
     all_topics: Annotated[
         bool,
-        typer.Option("--all-topics", help="Every topic, and consumer groups' offsets. Stop the workers meanwhile."),
+        typer.Option(
+            "--all-topics", help="Every topic, and consumer groups' offsets. Stop workers and sealer meanwhile."
+        ),
     ] = False,
     compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = "gzip",
     progress: ProgressOption = None,

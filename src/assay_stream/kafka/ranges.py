@@ -172,7 +172,8 @@ async def settled_ends(settings: Settings, roles: Collection[Role]) -> Ends:
 
 def not_at_rest() -> OperatingError:
     return OperatingError(
-        "not_at_rest", "workers are writing, and only topics at rest fit together: stop the workers until this is done"
+        "not_at_rest",
+        "topics are being written, and only at rest do they fit together: stop workers and sealer until this is done",
     )
 
 
