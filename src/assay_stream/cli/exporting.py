@@ -47,8 +47,10 @@ class ArchivedRole(StrEnum):
 Compression = Literal["none", "gzip", "zstd"]
 
 _SUFFIX: dict[Compression, str] = {"none": "", "gzip": ".gz", "zstd": ".zst"}
-_NAMES = frozenset(f"{file_of(role)}{suffix}" for role in Role for suffix in _SUFFIX.values())
-_LEFTOVERS = frozenset(f"{PREFIX}{name}" for name in {*_NAMES, ARCHIVE_MANIFEST})
+_LEFTOVERS = frozenset(
+    {f"{PREFIX}{file_of(role)}{suffix}" for role in Role for suffix in _SUFFIX.values()}
+    | {f"{PREFIX}{ARCHIVE_MANIFEST}"}
+)
 
 
 @grouped
@@ -91,8 +93,9 @@ def archive(
         read = partial(source.read, meter=meter) if whole is None else partial(whole.read, meter=meter)
         counts = _write(read, {role: aside.path(output / name) for role, name in names.items()}, last)
         aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined, last, whole))
-        for name in _NAMES:
-            aside.remove(output / name)
+        for role in wanted.union(log_ends.READ):
+            for suffix in _SUFFIX.values():
+                aside.remove(output / f"{file_of(role)}{suffix}")
         if not counts.total():
             aside.drop()
     meter.end()
