@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Tests and benches start many processes: none of them should have to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
+.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release release-dump fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -157,6 +157,9 @@ release: $(VENV)/.ready $(VENV)-tools/.ready ## Build wheel and sdist twice, com
 	$(VENV)-tools/bin/zizmor --offline --quiet .github/workflows
 	$(VENV)-tools/bin/hadolint deploy/Dockerfile
 	$(VENV)-tools/bin/python deploy/supply_chain.py sbom dist/release/sbom.json
+
+release-dump: $(VENV)/.ready ## Keep all topics of one story as this release writes them, in tests/data/releases/VERSION: later builds restore them.
+	$(BIN)/python -m tests.integration.restored tests/data/releases/$$($(BIN)/python -c "import assay_stream; print(assay_stream.__version__)")
 
 fuzz: $(VENV)/.ready ## Feed the stages with damaged records for ten minutes (FUZZ="--minutes 1 --seed 7").
 	$(BIN)/python -m tests.fuzz $(FUZZ)

@@ -11,6 +11,7 @@ behave differently.
    membership of the group.
 4. It does not trust a single broker that claims to be the leader.
 5. ``ask_any_broker`` sends a request that aiokafka's admin client lacks, such as ``TopicRights``.
+6. ``add_to_transaction`` makes a transaction write its marker to a partition that it has no record in.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher
 from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
@@ -381,3 +382,8 @@ async def ask_any_broker(admin: AIOKafkaAdminClient, request: Request[Any]) -> A
         return await admin._send_request(request)
     except TimeoutError:
         raise KafkaTimeoutError("a broker does not answer") from None
+
+
+def add_to_transaction(producer: AIOKafkaProducer, place: TopicPartition) -> None:
+    """Make the end of the open transaction take an offset in a partition, with or without records in it."""
+    producer._txn_manager.maybe_add_partition_to_txn(place)

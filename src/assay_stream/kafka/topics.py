@@ -114,7 +114,7 @@ async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agen
     states = []
     for spec in specs:
         count = partitions.get(spec.name, 0)
-        actual = await _describe_config(admin, spec.name) if count else {}
+        actual = await describe_config(admin, spec.name) if count else {}
         differing = {
             name: (actual[name], wanted)
             for name, wanted in spec.config.items()
@@ -277,7 +277,7 @@ def _complaints(state: TopicState) -> list[str]:
     return texts
 
 
-async def _describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str] | None:
+async def describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str] | None:
     """Return a topic's settings, ``None`` where this user lacks the right ``DescribeConfigs``."""
     responses: list[Any] = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
     config: dict[str, str] = {}
@@ -319,6 +319,7 @@ class Operation(StrEnum):
     READ = "Read"
     WRITE = "Write"
     CREATE = "Create"
+    DELETE = "Delete"
     DESCRIBE = "Describe"
     DESCRIBE_CONFIGS = "DescribeConfigs"
 
