@@ -13,6 +13,7 @@ import typer
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest_key import DigestKey
 from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.cli import erasing
 from assay_stream.cli.files import read_input
 from assay_stream.cli.inventory import Wide, as_object, nothing_found, print_listed, short_digest, short_time
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, grouped, time_option
@@ -271,3 +272,6 @@ def _not_found(what: str | None) -> str:
             "and ids, must be whole)"
         )
     return f"no digest or id is {what}"
+
+
+erasing.add_to(evidence_app)

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from assay_stream.cli.erasing import known_erasures, refuse_held
 from assay_stream.cli.files import Force, copied_stdin, refuse_existing_file, refuse_filled_folder
 from assay_stream.cli.options import Bootstrap, ProgressOption, ServerIds, check_span, grouped, time_option
 from assay_stream.cli.output import print_json
@@ -66,6 +67,8 @@ def archive(
     """
     refuse_filled_folder(output, force=force, leftovers=_LEFTOVERS)
     settings = command_settings(bootstrap_servers=bootstrap_servers)
+    if force and output.is_dir() and any(output.iterdir()):
+        refuse_held(known_erasures(None, bootstrap_servers))
     selection = ranges.selection()
     # Before the ends are noted: whatever the join had committed is then in the files.
     joined = asyncio.run(log_ends.committed_offsets(settings, "join"))

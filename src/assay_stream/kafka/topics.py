@@ -284,6 +284,18 @@ async def _describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, 
     return config
 
 
+async def retention_of(
+    admin: AIOKafkaAdminClient, settings: Settings, roles: Iterable[Role]
+) -> dict[str, dict[str, str]]:
+    """Return by topic how long and how many bytes brokers keep of it, of those that exist."""
+    present, found = set(await admin.list_topics()), {}
+    for name in (topic_names(settings)[role] for role in roles):
+        if name in present:
+            config = await _describe_config(admin, name)
+            found[name] = {setting: config.get(setting, "") for setting in ("retention.ms", "retention.bytes")}
+    return found
+
+
 class AccessRole(StrEnum):
     PROXY = "proxy"
     INGEST = "ingest"
