@@ -145,6 +145,14 @@ def test_what_is_missing_outside_the_scope_is_missing(tmp_path: Path) -> None:
     assert (code, [row["server_id"] for row in rows if row.get("status") == "missing"]) == (1, ["server-a"])
 
 
+def test_no_file_is_replaced(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, erasure(some_calls()))
+    written = all_bytes(kept.erase("sealed"))
+    with pytest.raises(InputError, match="folder_not_empty"):
+        kept.erase("sealed")
+    assert all_bytes(tmp_path / "sealed-erased") == written
+
+
 def test_a_stub_without_its_erasure_is_a_missing_record(tmp_path: Path) -> None:
     """Of files, only the control records that are given count, and not those that came with the files."""
     kept = Kept(tmp_path, erasure(some_calls()))

@@ -158,7 +158,7 @@ def act_in(change: Any) -> ScopeAct | None:
     """Return the act that a change states, ``None`` if it is about something else, or is no sound change."""
     data = change.get("data") if isinstance(change, dict) and change.get("type") == CHANGE_TYPE else None
     kind = data.get("change") if isinstance(data, dict) else None
-    if data is None or kind not in _STATED:
+    if data is None or not isinstance(kind, str) or kind not in _STATED:
         return None
     try:
         stated = _STATED[kind].model_validate(data | {"id": data.get("scope_id")})

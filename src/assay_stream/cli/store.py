@@ -1,5 +1,6 @@
 """``assay-stream store``: fill the store that commands and the console read, and say how far it is."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -18,7 +19,7 @@ from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import results_in
 from assay_stream.config import load_settings
-from assay_stream.errors import ConfigurationError, InputError, needing_extra
+from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
 from assay_stream.files.local import reading
 from assay_stream.files.spool import LogSpool
 from assay_stream.model.record import Record
@@ -104,12 +105,14 @@ def load(
 
 def _refuse_held(folder: Path) -> None:
     """Refuse to replace a store that knows of a legal hold: it may have what its topics no longer have."""
-    if not (folder / schema.FILE).exists():
+    path = folder / schema.FILE
+    if not path.exists():
         return
     try:
-        with closing(schema.reading(folder)) as connection, schema.failures(folder):
+        # Not read-only: SQLite then leaves no files of its own behind.
+        with schema.failures(path), closing(sqlite3.connect(path)) as connection:
             erasures = erasures_in(connection)
-    except (ConfigurationError, InputError):  # damaged, or of another version: it is replaced for that reason
+    except (InputError, OperatingError):  # damaged, or of another version: it is replaced for that reason
         return
     refuse_held(erasures)
 
