@@ -182,6 +182,14 @@ def test_a_hold_that_came_later_stops_the_command(tmp_path: Path) -> None:
     assert all_bytes(kept.erase("sealed")) == all_bytes(tmp_path / "sealed")
 
 
+def test_a_worker_that_reads_a_stub_says_that_the_call_was_erased(tmp_path: Path) -> None:
+    """As from topics that were restored from an erased archive: it ends in one place, with the reason."""
+    archive = Kept(tmp_path, erasure(some_calls())).erase("archive")
+    assert run("replay", "--input", archive, "--output", tmp_path / "out").exit_code == 0
+    lines = (tmp_path / "out" / "rejected.ndjson").read_bytes().splitlines()
+    assert [json.loads(line)["error"]["code"] for line in lines] == ["erased"] * 2
+
+
 def test_results_of_a_replay_lose_what_is_erased(tmp_path: Path) -> None:
     Kept(tmp_path, erasure(some_calls())).erase("archive")
     assert run("replay", "--input", tmp_path / "archive", "--output", tmp_path / "out").exit_code == 0

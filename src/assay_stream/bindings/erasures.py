@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
-from assay_stream.model.cloudevents import event_time_us, read_event, time_us_in, time_us_of
+from assay_stream.model.cloudevents import event_time_us, is_binary, read_event, time_us_in, time_us_of
 from assay_stream.model.control import (
     ERASURE_SET_TYPE,
     HOLD_REMOVE_TYPE,
@@ -29,10 +29,11 @@ from assay_stream.model.control import (
     HoldRemoveData,
     HoldSetData,
 )
+from assay_stream.model.envelope import EVIDENCE_TYPE
 from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.fields import ScopeField
 from assay_stream.model.finding_topic import ANY_SERVER
-from assay_stream.model.record import ERASED_LEAF_HEADER, Origin, Record, Role, erased_by
+from assay_stream.model.record import CALL_TYPE, ERASED_LEAF_HEADER, Headers, Origin, Record, Role, erased_by
 
 _PREFIX = "assay.control."
 HOLD, RELEASE, ERASURE = (kind.removeprefix(_PREFIX) for kind in (HOLD_SET_TYPE, HOLD_REMOVE_TYPE, ERASURE_SET_TYPE))
@@ -48,11 +49,15 @@ class Subject(NamedTuple):
     time_us: int
 
 
-def subject_of(value: bytes | None) -> Subject | None:
-    """Return what a call or its evidence is about, ``None`` where it does not say."""
+def subject_of(value: bytes | None, headers: Headers = ()) -> Subject | None:
+    """Return what a call or its evidence is about, ``None`` for other records, and where it does not say."""
     event = None if value is None else read_leniently(value)
-    data = event.get("data") if isinstance(event, dict) else None
-    time_us = time_us_in(event.get("time")) if isinstance(event, dict) else None
+    if is_binary(headers):
+        stated = {name: (text or b"").decode("utf-8", "replace") for name, text in headers}
+        event = {"type": stated.get("ce_type"), "time": stated.get("ce_time"), "data": event}
+    if not isinstance(event, dict) or event.get("type") not in (CALL_TYPE, EVIDENCE_TYPE):
+        return None
+    data, time_us = event.get("data"), time_us_in(event.get("time"))
     if not isinstance(data, dict) or not isinstance(data.get("server_id"), str) or time_us is None:
         return None
     actor = data.get("actor")

@@ -28,7 +28,7 @@ from assay_stream.bindings.erasures import (
 from assay_stream.cli.deciding import Deciding
 from assay_stream.cli.files import files_option
 from assay_stream.cli.options import AsJson, Bootstrap, grouped, time_option
-from assay_stream.cli.output import print_json, print_line
+from assay_stream.cli.output import json_line, print_json, print_line
 from assay_stream.cli.shared import as_admin, on_kafka, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
@@ -41,7 +41,7 @@ from assay_stream.model.fields import ScopeField
 from assay_stream.model.finding_topic import ANY_SERVER
 from assay_stream.model.record import Role
 from assay_stream.report.pins import time_text
-from assay_stream.text.escaping import counted, json_text, shown
+from assay_stream.text.escaping import counted, shown
 
 HELD_ROLES = (Role.CALLS, Role.REROUTED, Role.EVIDENCE, Role.SNAPSHOTS, Role.CONTROL, Role.CHANGES)
 """Whose records a hold keeps: calls, their evidence, and what it takes to verify it."""
@@ -64,13 +64,16 @@ class ScopeOptions:
     to_time: Annotated[int | None, time_option("Only calls before then.")] = None
 
     def scope(self) -> ScopeField:
-        given = {
-            "server_id": self.server_id,
-            "agent_id": self.agent_id,
-            "from_time": None if self.from_time is None else time_text(self.from_time),
-            "to_time": None if self.to_time is None else time_text(self.to_time),
-        }
-        return ScopeField(**{name: value for name, value in given.items() if value is not None})  # type: ignore[typeddict-item]
+        found = ScopeField()
+        if self.server_id is not None:
+            found["server_id"] = self.server_id
+        if self.agent_id is not None:
+            found["agent_id"] = self.agent_id
+        if self.from_time is not None:
+            found["from_time"] = time_text(self.from_time)
+        if self.to_time is not None:
+            found["to_time"] = time_text(self.to_time)
+        return found
 
 
 def known_erasures(control: Sequence[Path] | None, bootstrap: str | None) -> Erasures:
@@ -150,7 +153,7 @@ async def _hits(settings: Settings, scope: ScopeField) -> Counter[str]:
     for role in (Role.CALLS, Role.EVIDENCE):
         found[topic_names(settings)[role]] = 0
         async for record in read_records(settings, role, since_ms=since_ms):
-            subject = subject_of(record.value)
+            subject = subject_of(record.value, record.headers)
             found[record.origin.topic] += subject is not None and covers(scope, subject)
     return found
 
@@ -207,7 +210,7 @@ def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_se
     kept = asyncio.run(as_admin(settings, lambda admin, settings: retention_of(admin, settings, HELD_ROLES)))
     limited = {topic: found for topic, found in kept.items() if found != _UNLIMITED}
     for topic, found in sorted(limited.items()):
-        say(f"{topic} expires in spite of the hold ({json_text(found)}); to keep its records:")
+        say(f"{topic} expires in spite of the hold ({json_line(found)}); to keep its records:")
         say(
             f"  kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config "
             + ",".join(f"{name}={value}" for name, value in _UNLIMITED.items())

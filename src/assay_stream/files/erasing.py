@@ -2,7 +2,8 @@
 
 A stub is a record at the same place with the same timestamp, without key and value. Its headers name the erasure and,
 of evidence, hold the hash of its leaf, so that seals still verify. Other lines are copied to the byte; calls and
-evidence without a place in a log are left out. Lines of other kinds are never touched: lists, decisions, alerts.
+evidence without a place in a log are left out. Lists, decisions and alerts are never touched; of refused records only
+calls are.
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ from assay_stream.files.archive import lines_of, open_archive
 from assay_stream.files.compressed import opened, write_archive
 from assay_stream.files.local import PREFIX, writing_to
 from assay_stream.files.record_line import record_line, record_line_parts
-from assay_stream.model.envelope import EVIDENCE_TYPE
 from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.finding_topic import ANY_SERVER
-from assay_stream.model.record import CALL_TYPE, ERASED_HEADER, ERASED_LEAF_HEADER, Origin, Record, Role, erased_by
+from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER, Headers, Origin, Record, Role, erased_by
 from assay_stream.seal.checkpoint import leaf_of
 
-_ERASED = (Role.CALLS, Role.REROUTED, Role.EVIDENCE)
+_ERASED = (Role.CALLS, Role.REROUTED, Role.EVIDENCE, Role.REJECTED)
 _SUFFIXES = (".ndjson", ".jsonl")
 
 
@@ -63,7 +63,7 @@ def acts_of_files(paths: Iterable[Path]) -> Iterator[ScopeAct]:
 
 def stub_of(record: Record, erasure: ScopeAct) -> Record:
     """Return what stands in place of an erased record."""
-    headers = ((ERASED_HEADER, erasure.scope_id.encode()),)
+    headers: Headers = ((ERASED_HEADER, erasure.scope_id.encode()),)
     if record.role is Role.EVIDENCE:
         headers = (*headers, (ERASED_LEAF_HEADER, leaf_of(record).hex().encode()))
     return record._replace(key=None, value=None, headers=headers)
@@ -102,20 +102,18 @@ def _erase_file(source: Path, target: Path, erasures: Erasures, found: Erased) -
         for number, line in enumerate(lines_of(stream, name=str(source))):
             record = record_line_parts(line, Origin(source.name, 0, number))
             if record is None:
-                event = read_leniently(line)
-                is_ours = isinstance(event, dict) and event.get("type") in (CALL_TYPE, EVIDENCE_TYPE)
-                act = erasures.due(subject_of(line)) if is_ours else None
+                act = erasures.due(subject_of(line))
                 if act is None:
                     file.write(line)
                 else:
                     found.left_out[act.scope_id] += 1
                 continue
-            stub, scope_id = record.role in _ERASED, erased_by(record)
-            act = erasures.due(subject_of(record.value)) if stub and scope_id is None else None
+            is_erasable, scope_id = record.role in _ERASED, erased_by(record)
+            act = erasures.due(subject_of(record.value, record.headers)) if is_erasable and scope_id is None else None
             if act is not None:
                 scope_id = act.scope_id
                 line = record_line(stub_of(record, act)) + b"\n"
-            if stub and scope_id is not None:
+            if is_erasable and scope_id is not None:
                 found.stubs[scope_id, record.role] += 1
             file.write(line)
 

@@ -265,6 +265,10 @@ def _time_us(line: EvidenceLine) -> int | None:
         return None
 
 
+def _subject_of(data: CallData, time_us: int) -> Subject:
+    return Subject(data.server_id, None if data.actor is None else data.actor.agent_id, time_us)
+
+
 class Calls:
     """Writes evidence to the store; the caller holds the transaction.
 
@@ -315,7 +319,7 @@ class Calls:
                 dropped += 1
                 continue
             data = line.data
-            if erasures.ids and erasures.due(Subject(data.server_id, data.actor and data.actor.agent_id, time_us)):
+            if erasures.ids and erasures.due(_subject_of(data, time_us)):
                 erased += 1
                 continue
             self._last += 1

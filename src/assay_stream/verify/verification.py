@@ -229,7 +229,7 @@ class Verifier:
 
     def without_evidence(self, call: Record, expected: Recorded, *, gone: bool = False) -> Judgement:
         """Judge a call whose ``expected`` evidence is missing."""
-        act = self._history.erasures.covering(subject_of(call.value))
+        act = self._history.erasures.covering(subject_of(call.value, call.headers))
         if act is not None and self._excused[act.scope_id] < (act.records or 0):
             self._excused[act.scope_id] += 1
             return Judgement(_ERASED, expected, ("evidence_erased",), erasure=act.scope_id)

@@ -9,6 +9,7 @@ import pytest
 from assay_stream.bindings.erasures import ERASURE, HOLD, RELEASE, Account, Erasures, ScopeAct, Subject, subject_of
 from assay_stream.model.fields import ScopeField
 from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER, Origin, Record, Role
+from tests.support.events import TOOL, a_snapshot
 
 TEN = 1_772_359_200_000_000
 """2026-03-01T10:00:00Z, in microseconds."""
@@ -49,6 +50,20 @@ def bob(time_us: int = TEN - 1, server_id: str = "notes") -> Subject:
 def test_a_scope_covers_from_its_beginning_and_not_its_end(scope: ScopeField, is_covered: bool) -> None:
     found = Erasures([act(ERASURE, 0, scope=scope)]).covering(bob(TEN))
     assert (found is not None) is is_covered
+
+
+def test_calls_in_binary_mode_say_in_headers_when_they_were() -> None:
+    headers = (
+        ("ce_specversion", b"1.0"),
+        ("ce_type", b"mcp.tools.call.observed"),
+        ("ce_time", b"2026-03-01T10:00:00Z"),
+    )
+    data = b'{"server_id":"notes","actor":{"kind":"agent","agent_id":"bob"}}'
+    assert subject_of(data, headers) == bob(TEN)
+
+
+def test_lists_are_never_in_a_scope() -> None:
+    assert subject_of(a_snapshot(TOOL)) is None
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b'{"data":{}}', b'{"time":1,"data":{"server_id":"s"}}'])
