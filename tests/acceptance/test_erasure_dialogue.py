@@ -170,6 +170,15 @@ def test_no_more_is_erased_than_was_stated(tmp_path: Path) -> None:
     assert not (tmp_path / "sealed-erased").exists()
 
 
+def test_what_came_late_is_accounted_for_by_another_erasure(tmp_path: Path) -> None:
+    """Also where the first one was carried out before."""
+    kept = Kept(tmp_path, erasure(erasure(some_calls(), records=1), "request-18", records=1))
+    sealed = kept.erase("sealed")
+    code, report = kept.check_seals(sealed)
+    assert (code, {row["id"]: row["erased"] for row in report["erasures"]}) == (0, {"request-17": 1, "request-18": 1})
+    assert all_bytes(kept.erase("sealed-erased")) == all_bytes(sealed)
+
+
 def test_an_erasure_under_a_hold_counts_for_nothing_and_is_reported(tmp_path: Path) -> None:
     kept = Kept(tmp_path, release(erasure(hold(some_calls()))))
     assert all_bytes(kept.erase("sealed")) == all_bytes(tmp_path / "sealed")

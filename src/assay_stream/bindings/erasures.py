@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -106,7 +107,9 @@ class ScopeAct:
         return self.origin.offset < other.origin.offset
 
 
-def covers(scope: ScopeField, subject: Subject) -> bool:
+def covers(scope: ScopeField | None, subject: Subject) -> bool:
+    if scope is None:
+        return False
     first_us, end_us = span_us(scope)
     return (
         scope.get("server_id") in (None, subject.server_id)
@@ -172,12 +175,6 @@ def act_in(change: Any) -> ScopeAct | None:
         return None
 
 
-def _first(acts: Iterable[ScopeAct], subject: Subject | None) -> ScopeAct | None:
-    if subject is None:
-        return None
-    return next((act for act in acts if act.scope is not None and covers(act.scope, subject)), None)
-
-
 class Erasures:
     """All erasures and holds of a deployment."""
 
@@ -197,13 +194,12 @@ class Erasures:
         if act.act == ERASURE and (known is None or act.origin < known.origin):
             self._erasures[act.scope_id] = act
 
-    @property
-    def ids(self) -> Collection[str]:
-        """Ids of all erasures, also of those that count for nothing."""
-        return self._erasures.keys()
-
     def __iter__(self) -> Iterator[ScopeAct]:
         return iter(sorted(self._acts.values(), key=lambda act: (act.time_us, act.origin)))
+
+    def __contains__(self, scope_id: object) -> bool:
+        """Return True if there is an erasure of this id, whether it counts or not."""
+        return scope_id in self._erasures
 
     def erasure(self, scope_id: str | None) -> ScopeAct | None:
         """Return the erasure of this id, if there is one and it counts."""
@@ -211,19 +207,20 @@ class Erasures:
         return found if found is not None and self.held_by(found) is None else None
 
     def standing(self) -> list[ScopeAct]:
-        """Return the erasures that count."""
+        """Return the erasures that count, latest first: that one was decided in view of the others."""
         if self._standing is None:
-            self._standing = [found for scope_id in self._erasures if (found := self.erasure(scope_id)) is not None]
+            self._standing = [act for act in self if act is self.erasure(act.scope_id)][::-1]
         return self._standing
 
-    def covering(self, subject: Subject | None) -> ScopeAct | None:
-        """Return an erasure that counts and covers a call or its evidence."""
-        return _first(self.standing(), subject)
+    def covering(self, subject: Subject | None) -> list[ScopeAct]:
+        """Return the erasures that count and cover a call or its evidence, latest first."""
+        return [] if subject is None else [act for act in self.standing() if covers(act.scope, subject)]
 
-    def due(self, subject: Subject | None) -> ScopeAct | None:
-        """Return an erasure by which a call or its evidence is to be deleted: none while a hold covers it."""
+    def due(self, subject: Subject | None) -> list[ScopeAct]:
+        """Return the erasures by which a call or its evidence is to be deleted: none while a hold covers it."""
         found = self.covering(subject)
-        return None if found is None or _first(self.holds(), subject) is not None else found
+        is_held = found and subject is not None and any(covers(hold.scope, subject) for hold in self.holds())
+        return [] if is_held else found
 
     def held_by(self, erasure: ScopeAct) -> ScopeAct | None:
         """Return the hold that an erasure met, which makes it count for nothing."""
@@ -255,13 +252,20 @@ class Erasures:
 class Account:
     """Holds what stands in place of erased evidence against the erasures that it names.
 
+    Args:
+        known: returns all erasures; called once anything is erased.
+
     Attributes:
         erased: by id, how many records each erasure accounted for.
     """
 
-    def __init__(self, erasures: Erasures) -> None:
-        self.erasures = erasures
+    def __init__(self, known: Callable[[], Erasures]) -> None:
+        self._known = known
         self.erased: Counter[str] = Counter()
+
+    @cached_property
+    def erasures(self) -> Erasures:
+        return self._known()
 
     def refuse(self, record: Record, leaf: bytes | None = None) -> str | None:
         """Return why no erasure accounts for a record, ``None`` if one does.
@@ -273,7 +277,7 @@ class Account:
         scope_id = erased_by(record)
         found = self.erasures.erasure(scope_id)
         if scope_id is None or found is None:
-            return "erasure_unknown" if scope_id not in self.erasures.ids else "erasure_held"
+            return "erasure_held" if scope_id in self.erasures else "erasure_unknown"
         if leaf is not None and dict(record.headers).get(ERASED_LEAF_HEADER) != leaf.hex().encode():
             return "erasure_of_another_record"
         if self.erased[scope_id] >= (found.records or 0):
@@ -283,6 +287,4 @@ class Account:
 
     def used(self) -> list[ScopeAct]:
         """Return the erasures that accounted for records."""
-        return [
-            act for act in self.erasures if act is self.erasures.erasure(act.scope_id) and self.erased[act.scope_id]
-        ]
+        return [act for act in self.erasures.standing() if self.erased[act.scope_id]] if self.erased else []

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -43,7 +43,7 @@ from assay_stream.model.record import Role
 from assay_stream.report.pins import time_text
 from assay_stream.text.escaping import counted, shown
 
-HELD_ROLES = (Role.CALLS, Role.REROUTED, Role.EVIDENCE, Role.SNAPSHOTS, Role.CONTROL, Role.CHANGES)
+HELD_ROLES = (Role.CALLS, Role.REROUTED, Role.REJECTED, Role.EVIDENCE, Role.SNAPSHOTS, Role.CONTROL, Role.CHANGES)
 """Whose records a hold keeps: calls, their evidence, and what it takes to verify it."""
 _UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
 
@@ -64,16 +64,12 @@ class ScopeOptions:
     to_time: Annotated[int | None, time_option("Only calls before then.")] = None
 
     def scope(self) -> ScopeField:
-        found = ScopeField()
-        if self.server_id is not None:
-            found["server_id"] = self.server_id
-        if self.agent_id is not None:
-            found["agent_id"] = self.agent_id
-        if self.from_time is not None:
-            found["from_time"] = time_text(self.from_time)
-        if self.to_time is not None:
-            found["to_time"] = time_text(self.to_time)
-        return found
+        if self.from_time is not None and self.to_time is not None and self.from_time >= self.to_time:
+            raise InputError("bad_time", "--from-time is not before --to-time: exchange them")
+        times = {"from_time": self.from_time, "to_time": self.to_time}
+        given = {"server_id": self.server_id, "agent_id": self.agent_id}
+        given |= {name: None if time_us is None else time_text(time_us) for name, time_us in times.items()}
+        return cast("ScopeField", {name: value for name, value in given.items() if value is not None})
 
 
 def known_erasures(control: Sequence[Path] | None, bootstrap: str | None) -> Erasures:
@@ -134,7 +130,7 @@ def erase(
     erasures = known_erasures(None, by.bootstrap_servers)
     refuse_held(erasures, scope)
     scope_id = id_ or f"erasure-{uuid.uuid4().hex[:12]}"
-    if scope_id in erasures.ids:
+    if scope_id in erasures:
         raise InputError("bad_option", f"there is an erasure {scope_id} already: choose another --id")
     found = on_kafka(command_settings(bootstrap_servers=by.bootstrap_servers), lambda settings: _hits(settings, scope))
     for topic, count in sorted(found.items()):
@@ -222,30 +218,17 @@ def erase_files(
     source: Annotated[Path, typer.Option("--input", help="Folder of `archive`, `seal archive` or `replay`.")],
     output: Annotated[Path, typer.Option(help="New folder; the old one stays until you delete it.")],
     control: ControlFiles = None,
-    as_json: AsJson = False,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Write a folder of archives or results again, without what was erased on record.
 
     In place of each erased record stands a stub that names the erasure and, of evidence, keeps the hash of its leaf:
-    seals still verify. Prints how many records each erasure removed.
+    seals still verify. Prints a summary as one JSON object: records by erasure, and the files that were copied unread.
     """
     known = known_erasures(control, bootstrap_servers)
     found = erase_folder(source, output, known)
-    for (scope_id, role), count in sorted(found.stubs.items()):
-        _print_count({"erasure": scope_id, "what": role.value, "records": count}, as_json=as_json)
-    for scope_id, count in sorted(found.left_out.items()):
-        _print_count({"erasure": scope_id, "what": "lines left out", "records": count}, as_json=as_json)
-    for met in known.holds():
-        say(f"what legal hold {met.scope_id} covers was kept")
+    print_json({"erased": found.counts, "copied": found.copied, "held": [hold.scope_id for hold in known.holds()]})
     say(f"{source} still has everything: delete it where nothing else needs it")
-
-
-def _print_count(row: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(row)
-    else:
-        print_line(shown(f"{row['erasure']}: {row['what']} {row['records']}"))
 
 
 def add_to(app: typer.Typer) -> None:

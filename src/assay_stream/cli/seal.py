@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -165,7 +166,7 @@ class SealedLogs:
     def account(self) -> Account:
         """Return the account of what was erased: of evidence in files only by the control records that are given."""
         is_known = self.control or not self.evidence
-        return Account(known_erasures(self.control, self.bootstrap_servers) if is_known else Erasures())
+        return Account(partial(known_erasures, self.control, self.bootstrap_servers) if is_known else Erasures)
 
     @contextmanager
     def opened(self) -> Iterator[tuple[SealLogs, SealLogs]]:

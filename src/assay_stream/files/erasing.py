@@ -9,7 +9,7 @@ calls are.
 from __future__ import annotations
 
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,12 +35,28 @@ class Erased:
     """What was erased in a folder.
 
     Args:
-        stubs: by erasure and role, how many records have a stub in their place, those of earlier runs included.
-        left_out: by erasure, how many lines without a place in a log were left out.
+        counts: by erasure and role, how many records have a stub in their place, those of earlier runs included, and as
+            ``left_out`` how many lines without a place in a log were left out.
+        copied: names of other files, which were not read.
     """
 
-    stubs: Counter[tuple[str, Role]] = field(default_factory=Counter)
-    left_out: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    copied: list[str] = field(default_factory=list)
+
+    def with_room(self, due: list[ScopeAct], role: Role) -> ScopeAct:
+        """Return the erasure that accounts for one more record.
+
+        Raises:
+            InputError: ``erasure_exceeded``, where ``seal verify`` would find it: for calls that came late.
+        """
+        for act in due:
+            if role is not Role.EVIDENCE or self.counts[act.scope_id][role.value] < (act.records or 0):
+                return act
+        raise InputError(
+            "erasure_exceeded",
+            f"{due[0].scope_id} accounts for {due[0].records} records of evidence, and more are in its scope: some came "
+            "after it was decided. Decide on them too, with another erasure",
+        )
 
 
 def acts_of_files(paths: Iterable[Path]) -> Iterator[ScopeAct]:
@@ -87,9 +103,9 @@ def erase_folder(source: Path, target: Path, erasures: Erasures) -> Erased:
             for path in sorted(source.iterdir()):
                 if path.name.removesuffix(".gz").removesuffix(".zst").endswith(_SUFFIXES):
                     _erase_file(path, part / path.name, erasures, found)
-                elif path.is_file():
+                else:
+                    found.copied.append(path.name)
                     shutil.copyfile(path, part / path.name)
-            _check(found, erasures)
             part.replace(target)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
@@ -102,29 +118,16 @@ def _erase_file(source: Path, target: Path, erasures: Erasures, found: Erased) -
         for number, line in enumerate(lines_of(stream, name=str(source))):
             record = record_line_parts(line, Origin(source.name, 0, number))
             if record is None:
-                act = erasures.due(subject_of(line))
-                if act is None:
-                    file.write(line)
+                if due := erasures.due(subject_of(line)):
+                    found.counts[due[0].scope_id]["left_out"] += 1
                 else:
-                    found.left_out[act.scope_id] += 1
+                    file.write(line)
                 continue
-            is_erasable, scope_id = record.role in _ERASED, erased_by(record)
-            act = erasures.due(subject_of(record.value, record.headers)) if is_erasable and scope_id is None else None
-            if act is not None:
-                scope_id = act.scope_id
-                line = record_line(stub_of(record, act)) + b"\n"
-            if is_erasable and scope_id is not None:
-                found.stubs[scope_id, record.role] += 1
+            scope_id = erased_by(record)
+            due = erasures.due(subject_of(record.value, record.headers)) if record.role in _ERASED else []
+            if due:
+                act = found.with_room(due, record.role)
+                scope_id, line = act.scope_id, record_line(stub_of(record, act)) + b"\n"
+            if scope_id is not None:
+                found.counts[scope_id][record.role.value] += 1
             file.write(line)
-
-
-def _check(found: Erased, erasures: Erasures) -> None:
-    """Refuse what ``seal verify`` would: more evidence erased than was stated, as of calls that came late."""
-    for (scope_id, role), count in found.stubs.items():
-        act = erasures.erasure(scope_id)
-        if role is Role.EVIDENCE and act is not None and count > (act.records or 0):
-            raise InputError(
-                "erasure_exceeded",
-                f"{count} records of evidence are in the scope of {scope_id}, which accounts for {act.records}: some "
-                "came after it was decided. Decide on them too, with another erasure",
-            )

@@ -319,7 +319,7 @@ class Calls:
                 dropped += 1
                 continue
             data = line.data
-            if erasures.ids and erasures.due(_subject_of(data, time_us)):
+            if erasures.standing() and erasures.due(_subject_of(data, time_us)):
                 erased += 1
                 continue
             self._last += 1

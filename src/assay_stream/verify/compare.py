@@ -159,7 +159,7 @@ class ReplayComparison:
         self._pairing = Pairing(attrgetter("call")) if pairing is None else pairing
         self._producers = Producers()
         self._doubts: list[_Doubt] = []
-        self._erased: Account | None = None
+        self._account = Account(lambda: Erasures(acts_in(read())))
         self._alerts = AlertLedger()
         self._causes_by_tool: dict[tuple[str | None, str | None], set[str]] = {}
         self.identical: Counter[str] = Counter({"evidence": 0, "alert": 0})
@@ -194,7 +194,7 @@ class ReplayComparison:
             if given is not None and again is not None:
                 yield from self._compared(given, again)
             elif given is not None and not given.value and given.record is not None:
-                is_erased = self._account().refuse(given.record) is None
+                is_erased = self._account.refuse(given.record) is None
                 yield of_evidence(given, ERASED if is_erased else ALTERED)
             elif given is not None:
                 yield of_evidence(given, ALTERED if given.call is None else self._erased_or(UNEXPECTED, given))
@@ -203,13 +203,7 @@ class ReplayComparison:
         yield from self._settled()
 
     def _erased_or(self, cause: str, evidence: Recorded) -> str:
-        is_erased = self._account().erasures.covering(subject_of(evidence.value)) is not None
-        return ERASED if is_erased else cause
-
-    def _account(self) -> Account:
-        if self._erased is None:
-            self._erased = Account(Erasures(acts_in(self._read())))
-        return self._erased
+        return ERASED if self._account.erasures.covering(subject_of(evidence.value)) else cause
 
     def _evidence_in(self, replayed: Iterable[Output]) -> Iterator[Recorded]:
         for output in replayed:

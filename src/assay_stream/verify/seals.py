@@ -41,7 +41,7 @@ def verify_logs(
         sealed_offsets: by partition, the sealer's committed offset, before which everything is sealed.
     """
     reports = []
-    account = account or Account(Erasures())
+    account = account or Account(Erasures)
     for chain in _chosen(checkpoints, partitions):
         topic = _sealed_topic(checkpoints, chain, evidence, keys)
         report = Report(topic=topic, partition=chain.partition)
