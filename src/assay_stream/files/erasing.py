@@ -54,8 +54,8 @@ class Erased:
                 return act
         raise InputError(
             "erasure_exceeded",
-            f"{due[0].scope_id} accounts for {due[0].records} records of evidence, and more are in its scope: some came "
-            "after it was decided. Decide on them too, with another erasure",
+            f"{due[0].scope_id} accounts for {due[0].records} records of evidence, and more are in its scope: some "
+            "came after it was decided. Decide on them too, with another erasure",
         )
 
 
