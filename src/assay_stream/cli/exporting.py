@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from assay_stream.cli.erasing import known_erasures, refuse_held
 from assay_stream.cli.files import Force, copied_stdin, refuse_existing_file, refuse_filled_folder
 from assay_stream.cli.options import Bootstrap, ProgressOption, ServerIds, check_span, grouped, time_option
 from assay_stream.cli.output import print_json
@@ -77,6 +78,8 @@ def archive(
     """
     refuse_filled_folder(output, force=force, leftovers=_LEFTOVERS)
     settings = command_settings(bootstrap_servers=bootstrap_servers)
+    if force and output.is_dir() and any(output.iterdir()):
+        refuse_held(known_erasures(None, bootstrap_servers))
     selection = ranges.selection()
     if all_topics and (topics or selection.narrows):
         raise ConfigurationError("bad_option", "--all-topics takes no selection of topics, times, offsets or servers")

@@ -152,14 +152,15 @@ def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient
 
 
 def _sink(output: Path | None, bootstrap: str | None) -> Sink:
-    if output is not None:
-        return FileSink(output)
     settings = load_settings(bootstrap_servers=bootstrap)
+    if output is not None:
+        return FileSink(output, digest_key=settings.keyed_by())
     publisher = ObservationPublisher(
         connection_options(settings),
         topics=topic_names(settings),
         spool=spool_in(settings.spool, mib_max=settings.spool_mib_max),
         call_spread=settings.call_spread,
+        digest_key=settings.keyed_by(),
     )
     publisher.start()
     return publisher

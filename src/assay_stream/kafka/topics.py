@@ -273,6 +273,7 @@ def _complaints(state: TopicState) -> list[str]:
     texts.extend(
         f"{state.spec.name} has {name}={actual}, {wanted} was asked for"
         for name, (actual, wanted) in state.differing.items()
+        if (name, actual) != ("retention.ms", "-1")  # as under a legal hold: what is kept longer breaks nothing
     )
     return texts
 
@@ -287,6 +288,18 @@ async def describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, s
                 return None
             config.update({entry[0]: entry[1] for entry in entries})
     return config
+
+
+async def retention_of(
+    admin: AIOKafkaAdminClient, settings: Settings, roles: Iterable[Role]
+) -> dict[str, dict[str, str]]:
+    """Return by topic how long and how many bytes brokers keep of it, of those that exist."""
+    present, found = set(await admin.list_topics()), {}
+    for name in (topic_names(settings)[role] for role in roles):
+        if name in present:
+            config = await _describe_config(admin, name)
+            found[name] = {setting: config.get(setting, "") for setting in ("retention.ms", "retention.bytes")}
+    return found
 
 
 class AccessRole(StrEnum):

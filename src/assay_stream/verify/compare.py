@@ -16,6 +16,8 @@ The cause of a difference in evidence is the first of these that applies:
    definition: digests, the tool identity, the pin result and the signature.
 7. ``altered_record``: nothing explains it.
 
+8. ``erased``: what is missing, or unexpected, was erased on record. It does not count as a difference.
+
 Alerts are compared record by record, and by their state at the end (``verify.alert_ledger``). A difference takes the
 causes of the evidence that differs on its server and tool, if there is some; else ``missing_record``,
 ``unexpected_record``, ``software_changed`` or ``altered_record``. What follows the order in which a worker read its
@@ -28,6 +30,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from assay_stream.bindings.erasures import Account, Erasures, acts_in, subject_of
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.model.cloudevents import read_call
@@ -53,6 +56,7 @@ from assay_stream.verify.evidence import (
 )
 
 LATE_CALL = "late_call"
+ERASED = "erased"
 DOUBTS_MAX = 2_000
 """Differences that wait for their causes, which are then searched for together."""
 
@@ -89,8 +93,8 @@ class Difference:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as a difference: effects of the order of reading are reported but do not."""
-        return self.causes != (ORDER_OF_READING,)
+        """Whether it counts as a difference: effects of the order of reading, and of erasures, are only reported."""
+        return self.causes not in ((ORDER_OF_READING,), (ERASED,))
 
     def as_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {
@@ -155,6 +159,7 @@ class ReplayComparison:
         self._pairing = Pairing(attrgetter("call")) if pairing is None else pairing
         self._producers = Producers()
         self._doubts: list[_Doubt] = []
+        self._account = Account(lambda: Erasures(acts_in(read())))
         self._alerts = AlertLedger()
         self._causes_by_tool: dict[tuple[str | None, str | None], set[str]] = {}
         self.identical: Counter[str] = Counter({"evidence": 0, "alert": 0})
@@ -188,11 +193,17 @@ class ReplayComparison:
         for given, again in self._pairing.pairs(recorded, self._evidence_in(replayed), keep=True):
             if given is not None and again is not None:
                 yield from self._compared(given, again)
+            elif given is not None and not given.value and given.record is not None:
+                is_erased = self._account.refuse(given.record) is None
+                yield of_evidence(given, ERASED if is_erased else ALTERED)
             elif given is not None:
-                yield of_evidence(given, ALTERED if given.call is None else UNEXPECTED)
+                yield of_evidence(given, ALTERED if given.call is None else self._erased_or(UNEXPECTED, given))
             elif again is not None:
-                yield of_evidence(again, MISSING)
+                yield of_evidence(again, self._erased_or(MISSING, again))
         yield from self._settled()
+
+    def _erased_or(self, cause: str, evidence: Recorded) -> str:
+        return ERASED if self._account.erasures.covering(subject_of(evidence.value)) else cause
 
     def _evidence_in(self, replayed: Iterable[Output]) -> Iterator[Recorded]:
         for output in replayed:
