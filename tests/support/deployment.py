@@ -207,7 +207,7 @@ class Deployment:
             await consumer.seek_to_beginning(*partitions)
             ends = await (self._ends(partitions) if settled else consumer.end_offsets(partitions))
             while behind := [each for each in partitions if await consumer.position(each) < ends[each]]:
-                for partition, messages in (await consumer.getmany(*behind, timeout_ms=200)).items():
+                for partition, messages in (await consumer.getmany(*behind, timeout_ms=20)).items():
                     found[partition].extend(record_of(role, one) for one in messages if one.offset < ends[partition])
         finally:
             await consumer.stop()
