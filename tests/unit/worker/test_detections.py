@@ -99,6 +99,8 @@ def publish(cluster: MemoryCluster, outputs: Iterable[Output]) -> None:
 async def running(
     cluster: MemoryCluster, agents: AgentSet, *, only: Callable[[Stage[Any]], bool] = lambda _: True
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
+    # What is there before is not looked through below: that would take several times as long as the test.
+    gc.freeze()
     settings = Settings(poll_timeout_ms=5, batch_records_max=6)
     preceding = preceding_stages(
         agents, NAME, clients=cluster, topics=TOPICS, counts=COUNTS, group_prefix=settings.group_prefix
