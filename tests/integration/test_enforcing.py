@@ -229,6 +229,7 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.tier(name="outages")
 async def test_the_last_verdicts_stand_while_the_brokers_are_away(tmp_path: Path) -> None:
     """Neither forgotten nor fresh: their age grows. When the brokers are back, what is decided counts again."""
     with Broker(options=QUICK_START) as broker:
