@@ -75,7 +75,7 @@ size: $(VENV)/.ready ## Lines of each package beside its budget (deploy/size.tom
 UNIT := $(BIN)/python -m pytest -q -n logical --dist worksteal tests/acceptance tests/conformance tests/golden tests/property tests/unit
 
 unit: $(VENV)/.native ## Tests that need no broker and no server.
-	$(UNIT) --durations=15 --junitxml=.run/durations/unit.xml -m "not kafka and not servers"
+	$(UNIT) --durations=15 --junitxml=.run/durations/unit.xml -m "not kafka and not servers and not tier"
 
 laws: export ASSAY_TEST_EXAMPLES = 100
 laws: $(VENV)/.native .schemathesis-venv/.ready ## Each property on four times as many examples as `make test` tries, others each time.
@@ -125,7 +125,8 @@ integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka bro
 outages browsers peers: $(VENV)/.ready ## Tests of kills and outages; in a browser; with gateways, proxies and servers by others.
 	$(REAL) -m "tier(name='$@')" tests/integration
 
-adversary: $(VENV)/.ready ## Hostile servers on real Kafka, and what their neighbours feel of them.
+adversary: $(VENV)/.native ## What the worst lists known cost, and hostile servers on real Kafka: what their neighbours feel of them.
+	$(UNIT) --durations=15 -m "tier(name='adversary')"
 	$(BIN)/python -m pytest -q --durations=15 tests/adversary
 
 GATEWAYS := fastmcp litellm contextforge
