@@ -93,9 +93,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
     await the_listings_say(deployment, pinned[TOOL], error["observed"])
 
 
-@pytest.mark.parametrize(
-    ("mode", "options"), [("legacy", []), ("2026-07-28", []), ("legacy", ["hide"]), ("2026-07-28", ["hide"])]
-)
+@pytest.mark.parametrize(("mode", "options"), [("legacy", ["hide"]), ("2026-07-28", [])])
 async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mode: str, options: list[str]) -> None:
     """Policy, pins, another server under the same address: its changed tool is refused, and hidden if that is asked."""
     worker = deployment.start_worker()
