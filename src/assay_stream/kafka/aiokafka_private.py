@@ -9,7 +9,7 @@ behave differently.
    No name that means anything to us holds one.
 3. It finds committed offsets with their metadata, once no open transaction is about to change them, and tells its
    membership of the group.
-4. It does not trust a single broker that claims to be the leader.
+4. It does not trust a single broker that claims to be the leader, and learns of all topics it asks about at once.
 5. ``ask_any_broker`` sends a request that aiokafka's admin client lacks, such as ``TopicRights``.
 6. ``add_to_transaction`` makes a transaction write its marker to a partition that it has no record in.
 """
@@ -297,6 +297,8 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
             KafkaTimeoutError: brokers disagree on the leader, or are unreachable.
         """
         places = list(partitions)
+        # All at once: aiokafka would learn of one topic at a time, and pause after each.
+        await asyncio.gather(*(self._client.add_topic(topic) for topic in {place.topic for place in places}))
         for _ in range(_LEADERS_LOOKS):
             leaders = self._leaders(places)
             ends, are_named = await asyncio.gather(super().end_offsets(places), self._are_named(leaders))
@@ -356,7 +358,10 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
             parts = [(topic[0], part) for topic in answer.topics for part in topic[1]]
             codes = {answer.error_code, *(part[4] for _, part in parts)} - {0}
             if not codes:
-                return {TopicPartition(topic, part[0]): (_offset(part[1]), part[3] or "") for topic, part in parts}
+                return {
+                    TopicPartition(topic, part[0]): (None if part[1] < 0 else part[1], part[3] or "")
+                    for topic, part in parts
+                }
             refused = codes - _OFFSETS_LATER - _COORDINATOR_MOVED
             if refused:
                 raise for_code(min(refused))()
@@ -365,10 +370,6 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
             if asyncio.get_running_loop().time() > deadline:
                 raise KafkaTimeoutError("an open transaction has offsets of these partitions and does not end")
             await asyncio.sleep(_STABLE_PAUSE_S)
-
-
-def _offset(committed: int) -> int | None:
-    return None if committed < 0 else committed
 
 
 async def ask_any_broker(admin: AIOKafkaAdminClient, request: Request[Any]) -> Any:

@@ -76,8 +76,7 @@ class LogRanges:
         return self
 
     async def note_ends(self) -> None:
-        places = [TopicPartition(*place) for place in self.bounds]
-        ends = await self._consumers[0].end_offsets(places)
+        ends = await self._consumers[0].end_offsets([TopicPartition(*place) for place in self.bounds])
         self.bounds = {place: (first, ends[TopicPartition(*place)]) for place, (first, _) in self.bounds.items()}
 
     async def __aexit__(

@@ -150,7 +150,7 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents
     missing = [state.spec for state in states if not state.partitions]
     if missing:
         await create_topics(admin, settings, missing)
-    await wait_for_topics(admin, settings, missing)
+        await wait_for_topics(admin, settings, missing)
     return [spec.name for spec in missing]
 
 
@@ -180,8 +180,6 @@ async def wait_for_topics(admin: AIOKafkaAdminClient, settings: Settings, specs:
         if time.monotonic() > limit_s:
             raise _not_created("do not list", missing)
         await asyncio.sleep(_CREATION_LOOK_S)
-    if not places:
-        return
     consumer = reading_consumer(settings)
     await consumer.start()
     try:

@@ -227,6 +227,9 @@ class Brokers:
             raise NodeNotReadyError
         return SimpleNamespace(topics=[(0, PLACE.topic, False, [(0, PLACE.partition, self.leader_by[node], [], [])])])
 
+    async def add_topic(self, topic: str) -> None:
+        """Known already."""
+
     async def force_metadata_update(self) -> None:
         """Ask any broker who leads: here the one that was frozen at first, and then another."""
         self.updates += 1
