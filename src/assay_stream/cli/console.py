@@ -257,13 +257,13 @@ async def _run(
         from assay_stream.console.authentication import open_authenticator
         from assay_stream.console.deciding import KafkaPublish
         from assay_stream.console.reader import StoreReader
-        from assay_stream.console.service import ConsoleService, ConsoleWatch, process_metrics
+        from assay_stream.console.service import ConsoleMetrics, ConsoleService, ConsoleWatch
         from assay_stream.observe.http.tap import Listener, serve
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     reader = StoreReader(folder)
-    metrics = process_metrics((hosted or load_settings()).producer())
+    metrics = ConsoleMetrics((hosted or load_settings()).producer())
     async with AsyncExitStack() as stack:
         stack.callback(reader.close)
         authenticator = publish = None
