@@ -12,7 +12,7 @@ removes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain
@@ -23,7 +23,7 @@ import orjson
 
 from assay_stream import __version__
 from assay_stream.canonical.decode import decode_json
-from assay_stream.canonical.digest import canonicalize
+from assay_stream.canonical.digest import canonicalize, jcs_digest
 from assay_stream.detect import CUT_SHORT, NO_TOOLS, Siblings, ToolNames, detect_indicators
 from assay_stream.drift import CODES, Change, ItemDrift, compare_lists
 from assay_stream.drift.definition import differing_fields
@@ -191,7 +191,9 @@ def _read_instructions(text: Any, path: str) -> list[dict[str, Any]]:
     return as_item(text or "")
 
 
-def drift_findings(before: RecordedLists, after: RecordedLists, *, profile: SeverityProfile) -> list[DriftFinding]:
+def drift_findings(
+    before: RecordedLists, after: RecordedLists, *, profile: SeverityProfile, known: Collection[str] = ()
+) -> list[DriftFinding]:
     """Return the findings: tools, prompts, templates, then instructions, each ordered by name and kind.
 
     Raises:
@@ -214,7 +216,8 @@ def drift_findings(before: RecordedLists, after: RecordedLists, *, profile: Seve
             names = _names(now if subject is Subject.TOOL else chain(*after.lists.values()), work)
             siblings = Siblings(now if subject is Subject.TOOL else ())
             for drift in drifts:
-                found.extend(_findings(drift, names, siblings, work))
+                if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
+                    found.extend(_findings(drift, names, siblings, work))
     if after.is_cached_long and not before.is_cached_long:
         found.append(_Unjudged(kind="list_cached_long", drift=ItemDrift("list_cached_long", "*")))
     if work.is_exhausted:
