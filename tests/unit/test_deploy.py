@@ -37,11 +37,14 @@ def metric_names() -> dict[str, set[str]]:
     registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics().registry
     names: dict[str, set[str]] = {"up": {"job"}}  # Prometheus' own
     for metric in (metric for registry in registries for metric in registry._collector_to_names):
-        is_plain = hasattr(metric, "_labelnames")  # others say in their samples what they have
-        for family in metric.describe() if is_plain else metric.collect():
-            samples = {name for sample in family.samples for name in sample.labels} - {"le"}
-            suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
-            names |= {family.name + suffix: set(metric._labelnames) if is_plain else samples for suffix in suffixes}
+        if hasattr(metric, "_labelnames"):
+            [family] = metric.describe()
+            labels = set(metric._labelnames)
+        else:  # a collector of our own, which says so in its samples
+            [family] = metric.collect()
+            labels = {name for sample in family.samples for name in sample.labels} - {"le"}
+        suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+        names |= {family.name + suffix: labels for suffix in suffixes}
     return names
 
 

@@ -378,7 +378,8 @@ _ELSE = "other"
 class ConsoleMetrics:
     def __init__(self, producer: Producer | None = None) -> None:
         self.registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+        if producer is not None:
+            ProcessCollector(registry=registry)
 
         def metric(kind: type[Any], name: str, text: str, *labels: str) -> Any:
             return kind(f"assay_stream_{name}", text, labels, registry=registry)
