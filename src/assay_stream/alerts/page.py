@@ -30,7 +30,7 @@ _ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
 _BACKTICKS = re.compile(r"`+")
 
 LineKind = Literal["head", "said", "reason", "named", "text", "command"]
-_OURS = frozenset({"head", "said", "reason"})
+_OURS = frozenset({"head", "said"})
 _GUTTERS: Mapping[LineKind, str] = {
     "head": "",
     "said": "  ",
@@ -45,7 +45,7 @@ class SectionLine(NamedTuple):
     """One line of a section.
 
     Args:
-        kind: ``head``, ``said`` and ``reason`` are our own words; other lines hold names or texts of others.
+        kind: ``head`` and ``said`` are our own words; the others hold or explain texts of others.
     """
 
     kind: LineKind
