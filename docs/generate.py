@@ -78,7 +78,7 @@ def metric_table() -> str:
     Raises:
         KeyError: a metric without an entry in ``data/metrics.toml``.
     """
-    registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics(CollectorRegistry()).registry
+    registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics().registry
     entries = tomllib.loads((DOCS / "data" / "metrics.toml").read_text(encoding="utf-8"))
     found = (family for registry in registries for family in registry.collect())
     names = dict.fromkeys(family.name + ("_total" if family.type == "counter" else "") for family in found)

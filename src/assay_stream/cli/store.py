@@ -126,7 +126,7 @@ def status(store: StoreFolder = None, as_json: AsJson = False) -> None:
         found = opened.status()
     opened.close()
     if as_json:
-        print_json({**asdict(found), "positions": [asdict(each) | {"lag": each.lag} for each in found.positions]})
+        print_json({**asdict(found), "positions": [each._asdict() | {"lag": each.lag} for each in found.positions]})
     else:
         _show(found)
     if any(each.lost for each in found.positions):

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 import zstandard
@@ -29,8 +30,7 @@ FILES_DEPLOYMENT = "files"
 """Deployment of a store that was loaded from files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionRow:
+class PositionRow(NamedTuple):
     """How far one log was read.
 
     Args:

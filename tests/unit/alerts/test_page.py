@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.alerts.page import as_json, as_markdown, as_text, explanation_of, life_events, page_of, severity_style
+from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, life_events, severity_style
 from assay_stream.alerts.story import AlertStory, CallsSince, CallSummary, Sightings, story_of
 from assay_stream.model.finding_topic import Suppression
 from assay_stream.model.kinds import Kind
@@ -23,7 +23,7 @@ START_MS = 1_772_323_200_123
 def page(story: AlertStory) -> str:
     return "\n".join(
         line.gutter + "".join(span.text for span in line.spans).replace("\n", f"\n{line.gutter}")
-        for line in page_of(story)
+        for line in as_page(story)
     )
 
 
@@ -217,17 +217,19 @@ def test_the_gravest_look_so() -> None:
 
 
 def text_of(story: AlertStory) -> str:
-    return "\n".join(as_text(explanation_of(story)))
+    return "\n".join(as_text(story))
 
 
 def test_an_explanation_says_what_is_known_and_what_is_not() -> None:
     text = text_of(story_of(a_life(), definitions=KNOWN, sightings=sightings_of()))
     for expected in (
-        "clears the way for new ones. The alert is open, its severity is critical.",
+        "  CRITICAL  tool_changed  open\n  The definition of a tool changed. Text that asks the model",
+        "  server             server",
         "Agents follow what a tool's definition says.",
         "instructions_overridden in the new text",
-        "Indicator in the new text: instructions_overridden. Text that asks the model",
-        "observer: proxy-1, 1 time",
+        "  $.description: words were added to the description (description_words_added, widens)",
+        "Indicators in the new text\n  instructions_overridden (critical) at $.description",
+        "proxy-1: 1 time",
         "What the author meant. Indicators say what a text resembles.",
         "Which calls used the tool: this was not looked up.",
         "MITRE ATLAS: AML.T0109, AML.T0110.",
@@ -275,7 +277,7 @@ def hostile_story() -> AlertStory:
 
 
 def test_markdown_keeps_what_others_wrote_in_fences() -> None:
-    lines = list(as_markdown(explanation_of(hostile_story())))
+    lines = list(as_markdown(hostile_story()))
     fence, outside = "", []
     for line in lines:
         if not fence and (match := re.fullmatch(r"(`{3,})text", line)):
@@ -291,6 +293,7 @@ def test_markdown_keeps_what_others_wrote_in_fences() -> None:
     for theirs in ("owned", "script", "Status", "cod"):
         assert theirs not in ours
     assert any("owned" in line for line in lines)
+    assert "- Compare both versions, then approve or reject the new one." in outside
     assert not [character for character in "".join(lines) if is_unseen(character)]
 
 

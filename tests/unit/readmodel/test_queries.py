@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -280,7 +279,7 @@ def test_status_says_what_is_here() -> None:
     assert (status.complete_since_us, status.dropped) == (None, 0)
     times = [row.time_us for row in every(EvidenceFilter())]
     assert (status.oldest_us, status.newest_us) == (min(times), max(times))
-    assert replace(status.positions[0], end=None).lag is None
+    assert status.positions[0]._replace(end=None).lag is None
 
 
 @pytest.mark.parametrize(
