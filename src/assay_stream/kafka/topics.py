@@ -291,11 +291,17 @@ async def describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, s
 async def retention_of(
     admin: AIOKafkaAdminClient, settings: Settings, roles: Iterable[Role]
 ) -> dict[str, dict[str, str]]:
-    """Return by topic how long and how many bytes brokers keep of it, of those that exist."""
+    """Return by topic how long and how many bytes brokers keep of it, of those that exist.
+
+    Raises:
+        ConfigurationError: ``not_authorized`` if this user may not read the settings of one.
+    """
     present, found = set(await admin.list_topics()), {}
     for name in (topic_names(settings)[role] for role in roles):
         if name in present:
-            config = await _describe_config(admin, name)
+            config = await describe_config(admin, name)
+            if config is None:
+                raise ConfigurationError("not_authorized", f"this user lacks DescribeConfigs on {name}")
             found[name] = {setting: config.get(setting, "") for setting in ("retention.ms", "retention.bytes")}
     return found
 
