@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, time_ms_text
@@ -17,6 +19,7 @@ from assay_stream.text.escaping import LineSpan, PageLine, Style, counted, markd
 from assay_stream.text.word_diff import Piece
 
 _OBSERVERS_MAX = 20
+_AGENTS_MAX = 5
 _ACTS = {
     "acknowledge": "acknowledged it",
     "assign": "assigned it",
@@ -26,7 +29,9 @@ _ACTS = {
 }
 _SHORT_CHARS = 60
 CUT_SHORT_TEXT = "The definition is too costly to search again: texts of indicators may be missing."
-_ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
+_ENDS: dict[str, tuple[Style, str, str]] = {"gone": ("gone", "⟦-", "-⟧"), "come": ("come", "⟦+", "+⟧")}
+_MARKED = ("⟦!", "!⟧")
+"""Around the words that an indicator rests on."""
 
 
 def severity_style(severity_id: int) -> Style:
@@ -43,6 +48,7 @@ def page_of(story: AlertStory) -> Iterator[PageLine]:
     yield _title("Why it matters")
     yield _line(info.explanation if info is not None else shown(story.view.explanation))
     yield _line(here_text(story))
+    yield from (_line(f"by {agent}") for agent in agent_texts(story))
     yield _title("What to do next")
     if info is not None:
         yield _line(info.next_step)
@@ -98,7 +104,7 @@ def _signs(story: AlertStory) -> Iterator[PageLine]:
         yield PageLine("  ", (LineSpan(f"{shown(sign.rule)}{level}", style), LineSpan(where)))
         yield PageLine("    ", (LineSpan(sign.reason),))
         if sign.excerpt:
-            yield PageLine("    │ ", tuple(spans_of(sign.excerpt)))
+            yield PageLine("    │ ", tuple(_spans(sign.pieces)))
 
 
 def _definitions(story: AlertStory) -> Iterator[PageLine]:
@@ -130,7 +136,7 @@ def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[PageLine]:
     """Yield the lines of a place; in a definition without a predecessor, nothing is marked as new."""
     head = (LineSpan(shown(place.path), "title"), LineSpan("" if is_alone else f"  {place.what}", "dim"))
     pieces = [piece._replace(op="same") if is_alone and piece.op == "come" else piece for piece in place.pieces]
-    spans = tuple(span for piece in pieces for span in _piece(piece))
+    spans = tuple(_spans(pieces))
     if sum(len(span.text) for span in spans) <= _SHORT_CHARS and not any("\n" in span.text for span in spans):
         yield PageLine("  ", (*head, LineSpan("  "), *spans))
     else:
@@ -138,14 +144,21 @@ def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[PageLine]:
         yield PageLine("    │ ", spans)
 
 
-def _piece(piece: Piece) -> list[LineSpan]:
-    if piece.op == "note":
-        return [LineSpan(f" {piece.text} ", "dim")]
-    if piece.op == "same":
-        return spans_of(piece.text, keep_lines=True)
-    style: Style = "gone" if piece.op == "gone" else "come"
-    begin, end = _ENDS[piece.op]
-    return [LineSpan(begin, style), *spans_of(piece.text, style, keep_lines=True), LineSpan(end, style)]
+def _spans(pieces: Iterable[Piece]) -> Iterator[LineSpan]:
+    for op, group in groupby(pieces, key=attrgetter("op")):
+        style, begin, end = _ENDS.get(op, ("", "", ""))
+        if begin:
+            yield LineSpan(begin, style)
+        for piece in group:
+            if op == "note":
+                yield LineSpan(f" {piece.text} ", "dim")
+            elif piece.is_marked:
+                spans = spans_of(piece.text, "grave", keep_lines=True)
+                yield from (LineSpan(_MARKED[0], "grave"), *spans, LineSpan(_MARKED[1], "grave"))
+            else:
+                yield from spans_of(piece.text, style, keep_lines=True)
+        if end:
+            yield LineSpan(end, style)
 
 
 def _who(story: AlertStory) -> Iterator[PageLine]:
@@ -178,6 +191,18 @@ def here_text(story: AlertStory) -> str:
     offered = f"Found {seen_text(story.row)} since {time_ms_text(story.row.first_seen_ms)}"
     calls = calls_text(story)
     return f"{offered}; {calls}." if calls else f"{offered}; calls were not looked up."
+
+
+def agent_texts(story: AlertStory) -> list[str]:
+    """Return which agents called it, how often and since when, those with most calls first."""
+    agents = () if story.calls is None else story.calls.agents
+    named = [
+        f"{'(no named agent)' if agent_id is None else shown(agent_id)}: {counted(count, 'call')} since "
+        f"{time_ms_text(first_ms)}"
+        for agent_id, count, first_ms in agents[:_AGENTS_MAX]
+    ]
+    more = len(agents) - _AGENTS_MAX
+    return [*named, counted(more, "more agent")] if more > 0 else named
 
 
 def observer_text(name: str) -> str:
@@ -306,6 +331,7 @@ def explanation_of(story: AlertStory) -> list[Section]:
         Section(
             title="Why it matters",
             sentences=(info.explanation if info is not None else shown(story.view.explanation), here_text(story)),
+            quotes=tuple(("called by", text) for text in agent_texts(story)),
         ),
         Section(title=f"Why it is {story.row.severity.lower()}", sentences=story.severity_reasons),
         Section(title="What is known", sentences=tuple(_known(story)), quotes=tuple(_quotes(story))),
@@ -400,6 +426,10 @@ def as_json(story: AlertStory) -> dict[str, Any]:
             "used": calls.used,
             "other_definition": calls.other,
             "unbound": calls.unbound,
+            "agents": [
+                {"agent_id": agent.agent_id, "count": agent.count, "first": time_ms_text(agent.first_ms)}
+                for agent in calls.agents
+            ],
             "latest": [call._asdict() | {"time": time_ms_text(call.time_ms)} for call in calls.latest],
         },
         "not_known": list(_unknown(story)),
@@ -437,7 +467,7 @@ def _quotes(story: AlertStory) -> Iterator[tuple[str, str]]:
     for sign in story.signs:
         level = "" if sign.level is None else f" ({sign.level})"
         where = f" at {shown(sign.path)}" if sign.path else ""
-        excerpt = f": {shown(sign.excerpt)}" if sign.excerpt else ""
+        excerpt = f": {''.join(span.text for span in _spans(sign.pieces))}" if sign.excerpt else ""
         yield "indicator", f"{shown(sign.rule)}{level}{where}{excerpt}"
     if story.sightings is not None:
         seen = sorted(story.sightings.by_observer)
