@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from assay_stream.alerts.formats.view import AlertView, time_ms_text
@@ -17,6 +19,7 @@ from assay_stream.text.escaping import LineSpan, PageLine, Style, counted, markd
 from assay_stream.text.word_diff import Piece
 
 _OBSERVERS_MAX = 20
+_AGENTS_MAX = 5
 _ACTS = {
     "acknowledge": "acknowledged it",
     "assign": "assigned it",
@@ -26,7 +29,9 @@ _ACTS = {
 }
 _SHORT_CHARS = 60
 CUT_SHORT_TEXT = "The definition is too costly to search again: texts of indicators may be missing."
-_ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
+_ENDS: dict[str, tuple[Style, str, str]] = {"gone": ("gone", "⟦-", "-⟧"), "come": ("come", "⟦+", "+⟧")}
+_MARKED = ("⟦!", "!⟧")
+"""Around the words that an indicator rests on."""
 _BACKTICKS = re.compile(r"`+")
 
 LineKind = Literal["head", "said", "reason", "named", "text", "command"]
@@ -70,14 +75,14 @@ _EXPLAINED = (*(name for name in _SHOWN if name != "definition"), "unknown", "re
 
 def sections(story: AlertStory, *names: str) -> dict[str, Section]:
     """Return some parts of a story by name, in the order of a page; those that have nothing to say are left out."""
-    info, row = story.info, story.row
+    row = story.row
     is_old = any(sign.is_carried_over for sign in story.signs)
     since = "" if story.calls is None else f"Calls since {time_ms_text(story.calls.since_ms)}"
     parts: dict[str, tuple[str, Iterable[SectionLine]]] = {
         "head": ("What happened", _head(story)),
         "changes": ("What changed", _changes(story)),
         "signs": (f"Indicators in the {'' if is_old else 'new '}text", _signs(story)),
-        "why": ("Why it matters", _said(info.explanation if info else shown(story.view.explanation), here_text(story))),
+        "why": ("Why it matters", _why(story)),
         "next": ("What to do next", _next(story)),
         "severity": (f"Why {row.severity.lower()}", _said(*map(shown, story.severity_reasons))),
         "definition": (_definition_title(story), _definition(story)),
@@ -166,9 +171,20 @@ def _signs(story: AlertStory) -> Iterator[SectionLine]:
         yield SectionLine("named", (LineSpan(f"{shown(sign.rule)}{level}", style), LineSpan(where)))
         yield _line("reason", sign.reason)
         if sign.excerpt:
-            yield SectionLine("text", tuple(spans_of(sign.excerpt)))
+            yield SectionLine("text", tuple(_spans(sign.pieces)))
     if story.is_cut_short:
         yield _line("said", CUT_SHORT_TEXT, "warn")
+
+
+def _why(story: AlertStory) -> Iterator[SectionLine]:
+    info = story.info
+    yield from _said(info.explanation if info else shown(story.view.explanation), here_text(story))
+    agents = () if story.calls is None else story.calls.agents
+    for agent in agents[:_AGENTS_MAX]:
+        name = "(no named agent)" if agent.agent_id is None else shown(agent.agent_id)
+        yield _line("named", f"by {name}: {counted(agent.count, 'call')} since {time_ms_text(agent.first_ms)}")
+    if len(agents) > _AGENTS_MAX:
+        yield from _said(f"by {counted(len(agents) - _AGENTS_MAX, 'more agent')}")
 
 
 def _next(story: AlertStory) -> Iterator[SectionLine]:
@@ -208,7 +224,7 @@ def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[SectionLine]:
     """Yield the lines of a place; in a definition without a predecessor, nothing is marked as new."""
     head = (LineSpan(shown(place.path), "title"), LineSpan("" if is_alone else f"  {place.what}", "dim"))
     pieces = [piece._replace(op="same") if is_alone and piece.op == "come" else piece for piece in place.pieces]
-    spans = tuple(span for piece in pieces for span in _piece(piece))
+    spans = tuple(_spans(pieces))
     if sum(len(span.text) for span in spans) <= _SHORT_CHARS and not any("\n" in span.text for span in spans):
         yield SectionLine("named", (*head, LineSpan("  "), *spans))
     else:
@@ -216,14 +232,21 @@ def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[SectionLine]:
         yield SectionLine("text", spans)
 
 
-def _piece(piece: Piece) -> list[LineSpan]:
-    if piece.op == "note":
-        return [LineSpan(f" {piece.text} ", "dim")]
-    if piece.op == "same":
-        return spans_of(piece.text, keep_lines=True)
-    style: Style = "gone" if piece.op == "gone" else "come"
-    begin, end = _ENDS[piece.op]
-    return [LineSpan(begin, style), *spans_of(piece.text, style, keep_lines=True), LineSpan(end, style)]
+def _spans(pieces: Iterable[Piece]) -> Iterator[LineSpan]:
+    for op, group in groupby(pieces, key=attrgetter("op")):
+        style, begin, end = _ENDS.get(op, ("", "", ""))
+        if begin:
+            yield LineSpan(begin, style)
+        for piece in group:
+            if op == "note":
+                yield LineSpan(f" {piece.text} ", "dim")
+            elif piece.is_marked:
+                spans = spans_of(piece.text, "grave", keep_lines=True)
+                yield from (LineSpan(_MARKED[0], "grave"), *spans, LineSpan(_MARKED[1], "grave"))
+            else:
+                yield from spans_of(piece.text, style, keep_lines=True)
+        if end:
+            yield LineSpan(end, style)
 
 
 def _observers(story: AlertStory) -> Iterator[SectionLine]:
@@ -422,6 +445,10 @@ def as_json(story: AlertStory) -> dict[str, Any]:
             "used": calls.used,
             "other_definition": calls.other,
             "unbound": calls.unbound,
+            "agents": [
+                {"agent_id": agent.agent_id, "count": agent.count, "first": time_ms_text(agent.first_ms)}
+                for agent in calls.agents
+            ],
             "latest": [call._asdict() | {"time": time_ms_text(call.time_ms)} for call in calls.latest],
         },
         "not_known": list(_unknown(story)),

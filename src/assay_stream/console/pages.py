@@ -23,7 +23,7 @@ from assay_stream.limits.serving import CONSOLE_LIMITS
 from assay_stream.model.alert import SEVERITY_TEXTS
 from assay_stream.model.evidence import PinStatus, Scope, Unbound
 from assay_stream.model.kinds import Kind
-from assay_stream.readmodel.queries import Store, known_definitions, story
+from assay_stream.readmodel.queries import Store, calls_of, known_definitions, story
 from assay_stream.readmodel.rows import AlertFilter, DigestPlace, EvidenceFilter, Paging, VersionRow
 from assay_stream.readmodel.schema import StoreStatus
 from assay_stream.report.pins import Decision, time_text
@@ -59,7 +59,7 @@ def _side(place: PlaceDiff, without: str) -> tuple[Piece, ...]:
 
 def alert(store: Store, asked: Asked) -> Shown:
     history = store.alert(asked.name("uid"))
-    told = story(store, history, full=asked.is_full)
+    told = story(store, history, calls=calls_of(store, history), full=asked.is_full)
     view, life = told.view, told.life
     wanted = _calls_filter(told.row.server_id, told.row.tool_name, view, life)
     after = view.fact("mcp_digest_after")

@@ -304,12 +304,16 @@ class Indicator(NamedTuple):
         path: JSON path of the text, ``$.description``.
         excerpt: the match and a little context, after the disguises that were undone to read it: at most 80
             characters, escaped and redacted. It is the server's text and has no place in evidence.
+        mark: start and end of the match in the excerpt.
+        words: the match itself, and its start in the text; empty where it is disguised.
     """
 
     rule: str
     level: int
     path: str
     excerpt: str
+    mark: tuple[int, int] = (0, 0)
+    words: tuple[int, str] = (0, "")
 
 
 CUT_SHORT: Final = Indicator("text_oversized", LEVELS["text_oversized"], "$", "")
@@ -383,7 +387,16 @@ def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]
     if len(reported) > DEFAULT_LIMITS.indicators_max:
         reported = nsmallest(DEFAULT_LIMITS.indicators_max, reported, key=lambda match: (-match.level, match.rule))
         is_cut_short = True
-    indicators = [Indicator(match.rule, match.level, path_of(match.place), _excerpt(match)) for match in reported]
+    indicators = [
+        Indicator(
+            match.rule,
+            match.level,
+            path_of(match.place),
+            *_excerpt(match),
+            (match.start, "" if match.how else match.text[match.start : match.end]),
+        )
+        for match in reported
+    ]
     if is_cut_short:
         indicators.append(CUT_SHORT)
     return sorted(indicators, key=lambda indicator: (-indicator.level, indicator.rule, indicator.path))
@@ -476,16 +489,23 @@ class _Sentences:
         return first >= end or self._new_before[end] > self._new_before[first]
 
 
-def _excerpt(match: Match) -> str:
+def _excerpt(match: Match) -> tuple[str, tuple[int, int]]:
+    """Return a match with its context, and where it stands in that."""
     start = max(0, match.start - _CONTEXT_CHARS)
     if start:
         # Half a word could be half a secret, which redaction does not know.
         blank = match.text.find(" ", start, match.start)
         start = blank + 1 if blank >= 0 else match.start
-    around = match.text[start : match.start + _EXCERPT_CHARS * 3]
-    redacted = redact(around)
-    escaped = "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in redacted)
-    return _first_words(f"{match.how}: {escaped}" if match.how else escaped)
+    end = match.start + _EXCERPT_CHARS * 3
+    text = f"{match.how}: " * bool(match.how) + _escaped(redact(match.text[start:end]))
+    words, excerpt = _escaped(match.text[match.start : min(match.end, end)]), _first_words(text)
+    at = text.find(words)
+    # What was redacted is found nowhere.
+    return excerpt, (at, min(at + len(words), len(excerpt))) if at >= 0 else (0, 0)
+
+
+def _escaped(text: str) -> str:
+    return "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in text)
 
 
 def _first_words(text: str) -> str:
