@@ -289,7 +289,8 @@ _LEVEL_MAX = 5
 _EVIDENCE_LEVEL = 3
 _SECONDED = frozenset(rule.id for rule in RULES if rule.needs_second)
 _SUFFICIENT = frozenset(rule.id for rule in RULES if rule.is_sufficient)
-_ORDINARY = frozenset(["url_introduced", "address_introduced", *(rule.id for rule in RULES if rule.names)])
+_PARAMETERS = frozenset(rule.id for rule in RULES if rule.names)
+_ORDINARY = frozenset(["url_introduced", "address_introduced"]) | _PARAMETERS
 """Rules on what honest definitions have as well: they are evidence for a phrase only where they are high."""
 
 
@@ -426,6 +427,7 @@ def _search(
 
 def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools, work: Work) -> Iterator[Match]:
     old: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    rules: set[str] = set()
     owners: set[str | None] = set()
     sentences: set[str] = set()
     old_words: set[str] = set()
@@ -436,6 +438,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
         old_words.update(words.forms)
     for match in all_matches(old_texts, others, offered_by(others, old_texts), frozenset(), work):
         old.setdefault(_ends(match), set()).add(match.key)
+        rules.add(match.rule)
         if match.rule == "url_introduced":
             owners.add(owner_of(match.key[0]))
     read: dict[str, _Sentences] = {}
@@ -454,7 +457,9 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
             read[match.text] = _Sentences(match.text, sentences)
         if read[match.text].is_touched(match):
             is_of_old_owner = match.rule == "url_introduced" and owner_of(match.key[0]) in owners - {None}
-            yield match._replace(level=LEVEL_LOW) if is_of_old_owner else match
+            # A tool that took code before gains nothing by taking it under another name.
+            is_known = match.rule in rules & _PARAMETERS and match.level <= _EVIDENCE_LEVEL
+            yield match._replace(level=min(match.level, LEVEL_LOW)) if is_of_old_owner or is_known else match
 
 
 def _ends(match: Match) -> tuple[str, ...]:
