@@ -30,8 +30,6 @@ _ACTS = {
 _SHORT_CHARS = 60
 CUT_SHORT_TEXT = "The definition is too costly to search again: texts of indicators may be missing."
 _ENDS: dict[str, tuple[Style, str, str]] = {"gone": ("gone", "⟦-", "-⟧"), "come": ("come", "⟦+", "+⟧")}
-_MARKED = ("⟦!", "!⟧")
-"""Around the words that an indicator rests on."""
 
 
 def severity_style(severity_id: int) -> Style:
@@ -147,18 +145,16 @@ def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[PageLine]:
 def _spans(pieces: Iterable[Piece]) -> Iterator[LineSpan]:
     for op, group in groupby(pieces, key=attrgetter("op")):
         style, begin, end = _ENDS.get(op, ("", "", ""))
-        if begin:
-            yield LineSpan(begin, style)
+        yield from [LineSpan(begin, style)] * bool(begin)
         for piece in group:
             if op == "note":
                 yield LineSpan(f" {piece.text} ", "dim")
             elif piece.is_marked:
-                spans = spans_of(piece.text, "grave", keep_lines=True)
-                yield from (LineSpan(_MARKED[0], "grave"), *spans, LineSpan(_MARKED[1], "grave"))
+                yield from (LineSpan("⟦!", "grave"), *spans_of(piece.text, "grave", keep_lines=True))
+                yield LineSpan("!⟧", "grave")
             else:
                 yield from spans_of(piece.text, style, keep_lines=True)
-        if end:
-            yield LineSpan(end, style)
+        yield from [LineSpan(end, style)] * bool(end)
 
 
 def _who(story: AlertStory) -> Iterator[PageLine]:

@@ -388,16 +388,7 @@ def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]
     if len(reported) > DEFAULT_LIMITS.indicators_max:
         reported = nsmallest(DEFAULT_LIMITS.indicators_max, reported, key=lambda match: (-match.level, match.rule))
         is_cut_short = True
-    indicators = [
-        Indicator(
-            match.rule,
-            match.level,
-            path_of(match.place),
-            *_excerpt(match),
-            (match.start, "" if match.how else match.text[match.start : match.end]),
-        )
-        for match in reported
-    ]
+    indicators = [Indicator(each.rule, each.level, path_of(each.place), *_excerpt(each)) for each in reported]
     if is_cut_short:
         indicators.append(CUT_SHORT)
     return sorted(indicators, key=lambda indicator: (-indicator.level, indicator.rule, indicator.path))
@@ -494,8 +485,8 @@ class _Sentences:
         return first >= end or self._new_before[end] > self._new_before[first]
 
 
-def _excerpt(match: Match) -> tuple[str, tuple[int, int]]:
-    """Return a match with its context, and where it stands in that."""
+def _excerpt(match: Match) -> tuple[str, tuple[int, int], tuple[int, str]]:
+    """Return the last fields of an indicator."""
     start = max(0, match.start - _CONTEXT_CHARS)
     if start:
         # Half a word could be half a secret, which redaction does not know.
@@ -506,7 +497,8 @@ def _excerpt(match: Match) -> tuple[str, tuple[int, int]]:
     words, excerpt = _escaped(match.text[match.start : min(match.end, end)]), _first_words(text)
     at = text.find(words)
     # What was redacted is found nowhere.
-    return excerpt, (at, min(at + len(words), len(excerpt))) if at >= 0 else (0, 0)
+    mark = (at, min(at + len(words), len(excerpt))) if at >= 0 else (0, 0)
+    return excerpt, mark, (match.start, "" if match.how else match.text[match.start : match.end])
 
 
 def _escaped(text: str) -> str:
