@@ -193,9 +193,9 @@ def agent_texts(story: AlertStory) -> list[str]:
     """Return which agents called it, how often and since when, those with most calls first."""
     agents = () if story.calls is None else story.calls.agents
     named = [
-        f"{'(no named agent)' if agent_id is None else shown(agent_id)}: {counted(count, 'call')} since "
+        f"{'(no named agent)' if agent_id is None else shown(agent_id)}: {counted(calls, 'call')} since "
         f"{time_ms_text(first_ms)}"
-        for agent_id, count, first_ms in agents[:_AGENTS_MAX]
+        for agent_id, calls, first_ms in agents[:_AGENTS_MAX]
     ]
     more = len(agents) - _AGENTS_MAX
     return [*named, counted(more, "more agent")] if more > 0 else named
@@ -423,7 +423,7 @@ def as_json(story: AlertStory) -> dict[str, Any]:
             "other_definition": calls.other,
             "unbound": calls.unbound,
             "agents": [
-                {"agent_id": agent.agent_id, "count": agent.count, "first": time_ms_text(agent.first_ms)}
+                {"agent_id": agent.agent_id, "count": agent.calls, "first": time_ms_text(agent.first_ms)}
                 for agent in calls.agents
             ],
             "latest": [call._asdict() | {"time": time_ms_text(call.time_ms)} for call in calls.latest],

@@ -260,8 +260,8 @@ class _Comparison:
             self._values.work.spend(len(was) + len(now))
             if not form or not other:
                 yield self._changed("null_refused" if form else "null_allowed", path, before, after)
-        for code, one, other in (("alternative_added", was, now), ("alternative_removed", now, was)):
-            keyword = self._holds(other, one)
+        for code, narrow, wide in (("alternative_added", was, now), ("alternative_removed", now, was)):
+            keyword = self._holds(wide, narrow)
             if keyword is not None:
                 sides = was.get(keyword, ABSENT), now.get(keyword, ABSENT)
                 yield self._changed(code, path.keyword(keyword), *sides)
