@@ -30,8 +30,6 @@ _ACTS = {
 _SHORT_CHARS = 60
 CUT_SHORT_TEXT = "The definition is too costly to search again: texts of indicators may be missing."
 _ENDS: dict[str, tuple[Style, str, str]] = {"gone": ("gone", "⟦-", "-⟧"), "come": ("come", "⟦+", "+⟧")}
-_MARKED = ("⟦!", "!⟧")
-"""Around the words that an indicator rests on."""
 _BACKTICKS = re.compile(r"`+")
 
 LineKind = Literal["head", "said", "reason", "named", "text", "command"]
@@ -235,18 +233,16 @@ def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[SectionLine]:
 def _spans(pieces: Iterable[Piece]) -> Iterator[LineSpan]:
     for op, group in groupby(pieces, key=attrgetter("op")):
         style, begin, end = _ENDS.get(op, ("", "", ""))
-        if begin:
-            yield LineSpan(begin, style)
+        yield from [LineSpan(begin, style)] * bool(begin)
         for piece in group:
             if op == "note":
                 yield LineSpan(f" {piece.text} ", "dim")
             elif piece.is_marked:
-                spans = spans_of(piece.text, "grave", keep_lines=True)
-                yield from (LineSpan(_MARKED[0], "grave"), *spans, LineSpan(_MARKED[1], "grave"))
+                yield from (LineSpan("⟦!", "grave"), *spans_of(piece.text, "grave", keep_lines=True))
+                yield LineSpan("!⟧", "grave")
             else:
                 yield from spans_of(piece.text, style, keep_lines=True)
-        if end:
-            yield LineSpan(end, style)
+        yield from [LineSpan(end, style)] * bool(end)
 
 
 def _observers(story: AlertStory) -> Iterator[SectionLine]:
@@ -446,7 +442,7 @@ def as_json(story: AlertStory) -> dict[str, Any]:
             "other_definition": calls.other,
             "unbound": calls.unbound,
             "agents": [
-                {"agent_id": agent.agent_id, "count": agent.count, "first": time_ms_text(agent.first_ms)}
+                {"agent_id": agent.agent_id, "count": agent.calls, "first": time_ms_text(agent.first_ms)}
                 for agent in calls.agents
             ],
             "latest": [call._asdict() | {"time": time_ms_text(call.time_ms)} for call in calls.latest],

@@ -134,7 +134,7 @@ class AgentCalls(NamedTuple):
     """
 
     agent_id: str | None
-    count: int
+    calls: int
     first_ms: int
 
 

@@ -289,7 +289,8 @@ _LEVEL_MAX = 5
 _EVIDENCE_LEVEL = 3
 _SECONDED = frozenset(rule.id for rule in RULES if rule.needs_second)
 _SUFFICIENT = frozenset(rule.id for rule in RULES if rule.is_sufficient)
-_ORDINARY = frozenset(["url_introduced", "address_introduced", *(rule.id for rule in RULES if rule.names)])
+_PARAMETERS = frozenset(rule.id for rule in RULES if rule.names)
+_ORDINARY = frozenset(["url_introduced", "address_introduced"]) | _PARAMETERS
 """Rules on what honest definitions have as well: they are evidence for a phrase only where they are high."""
 
 
@@ -387,16 +388,7 @@ def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]
     if len(reported) > DEFAULT_LIMITS.indicators_max:
         reported = nsmallest(DEFAULT_LIMITS.indicators_max, reported, key=lambda match: (-match.level, match.rule))
         is_cut_short = True
-    indicators = [
-        Indicator(
-            match.rule,
-            match.level,
-            path_of(match.place),
-            *_excerpt(match),
-            (match.start, "" if match.how else match.text[match.start : match.end]),
-        )
-        for match in reported
-    ]
+    indicators = [Indicator(each.rule, each.level, path_of(each.place), *_excerpt(each)) for each in reported]
     if is_cut_short:
         indicators.append(CUT_SHORT)
     return sorted(indicators, key=lambda indicator: (-indicator.level, indicator.rule, indicator.path))
@@ -426,6 +418,7 @@ def _search(
 
 def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools, work: Work) -> Iterator[Match]:
     old: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    rules: set[str] = set()
     owners: set[str | None] = set()
     sentences: set[str] = set()
     old_words: set[str] = set()
@@ -436,6 +429,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
         old_words.update(words.forms)
     for match in all_matches(old_texts, others, offered_by(others, old_texts), frozenset(), work):
         old.setdefault(_ends(match), set()).add(match.key)
+        rules.add(match.rule)
         if match.rule == "url_introduced":
             owners.add(owner_of(match.key[0]))
     read: dict[str, _Sentences] = {}
@@ -454,7 +448,9 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
             read[match.text] = _Sentences(match.text, sentences)
         if read[match.text].is_touched(match):
             is_of_old_owner = match.rule == "url_introduced" and owner_of(match.key[0]) in owners - {None}
-            yield match._replace(level=LEVEL_LOW) if is_of_old_owner else match
+            # A tool that took code before gains nothing by taking it under another name.
+            is_known = match.rule in rules & _PARAMETERS and match.level <= _EVIDENCE_LEVEL
+            yield match._replace(level=min(match.level, LEVEL_LOW)) if is_of_old_owner or is_known else match
 
 
 def _ends(match: Match) -> tuple[str, ...]:
@@ -489,8 +485,8 @@ class _Sentences:
         return first >= end or self._new_before[end] > self._new_before[first]
 
 
-def _excerpt(match: Match) -> tuple[str, tuple[int, int]]:
-    """Return a match with its context, and where it stands in that."""
+def _excerpt(match: Match) -> tuple[str, tuple[int, int], tuple[int, str]]:
+    """Return the last fields of an indicator."""
     start = max(0, match.start - _CONTEXT_CHARS)
     if start:
         # Half a word could be half a secret, which redaction does not know.
@@ -501,7 +497,8 @@ def _excerpt(match: Match) -> tuple[str, tuple[int, int]]:
     words, excerpt = _escaped(match.text[match.start : min(match.end, end)]), _first_words(text)
     at = text.find(words)
     # What was redacted is found nowhere.
-    return excerpt, (at, min(at + len(words), len(excerpt))) if at >= 0 else (0, 0)
+    mark = (at, min(at + len(words), len(excerpt))) if at >= 0 else (0, 0)
+    return excerpt, mark, (match.start, "" if match.how else match.text[match.start : match.end])
 
 
 def _escaped(text: str) -> str:

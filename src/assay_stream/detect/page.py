@@ -183,12 +183,8 @@ class Page:
     def names_asked(self, others: OtherTools) -> Sequence[Name] | None:
         """Return the names that its matches in any definition depend on; ``None`` where some tool may be named."""
         if self._question[0] is not others.identity:
-            is_alone = (
-                self.is_plain
-                and not others.have_beginning(self.vocabulary.words)
-                and len(self.names) <= _NAMES_ASKED_MAX
-                and not others.have_beginning(self.respelt_words)
-            )
+            is_few = self.is_plain and len(self.names) <= _NAMES_ASKED_MAX
+            is_alone = is_few and not any(map(others.have_beginning, (self.vocabulary.words, self.respelt_words)))
             self._question = others.identity, self.names if is_alone else None
         return self._question[1]
 

@@ -89,9 +89,9 @@ class Siblings:
             before: the older definition, ``None`` where there was none.
         """
         said = _said(after, work)
-        claims = said.claims
+        *_, claims = said
         if claims and before is not None:
-            claims -= _said(before, work).claims
+            claims -= _said(before, work)[-1]
         if not claims:
             return
         if self._index is None:
@@ -132,17 +132,11 @@ class Siblings:
                     yield other
 
 
-class _Said(NamedTuple):
-    """What most definitions are read for: whether they claim anything."""
-
-    name: str
-    named: tuple[str, ...]
-    text: str
-    words: frozenset[str]
-    claims: frozenset[str]
+_Said = tuple[str, tuple[str, ...], str, frozenset[str], frozenset[str]]
 
 
 def _said(definition: Mapping[str, Any], work: Work) -> _Said:
+    """Return name and description, each with its words, and the claims: few definitions make any."""
     name, description = definition.get("name"), definition.get("description")
     name = name[: DEFAULT_LIMITS.tool_name_chars_max] if isinstance(name, str) else ""
     text = description[:_CHARS_MAX] if isinstance(description, str) else ""
@@ -151,7 +145,7 @@ def _said(definition: Mapping[str, Any], work: Work) -> _Said:
     text = text.lower()
     work.spend(_UNITS_PER_TOOL + len(name) + len(text) // _CHARS_PER_UNIT)
     named, words = name_words(name), frozenset(_WORD.findall(text))
-    return _Said(name, named, text, words, (words | frozenset(named)) & _CLAIMS)
+    return name, named, text, words, (words | frozenset(named)) & _CLAIMS
 
 
 def _read(definition: Mapping[str, Any], said: _Said) -> _Tool:

@@ -184,7 +184,7 @@ def _place(path: str, was: Leaf | None, now: Leaf | None, words: Sequence[Words]
     else:
         # As JSON, so that "1" and 1 are told apart.
         what, pieces = "changed", [Piece("gone", _json(was)), Piece("come", _json(now))]
-    if words and now is not None and now.is_string:
+    if words and now is not None and now.is_string and (was is None or was.is_string):
         pieces = list(marked(pieces, list(_spans(now.text, words))))
     return PlaceDiff(path=path, what=what, pieces=tuple(shortened(pieces, full=full)))
 

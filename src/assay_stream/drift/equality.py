@@ -89,18 +89,15 @@ class Values:
         Raises:
             InputError: as ``canonicalize``.
         """
-        if before is after:
-            return True
-        if self._is_written_alike(before, after):
+        if before is after or self._is_written_alike(before, after):
             return True
         one, other = self.class_of(before), self.class_of(after)
         return one is other or (isinstance(one, str | bytes) and bool(one == other))
 
     def _is_written_alike(self, before: Any, after: Any) -> bool:
         """Return True if two containers that were not looked at are equal to the byte. It costs what looking does."""
-        if not isinstance(before, _CONTAINERS) or not isinstance(after, _CONTAINERS):
-            return False
-        if id(before) in self._class_of or id(after) in self._class_of:
+        sides = before, after
+        if not all(isinstance(side, _CONTAINERS) and id(side) not in self._class_of for side in sides):
             return False
         try:
             written = orjson.dumps(before)

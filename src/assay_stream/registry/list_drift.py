@@ -477,12 +477,10 @@ class _ToolDrift:
         """Return an older definition. The latest are kept: together they may be far larger than the list."""
         older = self._unpacked.get(full)
         if older is None:
-            older = self._server.definition_of(full)
-            size_bytes = len(orjson.dumps(older))
-            self._unpacked_bytes += size_bytes
+            older = self._unpacked[full] = self._server.definition_of(full)
+            self._unpacked_bytes += len(orjson.dumps(older))
             if self._unpacked_bytes > _UNPACKED_BYTES_MAX:
-                self._unpacked, self._unpacked_bytes = {}, size_bytes
-            self._unpacked[full] = older
+                self._unpacked, self._unpacked_bytes = {full: older}, 0
         return older
 
     def _found(

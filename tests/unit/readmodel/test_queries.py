@@ -362,7 +362,7 @@ def test_the_agents_of_a_tool_s_calls_are_counted_with_the_first_call_of_each() 
     found = STORE.calls_since(row.server_id, [row.tool_name], full_digest=None, since_ms=0)
     rows = STORE.evidence(EvidenceFilter(server_id=row.server_id, tool_name=row.tool_name), Paging(limit=1_000)).rows
     counts = Counter(each.agent_id for each in rows)
-    assert {agent.agent_id: agent.count for agent in found.agents} == counts
-    assert sum(agent.count for agent in found.agents) == found.used
+    assert {agent.agent_id: agent.calls for agent in found.agents} == counts
+    assert sum(agent.calls for agent in found.agents) == found.used
     for agent in found.agents:
         assert agent.first_ms == min(each.time_us for each in rows if each.agent_id == agent.agent_id) // 1_000
