@@ -218,6 +218,24 @@ def test_a_replay_of_an_erased_archive_compares_with_what_was_recorded(tmp_path:
         assert {tuple(json.loads(line)["causes"]) for line in result.stdout.splitlines()} == {("erased",)}
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [(b'"offset":0,"partition":0,"topic":"calls"', b'"offset":9'), (b'"allow"', b'"deny"')]
+)
+def test_no_evidence_is_slipped_in_under_an_erasure(tmp_path: Path, old: bytes, new: bytes) -> None:
+    """What lost its call to an erasure is checked all the same, as far as it can be."""
+    kept = Kept(tmp_path, erasure(some_calls()))
+    archive, sound = kept.erase("archive"), kept.evidence[0].value or b""
+    assert old in sound
+    (tmp_path / "forged").mkdir()
+    path = tmp_path / "forged" / "evidence-0.ndjson"
+    path.write_bytes(lines_of([kept.evidence[0]._replace(value=sound.replace(old, new)), *kept.evidence[1:]]))
+    result = run("compare", "--input", archive, "--evidence", path, "--format", "json")
+    assert result.exit_code == 1
+    assert ["altered_record"] in [json.loads(line)["causes"] for line in result.stdout.splitlines()]
+    code, rows = kept.verify(archive, path.parent)
+    assert (code, len([row for row in rows if row.get("status") == "wrong"])) == (1, 1)
+
+
 def test_a_store_drops_what_is_erased_and_keeps_it_out(tmp_path: Path) -> None:
     """Whether it reads the decision before the evidence or after it."""
     kept = Kept(tmp_path, erasure(some_calls()))

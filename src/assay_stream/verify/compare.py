@@ -27,6 +27,7 @@ partitions is reported with ``order_of_reading``, and does not count.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -35,7 +36,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role, erased_by
 from assay_stream.replay.log_cut import Question, explained
 from assay_stream.verify.alert_ledger import (
     ALTERED,
@@ -159,7 +160,7 @@ class ReplayComparison:
         self._pairing = Pairing(attrgetter("call")) if pairing is None else pairing
         self._producers = Producers()
         self._doubts: list[_Doubt] = []
-        self._account = Account(lambda: Erasures(acts_in(read())))
+        self._account, self._excused = Account(lambda: Erasures(acts_in(read()))), Counter[str]()
         self._alerts = AlertLedger()
         self._causes_by_tool: dict[tuple[str | None, str | None], set[str]] = {}
         self.identical: Counter[str] = Counter({"evidence": 0, "alert": 0})
@@ -193,17 +194,32 @@ class ReplayComparison:
         for given, again in self._pairing.pairs(recorded, self._evidence_in(replayed), keep=True):
             if given is not None and again is not None:
                 yield from self._compared(given, again)
-            elif given is not None and not given.value and given.record is not None:
-                is_erased = self._account.refuse(given.record) is None
-                yield of_evidence(given, ERASED if is_erased else ALTERED)
             elif given is not None:
-                yield of_evidence(given, ALTERED if given.call is None else self._erased_or(UNEXPECTED, given))
+                yield of_evidence(given, self._alone(given))
             elif again is not None:
-                yield of_evidence(again, self._erased_or(MISSING, again))
+                yield of_evidence(again, self._lacking(again))
         yield from self._settled()
 
-    def _erased_or(self, cause: str, evidence: Recorded) -> str:
-        return ERASED if self._account.erasures.covering(subject_of(evidence.value)) else cause
+    def _alone(self, given: Recorded) -> str:
+        """Return the cause of evidence whose call the replay lacks: without a stub in its place, it was never there."""
+        if given.record is not None and erased_by(given.record) is not None:
+            return ERASED if self._account.refuse(given.record) is None else ALTERED
+        if given.call is None or intact_content(given.value) is None:
+            return ALTERED
+        return ERASED if given.call in self._erased_calls else UNEXPECTED
+
+    def _lacking(self, again: Recorded) -> str:
+        """Return the cause of a call without evidence: no more are erased than the erasure accounts for."""
+        for act in self._account.erasures.covering(subject_of(again.value)):
+            if self._excused[act.scope_id] < (act.records or 0):
+                self._excused[act.scope_id] += 1
+                return ERASED
+        return MISSING
+
+    @cached_property
+    def _erased_calls(self) -> set[Origin]:
+        stubs = (record for record in self._read() if record.role is Role.CALLS and record.value is None)
+        return {stub.origin for stub in stubs if self._account.erasures.erasure(erased_by(stub)) is not None}
 
     def _evidence_in(self, replayed: Iterable[Output]) -> Iterator[Recorded]:
         for output in replayed:

@@ -190,7 +190,8 @@ class Verifier:
         for (evidence, call), event, outputs in zip(pairs, events, found, strict=True):
             expected = outputs[0]
             if isinstance(event, InputError) and self._history.erasures.erasure(erased_by(call)) is not None:
-                yield Judgement(_ERASED, evidence, ("call_erased",), erasure=erased_by(call))
+                erased = Judgement(_ERASED, evidence, ("call_erased",), erasure=erased_by(call))
+                yield self._unsound(evidence) or erased
             elif isinstance(event, InputError):
                 yield self._wrong(evidence, "call_refused")
             elif not is_expected:
