@@ -119,7 +119,7 @@ async def check_going_on(deployment: Deployment, seals: Seals) -> None:
     """A replay and the seals fit what was restored; a worker that goes on joins and alerts of nothing twice."""
     code, rows, _ = await compared(deployment, seals.folder / "restored")
     assert code == 0, rows
-    await deployment.output_of("verify")
+    await deployment.output_of("verify", "--from-kafka")
     assert sums(await seals.verify("--key", "seal.pub.pem"), "unsealed", "faults_count") == [0, 0]
     worker = deployment.start_worker()
     await worker.wait_ready()
@@ -134,7 +134,7 @@ async def check_going_on(deployment: Deployment, seals: Seals) -> None:
         if alert["activity_name"] == "Create"
     )
     assert set(created.values()) == {1}
-    await deployment.output_of("verify")
+    await deployment.output_of("verify", "--from-kafka")
     code, rows, _ = await compared(deployment, seals.folder / "gone-on")
     assert code == 0, rows
 
