@@ -211,6 +211,15 @@ def receiver_table() -> str:
     )
 
 
+def mixed_releases_table() -> str:
+    """Return what this release and the one before make of each other's records, as ``make mixed`` last found it."""
+    found = tomllib.loads((DOCS / "data" / "mixed_releases.toml").read_text(encoding="utf-8"))
+    return table(
+        ["what meets", "the release before writes", "this release writes"],
+        ([meeting, outcome["older"], outcome["newer"]] for meeting, outcome in found.items()),
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "error-codes": error_code_table,

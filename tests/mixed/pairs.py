@@ -1,0 +1,146 @@
+"""What one release writes and another reads: taps, workers, stores, consoles, and commands over topics."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import urllib.request
+from collections import defaultdict
+from pathlib import Path
+from subprocess import CompletedProcess
+
+from assay_stream.model.record import Role
+from assay_stream.readmodel.schema import FILE
+from tests.mixed.rolling import NEWER, OLDER, Rollout
+from tests.support.behind_tap import behind_tap
+from tests.support.console_process import console
+from tests.support.deployment import Deployment
+
+TAPPED_CALLS = 5
+_TOOLS = {"tools": [{"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}}]}
+_QUESTIONS = (
+    ("evidence", "list", "--json"),
+    ("tools", "list", "--json"),
+    ("alerts", "list", "--status", "all", "--format", "json"),
+)
+_PAGES = ("/", "/alerts", "/servers", "/evidence", "/health")
+_BAD_VERSION = "refused: `store_version`"
+_CODE = re.compile(r"^assay-stream: (\w+)", re.MULTILINE)
+_OTHER = {OLDER: NEWER, NEWER: OLDER}
+
+
+class Pairs:
+    """What came of each meeting, by what met and by which release wrote."""
+
+    def __init__(self) -> None:
+        self.found: defaultdict[str, dict[str, str]] = defaultdict(dict)
+
+    def note(self, meeting: str, writer: str, outcome: str) -> None:
+        print(f"mixed:   {meeting}, {writer} writes: {outcome}", flush=True)
+        self.found[meeting][writer] = outcome
+
+    def table(self) -> str:
+        lines = [("", *(f"{writer} → {reader}" for writer, reader in _OTHER.items()))]
+        lines += [(meeting, *(outcomes[writer] for writer in _OTHER)) for meeting, outcomes in self.found.items()]
+        return "\n".join(f"{meeting:36}{older:28}{newer}" for meeting, older, newer in lines)
+
+
+async def note_tap(run: Rollout, pairs: Pairs, release: str, folder: Path) -> None:
+    """Let a tap of a release observe a server, and wait until the workers of the other have joined its calls."""
+    server = f"behind-{release}"
+    async with behind_tap(run.releases[release], server, [_TOOLS], folder) as client:
+        await client.list_tools()
+        await asyncio.sleep(1)  # Calls are read after the list they rest on, in a replay too.
+        for _ in range(TAPPED_CALLS):
+            await client.call("echo")
+    marker = f'"server_id":"{server}"'.encode()
+    seen = await run.crew.deployment.wait_for(
+        Role.EVIDENCE, lambda records: sum(marker in (each.value or b"") for each in records) >= TAPPED_CALLS
+    )
+    bound = [b'"tool_definition_digest":' in (each.value or b"") for each in seen if marker in (each.value or b"")]
+    assert bound == [True] * TAPPED_CALLS, f"calls that a tap of the {release} release saw are not bound: {bound}"
+    run.load.calls += TAPPED_CALLS
+    pairs.note("`tap` → `worker`", release, "joined")
+
+
+async def begin_stores(run: Rollout, folder: Path) -> None:
+    """Let each release fill a store with what is there so far."""
+    for release in _OTHER:
+        filled = await _fill(run, release, folder / release)
+        assert filled.returncode == 0, filled.stderr
+
+
+async def note_stores(run: Rollout, pairs: Pairs, folder: Path) -> None:
+    """Let each release read the store of the other, and fill it on."""
+    newer = run.releases[NEWER]
+    for writer, reader in _OTHER.items():
+        its, other, store = run.releases[writer], run.releases[reader], folder / writer
+        pairs.note("`worker` → `store run`", reader, "filled")
+        wanted, before = await _answers(its, store), _digest(store)
+        read = await _answers(other, store)
+        assert read == wanted or isinstance(read, str), f"{reader}: other answers over the store of {writer}"
+        pairs.note("store → commands, `console`", writer, read if isinstance(read, str) else "same answers")
+        again = await _fill(run, reader, store)
+        pairs.note("store → `store run`", writer, _refusal(again) if again.returncode else "filled on")
+        if again.returncode:
+            assert _digest(store) == before, "a store was refused, and changed"
+            assert await _answers(its, store) == wanted, "a store was refused, and changed"
+            assert (await _fill(run, writer, store)).returncode == 0
+    whole = {str(await _answers(newer, folder / release)) for release in _OTHER} - {_BAD_VERSION}
+    assert len(whole) == 1, "two stores of the same topics give different answers"
+
+
+async def _fill(run: Rollout, release: str, store: Path) -> CompletedProcess[str]:
+    return await _run(run.releases[release], "store", "run", "--once", "--store", str(store))
+
+
+async def note_commands(run: Rollout, pairs: Pairs) -> None:
+    """Let each release verify and replay what both have written."""
+    for writer, reader in _OTHER.items():
+        verified = await _run(run.releases[reader], "verify", "--from-kafka")
+        assert verified.returncode == 0, f"{reader}: {verified.stdout}\n{verified.stderr}"
+        pairs.note("`worker` → `verify`", writer, "holds")
+        compared = await _run(run.releases[reader], *_COMPARE)
+        pairs.note("`worker` → `replay`, `compare`", writer, _software_only(compared))
+
+
+_COMPARE = ("compare", "--from-kafka", "--format", "json")
+
+
+def _software_only(compared: CompletedProcess[str]) -> str:
+    """Check that whatever differs in evidence is the release that wrote it."""
+    differences = [json.loads(line) for line in compared.stdout.splitlines()]
+    causes = {tuple(each["causes"]) for each in differences if each.get("what") == "evidence"}
+    assert causes == {("software_changed",)}, f"{causes} {compared.stderr} {compared.stdout[:2_000]}"
+    return "only `software_changed`"
+
+
+async def _answers(deployment: Deployment, store: Path) -> list[str] | str:
+    """What commands and pages say of a store, or the code with which all of them refuse it."""
+    asked = [await _run(deployment, *question, "--store", str(store)) for question in _QUESTIONS]
+    refused = {_refusal(each) for each in asked if each.returncode}
+    if refused:
+        assert len(refused) == 1, refused
+        return refused.pop()
+    return [each.stdout for each in asked] + await asyncio.to_thread(_pages, deployment, store)
+
+
+def _pages(deployment: Deployment, store: Path) -> list[str]:
+    with console(store, python=deployment.python, env=deployment.env) as address:
+        return [str(urllib.request.urlopen(address + page, timeout=30).status) for page in _PAGES]  # noqa: S310
+
+
+def _refusal(done: CompletedProcess[str]) -> str:
+    named = _CODE.search(done.stderr)
+    assert named is not None, f"ended with {done.returncode}:\n{done.stderr}"
+    return f"refused: `{named[1]}`"
+
+
+def _digest(store: Path) -> str:
+    return hashlib.sha256((store / FILE).read_bytes()).hexdigest()
+
+
+async def _run(deployment: Deployment, *arguments: str) -> CompletedProcess[str]:
+    return await asyncio.to_thread(deployment.run, *arguments)
