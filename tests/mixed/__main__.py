@@ -20,9 +20,10 @@ from deploy.local.kafka import QUICK_START, Broker
 from tests.chaos.catching_up import caught_up
 from tests.chaos.invariants import check_promises
 from tests.chaos.world import SETTINGS
-from tests.mixed.pairs import Pairs, begin_stores, note_commands, note_stores, note_tap
+from tests.mixed.finalising import finalise_future, finalise_newer
+from tests.mixed.pairs import OTHER, Pairs, begin_stores, note_commands, note_store_refused, note_stores, note_tap
 from tests.mixed.releases import BEFORE, ROOT, NoReleaseError, python_of
-from tests.mixed.rolling import NEWER, OLDER, Rollout, roll, rollout, without_producer
+from tests.mixed.rolling import FUTURE, NEWER, OLDER, Rollout, roll, rollout, without_producer
 from tests.support.deployment import Deployment
 from tests.support.toml import toml_of
 
@@ -39,13 +40,16 @@ async def play(broker: Broker, python: str, choose: random.Random, *, rounds: in
         choose: makes every choice.
         rounds: how often workers are replaced by those of the newer release and back.
     """
-    base = Deployment(
-        broker.bootstrap, name=f"mixed-{os.getpid()}", env=SETTINGS | {"ASSAY_STREAM_REPLICATION_FACTOR": "1"}
-    )
+    # The fleet's calls are of a day long ago, which a store would forget.
+    env = {**SETTINGS, "ASSAY_STREAM_REPLICATION_FACTOR": "1", "ASSAY_STREAM_STORE_DAYS": "36500"}
+    base = Deployment(broker.bootstrap, name=f"mixed-{os.getpid()}", env=env)
     releases = {
         name: replace(base, python=its, env=base.env | {"ASSAY_STREAM_GIT_COMMIT": name})
         for name, its in ((OLDER, python), (NEWER, sys.executable))
     }
+    releases[FUTURE] = replace(
+        releases[NEWER], env=base.env | {"ASSAY_STREAM_GIT_COMMIT": FUTURE}, program=("-m", "tests.mixed.future")
+    )
     pairs, folder = Pairs(), base.folder().resolve()
     async with rollout(broker, releases, choose) as run:
         await caught_up(run.crew)
@@ -62,9 +66,15 @@ async def play(broker: Broker, python: str, choose: random.Random, *, rounds: in
         await roll(run, NEWER, "SIGTERM", "the broker restarts")
         await run.load.stop()
         await caught_up(run.crew)
-        await note_commands(run, pairs)
+        await note_commands(run, pairs, OTHER)
         await note_stores(run, pairs, folder)
+        run.load.start()
+        await finalise_newer(run)
+        await finalise_future(run, pairs)
+        await run.load.stop()
         await check(run)
+        await note_commands(run, pairs, {FUTURE: NEWER})
+        await note_store_refused(run, pairs, folder)
     shutil.rmtree(folder)
     return pairs
 

@@ -6,9 +6,10 @@ import asyncio
 import random
 import re
 import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.local.kafka import Broker
@@ -39,12 +40,13 @@ class Rollout:
     load: Load
     releases: Mapping[str, Deployment]
     choose: random.Random
+    started_s: float = field(default_factory=time.monotonic)
 
     async def pause(self, least_s: float, most_s: float) -> None:
         await asyncio.sleep(self.choose.uniform(least_s, most_s))
 
     def say(self, what: str) -> None:
-        print(f"mixed:   {what}", flush=True)
+        print(f"mixed: {time.monotonic() - self.started_s:4.0f} s  {what}", flush=True)
 
 
 @asynccontextmanager
