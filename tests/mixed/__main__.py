@@ -48,7 +48,9 @@ async def play(broker: Broker, python: str, choose: random.Random, *, rounds: in
         for name, its in ((OLDER, python), (NEWER, sys.executable))
     }
     releases[FUTURE] = replace(
-        releases[NEWER], env=base.env | {"ASSAY_STREAM_GIT_COMMIT": FUTURE}, program=("-m", "tests.mixed.future")
+        releases[NEWER],
+        env=base.env | {"ASSAY_STREAM_GIT_COMMIT": FUTURE},
+        program=("-m", "tests.support.future_release"),
     )
     pairs, folder = Pairs(), base.folder().resolve()
     async with rollout(broker, releases, choose) as run:

@@ -57,11 +57,10 @@ async def rollout(broker: Broker, programs: Mapping[str, Deployment], choose: ra
         programs: what runs each release.
     """
     older = programs[OLDER]
-    name = older.name
     made = await asyncio.to_thread(older.run, "topics", "apply")
     assert made.returncode == 0, made.stderr
     await compact_often(older)
-    folder = Path(".run/tests").resolve() / name / "workers"
+    folder = Path(".run/tests").resolve() / older.name / "workers"
     crew = Crew(older, folder)
     for number in range(_WORKERS_EACH):
         for release in (OLDER, NEWER):
@@ -94,6 +93,10 @@ async def roll(run: Rollout, release: str, *faults: str) -> None:
     run.say(f"all {len(run.crew.posts)} are {release}: caught up after {took_s:.1f} s, {run.load.calls} calls")
 
 
+def _any(run: Rollout) -> Post:
+    return run.choose.choice(list(run.crew.posts.values()))
+
+
 async def _kill(run: Rollout) -> None:
     run.crew.kill(_any(run))
 
@@ -102,15 +105,8 @@ async def _terminate(run: Rollout) -> None:
     run.crew.terminate(_any(run))
 
 
-def _any(run: Rollout) -> Post:
-    return run.choose.choice(list(run.crew.posts.values()))
-
-
 async def _restart_broker(run: Rollout) -> None:
-    if run.choose.random() < 0.5:
-        run.broker.kill()
-    else:
-        await asyncio.to_thread(run.broker.stop)
+    await asyncio.to_thread(run.choose.choice([run.broker.kill, run.broker.stop]))
     await run.pause(0, 3)
     run.broker.launch()
     await asyncio.to_thread(run.broker.await_ready)
