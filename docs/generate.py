@@ -215,8 +215,16 @@ def mixed_releases_table() -> str:
     """Return what this release and the one before make of each other's records, as ``make mixed`` last found it."""
     found = tomllib.loads((DOCS / "data" / "mixed_releases.toml").read_text(encoding="utf-8"))
     return table(
-        ["what meets", "the release before writes", "this release writes"],
-        ([meeting, outcome["older"], outcome["newer"]] for meeting, outcome in found.items()),
+        [
+            "what meets",
+            "the release before writes",
+            "this one writes, it reads",
+            "the next one writes, its level finalised",
+        ],
+        (
+            [meeting, *(outcome.get(writer, "") for writer in ("older", "newer", "future"))]
+            for meeting, outcome in found.items()
+        ),
     )
 
 
@@ -232,6 +240,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "limits": limit_table,
     "access": access_table,
     "receivers": receiver_table,
+    "mixed-releases": mixed_releases_table,
     **{f"columns.{kind}": partial(column_table, str(kind)) for kind in COLUMNS},
 }
 

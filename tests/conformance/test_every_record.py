@@ -23,6 +23,7 @@ from assay_stream.files.record_line import rejected_line
 from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import JoinProgress, write_progress
+from assay_stream.model.format_level import write_level
 from assay_stream.model.ingest import mark_of, write_accepted
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.schemas import FACT_KEY, OUTPUTS, SUFFIX
@@ -161,6 +162,8 @@ def written() -> dict[str, dict[bytes, Any]]:
     found["assay.ingest.accepted"][accepted] = orjson.loads(accepted)
     joined = write_progress(JoinProgress(calls=1, rerouted=0))
     found["assay.call.progress"][joined] = orjson.loads(joined)
+    finalised = write_level(2)
+    found["assay.format"][finalised] = orjson.loads(finalised)
     fleet = Fleet(2)
     for partition in (0, 1, 0):
         fleet.grow(partition, 3)

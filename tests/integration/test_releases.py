@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from assay_stream import __version__
 from assay_stream.model.record import Role
-from tests.support.deployment import Deployment
+from tests.support.deployment import Deployment, waits_for
 
 pytestmark = pytest.mark.kafka
 
 
-async def test_a_worker_beside_one_of_another_release_names_both(deployment: Deployment) -> None:
-    """In one line: which release it is, which the other is, how they differ, and what to do."""
+async def test_a_worker_beside_one_of_another_release_waits_and_names_both(deployment: Deployment) -> None:
+    """In one line: which release it is, which the other is, how they differ. When the other is gone it begins."""
     group = f"{deployment.settings.group_prefix}-join"
     other = AIOKafkaConsumer(
         deployment.topics[Role.CALLS],
@@ -28,15 +26,9 @@ async def test_a_worker_beside_one_of_another_release_names_both(deployment: Dep
     await other.start()
     try:
         worker = deployment.start_worker("--role", "join")
-        assert await asyncio.to_thread(worker.process.wait, 90) == 3
+        why = await waits_for(worker, f"other_release: this is assay-stream-{__version__}")
     finally:
         await other.stop()
-    said = worker.reason()
-    assert said.startswith(f"assay-stream: other_release: this is assay-stream-{__version__}"), worker.tail()
-    for part in (
-        group,
-        "assay-stream-0.0.9 at 127.0.0.1",
-        "by range and not by assay-sticky",
-        "Stop all workers of one",
-    ):
-        assert part in said
+    for part in (group, "assay-stream-0.0.9 at 127.0.0.1", "by range and not by assay-sticky", "waits until they"):
+        assert part in why
+    await worker.wait_ready()

@@ -57,8 +57,9 @@ async def rollout(broker: Broker, programs: Mapping[str, Deployment], choose: ra
         programs: what runs each release.
     """
     older = programs[OLDER]
-    made = await asyncio.to_thread(older.run, "topics", "apply")
-    assert made.returncode == 0, made.stderr
+    for release in (OLDER, NEWER):  # What a release adds has to be there before its workers.
+        made = await asyncio.to_thread(programs[release].run, "topics", "apply")
+        assert made.returncode == 0, made.stderr
     await compact_often(older)
     folder = Path(".run/tests").resolve() / older.name / "workers"
     crew = Crew(older, folder)

@@ -129,8 +129,17 @@ class Deployment:
             await admin.close()
 
     def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return self._run(("-m", "assay_stream"), arguments, env)
+
+    def run_own(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the program that its workers run."""
+        return self._run(self.program, arguments, {})
+
+    def _run(
+        self, program: Sequence[str], arguments: Sequence[str], env: dict[str, str]
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.python, *self.program, *arguments],
+            [self.python, *program, *arguments],
             env=os.environ | self.env | env,
             capture_output=True,
             text=True,
@@ -271,3 +280,16 @@ def payload(record: Record) -> dict[str, object]:
     data = json.loads(record.value or b"{}")["data"]
     assert isinstance(data, dict)
     return data
+
+
+async def waits_for(worker: Worker, code: str) -> str:
+    """Wait until a worker is alive, not ready, and says that it waits for this; return why."""
+    async with asyncio.timeout(60):
+        while True:
+            assert worker.process.poll() is None, worker.tail()
+            ready, body = await asyncio.to_thread(worker.get, "/readyz")
+            why = str(json.loads(body).get("waiting_for", "")) if ready == 503 else ""
+            if why.startswith(code):
+                assert (await asyncio.to_thread(worker.get, "/healthz"))[0] == 200
+                return why
+            await asyncio.sleep(0.1)

@@ -34,6 +34,7 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role, rejected, set_aside_error
 from assay_stream.model.rejected import refusal
 from assay_stream.model.state_table import Table
+from assay_stream.model.wire import members_of
 
 OF_AGENTS = frozenset({Kind.DETECTION, Kind.AGENT_LIMITED})
 """Findings that agents produce but do not read."""
@@ -170,7 +171,9 @@ class AgentState(Table[Any]):
 
     def decode(self, key: str, fields: dict[str, Any]) -> Any:
         """Return a value as kept in memory: a state as bytes, so that no handler can change it."""
-        return _Kept(fields["last_us"], _to_json(fields["state"])) if key.startswith(_STATE) else fields
+        if not key.startswith(_STATE):
+            return fields
+        return _Kept(members_of(AgentMemory, fields)["last_us"], _to_json(fields["state"]))
 
     def encode(self, value: Any) -> Mapping[str, Any]:
         if isinstance(value, _Kept):

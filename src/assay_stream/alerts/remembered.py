@@ -14,11 +14,11 @@ from assay_stream.alerts.folding import NAME_RECORDS, RECORDS
 from assay_stream.alerts.life_cycle import Leads, due_us, forgotten_us
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.alert_state import AlertState
+from assay_stream.model.alert_state import AlertNames, AlertRecords, AlertState
 from assay_stream.model.finding_topic import SuppressionRule, Tick
 from assay_stream.model.record import TOPIC_NAMES, Output, Role
 from assay_stream.model.state_table import Table
-from assay_stream.model.wire import read_record, write_record
+from assay_stream.model.wire import members_of, read_record, write_record
 
 _RULES = "rules/"
 _NAMES = "names/"
@@ -156,8 +156,10 @@ def state_of(key: str, content: dict[str, Any]) -> Remembered:
     Raises:
         AttributeError, TypeError, ValueError or KeyError: if it is no state of this version.
     """
-    if key.startswith((_NAMES, RECORDS, NAME_RECORDS)):
-        return content
+    if key.startswith(_NAMES):
+        return members_of(AlertNames, content)
+    if key.startswith((RECORDS, NAME_RECORDS)):
+        return members_of(AlertRecords, content)
     if key.startswith(_RULES):
         return {rule_id: read_record(SuppressionRule, rule) for rule_id, rule in content.items()}
     return read_record(AlertState, content)

@@ -46,6 +46,7 @@ from assay_stream.model.facts import (
     foreign_fact,
 )
 from assay_stream.model.fields import Subject
+from assay_stream.model.format_level import KEY, read_level
 from assay_stream.model.record import Origin, Record, home_of
 from assay_stream.model.wire import FactKey, origin_of_key
 
@@ -272,8 +273,12 @@ class Bindings:
         """Apply one record of the binding topic, a fact or a tombstone, or keep it until its server is needed.
 
         Raises:
+            ConfigurationError: ``format_too_new`` for the mark of a later format level.
             IntegrityError: if its key is none that this version writes; ``find`` may report a bad value later.
         """
+        if record.key == KEY:
+            read_level(record)
+            return
         key, partition = decode_key(record.key), record.origin.partition
         if key[0] in OF_REGISTRIES and not self._keep_definitions:
             return

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from assay_stream import __version__
 from assay_stream.agents import AgentSet, Runner
 from assay_stream.agents.declaration import load_agents
 from assay_stream.agents.memory import NO_LABELS, Labels, read_labels
@@ -25,6 +26,7 @@ from assay_stream.cli.shared import as_admin, collecting_seldom
 from assay_stream.cli.sources import make_source
 from assay_stream.config import command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
+from assay_stream.kafka.finalizing import list_members, show_level, write_finalised
 from assay_stream.kafka.topics import (
     ACCESS,
     AccessRole,
@@ -35,7 +37,8 @@ from assay_stream.kafka.topics import (
     inspect_topics,
 )
 from assay_stream.model.fields import AGENT_NAME
-from assay_stream.model.record import Output, Role
+from assay_stream.model.format_level import LEVEL
+from assay_stream.model.record import TOPICS, Output, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
 from assay_stream.text.escaping import json_text, shown
@@ -167,29 +170,87 @@ def topics_apply(bootstrap_servers: Bootstrap = None, agents: Agents = None) -> 
 
 @topics_app.command("show")
 def topics_show(bootstrap_servers: Bootstrap = None, agents: Agents = None, as_json: AsJson = False) -> None:
-    """Compare every topic with its specification. Exit code 1 if one is missing or differs."""
+    """Compare every topic with its specification, and show the format level.
+
+    Exit code 1 if a topic is missing or differs.
+    """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     states = asyncio.run(as_admin(settings, partial(inspect_topics, agents=_name_of(agents))))
-    rows = [_row(state) for state in states]
+    has_level = any(state.partitions for state in states if state.spec.role is Role.FORMATS)
+    level, by = asyncio.run(show_level(settings)) if has_level else (None, "")
+    rows = [_row(state, level) for state in states]
     for row in rows:
         if as_json:
             print_json(row)
         else:
-            line = f"{row['state']:<8} {row['partitions']:>4} {row['name']}  {row['differing'] or ''}".rstrip()
-            print_line(shown(line))
+            at = f"level {row['format_level']} " if row["format_level"] else ""
+            line = f"{row['state']:<8} {row['partitions']:>4} {row['name']}  {at}{row['differing'] or ''}"
+            print_line(shown(line.rstrip()))
+    if level and not as_json:
+        print_line(shown(_stated(level, by)))
     if any(row["state"] != "ok" for row in rows):
         raise typer.Exit(1)
 
 
-def _row(state: TopicState) -> dict[str, object]:
+def _stated(level: int, by: str) -> str:
+    since = f", finalised by {by}" if by else ""
+    return f"format level {level}{since}; assay-stream {__version__} reads and writes up to {LEVEL}"
+
+
+def _row(state: TopicState, level: int | None) -> dict[str, object]:
     differs = state.differing or state.partitions != state.spec.partitions
     return {
+        "format_level": level if TOPICS[state.spec.role].is_state else None,
         "name": state.spec.name,
         "state": "missing" if not state.partitions else "differs" if differs else "ok",
         "partitions": state.partitions,
         "partitions_wanted": state.spec.partitions,
         "differing": {name: {"is": actual, "wanted": wanted} for name, (actual, wanted) in state.differing.items()},
     }
+
+
+@topics_app.command("finalize")
+def topics_finalize(
+    level: Annotated[int, typer.Option(min=1, help="Format level that workers are to write.")] = LEVEL,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    ignore_members: Annotated[
+        bool, typer.Option("--ignore-members", help="Even if workers are there that cannot read it.")
+    ] = False,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Let workers write the new form of their state, after all of them are upgraded.
+
+    Until then the release before can take over again; afterwards it refuses to start (format_too_new). Workers write
+    the level after their next start. A level is never lowered. Processes without a consumer group are not seen:
+    upgrade stores, consoles and commands first.
+    """
+    settings = command_settings(bootstrap_servers=bootstrap_servers)
+    before, by = asyncio.run(show_level(settings))
+    print_line(shown(_stated(before, by)))
+    if level == before:
+        typer.echo("nothing to do")
+        return
+    if level > LEVEL:
+        raise ConfigurationError("bad_option", f"this release writes up to level {LEVEL}: finalise with a later one")
+    if level < before:
+        raise ConfigurationError(
+            "bad_option", "a level is never lowered: what was written since is read by no release below"
+        )
+    members = asyncio.run(as_admin(settings, list_members))
+    for member in members:
+        reads = f"reads up to level {member.level}" if member.level else "does not say what it reads"
+        print_line(shown(f"{member.group_id}: {member.name} {reads}"))
+    behind = sum(member.level < level for member in members)
+    if behind and not ignore_members:
+        raise ConfigurationError(
+            "members_behind",
+            f"{behind} of {len(members)} members of consumer groups cannot read level {level}, or do not say so: "
+            "replace them first. With --ignore-members they wait from their next start on (format_too_new)",
+        )
+    if not yes:
+        typer.confirm(f"Finalise level {level}? There is no way back to a release that cannot read it", abort=True)
+    asyncio.run(write_finalised(settings, level))
+    typer.echo(f"finalised level {level}: workers write it after their next start, in any order")
 
 
 @topics_app.command("acls")

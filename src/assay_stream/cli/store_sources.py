@@ -29,6 +29,7 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.storage import STORE_BATCH_RECORDS, STORE_PAGE_ROWS_MAX
 from assay_stream.model.facts import decode_key
 from assay_stream.model.finding_topic import ANY_SERVER
+from assay_stream.model.format_level import KEY
 from assay_stream.model.observation import CallEvent
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
@@ -148,7 +149,7 @@ def about(*server_ids: str) -> Wanted:
 
     def wanted(record: Record) -> bool:
         if record.role is Role.BINDINGS:
-            return decode_key(record.key)[1] in server_ids
+            return record.key == KEY or decode_key(record.key)[1] in server_ids
         # What is found about a name on several servers stands under the group of the name.
         return record.key in keys or (record.role is Role.ALERTS and (record.key or b"").startswith(b"names-"))
 

@@ -28,6 +28,7 @@ from assay_stream.kafka.credentials import RereadTls, sasl_options
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, kafka_producer
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.model.format_level import LEVEL
 
 if TYPE_CHECKING:
     # Proxies follow verdicts without the settings of a deployment, which need an extra.
@@ -57,9 +58,10 @@ _BACKOFF_MS = 10
 
 
 def client_id(settings: Settings) -> str:
-    """Return the client id of this release, by which group members recognise each other's release."""
+    """Return the client id of this release, by which others know what it is and which format level it reads."""
     producer = settings.producer()
-    return "-".join([producer.name, producer.version, *([] if producer.git == "unknown" else [producer.git[:8]])])
+    commit = [] if producer.git == "unknown" else [producer.git[:8]]
+    return "-".join([producer.name, producer.version, f"level{LEVEL}", *commit])
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class StickyAssignor:
     """
 
     name = "assay-sticky"
+    """As long as this stays, and ``metadata`` is as below, releases can be replaced one worker after the other."""
 
     def __init__(self, open_partitions: Callable[[], Sequence[int]]) -> None:
         self._open_partitions = open_partitions
@@ -87,7 +88,7 @@ async def other_release(settings: Settings, group_id: str) -> OperatingError:
         "other_release",
         f"this is {client_id(settings)}, and group {group_id} has workers of another release "
         f"({', '.join(names) or 'gone by now'}), which share partitions out by {protocol or 'another rule'} and not by "
-        f"{StickyAssignor.name}: these cannot work side by side. Stop all workers of one release, then start the other",
+        f"{StickyAssignor.name}: these cannot work side by side. It waits until they have stopped",
     )
 
 
@@ -110,11 +111,12 @@ def share_out(numbers: Collection[int], claims: Mapping[str, Iterable[int]]) -> 
 
 
 def _claims(user_data: bytes | None) -> list[int]:
+    """Return what a member claims: whatever a later release writes there, what is no number claims nothing."""
     try:
-        return [int(number) for number in orjson.loads(user_data or b"[]")]
-    except (ValueError, TypeError):
-        # Written by another member: an unreadable one claims nothing.
+        claimed = orjson.loads(user_data or b"[]")
+    except ValueError:
         return []
+    return [number for number in claimed if type(number) is int] if isinstance(claimed, list) else []
 
 
 _log = structlog.get_logger(__name__)
@@ -123,6 +125,7 @@ _AGENT_FAILURES_MAX = 3
 """An agent's failure is usually deterministic."""
 _REOPENING_PAUSE_S, _REOPENING_PAUSE_S_MAX = 1.0, 30.0
 _LOOK_S = 0.1
+_GROUP_LOOK_S = 5.0
 _FETCH_BYTES = 2 * 1_024 * 1_024
 """Per partition: about one turn's worth. A client fetches no more of a partition until it has delivered everything, so
 with a larger size nothing is fetched ahead during a turn. Brokers send a larger record whole.
@@ -152,6 +155,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
 
     Attributes:
         group_id: the consumer group; transactional ids begin with it.
+        waiting_for: why it is not in the group, if members of another release are the reason.
     """
 
     def __init__(
@@ -176,6 +180,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         self.clients: Clients = KafkaClients(settings) if clients is None else clients
         self.quarantine = asyncio.Lock() if quarantine is None else quarantine
         self.group_id = f"{settings.group_prefix}-{stage.name}"
+        self.waiting_for: str | None = None
         self._gives_way_to = gives_way_to
         self._consumer: Consumer | None = None
         self._stopping = asyncio.Event()
@@ -261,14 +266,25 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         self._stopping.set()
 
     async def run(self) -> None:
-        """Read and process until stopped.
+        """Read and process until stopped. While a group shares partitions out in another way, wait for its end.
 
         Raises:
-            OperatingError: the brokers failed again and again, memory ran out, one record took too long, or another
-                release is in the group.
-            ConfigurationError: the brokers refuse us, or partitions were added.
-            IntegrityError: our own logs contradict each other.
+            OperatingError: the brokers failed again and again, memory ran out, or one record took too long.
+            ConfigurationError: the brokers refuse us, partitions were added, or a later release has finalised its
+                format.
+            IntegrityError: our own logs contradict each other, or hold what this release does not know.
         """
+        while not self._stopping.is_set():
+            try:
+                await self._run_in_group()
+            except InconsistentGroupProtocolError:
+                self._moved_s = time.monotonic()
+                self.waiting_for = str(await other_release(self.settings, self.group_id))
+                _log.warning("waiting_for_group", stage=self.stage.name, why=self.waiting_for)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), _GROUP_LOOK_S)
+
+    async def _run_in_group(self) -> None:
         session_ms = self.settings.session_timeout_ms
         consumer = self._consumer = self.clients.consumer(
             group_id=self.group_id,
@@ -290,8 +306,6 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
             await consumer.start()
             while not self._stopping.is_set():
                 await self._turn(consumer)
-        except InconsistentGroupProtocolError as error:
-            raise await other_release(self.settings, self.group_id) from error
         finally:
             self._unsettle()
             async with self._lock:
@@ -331,7 +345,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         roles, known = self.stage.input_roles, self.partition_counts
         counts = Counter(tp.partition for tp in assigned)
         self._assigned = {n for n, count in counts.items() if count == len(roles) or n >= known[roles[0]]}
-        self._settled = True
+        self._settled, self.waiting_for = True, None
         if self._consumer is not None:
             member = self._consumer.member()
             for number, task in self._paused.items():

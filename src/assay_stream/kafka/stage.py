@@ -20,6 +20,7 @@ from aiokafka import TopicPartition
 from assay_stream.errors import OperatingError
 from assay_stream.kafka.connection import Clients
 from assay_stream.kafka.log import read_partition
+from assay_stream.model.format_level import KEY, read_level, write_level
 from assay_stream.model.record import Output, Record, Role
 
 Result = TypeVar("Result")
@@ -106,6 +107,9 @@ class PartitionState(Protocol):
     ``model.state_table.StateTable`` is one that suits most agents.
     """
 
+    level: int = 1
+    """The format level that it may write (``model.format_level``); set once it is restored."""
+
     @property
     def entries(self) -> int:
         """Number of entries, for the metrics."""
@@ -171,6 +175,10 @@ class Stage(Generic[State]):
         self._new_state = new_state
         self.state_role = state_role
         self._shared_thread = thread
+        self.level = 1
+        """The format level that was finalised; to be set before partitions are opened."""
+        self._marked: dict[int, int] = {}
+        """The format level that each open partition of the state topic is marked with."""
         self._states: dict[int, State] = {}
         self._threads: dict[int, StateThread] = {}
 
@@ -199,12 +207,19 @@ class Stage(Generic[State]):
 
         Offsets without the state that they led to would lose information. So without its progress record, or
         with part of its topic lost, a state starts empty and the input from its beginning (``None``).
+
+        Raises:
+            AssayStreamError: the topic holds what this release does not know (``model.format_level.UNREADABLE``).
         """
-        state = self._new_state(partition)
+        state, self._marked[partition] = self._new_state(partition), 1
         if self.state_role is not None:
             log = TopicPartition(self._topics[self.state_role], partition)
             async for record in read_partition(self._clients.consumer(), self.state_role, log):
-                state.restore(record)
+                if record.key == KEY:
+                    self._marked[partition] = read_level(record)
+                else:
+                    state.restore(record)
+        state.level = self.level
         self._states[partition] = state
         self._threads[partition] = self._shared_thread or StateThread(f"{self.name}-{partition}")
         return {TopicPartition(topic, partition): offset for topic, offset in state.restored().items()}
@@ -239,8 +254,16 @@ class Stage(Generic[State]):
         """Handle records whose outputs are committed."""
 
     def flush(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
-        """Return outputs to write along with these input positions."""
-        return self._states[partition].flush({tp.topic: position for tp, position in positions.items()})
+        """Return outputs to write along with these input positions.
+
+        The first ones of a partition mark its state topic with a new format level: they are written alone, before any
+        record is processed (``kafka.attempts``).
+        """
+        outputs = self._states[partition].flush({tp.topic: position for tp, position in positions.items()})
+        if self.state_role is None or self.level <= self._marked[partition]:
+            return outputs
+        self._marked[partition] = self.level
+        return [Output(self.state_role, KEY, write_level(self.level), partition=partition, label="format"), *outputs]
 
     def punctuate(self, partition: int) -> list[Output]:
         """Return outputs to write although nothing was read."""

@@ -374,7 +374,12 @@ def grants_of(actor: AccessRole, settings: Settings) -> list[Grant]:
             )
         )
     grants += [
-        Grant(resource=Resource.GROUP, name=f"{settings.group_prefix}-{group}", operations=(Operation.DESCRIBE,))
+        Grant(
+            resource=Resource.GROUP,
+            name=f"{settings.group_prefix}-{group}",
+            is_prefix=group.endswith("-"),
+            operations=(Operation.DESCRIBE,),
+        )
         for group in access.sees
     ]
     if access.is_transactional:

@@ -24,7 +24,19 @@ from assay_stream.model.control_facts import AnyControlFact
 from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemFact, ItemList, ToolFact
 from assay_stream.model.fields import BareHex, Completeness, DigestText, Identifier, Micros, Natural, Subject
 from assay_stream.model.record import Origin, Position
-from assay_stream.model.wire import ALWAYS, FACTS, BaseFact, FactKey, Wire, fact, read_fact, rows, shared, write_record
+from assay_stream.model.wire import (
+    ALWAYS,
+    FACTS,
+    BaseFact,
+    FactKey,
+    Wire,
+    fact,
+    members_of,
+    read_fact,
+    rows,
+    shared,
+    write_record,
+)
 
 SharedDigest = Annotated[DigestText, Wire(DigestText, read=shared)]
 """A digest that stands in many facts."""
@@ -105,9 +117,9 @@ def read_progress(value: bytes | None) -> JoinProgress:
         IntegrityError: ``foreign_fact`` if no join wrote it.
     """
     try:
-        content = orjson.loads(value or b"")
-    except orjson.JSONDecodeError:
-        content = None
+        content = members_of(JoinProgress, orjson.loads(value or b""))
+    except (AttributeError, ValueError):
+        content = {}
     match content:
         case {"calls": int(calls), "rerouted": int(rerouted)} if min(calls, rerouted) >= 0:
             return JoinProgress(calls=calls, rerouted=rerouted)

@@ -99,6 +99,7 @@ class Role(StrEnum):
     INGESTED = "ingested"
     REROUTED = "rerouted"
     JOIN_PROGRESS = "join_progress"
+    FORMATS = "formats"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

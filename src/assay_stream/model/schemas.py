@@ -35,6 +35,7 @@ from assay_stream.model.evidence import CHANGE_TYPE, ControlChange, Evidence, Ve
 from assay_stream.model.facts import FACT_CLASSES, JoinProgress
 from assay_stream.model.finding import FINDING_MEMBERS, Finding
 from assay_stream.model.finding_topic import ENTRIES
+from assay_stream.model.format_level import FormatLevel
 from assay_stream.model.ingest import AcceptedEvents, IngestAnswer, RequestRefusal
 from assay_stream.model.observation import CallModel, ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE, TOPIC_NAMES, TOPICS, Role
@@ -75,6 +76,7 @@ OUTPUTS: dict[str, Any] = {
     "assay.evidence.checkpoint.payload": record_model(Checkpoint),
     "assay.ingest.accepted": AcceptedEvents,
     "assay.call.progress": JoinProgress,
+    "assay.format": FormatLevel,
     "assay.rejected.headers": RejectedHeaders,
     "assay.rejected.line": RejectedLine,
 }

@@ -12,9 +12,12 @@ import orjson
 
 from assay_stream.errors import IntegrityError
 from assay_stream.model.alert_state import AlertProgress
+from assay_stream.model.format_level import KEY
 from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.wire import members_of
 
 _PROGRESS = "progress"
+_RESERVED = frozenset((_PROGRESS, KEY.decode()))
 
 Value = TypeVar("Value")
 
@@ -25,6 +28,9 @@ class Table(MutableMapping[str, Value]):
     Args:
         input_topic: topic whose records the values follow from.
     """
+
+    level = 1
+    """The format level that it may write; set once it is restored."""
 
     def __init__(self, role: Role, partition: int, input_topic: str) -> None:
         self._role = role
@@ -46,8 +52,8 @@ class Table(MutableMapping[str, Value]):
         return self._values.get(key, default)
 
     def __setitem__(self, key: str, value: Value) -> None:
-        if key == _PROGRESS:
-            raise ValueError(f"{_PROGRESS!r} is reserved for the table's own record: use another key")
+        if key in _RESERVED:
+            raise ValueError(f"{key!r} is reserved for the table's own record: use another key")
         self._values[key] = value
         self._changed.add(key)
 
@@ -71,8 +77,7 @@ class Table(MutableMapping[str, Value]):
             key = (record.key or b"").decode()
             fields = None if record.value is None else orjson.loads(record.value)
             if key == _PROGRESS:
-                names = ("position", "states")
-                self._progress = None if fields is None else {name: fields[name] for name in names}
+                self._progress = None if fields is None else members_of(AlertProgress, fields)
             elif fields is None:
                 self._values.pop(key, None)
             else:

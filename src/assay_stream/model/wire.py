@@ -130,6 +130,17 @@ def read_record(cls: type[_Record], content: dict[str, Any]) -> _Record:
     return _read(cls, content.copy())
 
 
+def members_of(form: type, content: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object that has the members of a ``TypedDict``, and no other: what is unknown would get lost.
+
+    Raises:
+        AttributeError or ValueError: it has others.
+    """
+    if content.keys() != form.__annotations__.keys():
+        raise ValueError(f"the members are not those of {form.__name__}")
+    return content
+
+
 def read_fact(key: FactKey, content: dict[str, Any]) -> Any:
     """Return the fact that a key and a value hold. Consumes ``content``.
 

@@ -37,6 +37,7 @@ from assay_stream.model.facts import (
 )
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import NameClaim, Resolution, Suppression, decode_entry
+from assay_stream.model.format_level import KEY, read_level
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.readmodel.calls import Digests, compressed, write_digests
@@ -145,7 +146,14 @@ class Inventory:
         }
 
     def take(self, record: Record) -> bool:
-        """Add one record, completely or not at all; return False if it is not one of ours."""
+        """Add one record, completely or not at all; return False if it is not one of ours.
+
+        Raises:
+            ConfigurationError: ``format_too_new`` for the mark of a later format level.
+        """
+        if record.key == KEY and record.role is Role.BINDINGS:
+            read_level(record)
+            return True
         self._connection.execute("SAVEPOINT taking")
         try:
             self._takers[record.role](record)

@@ -72,6 +72,7 @@ def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: 
         host.add("preceding", preceding)
     quarantine = asyncio.Lock()
     for stage in stages_of(agents, name, preceding, clients=clients, topics=topics, counts=counts):
+        stage.level = host.format_level
         channel = TransactionalChannel(host.app, name=stage.name, partitions=counts[stage.input_roles[0]])
         host.app.agent(channel)(_processing)
         runner = Runner(

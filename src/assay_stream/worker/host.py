@@ -1,7 +1,7 @@
 """The process of a worker, a sealer or a forwarder: its parts side by side, its pages, and how it ends.
 
-1. Reach the brokers and check the topics. Where no broker answers, or the partition counts do not fit, wait, alive and
-   not ready, until they do: a restart changes nothing about them.
+1. Reach the brokers and check the topics. Where no broker answers, the partition counts do not fit, or a later release
+   has finalised its format, wait, alive and not ready, until that has changed: a restart changes nothing about it.
 2. Build the parts, serve the pages, start Faust where there are agents, then the parts, which reach Kafka by
    themselves.
 3. Stop on SIGTERM or SIGINT, when a part fails, or when one is done: parts first, then agents, then pages. Begin again
@@ -29,11 +29,13 @@ from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError
 from assay_stream.kafka.connection import BrokerWatch, open_admin
+from assay_stream.kafka.finalizing import finalised_level
 from assay_stream.kafka.log import is_away
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import OUT_OF_MEMORY
 from assay_stream.kafka.topics import COUNTS_DIFFER, check_topics, inspect_topics
 from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.model.format_level import TOO_NEW, UNREADABLE
 from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener, serve
 from assay_stream.worker.logs import configure_logs, watching_memory
@@ -61,6 +63,7 @@ class Health:
         self._checks: dict[str, Callable[[], bool]] = {}
         self._alternatives: set[str] = set()
         self._still_s: dict[str, Callable[[], float]] = {}
+        self._waits_for: list[Callable[[], str | None]] = []
 
     def watch(
         self,
@@ -68,15 +71,18 @@ class Health:
         check: Callable[[], bool],
         *,
         still_s: Callable[[], float] | None = None,
+        waits_for: Callable[[], str | None] = lambda: None,
         is_alternative: bool = False,
     ) -> None:
         """Watch a stage.
 
         Args:
             still_s: for how many seconds it has not moved, though it should.
+            waits_for: what an operator has to do first, if anything.
             is_alternative: whether the process is ready as long as any such stage is.
         """
         self._checks[name] = check
+        self._waits_for.append(waits_for)
         if is_alternative:
             self._alternatives.add(name)
         if still_s is not None:
@@ -92,7 +98,8 @@ class Health:
         needed = all(is_ready for name, is_ready in stages.items() if name not in self._alternatives)
         any_of = not self._alternatives or any(stages[name] for name in self._alternatives)
         is_ready = needed and any_of and not self.failed
-        why = {} if self.waiting_for is None else {"waiting_for": self.waiting_for}
+        reasons = [text for text in (self.waiting_for, *(look() for look in self._waits_for)) if text is not None]
+        why = {"waiting_for": reasons[0]} if reasons else {}
         return (200 if is_ready else 503), {"ready": is_ready, "stages": stages, **why}
 
     def stages(self) -> dict[str, bool]:
@@ -211,6 +218,7 @@ class Host:
         self.metrics = Metrics(registry)
         producer = settings.producer()
         self.metrics.build_info.labels(producer.version, producer.git).set(1)
+        self.format_level = 1  # as finalised
         self._app: AgentApp | None = None
         self._parts: list[tuple[str, Part]] = []
         self.is_running = False
@@ -230,6 +238,7 @@ class Host:
         part: Part,
         *,
         still_s: Callable[[], float] | None = None,
+        waits_for: Callable[[], str | None] = lambda: None,
         note_gauges: Callable[[], None] | None = None,
         is_alternative: bool = False,
     ) -> None:
@@ -237,10 +246,11 @@ class Host:
 
         Args:
             still_s: for how many seconds it has not moved, though it should.
+            waits_for: what an operator has to do first, if anything.
             note_gauges: sets its gauges before metrics are read.
             is_alternative: whether the process is ready as long as any such part is.
         """
-        self.health.watch(name, lambda: part.ready, still_s=still_s, is_alternative=is_alternative)
+        self.health.watch(name, lambda: part.ready, still_s=still_s, waits_for=waits_for, is_alternative=is_alternative)
         self._parts.append((name, part))
         if note_gauges is not None:
             self.metrics.on_scrape(note_gauges)
@@ -358,15 +368,17 @@ def run_host(
         AssayStreamError: if it cannot start, or had to stop.
     """
     configure_logs(settings)
-    has_ended = False
+    has_ended, unreadable = False, None
     while not has_ended:
         deadline = Deadline(settings.stop_limit_s)
         try:
-            failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents, once))
+            failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents, once, unreadable))
         finally:
             # A thread that hangs, as in looking up a name, would keep the process alive.
             deadline.settle()
-        has_ended = not isinstance(failure, ConfigurationError) or failure.code != _AGAIN
+        code = failure.code if isinstance(failure, AssayStreamError) else ""
+        unreadable = str(failure) if code in UNREADABLE and not once else None
+        has_ended = code != _AGAIN and unreadable is None
     if failure is not None:
         reason = explained(failure)
         if reason is None:
@@ -382,26 +394,41 @@ async def _run(
     web_port: int | None,
     agents: str,
     once: bool,
+    unreadable: str | None,
 ) -> BaseException | None:
+    host = Host(settings, deadline, web_port=web_port)
+
     async def count() -> PartitionCounts:
         async with open_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text)) as admin:
-            return check_topics(await inspect_topics(admin, settings, agents=agents), set(needed), settings)
+            counts = check_topics(await inspect_topics(admin, settings, agents=agents), set(needed), settings)
+        if Role.FORMATS in needed:
+            host.format_level = await finalised_level(settings)
+        return counts
 
-    host = Host(settings, deadline, web_port=web_port)
-    try:
-        build(host, await count())
-    except AssayStreamError as error:
-        if once or not _may_be_awaited(error):
-            raise
-        host.health.waiting_for = str(error)
-        host.add("start", _Awaited(count, host.health))
+    async def stay() -> PartitionCounts:
+        # Out of the consumer group, so that workers that can read it take over. A new start would read it again.
+        await asyncio.Event().wait()
+        return {}
+
+    awaited, why = stay, unreadable
+    if unreadable is None:
+        try:
+            build(host, await count())
+        except AssayStreamError as error:
+            if once or not _may_be_awaited(error):
+                raise
+            awaited, why = count, str(error)
+    if why is not None:
+        host.health.waiting_for = why
+        host.add("start", _Awaited(awaited, host.health))
     await host.run()
     return host.failure
 
 
 def _may_be_awaited(error: AssayStreamError) -> bool:
-    """Return True if a restart would change nothing: brokers are away, or partition counts do not fit."""
-    return error.code in COUNTS_DIFFER or is_away(error)
+    """Return True if a restart would change nothing: brokers are away, partition counts do not fit, or a later release
+    has finalised its format."""
+    return error.code in COUNTS_DIFFER or error.code == TOO_NEW or is_away(error)
 
 
 class _Awaited:

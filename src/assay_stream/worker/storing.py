@@ -21,6 +21,7 @@ import structlog
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.connection import Consumer, TopicPartition, open_admin, reading_consumer
+from assay_stream.kafka.finalizing import finalised_level
 from assay_stream.kafka.log import Patience, follow, read, record_of
 from assay_stream.kafka.ranges import places_of
 from assay_stream.kafka.stage import StageMetrics
@@ -130,7 +131,7 @@ class StoreFilling:
         """Fill the store.
 
         Raises:
-            ConfigurationError: ``topic_missing``, ``store_of_another``, ``topic_recreated``.
+            ConfigurationError: ``topic_missing``, ``store_of_another``, ``topic_recreated``, ``format_too_new``.
             OperatingError: ``broker_unreachable``, ``brokers_failing``, ``store_failing``.
         """
         try:
@@ -160,6 +161,7 @@ class StoreFilling:
     async def _open(self, consumer: Consumer) -> None:
         """Go to where the store stands in each log."""
         self.ready = False
+        await finalised_level(self._settings)
         places = await self._find_places()
         begins, self._ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         for place in places:
@@ -299,4 +301,4 @@ def run_store(
 
             host.add(_STAGE, filling, still_s=lambda: filling.still_s, note_gauges=note)
 
-        run_host(settings, set(ROLES), build, web_port=web_port, once=once)
+        run_host(settings, {*ROLES, Role.FORMATS}, build, web_port=web_port, once=once)

@@ -102,6 +102,8 @@ class Worker:
 
     def add(self, stages: frozenset[str]) -> None:
         made = {name: self._stage(name) for name in STAGES if name in stages}
+        for stage in made.values():
+            stage.level = self._host.format_level
         channels = {
             str(name): TransactionalChannel(
                 self._host.app, name=name, partitions=self._counts[made[name].input_roles[0]] if name in made else 1
@@ -190,4 +192,10 @@ def note_open_alerts(stage: Stage[AlertStageTable], metrics: Metrics) -> None:
 
 
 def add_runner(host: Host, name: str, runner: Runner) -> None:
-    host.add(name, runner, still_s=lambda: runner.still_s, note_gauges=runner.note_gauges)
+    host.add(
+        name,
+        runner,
+        still_s=lambda: runner.still_s,
+        waits_for=lambda: runner.waiting_for,
+        note_gauges=runner.note_gauges,
+    )

@@ -22,7 +22,7 @@ from assay_stream.model.record import TOPIC_NAMES, Role
 from tests.support.command import run_command_text
 
 WRITTEN_BY_WORKERS_ALONE = set(Role).difference(
-    (Role.SNAPSHOTS, Role.CALLS, Role.CONTROL, Role.CHECKPOINTS, Role.DEAD_LETTERS, Role.INGESTED)
+    (Role.SNAPSHOTS, Role.CALLS, Role.CONTROL, Role.CHECKPOINTS, Role.DEAD_LETTERS, Role.INGESTED, Role.FORMATS)
 )
 
 

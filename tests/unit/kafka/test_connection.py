@@ -14,6 +14,7 @@ from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import SILENCE_LIMIT_S, BrokerWatch, connection_options, start_admin
+from assay_stream.model.format_level import LEVEL
 from deploy.local.secured import make_certificates
 from tests.support.deployment import free_port
 
@@ -22,7 +23,7 @@ def test_plain_text_needs_an_address_alone() -> None:
     """Without security there are no secrets among the options, and brokers learn the release."""
     assert connection_options(Settings(bootstrap_servers="a:1")) == {
         "bootstrap_servers": "a:1",
-        "client_id": f"assay-stream-{__version__}",
+        "client_id": f"assay-stream-{__version__}-level{LEVEL}",
         "security_protocol": "PLAINTEXT",
     }
 
