@@ -38,7 +38,7 @@ async def play(broker: Broker, python: str, choose: random.Random, *, rounds: in
         broker: runs.
         python: of the older release; ours is the newer one.
         choose: makes every choice.
-        rounds: how often workers are replaced by those of the newer release and back.
+        rounds: how often all workers go back to the older release, and forwards again.
     """
     # The fleet's calls are of a day long ago, which a store would forget.
     env = {**SETTINGS, "ASSAY_STREAM_REPLICATION_FACTOR": "1", "ASSAY_STREAM_STORE_DAYS": "36500"}
@@ -56,16 +56,15 @@ async def play(broker: Broker, python: str, choose: random.Random, *, rounds: in
     async with rollout(broker, releases, choose) as run:
         await caught_up(run.crew)
         run.say("two workers of each are ready")
-        pairs.note("`worker` beside `worker`", OLDER, "works")
+        for release in OTHER:
+            pairs.note("`worker` beside `worker`", release, "works")
         for number in range(rounds):
-            await roll(run, NEWER, "kill -9")
-            if not number:
-                await note_tap(run, pairs, OLDER, folder)
-            await roll(run, OLDER, "kill -9", "SIGTERM", "the broker restarts")
+            await roll(run, OLDER, "kill -9", "the broker restarts")
             if not number:
                 await note_tap(run, pairs, NEWER, folder)
                 await begin_stores(run, folder)
-        await roll(run, NEWER, "SIGTERM", "the broker restarts")
+            await roll(run, NEWER, "kill -9", "SIGTERM")
+        await note_tap(run, pairs, OLDER, folder)
         await run.load.stop()
         await caught_up(run.crew)
         await note_commands(run, pairs, OTHER)

@@ -13,7 +13,7 @@ from tests.support.future_release import NEW_FACT, NEW_STATE
 
 _TOO_NEW = "format_too_new"
 _STILL_S = 3.0
-_WRITTEN = (Role.BINDINGS, Role.ALERT_STATES, Role.JOIN_PROGRESS, Role.FINDINGS, Role.ALERTS, Role.EVIDENCE)
+_WRITTEN = (Role.BINDINGS, Role.ALERT_STATES, Role.ALERTS, Role.EVIDENCE)
 _FINALIZE = ("topics", "finalize", "--yes")
 
 
@@ -26,7 +26,7 @@ async def finalise_newer(run: Rollout) -> None:
 
 async def finalise_future(run: Rollout, pairs: Pairs) -> None:
     """Let two workers of the future work beside two of ours, finalise, and see ours wait and change nothing."""
-    crew, future = run.crew, run.releases[FUTURE]
+    crew, newer, future = run.crew, run.releases[NEWER], run.releases[FUTURE]
     names = run.choose.sample(list(crew.posts), 4)
     theirs, ours = names[:2], names[2:]
     for name in theirs:
@@ -36,26 +36,22 @@ async def finalise_future(run: Rollout, pairs: Pairs) -> None:
     await caught_up(crew, limit_s=RECOVERY_LIMIT_S)
     run.say("two workers of the future beside two newer ones: caught up")
     assert refusal(await asyncio.to_thread(future.run_own, *_FINALIZE)) == "refused: `members_behind`"
-    forced = await asyncio.to_thread(future.run_own, *_FINALIZE, "--force")
+    forced = await asyncio.to_thread(future.run_own, *_FINALIZE, "--ignore-members")
     assert forced.returncode == 0, forced.stderr
-    for name in theirs:  # They write the level from their next start on.
-        crew.terminate(crew.posts[name])
-        await run.pause(1, 2)
+    for name in names:
+        await _end(run, name)
+    for name in ours:
+        crew.hire(name, deployment=newer)
     await asyncio.gather(*(waits_for(crew.posts[name].worker, _TOO_NEW) for name in ours))
     run.say("the level of the future is finalised, and the newer workers wait")
-    for name in theirs:
-        await _end(run, name)
-    await _end(run, ours[0])
-    crew.hire(ours[0], deployment=run.releases[NEWER])
-    await asyncio.gather(*(waits_for(crew.posts[name].worker, _TOO_NEW) for name in ours))
     before = [len(await crew.deployment.read(role, settled=True)) for role in _WRITTEN]
     await asyncio.sleep(_STILL_S)
     assert [len(await crew.deployment.read(role, settled=True)) for role in _WRITTEN] == before, "ours have written"
     pairs.note("`worker` beside `worker`", FUTURE, f"waits: `{_TOO_NEW}`")
-    for name in ours:
-        await _end(run, name)
     for name in theirs:
         crew.hire(name, deployment=future)
+    for name in ours:
+        await _end(run, name)
     took_s = await caught_up(crew, limit_s=RECOVERY_LIMIT_S)
     run.say(f"the workers of the future are back: caught up after {took_s:.1f} s, {run.load.calls} calls")
     for role, key in ((Role.BINDINGS, NEW_FACT), (Role.ALERT_STATES, NEW_STATE)):

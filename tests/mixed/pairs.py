@@ -23,11 +23,7 @@ from tests.support.deployment import Deployment
 
 TAPPED_CALLS = 5
 _TOOLS = {"tools": [{"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}}]}
-_QUESTIONS = (
-    ("evidence", "list", "--json"),
-    ("tools", "list", "--json"),
-    ("alerts", "list", "--status", "all", "--format", "json"),
-)
+_QUESTIONS = (("tools", "list", "--json"), ("alerts", "list", "--status", "all", "--format", "json"))
 _PAGES = ("/", "/alerts", "/servers", "/evidence", "/health")
 _CODE = re.compile(r"^assay-stream: (\w+)", re.MULTILINE)
 OTHER = {OLDER: NEWER, NEWER: OLDER}
@@ -71,25 +67,25 @@ async def note_tap(run: Rollout, pairs: Pairs, release: str, folder: Path) -> No
 
 async def begin_stores(run: Rollout, folder: Path) -> None:
     """Let each release fill a store with what is there so far."""
-    for release in OTHER:
-        filled = await _fill(run, release, folder / release)
+    for filled in await asyncio.gather(*(_fill(run, release, folder / release) for release in OTHER)):
         assert filled.returncode == 0, filled.stderr
 
 
 async def note_stores(run: Rollout, pairs: Pairs, folder: Path) -> None:
     """Let each release read the store of the other, and fill it on."""
     for writer, reader in OTHER.items():
-        its, other, store = run.releases[writer], run.releases[reader], folder / writer
+        store, before = folder / writer, _digest(folder / writer)
         pairs.note("`worker` → `store run`", reader, "filled")
-        wanted, before = await _answers(its, store), _digest(store)
-        read = await _answers(other, store)
+        wanted, read = await asyncio.gather(*(_answers(run.releases[each], store) for each in (writer, reader)))
         assert read == wanted or isinstance(read, str), f"{reader}: other answers over the store of {writer}"
+        if read == wanted:
+            await asyncio.to_thread(_open_pages, run.releases[reader], store)
         pairs.note("store → commands, `console`", writer, read if isinstance(read, str) else "same answers")
         again = await _fill(run, reader, store)
         pairs.note("store → `store run`", writer, refusal(again) if again.returncode else "filled on")
         if again.returncode:
             assert _digest(store) == before, "a store was refused, and changed"
-            assert await _answers(its, store) == wanted, "a store was refused, and changed"
+            assert await _answers(run.releases[writer], store) == wanted, "a store was refused, and changed"
     if all(outcome == "filled on" for outcome in pairs.found["store → `store run`"].values()):
         older, newer = (answers(Store(schema.reading(folder / release))) for release in OTHER)
         # How many records a store has read follows from what was compacted before.
@@ -115,14 +111,13 @@ async def note_commands(run: Rollout, pairs: Pairs, others: Mapping[str, str]) -
         others: for each writer, who reads.
     """
     for writer, reader in others.items():
-        verified = await _run(run.releases[reader], "verify", "--from-kafka")
+        verified, compared = await asyncio.gather(
+            _run(run.releases[reader], "verify", "--from-kafka"),
+            _run(run.releases[reader], "compare", "--from-kafka", "--format", "json"),
+        )
         assert verified.returncode == 0, f"{reader}: {verified.stdout}\n{verified.stderr}"
         pairs.note("`worker` → `verify`", writer, "holds")
-        compared = await _run(run.releases[reader], *_COMPARE)
         pairs.note("`worker` → `replay`, `compare`", writer, _software_only(compared))
-
-
-_COMPARE = ("compare", "--from-kafka", "--format", "json")
 
 
 def _software_only(compared: CompletedProcess[str]) -> str:
@@ -134,18 +129,19 @@ def _software_only(compared: CompletedProcess[str]) -> str:
 
 
 async def _answers(deployment: Deployment, store: Path) -> list[str] | str:
-    """What commands and pages say of a store, or the code with which all of them refuse it."""
+    """What commands say of a store, or the code with which all of them refuse it."""
     asked = await asyncio.gather(*(_run(deployment, *question, "--store", str(store)) for question in _QUESTIONS))
     refused = {refusal(each) for each in asked if each.returncode}
     if refused:
         assert len(refused) == 1, refused
         return refused.pop()
-    return [each.stdout for each in asked] + await asyncio.to_thread(_pages, deployment, store)
+    return [each.stdout for each in asked]
 
 
-def _pages(deployment: Deployment, store: Path) -> list[str]:
+def _open_pages(deployment: Deployment, store: Path) -> None:
     with console(store, python=deployment.python, env=deployment.env) as address:
-        return [str(urllib.request.urlopen(address + page, timeout=30).status) for page in _PAGES]  # noqa: S310
+        for page in _PAGES:
+            assert urllib.request.urlopen(address + page, timeout=30).status == 200  # noqa: S310
 
 
 def refusal(done: CompletedProcess[str]) -> str:
