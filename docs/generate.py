@@ -170,7 +170,7 @@ def access_table() -> str:
     for actor, access in ACCESS.items():
         name = access.group.removesuffix("-")
         group = [f"`<group_prefix>-{name}{'-*' if access.group.endswith('-') else ''}`"] * bool(name)
-        group += [f"offsets of `<group_prefix>-{name}`" for name in access.sees]
+        group += [f"describes `<group_prefix>-{name}{'*' if name.endswith('-') else ''}`" for name in access.sees]
         ids = f"`<group_prefix>-{name}-*`" if access.is_transactional else ""
         topics = [_topics(roles) for roles in (access.reads, access.writes, access.looks_at)]
         rows.append([actor.value, access.purpose, *topics, ", ".join(group), ids])

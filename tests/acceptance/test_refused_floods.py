@@ -165,6 +165,6 @@ def test_publishing_a_flood_names_the_first_refused_lines_and_counts_the_rest(tm
     done = run("publish", "--from", "observations", "--dry-run", "--output", tmp_path / "out.ndjson", bomb)
     assert done.exit_code == 2
     lines = done.stderr.splitlines()
-    assert lines[0] == "published 0, refused 20000"
+    assert lines[0] == "wrote 0, refused 20000"
     assert len(lines) == limits.REFUSED_RECORDS_MAX + 2
     assert "10,000 more lines" in lines[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,12 +17,14 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
 from assay_stream.console.deciding import KafkaPublish
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka.connection import connection_options
+from assay_stream.kafka.connection import connection_options, open_admin
+from assay_stream.kafka.finalizing import Member, list_members, write_finalised
 from assay_stream.kafka.topics import ACCESS, AccessRole, topic_names
+from assay_stream.model.format_level import LEVEL
 from assay_stream.model.record import Record, Role
 from deploy.local.secured import SecuredBroker
 from tests.support.command import run_command_text
@@ -392,6 +395,21 @@ def test_a_role_writes_and_reads_what_its_row_says_and_no_other_topic(
         assert reads == {Role.VERDICTS}
 
 
+def test_an_admin_finalises_and_sees_who_can_read_it(matrix: SecuredDeployment) -> None:
+    """An analyst, who may read every topic, may do neither."""
+
+    async def finalise(actor: AccessRole) -> list[Member]:
+        settings = matrix.as_user(actor).settings
+        async with open_admin(settings) as admin:
+            members = await list_members(admin, settings)
+        await write_finalised(settings, LEVEL)
+        return members
+
+    assert asyncio.run(finalise(AccessRole.ADMIN)) == []
+    with pytest.raises(GroupAuthorizationFailedError):
+        asyncio.run(finalise(AccessRole.ANALYST))
+
+
 def test_a_console_decides_as_a_user_that_can_do_nothing_else(matrix: SecuredDeployment) -> None:
     """With the grants of its row; with those of an analyst nothing is recorded, and the error says so."""
 
@@ -421,6 +439,36 @@ def test_a_worker_without_a_grant_stops_and_says_so(matrix: SecuredDeployment) -
         assert refused.process.wait(60) == 2
     finally:
         matrix.stop_workers()
-    assert refused.tail().splitlines()[-1].startswith("assay-stream: not_authorized: ")
+    said = refused.tail().splitlines()[-1]
+    assert said.startswith("assay-stream: not_authorized: this user lacks these rights: ")
+    names = topic_names(matrix.settings)
+    assert {f"Write on {names[role]}" for role in ACCESS[AccessRole.JOIN].writes} == set(
+        re.findall(r"\w+ on [\w.-]+[\w-]", said)
+    )
     assert "Traceback" not in refused.tail()
     assert "topics acls" in refused.tail()
+
+
+def test_a_user_who_may_only_describe_reads_no_settings_and_is_told_so(matrix: SecuredDeployment) -> None:
+    """A proxy's user sees its own topics; the settings of the others, and whether they are there, are not for it."""
+    done = cli(matrix, AccessRole.PROXY, "topics", "show", "--json")
+    states = {row["name"]: row["state"] for row in map(json.loads, done.stdout.splitlines())}
+    names = topic_names(matrix.settings)
+    assert {names[role]: states[names[role]] for role in (Role.CALLS, Role.SNAPSHOTS, Role.EVIDENCE)} == {
+        names[Role.CALLS]: "unread",
+        names[Role.SNAPSHOTS]: "unread",
+        names[Role.EVIDENCE]: "missing",
+    }
+
+
+def test_a_process_that_may_describe_alone_names_each_right_that_it_lacks(
+    matrix: SecuredDeployment, tmp_path: Path
+) -> None:
+    """Where somebody else creates topics and grants: nothing is read or written before all of it is there."""
+    key = str(tmp_path / "seal.pem")
+    assert cli(matrix, AccessRole.ADMIN, "seal", "keygen", "--out", key).returncode == 0
+    done = cli(matrix, AccessRole.ADMIN, "seal", "--once", "--key", key)
+    names = topic_names(matrix.settings)
+    assert done.returncode == 2
+    assert f"Read on {names[Role.EVIDENCE]}" in done.stderr
+    assert f"Read, Write on {names[Role.CHECKPOINTS]}" in done.stderr

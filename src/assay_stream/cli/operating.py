@@ -24,9 +24,10 @@ from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, Snaps
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.shared import as_admin, collecting_seldom
 from assay_stream.cli.sources import make_source
-from assay_stream.config import command_settings, load_settings
+from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.kafka.finalizing import list_members, show_level, write_finalised
+from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import (
     ACCESS,
     AccessRole,
@@ -170,15 +171,14 @@ def topics_apply(bootstrap_servers: Bootstrap = None, agents: Agents = None) -> 
 
 @topics_app.command("show")
 def topics_show(bootstrap_servers: Bootstrap = None, agents: Agents = None, as_json: AsJson = False) -> None:
-    """Compare every topic with its specification, and show the format level.
+    """Compare every topic with its specification, and show the format level. Exit code 1 if one is missing or differs.
 
-    Exit code 1 if a topic is missing or differs.
+    Settings of a topic are compared if this user has the right DescribeConfigs on it; else its state is `unread`.
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     states = asyncio.run(as_admin(settings, partial(inspect_topics, agents=_name_of(agents))))
-    has_level = any(state.partitions for state in states if state.spec.role is Role.FORMATS)
-    level, by = asyncio.run(show_level(settings)) if has_level else (None, "")
-    rows = [_row(state, level) for state in states]
+    stated = _level_if_readable(settings)
+    rows = [_row(state, stated and stated[0]) for state in states]
     for row in rows:
         if as_json:
             print_json(row)
@@ -186,10 +186,20 @@ def topics_show(bootstrap_servers: Bootstrap = None, agents: Agents = None, as_j
             at = f"level {row['format_level']} " if row["format_level"] else ""
             line = f"{row['state']:<8} {row['partitions']:>4} {row['name']}  {at}{row['differing'] or ''}"
             print_line(shown(line.rstrip()))
-    if level and not as_json:
-        print_line(shown(_stated(level, by)))
-    if any(row["state"] != "ok" for row in rows):
+    if stated and not as_json:
+        print_line(shown(_stated(*stated)))
+    if any(row["state"] in ("missing", "differs") for row in rows):
         raise typer.Exit(1)
+
+
+def _level_if_readable(settings: Settings) -> tuple[int, str] | None:
+    try:
+        return asyncio.run(show_level(settings))
+    except Exception as error:
+        known = explained(error)
+        if known is None or known.code not in ("topic_missing", "not_authorized"):
+            raise
+        return None
 
 
 def _stated(level: int, by: str) -> str:
@@ -199,10 +209,11 @@ def _stated(level: int, by: str) -> str:
 
 def _row(state: TopicState, level: int | None) -> dict[str, object]:
     differs = state.differing or state.partitions != state.spec.partitions
+    agrees = "ok" if state.is_checked else "unread"
     return {
         "format_level": level if TOPICS[state.spec.role].is_state else None,
         "name": state.spec.name,
-        "state": "missing" if not state.partitions else "differs" if differs else "ok",
+        "state": "missing" if not state.partitions else "differs" if differs else agrees,
         "partitions": state.partitions,
         "partitions_wanted": state.spec.partitions,
         "differing": {name: {"is": actual, "wanted": wanted} for name, (actual, wanted) in state.differing.items()},
@@ -230,12 +241,9 @@ def topics_finalize(
     if level == before:
         typer.echo("nothing to do")
         return
-    if level > LEVEL:
-        raise ConfigurationError("bad_option", f"this release writes up to level {LEVEL}: finalise with a later one")
-    if level < before:
-        raise ConfigurationError(
-            "bad_option", "a level is never lowered: what was written since is read by no release below"
-        )
+    if not before < level <= LEVEL:
+        why = f"a level is never lowered, and this release writes up to {LEVEL}"
+        raise ConfigurationError("bad_option", f"--level {level} does not follow {before}: {why}")
     members = asyncio.run(as_admin(settings, list_members))
     for member in members:
         reads = f"reads up to level {member.level}" if member.level else "does not say what it reads"

@@ -105,6 +105,8 @@ def publish(
         raise ConfigurationError("bad_option", f"--from {source} reads files: leave --topic out")
     if source in ("mcp-wire", "assay-log") and server_id is None:
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
+    if source == "observations" and (server_id is not None or vantage != VantageOptions()):
+        raise ConfigurationError("bad_option", "observations name their server and observer: leave these options out")
     if output is not None:
         refuse_existing_file(output, force=force)
     given = [file for path in files or () for file in files_in(path, skipped=say)]
@@ -116,7 +118,8 @@ def publish(
         if output is not None and not delivered and output.exists():
             aside.drop()
     refused, lacking = reader.refused, reader.lacking
-    typer.echo(f"published {delivered}, refused {len(refused) + refused.left_out}", err=True)
+    done = "published" if output is None else "wrote"
+    typer.echo(f"{done} {delivered}, refused {len(refused) + refused.left_out}", err=True)
     if lacking:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(lacking.items()))
         typer.echo(f"not in the log: {counts}", err=True)

@@ -36,7 +36,7 @@ from assay_stream.kafka.connection import (
 from assay_stream.kafka.log import MAY_PASS, Patience, record_of
 from assay_stream.kafka.publishing import send_all
 from assay_stream.kafka.stage import StageMetrics
-from assay_stream.kafka.topics import STAGES, topic_names
+from assay_stream.kafka.topics import STAGES, AccessRole, topic_names
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
@@ -81,7 +81,7 @@ def run_forwarders(settings: Settings, subscriptions: Sequence[Subscription], *,
             _add(host, each.name, Forwarder(settings, each, metrics=PrometheusStage(host.metrics, each.name)))
             _log.info("forwarding_started", receiver=each.receiver.name, group=each.group)
 
-    run_host(settings, {Role.ALERTS, Role.DEAD_LETTERS}, build, web_port=web_port)
+    run_host(settings, {Role.ALERTS, Role.DEAD_LETTERS}, [AccessRole.FORWARDER], build, web_port=web_port)
 
 
 def _add(host: Host, name: str, forwarder: Forwarder) -> None:

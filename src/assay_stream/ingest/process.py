@@ -18,7 +18,7 @@ from assay_stream.ingest.writer import AcceptedWindow, EventWriter
 from assay_stream.kafka.connection import Consumer, TopicPartition, connection_options, reading_consumer
 from assay_stream.kafka.log import FOLLOW_WAIT_MS, Follower
 from assay_stream.kafka.publishing import kafka_producer
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import INGEST_LIMITS
 from assay_stream.model.ingest import read_accepted
@@ -122,7 +122,7 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         host.add("kafka", writer)
         host.add(_STAGE, service, note_gauges=note_gauges)
 
-    run_host(settings, _NEEDED, build, web_port=web_port)
+    run_host(settings, _NEEDED, [AccessRole.INGEST], build, web_port=web_port)
 
 
 async def _window_starts(topic: str, partitions: int, consumer: Consumer) -> dict[TopicPartition, int]:

@@ -10,7 +10,7 @@ behave differently.
 3. It finds committed offsets with their metadata, once no open transaction is about to change them, and tells its
    membership of the group.
 4. It does not trust a single broker that claims to be the leader.
-5. ``ask_broker`` sends one broker a request that aiokafka's admin client lacks.
+5. ``ask_any_broker`` sends a request that aiokafka's admin client lacks, such as ``TopicRights``.
 """
 
 import asyncio
@@ -25,7 +25,18 @@ from aiokafka.consumer import fetcher
 from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from aiokafka.protocol.types import (
+    Array,
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    String,
+    TaggedFields,
+)
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
 
@@ -213,6 +224,63 @@ class StableOffsetFetch(Request[_OffsetFetchRequestV7]):  # type: ignore[misc]
         return request_struct_class(self._group_id, named, True, _NO_TAGS)
 
 
+class _TopicRightsResponseV8(Response):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 8
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("brokers", Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String()))),
+        ("cluster_id", String()),
+        ("controller_id", Int32),
+        (
+            "topics",
+            Array(
+                ("error_code", Int16),
+                ("name", String()),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    Array(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", Array(Int32)),
+                        ("isr", Array(Int32)),
+                        ("offline_replicas", Array(Int32)),
+                    ),
+                ),
+                ("operations", Int32),
+            ),
+        ),
+        ("cluster_operations", Int32),
+    )
+
+
+class _TopicRightsRequestV8(RequestStruct):  # type: ignore[misc]
+    API_KEY = 3
+    API_VERSION = 8
+    RESPONSE_TYPE = _TopicRightsResponseV8
+    SCHEMA = Schema(
+        ("topics", Array(String())),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_operations", Boolean),
+        ("include_topic_operations", Boolean),
+    )
+
+
+class TopicRights(Request[_TopicRightsRequestV8]):  # type: ignore[misc]
+    """Requests what this user may do with topics (KIP-430); creates none."""
+
+    API_KEY = 3
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._topics = list(topics)
+
+    def build(self, request_struct_class: type[_TopicRightsRequestV8]) -> _TopicRightsRequestV8:
+        return request_struct_class(self._topics, False, False, True)
+
+
 class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
     """aiokafka's consumer with the changes listed in the module docstring."""
 
@@ -302,14 +370,14 @@ def _offset(committed: int) -> int | None:
     return None if committed < 0 else committed
 
 
-async def ask_broker(admin: AIOKafkaAdminClient, node: int, request: Request[Any]) -> Any:
-    """Send a request to one broker and return the response.
+async def ask_any_broker(admin: AIOKafkaAdminClient, request: Request[Any]) -> Any:
+    """Send a request to some broker and return the response.
 
     Raises:
         KafkaError: no response.
         IncompatibleBrokerVersion: the broker lacks the request.
     """
     try:
-        return await admin._send_request_to_node(node, request)
+        return await admin._send_request(request)
     except TimeoutError:
-        raise KafkaTimeoutError(f"broker {node} does not answer") from None
+        raise KafkaTimeoutError("a broker does not answer") from None

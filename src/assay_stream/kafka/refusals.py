@@ -97,10 +97,13 @@ def explained(error: BaseException) -> AssayStreamError | None:
     if not kind.__module__.startswith("aiokafka"):
         return None
     if "Authorization" in kind.__name__:
+        # aiokafka names topics, a group or a transactional id, where it knows them.
+        known = next(iter(error.args), None)
+        named = [known] if isinstance(known, str) else sorted(known or ())
         return ConfigurationError(
             "not_authorized",
-            f"the brokers do not allow this user to do that ({kind.__name__}): `assay-stream topics acls` prints what "
-            "each role needs",
+            f"the brokers do not allow this user to do that ({' '.join([kind.__name__, *named])}): "
+            "`assay-stream topics acls` prints what each role needs",
         )
     return OperatingError("brokers_failing", f"the brokers failed ({kind.__name__}): see their logs")
 

@@ -22,7 +22,7 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
@@ -97,11 +97,13 @@ class TopicState:
     Args:
         partitions: partition count, 0 if it does not exist.
         differing: differing settings: name to (actual, expected).
+        is_checked: whether this user may read the settings.
     """
 
     spec: TopicSpec
     partitions: int
     differing: Mapping[str, tuple[str, str]]
+    is_checked: bool = True
 
 
 async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents: str = "") -> list[TopicState]:
@@ -116,9 +118,9 @@ async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agen
         differing = {
             name: (actual[name], wanted)
             for name, wanted in spec.config.items()
-            if name in actual and actual[name] != wanted
+            if actual and name in actual and actual[name] != wanted
         }
-        states.append(TopicState(spec=spec, partitions=count, differing=differing))
+        states.append(TopicState(spec=spec, partitions=count, differing=differing, is_checked=actual is not None))
     return states
 
 
@@ -275,12 +277,15 @@ def _complaints(state: TopicState) -> list[str]:
     return texts
 
 
-async def _describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:
+async def _describe_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str] | None:
+    """Return a topic's settings, ``None`` where this user lacks the right ``DescribeConfigs``."""
     responses: list[Any] = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
     config: dict[str, str] = {}
     for response in responses:
-        for resource in response.resources:
-            config.update({entry[0]: entry[1] for entry in resource[4]})
+        for code, _, _, _, entries in response.resources:
+            if code == TopicAuthorizationFailedError.errno:
+                return None
+            config.update({entry[0]: entry[1] for entry in entries})
     return config
 
 

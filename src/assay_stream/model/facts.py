@@ -24,19 +24,7 @@ from assay_stream.model.control_facts import AnyControlFact
 from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemFact, ItemList, ToolFact
 from assay_stream.model.fields import BareHex, Completeness, DigestText, Identifier, Micros, Natural, Subject
 from assay_stream.model.record import Origin, Position
-from assay_stream.model.wire import (
-    ALWAYS,
-    FACTS,
-    BaseFact,
-    FactKey,
-    Wire,
-    fact,
-    members_of,
-    read_fact,
-    rows,
-    shared,
-    write_record,
-)
+from assay_stream.model.wire import ALWAYS, FACTS, BaseFact, FactKey, Wire, fact, read_fact, rows, shared, write_record
 
 SharedDigest = Annotated[DigestText, Wire(DigestText, read=shared)]
 """A digest that stands in many facts."""
@@ -117,11 +105,11 @@ def read_progress(value: bytes | None) -> JoinProgress:
         IntegrityError: ``foreign_fact`` if no join wrote it.
     """
     try:
-        content = members_of(JoinProgress, orjson.loads(value or b""))
-    except (AttributeError, ValueError):
-        content = {}
+        content = orjson.loads(value or b"")
+    except orjson.JSONDecodeError:
+        content = None
     match content:
-        case {"calls": int(calls), "rerouted": int(rerouted)} if min(calls, rerouted) >= 0:
+        case {"calls": int(calls), "rerouted": int(rerouted), **others} if min(calls, rerouted) >= 0 and not others:
             return JoinProgress(calls=calls, rerouted=rerouted)
     raise IntegrityError(
         "foreign_fact", "the topic of the join's progress holds a record that is not ours: find who writes to it"

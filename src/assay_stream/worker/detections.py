@@ -56,6 +56,7 @@ def run_agents(settings: Settings, agents: AgentSet, name: str) -> None:
     run_host(
         settings,
         (access.reads | access.writes | access.looks_at) - unread,
+        [AccessRole.AGENTS],
         lambda host, counts: add_agents(settings, host, counts, agents, name),
         web_port=settings.web_port,
         agents=name,

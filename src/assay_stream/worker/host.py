@@ -15,7 +15,7 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from html import escape
@@ -32,8 +32,9 @@ from assay_stream.kafka.connection import BrokerWatch, open_admin
 from assay_stream.kafka.finalizing import finalised_level
 from assay_stream.kafka.log import is_away
 from assay_stream.kafka.refusals import explained
+from assay_stream.kafka.rights import require_rights
 from assay_stream.kafka.stage import OUT_OF_MEMORY
-from assay_stream.kafka.topics import COUNTS_DIFFER, check_topics, inspect_topics
+from assay_stream.kafka.topics import COUNTS_DIFFER, AccessRole, Operation, check_topics, inspect_topics
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.format_level import TOO_NEW, UNREADABLE
 from assay_stream.model.record import Role
@@ -58,12 +59,12 @@ class Health:
 
     def __init__(self, *, stall_limit_s: float = math.inf) -> None:
         self.failed = False
-        self.waiting_for: str | None = None  # what an operator has to do first
+        self.waiting_for: Callable[[], str | None] = lambda: None
+        """Returns what an operator has to do first."""
         self._stall_limit_s = stall_limit_s
         self._checks: dict[str, Callable[[], bool]] = {}
         self._alternatives: set[str] = set()
         self._still_s: dict[str, Callable[[], float]] = {}
-        self._waits_for: list[Callable[[], str | None]] = []
 
     def watch(
         self,
@@ -71,18 +72,15 @@ class Health:
         check: Callable[[], bool],
         *,
         still_s: Callable[[], float] | None = None,
-        waits_for: Callable[[], str | None] = lambda: None,
         is_alternative: bool = False,
     ) -> None:
         """Watch a stage.
 
         Args:
             still_s: for how many seconds it has not moved, though it should.
-            waits_for: what an operator has to do first, if anything.
             is_alternative: whether the process is ready as long as any such stage is.
         """
         self._checks[name] = check
-        self._waits_for.append(waits_for)
         if is_alternative:
             self._alternatives.add(name)
         if still_s is not None:
@@ -98,8 +96,8 @@ class Health:
         needed = all(is_ready for name, is_ready in stages.items() if name not in self._alternatives)
         any_of = not self._alternatives or any(stages[name] for name in self._alternatives)
         is_ready = needed and any_of and not self.failed
-        reasons = [text for text in (self.waiting_for, *(look() for look in self._waits_for)) if text is not None]
-        why = {"waiting_for": reasons[0]} if reasons else {}
+        waiting_for = self.waiting_for()
+        why = {} if waiting_for is None else {"waiting_for": waiting_for}
         return (200 if is_ready else 503), {"ready": is_ready, "stages": stages, **why}
 
     def stages(self) -> dict[str, bool]:
@@ -213,6 +211,9 @@ class Host:
         self._stopping = asyncio.Event()
         self.failure: BaseException | None = None
         self.health = Health(stall_limit_s=settings.stall_limit_s)
+        self.health.waiting_for = lambda: next(
+            filter(None, (getattr(part, "waiting_for", None) for _, part in self._parts)), None
+        )
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.metrics = Metrics(registry)
@@ -238,7 +239,6 @@ class Host:
         part: Part,
         *,
         still_s: Callable[[], float] | None = None,
-        waits_for: Callable[[], str | None] = lambda: None,
         note_gauges: Callable[[], None] | None = None,
         is_alternative: bool = False,
     ) -> None:
@@ -246,11 +246,10 @@ class Host:
 
         Args:
             still_s: for how many seconds it has not moved, though it should.
-            waits_for: what an operator has to do first, if anything.
             note_gauges: sets its gauges before metrics are read.
             is_alternative: whether the process is ready as long as any such part is.
         """
-        self.health.watch(name, lambda: part.ready, still_s=still_s, waits_for=waits_for, is_alternative=is_alternative)
+        self.health.watch(name, lambda: part.ready, still_s=still_s, is_alternative=is_alternative)
         self._parts.append((name, part))
         if note_gauges is not None:
             self.metrics.on_scrape(note_gauges)
@@ -350,6 +349,7 @@ Build = Callable[[Host, PartitionCounts], None]
 def run_host(
     settings: Settings,
     needed: AbstractSet[Role],
+    actors: Sequence[AccessRole],
     build: Build,
     *,
     web_port: int | None,
@@ -360,6 +360,7 @@ def run_host(
 
     Args:
         needed: roles whose topics it reads or writes.
+        actors: whose rights it needs on them.
         build: adds the parts to the host; it is given how many partitions the topics have.
         agents: name of the users' agents whose topics it needs, if any.
         once: whether it does what is there and ends: it waits for nothing, then.
@@ -372,7 +373,7 @@ def run_host(
     while not has_ended:
         deadline = Deadline(settings.stop_limit_s)
         try:
-            failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents, once, unreadable))
+            failure = asyncio.run(_run(settings, needed, actors, build, deadline, web_port, agents, once, unreadable))
         finally:
             # A thread that hangs, as in looking up a name, would keep the process alive.
             deadline.settle()
@@ -389,6 +390,7 @@ def run_host(
 async def _run(
     settings: Settings,
     needed: AbstractSet[Role],
+    actors: Sequence[AccessRole],
     build: Build,
     deadline: Deadline,
     web_port: int | None,
@@ -400,7 +402,11 @@ async def _run(
 
     async def count() -> PartitionCounts:
         async with open_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text)) as admin:
-            counts = check_topics(await inspect_topics(admin, settings, agents=agents), set(needed), settings)
+            await require_rights(admin, settings, actors, needed, agents)
+            states = await inspect_topics(admin, settings, agents=agents)
+            if unchecked := [each.spec.name for each in states if each.spec.role in needed and not each.is_checked]:
+                _log.warning("topic_settings_unchecked", topics=unchecked, right=Operation.DESCRIBE_CONFIGS.value)
+            counts = check_topics(states, set(needed), settings)
         if Role.FORMATS in needed:
             host.format_level = await finalised_level(settings)
         return counts
@@ -419,8 +425,8 @@ async def _run(
                 raise
             awaited, why = count, str(error)
     if why is not None:
-        host.health.waiting_for = why
-        host.add("start", _Awaited(awaited, host.health))
+        _log.warning("waiting_to_start", why=why)
+        host.add("start", _Awaited(awaited, why))
     await host.run()
     return host.failure
 
@@ -432,13 +438,17 @@ def _may_be_awaited(error: AssayStreamError) -> bool:
 
 
 class _Awaited:
-    """Runs in place of all parts until the brokers answer and the partition counts of the topics fit."""
+    """Runs in place of all parts until what was waited for is there.
+
+    Args:
+        waiting_for: why ``count`` failed, or would.
+    """
 
     ready = False
 
-    def __init__(self, count: Callable[[], Awaitable[PartitionCounts]], health: Health) -> None:
+    def __init__(self, count: Callable[[], Awaitable[PartitionCounts]], waiting_for: str) -> None:
         self._count = count
-        self._health = health
+        self.waiting_for = waiting_for
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -453,8 +463,8 @@ class _Awaited:
             except AssayStreamError as error:
                 if not _may_be_awaited(error):
                     raise
-                self._health.waiting_for = str(error)
-                _log.warning("waiting_to_start", why=self._health.waiting_for)
+                self.waiting_for = str(error)
+                _log.warning("waiting_to_start", why=self.waiting_for)
             finally:
                 counting.cancel()
                 stopping.cancel()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from assay_stream.config import Settings
 from assay_stream.kafka.connection import connection_options
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.upstreams import Client
@@ -38,7 +38,7 @@ def run_list_watch(
         part = ListingPart(settings, servers, tls, host.metrics)
         host.add(_STAGE, part, note_gauges=part.note_gauges)
 
-    run_host(settings, {Role.SNAPSHOTS}, build, web_port=web_port)
+    run_host(settings, {Role.SNAPSHOTS}, [AccessRole.LISTER], build, web_port=web_port)
 
 
 class ListingPart:

@@ -23,7 +23,7 @@ from assay_stream.errors import ConfigurationError, InputError, IntegrityError, 
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, ProducerFenced, TopicPartition
 from assay_stream.kafka.log import Patience, follow, read_last, record_of
 from assay_stream.kafka.stage import StageMetrics
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.kafka.transport import TransactionalWriter
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Output, Record, Role
@@ -71,7 +71,7 @@ def run_sealer(settings: Settings, plan: SealPlan, *, web_port: int | None = Non
         sealer = Sealer(settings, plan, partitions=counts[Role.EVIDENCE], metrics=PrometheusStage(host.metrics, _STAGE))
         host.add(_STAGE, sealer, still_s=lambda: sealer.still_s, note_gauges=sealer.note_gauges)
 
-    run_host(settings, {Role.EVIDENCE, Role.CHECKPOINTS}, build, web_port=web_port, once=plan.once)
+    run_host(settings, {Role.EVIDENCE, Role.CHECKPOINTS}, [AccessRole.SEALER], build, web_port=web_port, once=plan.once)
 
 
 def _now() -> datetime:

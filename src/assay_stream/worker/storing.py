@@ -25,7 +25,7 @@ from assay_stream.kafka.finalizing import finalised_level
 from assay_stream.kafka.log import Patience, follow, read, record_of
 from assay_stream.kafka.ranges import places_of
 from assay_stream.kafka.stage import StageMetrics
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits.storage import STORE_BATCH_RECORDS
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
@@ -301,4 +301,5 @@ def run_store(
 
             host.add(_STAGE, filling, still_s=lambda: filling.still_s, note_gauges=note)
 
-        run_host(settings, {*ROLES, Role.FORMATS}, build, web_port=web_port, once=once)
+        needed = {*ROLES, Role.FORMATS}
+        run_host(settings, needed, [AccessRole.ANALYST], build, web_port=web_port, once=once)

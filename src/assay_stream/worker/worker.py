@@ -77,10 +77,15 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
     """
     # A batch makes many short-lived objects and no cycles: collecting every 700 of them is wasted work.
     gc.set_threshold(*GC_THRESHOLDS)
-    access = [ACCESS[AccessRole(stage)] for stage in stages]
+    actors = [AccessRole(stage) for stage in stages]
+    access = [ACCESS[actor] for actor in actors]
     needed = frozenset().union(*(grants.reads | grants.writes | grants.looks_at for grants in access))
     run_host(
-        settings, needed, lambda host, counts: Worker(settings, host, counts).add(stages), web_port=settings.web_port
+        settings,
+        needed,
+        actors,
+        lambda host, counts: Worker(settings, host, counts).add(stages),
+        web_port=settings.web_port,
     )
 
 
@@ -192,10 +197,4 @@ def note_open_alerts(stage: Stage[AlertStageTable], metrics: Metrics) -> None:
 
 
 def add_runner(host: Host, name: str, runner: Runner) -> None:
-    host.add(
-        name,
-        runner,
-        still_s=lambda: runner.still_s,
-        waits_for=lambda: runner.waiting_for,
-        note_gauges=runner.note_gauges,
-    )
+    host.add(name, runner, still_s=lambda: runner.still_s, note_gauges=runner.note_gauges)

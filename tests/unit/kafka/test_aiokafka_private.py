@@ -28,7 +28,7 @@ USED: dict[Callable[..., Any], str] = {
     AIOKafkaConsumer.start: "self",
     AIOKafkaClient.send: "self node_id request group",
     AIOKafkaClient.force_metadata_update: "self",
-    AIOKafkaAdminClient._send_request_to_node: "self node_id request",
+    AIOKafkaAdminClient._send_request: "self request node_id",
     ClusterMetadata.brokers: "self",
     ClusterMetadata.leader_for_partition: "self partition",
     GroupCoordinator._send_req: "self request",

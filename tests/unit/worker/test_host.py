@@ -23,7 +23,7 @@ import pytest
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.topics import STAGES, TopicState, topic_names, topic_table
+from assay_stream.kafka.topics import STAGES, AccessRole, TopicState, topic_names, topic_table
 from assay_stream.model.record import Role
 from assay_stream.worker import host as module
 from assay_stream.worker.host import Deadline, Health, Host, PartitionCounts, index_page, run_host
@@ -218,9 +218,10 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
 
     monkeypatch.setattr(module, "_AWAITED_LOOK_S", 0.01)
     monkeypatch.setattr(module, "inspect_topics", inspect)
+    monkeypatch.setattr(module, "require_rights", AsyncMock())
     monkeypatch.setattr("assay_stream.kafka.connection.start_admin", an_admin)
     monkeypatch.setattr(module, "configure_logs", lambda _settings: None)
-    run_host(settings, {Role.CALLS, Role.EVIDENCE}, build, web_port=port)
+    run_host(settings, {Role.CALLS, Role.EVIDENCE}, [AccessRole.JOIN], build, web_port=port)
     assert counted == [8, 12]
     assert [status for status, _ in pages] == [200, 503]
     command = f"--alter --topic {topic_names(settings)[Role.EVIDENCE]} --partitions 12"
