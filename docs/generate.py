@@ -212,18 +212,18 @@ def receiver_table() -> str:
 
 
 def mixed_releases_table() -> str:
-    """Return what this release and the one before make of each other's records, as ``make mixed`` last found it."""
+    """Return what releases next to each other make of each other's records, as ``make mixed`` last found it."""
     found = tomllib.loads((DOCS / "data" / "mixed_releases.toml").read_text(encoding="utf-8"))
     return table(
         [
-            "what meets",
+            "",
             "the release before writes",
-            "this one writes, it reads",
+            "this release writes, the one before reads",
             "the next one writes, its level finalised",
         ],
         (
-            [meeting, *(outcome.get(writer, "") for writer in ("older", "newer", "future"))]
-            for meeting, outcome in found.items()
+            [meeting, *(outcomes.get(writer, "") for writer in ("older", "newer", "future"))]
+            for meeting, outcomes in found.items()
         ),
     )
 
