@@ -51,7 +51,7 @@ class Crew:
         """How many workers ended of themselves, asking for a restart."""
         self._supervisor: asyncio.Task[None] | None = None
 
-    def hire(self, name: str, role: str | None = None, *, deployment: Deployment | None = None, **env: str) -> Post:
+    def hire(self, name: str, role: str | None = None, deployment: Deployment | None = None, /, **env: str) -> Post:
         deployment = deployment or self.deployment
         if next(self._numbers) % 2:
             env = {"PYTHONPATH": str(self._without_extension())} | env

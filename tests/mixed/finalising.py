@@ -41,7 +41,7 @@ async def finalise_future(run: Rollout, pairs: Pairs) -> None:
     for name in names:
         await _end(run, name)
     for name in ours:
-        crew.hire(name, deployment=newer)
+        crew.hire(name, None, newer)
     await asyncio.gather(*(waits_for(crew.posts[name].worker, _TOO_NEW) for name in ours))
     run.say("the level of the future is finalised, and the newer workers wait")
     before = [len(await crew.deployment.read(role, settled=True)) for role in _WRITTEN]
@@ -49,7 +49,7 @@ async def finalise_future(run: Rollout, pairs: Pairs) -> None:
     assert [len(await crew.deployment.read(role, settled=True)) for role in _WRITTEN] == before, "ours have written"
     pairs.note("`worker` beside `worker`", FUTURE, f"waits: `{_TOO_NEW}`")
     for name in theirs:
-        crew.hire(name, deployment=future)
+        crew.hire(name, None, future)
     for name in ours:
         await _end(run, name)
     took_s = await caught_up(crew, limit_s=RECOVERY_LIMIT_S)

@@ -65,11 +65,11 @@ async def rollout(broker: Broker, programs: Mapping[str, Deployment], choose: ra
     crew = Crew(older, folder)
     for number in range(_WORKERS_EACH):
         for release in (OLDER, NEWER):
-            crew.hire(f"{release}-{number + 1}", deployment=programs[release])
+            crew.hire(f"{release}-{number + 1}", None, programs[release])
     seed = choose.randrange(10**6)
     placing = Placing(servers=SERVERS, seed=seed)
     try:
-        async with crew, Load(older, seed=seed, placing=placing) as load:
+        async with crew, Load(older, seed=seed, placing=placing, calls_per_s=25) as load:
             yield Rollout(broker, crew, load, programs, choose)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
