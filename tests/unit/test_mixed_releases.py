@@ -18,11 +18,3 @@ def test_a_clone_without_the_release_before_fails_and_names_the_fetch(
     monkeypatch.setattr(sys, "argv", ["tests.mixed", "--before", MISSING])
     assert main() == 1
     assert f"git fetch --depth 1 origin {MISSING}" in capsys.readouterr().err
-
-
-def test_a_wheel_that_is_not_there_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["tests.mixed", "--before", "dist/none.whl"])
-    assert main() == 1
-    assert "dist/none.whl" in capsys.readouterr().err
