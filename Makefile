@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Tests and benches start many processes: none of them should have to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release release-dump fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean test-all laws chromium outages browsers peers adversary
+.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release release-dump fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean test-all laws chromium outages browsers peers adversary mixed
 
 help: ## Show this help.
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -143,6 +143,12 @@ tiers: $(VENV)/.ready ## Run the tiers of deploy/tiers.toml whose subject has ch
 
 chaos: $(VENV)/.ready ## Inject every fault many times (ASSAY_CHAOS_SEED, ASSAY_CHAOS_ROUNDS), check every promise.
 	$(BIN)/python -m tests.chaos
+
+MIXED_SEED := 1
+MIXED_ROUNDS := 1
+
+mixed: $(VENV)/.ready .uv/.ready ## Mix workers of two releases, restarted in random order, with faults (MIXED_SEED, MIXED_ROUNDS, BEFORE=revision, wheel or version).
+	$(BIN)/python -m tests.mixed --seed $(MIXED_SEED) --rounds $(MIXED_ROUNDS) $(if $(BEFORE),--before $(BEFORE))
 
 audit: $(VENV)-tools/.ready ## Check the pinned packages against published advisories.
 	$(VENV)-tools/bin/python deploy/supply_chain.py audit

@@ -211,6 +211,23 @@ def receiver_table() -> str:
     )
 
 
+def mixed_releases_table() -> str:
+    """Return what releases next to each other make of each other's records, as ``make mixed`` last found it."""
+    found = tomllib.loads((DOCS / "data" / "mixed_releases.toml").read_text(encoding="utf-8"))
+    return table(
+        [
+            "",
+            "the release before writes",
+            "this release writes, the one before reads",
+            "the next one writes, its level finalised",
+        ],
+        (
+            [meeting, *(outcomes.get(writer, "") for writer in ("older", "newer", "future"))]
+            for meeting, outcomes in found.items()
+        ),
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "error-codes": error_code_table,
@@ -223,6 +240,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "limits": limit_table,
     "access": access_table,
     "receivers": receiver_table,
+    "mixed-releases": mixed_releases_table,
     **{f"columns.{kind}": partial(column_table, str(kind)) for kind in COLUMNS},
 }
 

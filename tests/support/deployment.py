@@ -94,6 +94,7 @@ class Deployment:
     env: dict[str, str] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
     program: tuple[str, ...] = ("-m", "assay_stream")
+    python: str = sys.executable
 
     def __post_init__(self) -> None:
         self.env = {
@@ -140,7 +141,7 @@ class Deployment:
         self, program: Sequence[str], arguments: Sequence[str], env: dict[str, str]
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, *program, *arguments],
+            [self.python, *program, *arguments],
             env=os.environ | self.env | env,
             capture_output=True,
             text=True,
@@ -158,7 +159,7 @@ class Deployment:
         log = self.folder() / f"worker-{len(self.workers)}.log"
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, *self.program, "worker", *arguments],
+                [self.python, *self.program, "worker", *arguments],
                 env=os.environ | self.env | {"ASSAY_STREAM_WEB_PORT": str(port)} | env,
                 stdout=stderr,
                 stderr=stderr,
