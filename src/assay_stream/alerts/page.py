@@ -178,9 +178,9 @@ def _why(story: AlertStory) -> Iterator[SectionLine]:
     info = story.info
     yield from _said(info.explanation if info else shown(story.view.explanation), here_text(story))
     agents = () if story.calls is None else story.calls.agents
-    for agent in agents[:_AGENTS_MAX]:
-        name = "(no named agent)" if agent.agent_id is None else shown(agent.agent_id)
-        yield _line("named", f"by {name}: {counted(agent.count, 'call')} since {time_ms_text(agent.first_ms)}")
+    for agent_id, calls, first_ms in agents[:_AGENTS_MAX]:
+        name = "(no named agent)" if agent_id is None else shown(agent_id)
+        yield _line("named", f"by {name}: {counted(calls, 'call')} since {time_ms_text(first_ms)}")
     if len(agents) > _AGENTS_MAX:
         yield from _said(f"by {counted(len(agents) - _AGENTS_MAX, 'more agent')}")
 
