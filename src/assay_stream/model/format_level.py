@@ -27,9 +27,8 @@ LEVEL = 1
 KEY = b"format"
 """Key of the level in its own topic, and of the mark in a state topic. No other record has it."""
 
-TOO_NEW = "format_too_new"
 UNREADABLE = frozenset(
-    (TOO_NEW, "foreign_fact", "unknown_agent_input", "unknown_fact", "unknown_finding", "unknown_state")
+    ("format_too_new", "foreign_fact", "unknown_agent_input", "unknown_fact", "unknown_finding", "unknown_state")
 )
 """Error codes for records that this release does not know: a restart reads the same ones again."""
 
@@ -75,7 +74,7 @@ def read_level(record: Record) -> int:
     if level > LEVEL:
         named = by if by.isascii() and by.isprintable() and len(by) <= 64 else "a later release"
         raise ConfigurationError(
-            TOO_NEW,
+            "format_too_new",
             f"{record.origin.topic} has format level {level} and assay-stream {__version__} reads up to {LEVEL}: run "
             f"assay-stream {named} or later. A level that was finalised is never lowered, see docs/upgrading.md",
         )
