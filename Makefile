@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 # Tests and benches start many processes: none of them should have to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean
+.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release release-dump fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean test-all laws chromium outages browsers peers adversary mixed
 
 help: ## Show this help.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 # What installs everything else, in a tenth of pip's time.
 UV := .uv/bin/uv pip install --quiet --require-hashes
@@ -48,7 +48,12 @@ demo: $(VENV)/.ready ## Set everything up, tell the story of a rug pull on real 
 run: $(VENV)/.ready ## The same, and keep Kafka, the worker and a console running for your own server.
 	$(BIN)/python -m deploy.local.demo --keep
 
-test: check unit integration ## Set everything up, run the whole test suite.
+test: $(VENV)/.ready ## Set everything up, run the tests: all but those of a tier.
+	$(MAKE) --jobs 2 --output-sync check $(VENV)/.native
+	$(MAKE) unit integration
+
+test-all: test ## The same, and every tier, as before a release.
+	$(BIN)/python deploy/tiers.py --all
 
 check: lint types layers size ## Style, types, layers, budgets of lines, generated pages.
 	$(BIN)/python docs/generate.py --check
@@ -66,14 +71,21 @@ layers: $(VENV)/.ready
 size: $(VENV)/.ready ## Lines of each package beside its budget (deploy/size.toml).
 	$(BIN)/python deploy/size.py
 
-# How long each test of the last run took stands in .run/durations.
+# How long each test of the last run took stands in .run/durations. Folders are named since collecting takes its time.
+UNIT := $(BIN)/python -m pytest -q -n logical --dist worksteal tests/acceptance tests/conformance tests/golden tests/property tests/unit
+
 unit: $(VENV)/.native ## Tests that need no broker and no server.
-	$(BIN)/python -m pytest -q -n logical --dist worksteal --durations=15 --junitxml=.run/durations/unit.xml -m "not kafka and not servers"
+	$(UNIT) --durations=15 --junitxml=.run/durations/unit.xml -m "not kafka and not servers and not tier"
+
+laws: export ASSAY_TEST_EXAMPLES = 100
+laws: $(VENV)/.native .schemathesis-venv/.ready ## Each property on four times as many examples as `make test` tries, others each time.
+	$(UNIT) --durations=15 -m hypothesis
+	$(BIN)/python -m pytest -q tests/integration/test_openapi.py
 
 COVERAGE_FLOOR_PERCENT := 96
 
 coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, with a floor; processes that tests start do not count.
-	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not kafka and not servers" --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR_PERCENT)
+	$(UNIT) -m "not kafka and not servers" --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR_PERCENT)
 
 .native-venv/.ready: deploy/requirements/native.lock .uv/.ready
 	$(PYTHON) -m venv .native-venv
@@ -96,15 +108,26 @@ $(VENV)/.native: $(VENV)/.ready deploy/requirements/native.lock $(wildcard nativ
 	$(UV) --python .schemathesis-venv/bin/python --requirement $<
 	@touch $@
 
-debian: ## Install what some tests need of Debian, as root: Prometheus and Chromium. Without them those tests are skipped.
+debian: ## Install Prometheus, on Debian, as root. Without it the tests of its rules are skipped.
 	apt-get update -qq
-	apt-get install -qq --yes --no-install-recommends prometheus chromium chromium-driver
+	apt-get install -qq --yes --no-install-recommends prometheus
 
-# They wait more than they compute, so three processes share two cores. The folders are named since collecting all takes 20 s.
-# Those in tests/adversary measure how long neighbours wait: they are alone on the machine.
-integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers.
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal --durations=15 --junitxml=.run/durations/integration.xml -m "(kafka or servers) and not chaos" tests/integration tests/conformance
-	$(BIN)/python -m pytest -q --durations=5 --junitxml=.run/durations/adversary.xml -m "kafka or servers" tests/adversary
+chromium: ## Install Chromium, which `make browsers` drives, on Debian, as root. Without it those tests are skipped.
+	command -v chromium && command -v chromedriver || { apt-get update -qq && \
+	apt-get install -qq --yes --no-install-recommends chromium chromium-driver; }
+
+# They wait more than they compute, so three processes share two cores.
+REAL := $(BIN)/python -m pytest -q -n 3 --dist worksteal --durations=15
+
+integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers, but those of a tier.
+	$(REAL) --junitxml=.run/durations/integration.xml -m "(kafka or servers) and not tier" tests/integration tests/conformance
+
+outages browsers peers: $(VENV)/.ready ## Tests of kills and outages; in a browser; with gateways, proxies and servers by others.
+	$(REAL) -m "tier(name='$@')" tests/integration
+
+adversary: $(VENV)/.native ## What the worst lists known cost, and hostile servers on real Kafka: what their neighbours feel of them.
+	$(UNIT) --durations=15 -m "tier(name='adversary')"
+	$(BIN)/python -m pytest -q --durations=15 tests/adversary
 
 GATEWAYS := fastmcp litellm contextforge
 
@@ -115,11 +138,17 @@ gateways: $(VENV)/.ready ## Carry a thousand calls through each gateway that has
 chaos-short: $(VENV)/.ready ## One round of faults of workers and one of brokers, on three brokers: alone on the machine.
 	$(BIN)/python -m pytest -q --durations=15 tests/chaos
 
-tiers: $(VENV)/.ready ## Run the long tests whose subject has changed since they last passed (TIERS=--all: each, before a release).
-	$(BIN)/python deploy/tiers.py $(TIERS)
+tiers: $(VENV)/.ready ## Run the tiers of deploy/tiers.toml whose subject has changed since they last passed.
+	$(BIN)/python deploy/tiers.py
 
 chaos: $(VENV)/.ready ## Inject every fault many times (ASSAY_CHAOS_SEED, ASSAY_CHAOS_ROUNDS), check every promise.
 	$(BIN)/python -m tests.chaos
+
+MIXED_SEED := 1
+MIXED_ROUNDS := 1
+
+mixed: $(VENV)/.ready .uv/.ready ## Mix workers of two releases, restarted in random order, with faults (MIXED_SEED, MIXED_ROUNDS, BEFORE=revision, wheel or version).
+	$(BIN)/python -m tests.mixed --seed $(MIXED_SEED) --rounds $(MIXED_ROUNDS) $(if $(BEFORE),--before $(BEFORE))
 
 audit: $(VENV)-tools/.ready ## Check the pinned packages against published advisories.
 	$(VENV)-tools/bin/python deploy/supply_chain.py audit
@@ -157,6 +186,9 @@ release: $(VENV)/.ready $(VENV)-tools/.ready ## Build wheel and sdist twice, com
 	$(VENV)-tools/bin/zizmor --offline --quiet .github/workflows
 	$(VENV)-tools/bin/hadolint deploy/Dockerfile
 	$(VENV)-tools/bin/python deploy/supply_chain.py sbom dist/release/sbom.json
+
+release-dump: $(VENV)/.ready ## Keep all topics of one story as this release writes them, in tests/data/releases/VERSION: later builds restore them.
+	$(BIN)/python -m tests.integration.restored tests/data/releases/$$($(BIN)/python -c "import assay_stream; print(assay_stream.__version__)")
 
 fuzz: $(VENV)/.ready ## Feed the stages with damaged records for ten minutes (FUZZ="--minutes 1 --seed 7").
 	$(BIN)/python -m tests.fuzz $(FUZZ)

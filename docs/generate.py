@@ -78,7 +78,7 @@ def metric_table() -> str:
     Raises:
         KeyError: a metric without an entry in ``data/metrics.toml``.
     """
-    registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics(CollectorRegistry()).registry
+    registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics().registry
     entries = tomllib.loads((DOCS / "data" / "metrics.toml").read_text(encoding="utf-8"))
     found = (family for registry in registries for family in registry.collect())
     names = dict.fromkeys(family.name + ("_total" if family.type == "counter" else "") for family in found)
@@ -211,6 +211,23 @@ def receiver_table() -> str:
     )
 
 
+def mixed_releases_table() -> str:
+    """Return what releases next to each other make of each other's records, as ``make mixed`` last found it."""
+    found = tomllib.loads((DOCS / "data" / "mixed_releases.toml").read_text(encoding="utf-8"))
+    return table(
+        [
+            "",
+            "the release before writes",
+            "this release writes, the one before reads",
+            "the next one writes, its level finalised",
+        ],
+        (
+            [meeting, *(outcomes.get(writer, "") for writer in ("older", "newer", "future"))]
+            for meeting, outcomes in found.items()
+        ),
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings_table,
     "error-codes": error_code_table,
@@ -223,6 +240,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "limits": limit_table,
     "access": access_table,
     "receivers": receiver_table,
+    "mixed-releases": mixed_releases_table,
     **{f"columns.{kind}": partial(column_table, str(kind)) for kind in COLUMNS},
 }
 

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from assay_stream import __version__
 from assay_stream.alerts.rules import AlertRules, Pacing, severity_under
+from assay_stream.canonical.digest_key import DigestKey
 from assay_stream.canonical.redaction import Redaction, redaction_with
 from assay_stream.drift.severity import PROFILES
 from assay_stream.errors import ConfigurationError
@@ -20,7 +21,10 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.text.urls import encrypted
 
-_SECRETS = ("ssl_keyfile_password", "sasl_password", "sasl_client_secret", "seal_key_password", "auth_context_key")
+_SECRETS = (
+    *("ssl_keyfile_password", "sasl_password", "sasl_client_secret", "seal_key_password", "auth_context_key"),
+    "digest_key",
+)
 """Settings that can be read from a file instead: ``<name>_file``."""
 
 _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
@@ -188,6 +192,13 @@ class Settings(BaseSettings):
     )
     auth_context_key_file: Path | None = Field(None, description="File to read that key from.")
 
+    digest_key: SecretStr | None = Field(
+        None,
+        description="Key of the digests of arguments and results that `tap`, `extmcp`, `ingest` and `publish` "
+        "publish, 64 hexadecimal digits; never logged. Without it these are plain SHA-256.",
+    )
+    digest_key_file: Path | None = Field(None, description="File to read that key from.")
+
     spool: Path | None = Field(
         None,
         description="Folder in which `tap` and `list-watch` keep observations on disk while the brokers are away. "
@@ -280,6 +291,10 @@ class Settings(BaseSettings):
     def redaction(self) -> Redaction:
         """Return the redaction applied to arguments and results before hashing."""
         return _redaction_of(self.redaction_enable, self.redaction_disable, self.redaction_names)
+
+    def keyed_by(self) -> DigestKey | None:
+        """Return the key of the digests of arguments and results, ``None`` for plain ones."""
+        return None if self.digest_key is None else DigestKey(self.digest_key.get_secret_value())
 
 
 def _redaction_of(redaction_enable: str = "", redaction_disable: str = "", redaction_names: str = "") -> Redaction:

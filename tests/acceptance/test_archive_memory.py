@@ -24,7 +24,7 @@ from tests.support.events import SERVER, TOOL, Story
 from tests.support.seals import checkpoint_records, checkpoints_of, lines_of, some_records, write_keys
 
 MIB = 1024 * 1024
-ABOVE_NORMAL_MB = 256
+ABOVE_NORMAL_MB = 128
 FORMS: dict[str, Callable[[Path], BinaryIO]] = {
     "plain": lambda path: path.open("wb"),
     "gzip": lambda path: cast(BinaryIO, gzip.GzipFile(path, "wb", 1)),
@@ -56,7 +56,7 @@ def observed() -> list[bytes]:
 
 def endless(start: bytes) -> Iterator[bytes]:
     yield start
-    for _ in range(300):
+    for _ in range(160):
         yield b"x" * MIB
     yield b"\n"
 
@@ -87,8 +87,10 @@ def normal_mb(folder: Path) -> float:
     return peak
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("start", [b'{"specversion":"1.0","data":"', b'{"origin":{"topic":"'])
+@pytest.mark.parametrize(
+    ("form", "start"),
+    [("plain", b'{"origin":{"topic":"'), ("gzip", b'{"specversion":"1.0","data":"'), ("zstd", b'{"origin":{"topic":"')],
+)
 def test_a_replay_rejects_an_endless_line_and_reads_on(
     form: str, start: bytes, folder: Path, normal_mb: float, tmp_path: Path
 ) -> None:
@@ -148,7 +150,7 @@ def test_a_file_that_is_read_whole_has_a_limit(command: str, folder: Path, norma
     write_keys(tmp_path)
     huge = tmp_path / "huge.json"
     with huge.open("wb") as file:
-        file.truncate(400 * MIB)
+        file.truncate(200 * MIB)
     done, peak = run(*command.format(file=huge, key=tmp_path / "seal.pub.pem").split())
     assert done.returncode == 2
     assert f"too_large: {huge} is over the limit of {DEFAULT_LIMITS.record_bytes_max} bytes" in done.stderr
@@ -159,17 +161,17 @@ def test_a_file_that_is_read_whole_has_a_limit(command: str, folder: Path, norma
 def test_many_records_at_the_limit_cost_no_more_than_one(
     form: str, folder: Path, normal_mb: float, tmp_path: Path
 ) -> None:
-    """Refused calls wait for those behind them, in bounded memory. All are counted; of 320 MiB a few are written."""
-    bomb = write(tmp_path / "bomb", form, *(b"x" * (DEFAULT_LIMITS.record_bytes_max - 1) + b"\n" for _ in range(40)))
+    """Refused calls wait for those behind them, in bounded memory. All are counted; of 192 MiB a few are written."""
+    bomb = write(tmp_path / "bomb", form, *(b"x" * (DEFAULT_LIMITS.record_bytes_max - 1) + b"\n" for _ in range(24)))
     done, peak = run("replay", "--input", bomb, "--output", tmp_path / "out")
-    assert json.loads(done.stdout)["what"] == {"rejected:not_json": 40}, done.stderr
+    assert json.loads(done.stdout)["what"] == {"rejected:not_json": 24}, done.stderr
     assert (tmp_path / "out" / "rejected.ndjson").stat().st_size < 64 * MIB
     assert peak < normal_mb + ABOVE_NORMAL_MB
 
 
 def test_refused_records_hold_on_to_nothing_that_was_decoded(folder: Path, normal_mb: float, tmp_path: Path) -> None:
-    """Five lines of a million empty lists each, 64 MB of them: what they decode to is let go of line by line."""
-    bomb = write(tmp_path / "bomb", "gzip", *(b"[" + b"[]," * MIB + b"[]]\n" for _ in range(5)))
+    """Three lines of a million empty lists each, 64 MB of them: what they decode to is let go of line by line."""
+    bomb = write(tmp_path / "bomb", "gzip", *(b"[" + b"[]," * MIB + b"[]]\n" for _ in range(3)))
     done, peak = run("replay", "--input", bomb, "--output", tmp_path / "out")
-    assert json.loads(done.stdout)["written"]["rejected"] == 5, done.stderr
+    assert json.loads(done.stdout)["written"]["rejected"] == 3, done.stderr
     assert peak < normal_mb + ABOVE_NORMAL_MB

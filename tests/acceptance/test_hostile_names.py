@@ -17,7 +17,10 @@ import typer
 from assay_stream.cli.app import app
 from assay_stream.plugins import FORMATS
 from assay_stream.text.escaping import is_unseen
+from tests.acceptance.test_erasure_dialogue import control
 from tests.support.command import run_command
+from tests.support.events import Story
+from tests.support.seals import lines_of
 from tests.unit.cli.test_files import commands
 
 RANGES = {
@@ -91,6 +94,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.write(orjson.dumps(poison) + b"\n")
     done = run_command("replay", "--input", str(observations), "--output", str(folder / "out"))
     assert done.returncode == 0, done.stderr
+    held = {"id": "case\x1b\u202e", "author": "eve\x9b", "reason": "\x1b]8;;\x07\u200b", "scope": {"server_id": SERVER}}
+    (folder / "control.ndjson").write_bytes(lines_of(control(Story(), "hold.set", **held).records))
     return folder
 
 
@@ -127,6 +132,7 @@ PRINTING: list[tuple[str, ...]] = [
     *(("evidence", "show", "CALL", *INPUT, *as_json) for as_json in ((), ("--json",))),
     *(("evidence", "search", "CALL", *INPUT, *as_json) for as_json in ((), ("--json",))),
     ("evidence", "search", "no\x1b\u202edigest", *INPUT),
+    *(("evidence", "erasures", "--control", "control.ndjson", *as_json) for as_json in ((), ("--json",))),
     *(("coverage", *INPUT, "--format", target) for target in ("table", "json", "csv")),
     *(("timeline", "--server-id", SERVER, *INPUT, "--format", target) for target in ("table", "json", "csv")),
     *(("trace", "--tool-call-id", "CALL", *INPUT, "--format", target) for target in ("table", "json")),
@@ -180,8 +186,8 @@ PRINTS_NO_NAMES = {
         "schemapin verify",
         "schemapin well-known",
         "schemapin fetch",
-        "topics apply",
-        "topics show",
+        *(f"topics {name}" for name in ("apply", "show", "finalize", "restore")),
+        *(f"evidence {name}" for name in ("erase", "erase-files", "hold", "release", "digest")),
         "deploy kubernetes",
     ),
     "demo",  # it tells a story of ours

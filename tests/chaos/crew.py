@@ -24,6 +24,8 @@ class Post:
     name: str
     role: str | None
     env: Mapping[str, str]
+    deployment: Deployment
+    """With the release that the post's next worker is of."""
     worker: Worker
     frozen: bool = False
     ended: list[int] = field(default_factory=list)
@@ -49,10 +51,11 @@ class Crew:
         """How many workers ended of themselves, asking for a restart."""
         self._supervisor: asyncio.Task[None] | None = None
 
-    def hire(self, name: str, role: str | None = None, **env: str) -> Post:
+    def hire(self, name: str, role: str | None = None, deployment: Deployment | None = None, /, **env: str) -> Post:
+        deployment = deployment or self.deployment
         if next(self._numbers) % 2:
             env = {"PYTHONPATH": str(self._without_extension())} | env
-        post = Post(name=name, role=role, env=env, worker=self._start(role, env))
+        post = Post(name=name, role=role, env=env, deployment=deployment, worker=_start(deployment, role, env))
         self.posts[name] = post
         return post
 
@@ -101,11 +104,6 @@ class Crew:
         (folder / "assay_stream_native.py").write_text("raise ImportError\n")
         return folder
 
-    def _start(self, role: str | None, env: Mapping[str, str]) -> Worker:
-        # Workers start often: compiling their modules once is enough.
-        compiled = {"PYTHONDONTWRITEBYTECODE": ""}
-        return self.deployment.start_worker(*(["--role", role] if role else []), **(compiled | dict(env)))
-
     async def _supervise(self) -> None:
         ended_s: dict[str, float] = {}
         while True:
@@ -124,5 +122,11 @@ class Crew:
                         self.unasked.append(f"{post.name} ended with {code}:\n{post.worker.tail()}")
                 elif time.monotonic() - ended_s[post.name] > _RESTART_PAUSE_S:
                     del ended_s[post.name]
-                    post.worker = self._start(post.role, post.env)
+                    post.worker = _start(post.deployment, post.role, post.env)
             await asyncio.sleep(_LOOK_S)
+
+
+def _start(deployment: Deployment, role: str | None, env: Mapping[str, str]) -> Worker:
+    # Workers start often: compiling their modules once is enough.
+    compiled = {"PYTHONDONTWRITEBYTECODE": ""}
+    return deployment.start_worker(*(["--role", role] if role else []), **(compiled | dict(env)))

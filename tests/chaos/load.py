@@ -22,6 +22,8 @@ _BURST_S = 0.5
 class Load:
     """Publishes a fleet's history in bursts, until told to stop: a transaction for each of few calls is no load.
 
+    Started again, it goes on where it stopped.
+
     A snapshot is acknowledged before anything later is sent: then what a call rests on stands in the log before
     the call, and a replay of the logs knows no more than the workers knew.
 
@@ -35,7 +37,8 @@ class Load:
     def __init__(self, deployment: Deployment, *, seed: int, placing: Placing, calls_per_s: int = 40) -> None:
         self._deployment = deployment
         self._placing = placing
-        self._fleet = Fleet(servers=SERVERS, observers=2, calls=1_000_000, changes=20_000, seed=seed)
+        fleet = Fleet(servers=SERVERS, observers=2, calls=1_000_000, changes=20_000, seed=seed)
+        self._history = enumerate(fleet.history())
         self._pace_s = 1 / calls_per_s
         self._stopping = False
         self._running: asyncio.Task[None] | None = None
@@ -43,11 +46,15 @@ class Load:
         """Published and acknowledged."""
 
     async def __aenter__(self) -> Load:
-        self._running = asyncio.create_task(self._run())
+        self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    def start(self) -> None:
+        self._stopping = False
+        self._running = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         self._stopping = True
@@ -71,9 +78,8 @@ class Load:
         waiting: list[asyncio.Future[Any]] = []
         topics = self._deployment.topics
         next_s = time.monotonic()
-        for number, (role, key, value) in enumerate(self._fleet.history()):
-            if self._stopping:
-                break
+        while not self._stopping:
+            number, (role, key, value) = next(self._history)
             if role is not Role.CALLS:
                 await self._acknowledged(waiting)
                 await producer.send_and_wait(topics[role], key=key, value=value)

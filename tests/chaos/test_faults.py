@@ -10,7 +10,7 @@ from tests.chaos.rounds import Record, play_round
 from tests.chaos.world import Ground
 
 # Under a minute each alone; a busy machine may take many times as long.
-pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(1_500)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1_500)]
 
 SEED = int(os.environ.get("ASSAY_CHAOS_SEED") or 11)
 

@@ -12,7 +12,7 @@ from assay_stream.config import load_settings
 from assay_stream.kafka.connection import Consumer, reading_consumer
 from tests.chaos.world import Ground
 
-pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 TOPIC = "leaders"
 PLACES = [TopicPartition(TOPIC, number) for number in range(6)]

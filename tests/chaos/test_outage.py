@@ -21,7 +21,7 @@ from tests.support.fleet import START, a_call_by, a_listing
 from tests.support.receivers import WebhookServer
 from tests.support.toml import toml_of
 
-pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(420)]
 
 AWAY_S = 120.0
 

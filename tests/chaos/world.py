@@ -25,7 +25,7 @@ from tests.support.deployment import Deployment
 from tests.support.relay import Relay
 
 SESSION_TIMEOUT_S = 3.0
-_SETTINGS: Mapping[str, str] = {
+SETTINGS: Mapping[str, str] = {
     "ASSAY_STREAM_INPUT_PARTITIONS": str(BINDINGS),
     "ASSAY_STREAM_CALL_PARTITIONS": str(CALLS),
     "ASSAY_STREAM_REPLICATION_FACTOR": "3",
@@ -103,9 +103,9 @@ class World:
 async def living_world(ground: Ground, choose: random.Random) -> AsyncIterator[tuple[World, Load]]:
     """A new deployment with one worker of each role and one of all roles, under load."""
     name = f"chaos-{os.getpid()}-{next(_numbers)}"
-    deployment = Deployment(ground.cluster.bootstrap, name=name, env=dict(_SETTINGS))
+    deployment = Deployment(ground.cluster.bootstrap, name=name, env=dict(SETTINGS))
     await deployment.apply_topics()
-    await _compact_often(deployment)
+    await compact_often(deployment)
     folder = Path(".run/tests").resolve() / name / "workers"
     crew = Crew(deployment, folder)
     for role in ("registry", "join", "alerts", None):
@@ -119,7 +119,7 @@ async def living_world(ground: Ground, choose: random.Random) -> AsyncIterator[t
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _compact_often(deployment: Deployment) -> None:
+async def compact_often(deployment: Deployment) -> None:
     admin = await start_admin(deployment.settings)
     try:
         topics = [deployment.topics[role] for role in (Role.BINDINGS, Role.ALERT_STATES)]

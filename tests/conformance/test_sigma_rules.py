@@ -10,8 +10,6 @@ import importlib.util
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from assay_stream.model.alert import AlertFlat
 from deploy.sigma.make_samples import main as make_samples
@@ -48,16 +47,12 @@ pytestmark = pytest.mark.skipif(
 
 @cache
 def converted(rule: str, target: str, *options: str) -> str:
-    command = [sys.executable, "-c", "from sigma.cli.main import main; main()", "convert", "--without-pipeline"]
-    done = subprocess.run(
-        [*command, "--target", target, *options, str(FOLDER / "rules" / f"{rule}.yml")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    from sigma.cli.convert import convert
+
+    path = str(FOLDER / "rules" / f"{rule}.yml")
+    done = CliRunner().invoke(convert, ["--without-pipeline", "--target", target, *options, path])
+    assert done.exit_code == 0, done.output
+    return str(done.stdout).strip()
 
 
 def flattened(value: Any, path: str = "") -> dict[str, Any]:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from assay_stream.model.record import Role
+from tests.integration.test_exactly_once import publish
 from tests.support.deployment import Deployment, payload
 from tests.support.fleet import Fleet
 
@@ -15,11 +16,7 @@ pytestmark = pytest.mark.kafka
 
 async def test_an_agent_that_raises_on_every_batch_stops_its_worker(deployment: Deployment) -> None:
     """With its name and the cause, which quotes no record; a healthy worker then does all, once each."""
-    calls = []
-    for role, key, value in Fleet(servers=3, calls=200, changes=5).history():
-        await deployment.send(role, [(key, value)])
-        if role is Role.CALLS:
-            calls.append(value)
+    calls = await publish(deployment, Fleet(servers=3, calls=200, changes=5))
     deployment.program = ("-m", "tests.support.raising_worker")
     broken = deployment.start_worker()
     assert await asyncio.to_thread(broken.process.wait, 90) == 3, broken.tail()
@@ -33,7 +30,7 @@ async def test_an_agent_that_raises_on_every_batch_stops_its_worker(deployment: 
     deployment.program = ("-m", "assay_stream")
     deployment.workers.clear()
     deployment.start_worker()
-    evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= len(calls))
+    evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls)
     ids = [payload(record)["tool_call_id"] for record in evidence]
-    assert (len(ids), len(set(ids))) == (len(calls), len(calls))
+    assert (len(ids), len(set(ids))) == (calls, calls)
     assert await deployment.read(Role.REJECTED) == []

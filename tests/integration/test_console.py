@@ -13,12 +13,12 @@ from assay_stream.console.rendering import url
 from assay_stream.limits.serving import CONSOLE_LIMITS
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import fill
-from tests.support.browser import HOW, MISSING, Browser, a_browser
+from tests.support.browser import IN_A_BROWSER, Browser, a_browser
 from tests.support.console import SERVER, a_store, every_address, hostile
 from tests.support.console_process import console, deciding, sign_in
 from tests.support.readmodel import history
 
-pytestmark = [pytest.mark.servers, pytest.mark.skipif(MISSING, reason=HOW), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, *IN_A_BROWSER, pytest.mark.timeout(600)]
 
 WIDE, NARROW = 1_280, 500  # Chromium's windows are not narrower
 

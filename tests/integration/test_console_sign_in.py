@@ -16,13 +16,13 @@ from assay_stream.readmodel import schema
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter
 from deploy.local.servers import node_package
-from tests.support.browser import HOW, MISSING, Browser, a_browser
+from tests.support.browser import IN_A_BROWSER, Browser, a_browser
 from tests.support.command import run_command_text
 from tests.support.console import a_store
 from tests.support.deployment import free_port
 from tests.support.readmodel import history
 
-pytestmark = [pytest.mark.servers, pytest.mark.skipif(MISSING, reason=HOW), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, *IN_A_BROWSER, pytest.mark.timeout(600)]
 
 PROVIDER = ("oidc-provider", "9.13.3")
 PASSWORD = "correct horse battery"

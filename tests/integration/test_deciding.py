@@ -14,12 +14,12 @@ import pytest
 from mcp.client.client import Client
 
 from assay_stream.model.record import Record, Role
-from tests.support.browser import HOW, MISSING, Browser, a_browser
+from tests.support.browser import IN_A_BROWSER, Browser, a_browser
 from tests.support.console_process import AUTHOR, console, deciding, sign_in
 from tests.support.deployment import Deployment
 from tests.support.enforcing import TOOL, call, enforced, is_refused, ordered, passed, time_server, wait_for_row
 
-pytestmark = [pytest.mark.kafka, pytest.mark.servers, pytest.mark.skipif(MISSING, reason=HOW), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.servers, *IN_A_BROWSER, pytest.mark.timeout(600)]
 
 BEFORE, AFTER = "0.6.2", "2026.10.19"
 TOOLS = (TOOL, "convert_time")

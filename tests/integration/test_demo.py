@@ -19,6 +19,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.kafka,
+    pytest.mark.tier(name="outages"),
     pytest.mark.timeout(600),
     pytest.mark.skipif(sys.platform != "linux", reason="asks /proc"),
 ]

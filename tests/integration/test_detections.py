@@ -170,6 +170,7 @@ def numbers(found: list[Finding]) -> Counter[tuple[tuple[str, ...], str | None]]
     return Counter((detected_by(each)[1], each.tool_name) for each in found if detected_by(each)[0] == "numbering")
 
 
+@pytest.mark.tier(name="outages")
 async def test_kill_9_in_mid_stream_loses_and_doubles_nothing(deployment: Deployment) -> None:
     """Five kills: each call is counted once, and agents find under the keys of a replay; it lives as alerts."""
     await deployment.apply_topics(agents="counting_agents")

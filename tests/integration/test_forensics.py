@@ -25,11 +25,6 @@ def run(deployment: Deployment, *arguments: str) -> tuple[int, list[dict[str, An
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
-async def send(deployment: Deployment, *published: Published) -> None:
-    for role, key, value in published:
-        await deployment.send(role, [(key, value)])
-
-
 def a_pin() -> Published:
     event = {
         "specversion": "1.0",
@@ -54,9 +49,9 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     minute = timedelta(minutes=1)
     worker = deployment.start_worker()
     await worker.wait_ready()
-    await send(deployment, a_listing(0, 0, 0, 1, START), a_pin(), a_listing(0, 0, 1, 2, START + 2 * minute))
+    await deployment.put(a_listing(0, 0, 0, 1, START), a_pin(), a_listing(0, 0, 1, 2, START + 2 * minute))
     calls = [a_call_by(0, 0, number * 3, START + number * minute, None) for number in range(4)]
-    await send(deployment, *calls)
+    await deployment.put(*calls)
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 4)
     await deployment.wait_for(Role.ALERTS, lambda records: len(records) >= 2)
 
@@ -86,11 +81,11 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     assert {row["step"] for row in rows[3:]} == {"finding", "alert"}
     assert run(deployment, "trace", "--tool-call-id", "nobody's")[0] == 5
 
-    await send(deployment, a_listing(0, 0, 2, 3, START + 1.5 * minute))
+    await deployment.put(a_listing(0, 0, 2, 3, START + 1.5 * minute))
     await deployment.wait_for(Role.FINDINGS, lambda records: any(b"snapshot-3" in (r.value or b"") for r in records))
     code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
     assert (code, found) == (0, []), summary
-    await send(deployment, a_listing(0, 0, 2, 4, START + 2.5 * minute))
+    await deployment.put(a_listing(0, 0, 2, 4, START + 2.5 * minute))
     await deployment.wait_for(Role.FINDINGS, lambda records: any(b"snapshot-4" in (r.value or b"") for r in records))
     code, found, summary = run(deployment, "compare", "--from-kafka", "--format", "json")
     assert code == 1, summary
@@ -124,13 +119,13 @@ async def test_calls_that_were_committed_without_evidence_are_missing_it(deploym
     """A call behind the join's offset is pending; once it is committed, its evidence is missing."""
     worker = deployment.start_worker()
     await worker.wait_ready()
-    await send(deployment, a_listing(0, 0, 0, 1, START))
-    await send(deployment, *(a_call_by(0, 0, number, START, None) for number in range(20)))
+    await deployment.put(a_listing(0, 0, 0, 1, START))
+    await deployment.put(*(a_call_by(0, 0, number, START, None) for number in range(20)))
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 20)
     code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
     assert (code, found) == (0, []), summary
     assert worker.terminate() == 0
-    await send(deployment, *(a_call_by(0, 0, number, START, None) for number in range(20, 23)))
+    await deployment.put(*(a_call_by(0, 0, number, START, None) for number in range(20, 23)))
     code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
     told = json.loads(summary.splitlines()[-1])["summary"]
     assert (code, found, told["missing"], told["pending"]) == (0, [], 0, 3), summary

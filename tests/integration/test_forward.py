@@ -158,6 +158,7 @@ async def test_a_refused_alert_is_a_dead_letter(deployment: Deployment, forwarde
     assert dict(by_value[None].headers)["error.code"] == b"not_an_alert"
 
 
+@pytest.mark.tier(name="outages")
 async def test_a_killed_forwarder_loses_nothing(deployment: Deployment, forwarders: Forwarders) -> None:
     """``kill -9`` in mid-stream: the next one delivers the rest, and repeats bear the key they had."""
     written = alerts(150)

@@ -35,7 +35,7 @@ from tests.support.deployment import Deployment, free_port, payload
 from tests.support.enforcing import ordered, wait_for_row
 from tests.support.http_tap import http_server, listening
 
-pytestmark = [pytest.mark.kafka, pytest.mark.servers]
+pytestmark = [pytest.mark.kafka, pytest.mark.servers, pytest.mark.tier(name="peers")]
 
 ROOT = Path(__file__).resolve().parents[2]
 CALLS = int(os.environ.get("ASSAY_GATEWAY_CALLS", "30"))

@@ -52,6 +52,7 @@ def a_sealer(deployment: Deployment, folder: Path) -> Worker:
     return Worker(process=process, web_port=port, log=log)
 
 
+@pytest.mark.tier(name="outages")
 async def test_the_pages_tell_the_truth_while_a_broker_dies_and_returns(tmp_path: Path) -> None:
     """Worker and sealer: ready, then unready with the brokers at fault but alive, then ready again."""
     with Broker(options=QUICK_START) as broker:

@@ -62,8 +62,9 @@ async def test_a_server_is_observed_while_a_client_lists_and_calls(mode: str, fl
     assert not any(b"a secret" in each.value for each in tap.sink.observations)
 
 
-@pytest.mark.parametrize("flags", [(), ("json",), ("stateless",)], ids=["sse", "json", "stateless"])
-@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize(
+    ("mode", "flags"), [("legacy", ("json",)), ("2026-07-28", ()), ("auto", ("stateless",))], ids=str
+)
 async def test_a_refused_tool_is_hidden_from_the_client(mode: str, flags: tuple[str, ...]) -> None:
     """The client gets a sound list without it and calls the others; evidence has both."""
     rule = blocking("echo")

@@ -163,6 +163,7 @@ async def test_no_token_is_in_a_topic_a_log_or_the_file(deployment: Deployment, 
             assert not in_any(await deployment.read(role), secret)
 
 
+@pytest.mark.tier(name="outages")
 async def test_an_outage_of_the_brokers_accepts_nothing_that_is_lost(tmp_path: Path) -> None:
     """While they are away every answer is 503 or 429; afterwards each accepted event is there, and each only once."""
     with (

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.misread_outcomes import SERVERS, differences, run_at
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.tier(name="peers")]
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "security.md"
 
 

@@ -54,6 +54,7 @@ async def set_back(deployment: Deployment) -> None:
         await consumer.stop()
 
 
+@pytest.mark.tier(name="outages")
 async def test_a_call_topic_that_grows_alone_stops_no_worker(deployment: Deployment) -> None:
     """Workers stay alive and not ready, name the topics that must grow, and join calls of all partitions afterwards."""
     workers = [deployment.start_worker() for _ in range(2)]

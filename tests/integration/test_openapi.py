@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from pathlib import Path
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.mark.skipif(not SCHEMATHESIS.exists(), reason="make .schemathesis-venv/.ready installs it")
 async def test_the_service_does_what_its_document_says(deployment: Deployment, tmp_path: Path) -> None:
-    """Statuses, content types and bodies of some two thousand requests, sound and not; none gets 500."""
+    """Statuses, content types and bodies of hundreds of requests, sound and not; none gets 500."""
     with ingest_of(deployment, tmp_path) as ingest:
         token = ingest.add_client("0", ["*"])
         address = await ingest.start()
@@ -32,7 +33,8 @@ async def test_the_service_does_what_its_document_says(deployment: Deployment, t
             "-H",
             f"Authorization: Bearer {token}",
         ]
-        command += ["--max-examples", "100", "--seed", "1", "--continue-on-failure"]
+        examples = os.environ.get("ASSAY_TEST_EXAMPLES", "25")
+        command += ["--max-examples", examples, "--seed", "1", "--continue-on-failure"]
         done = await asyncio.to_thread(subprocess.run, command, cwd=tmp_path, capture_output=True, timeout=240)
         assert done.returncode == 0, done.stdout.decode()[-4_000:]
         assert address.process.get("/healthz")[0] == 200

@@ -26,7 +26,7 @@ MCP_PROXY, MCP_REMOTE, CONFORMANCE = "0.13.0", "0.15.1", "0.1.13"
 TIME_SERVER = "2026.10.19"
 README_URL = "https://docs.example/mcp"
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.tier(name="peers")]
 
 
 def mcp_proxy(*arguments: str) -> list[str]:

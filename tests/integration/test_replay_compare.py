@@ -24,7 +24,7 @@ from tests.integration.test_exactly_once import undisturbed
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import START, Fleet, Published, a_listing
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(name="outages")]
 
 CALLS = 1_200
 PHASES = 4

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import HOW, MISSING, Browser, a_browser
+from tests.support.browser import IN_A_BROWSER, Browser, a_browser
 from tests.support.command import run_command_text
 from tests.support.console_process import console, deciding, sign_in
 
-pytestmark = [pytest.mark.servers, pytest.mark.skipif(MISSING, reason=HOW), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.servers, *IN_A_BROWSER, pytest.mark.timeout(300)]
 
 DOCS = Path(__file__).parents[2] / "docs"
 WIDTH = 1_000

@@ -23,6 +23,7 @@ from assay_stream.console.deciding import KafkaPublish
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.connection import connection_options, open_admin
 from assay_stream.kafka.finalizing import Member, list_members, write_finalised
+from assay_stream.kafka.ranges import READ
 from assay_stream.kafka.topics import ACCESS, AccessRole, topic_names
 from assay_stream.model.format_level import LEVEL
 from assay_stream.model.record import Record, Role
@@ -32,6 +33,7 @@ from tests.support.deployment import Worker
 from tests.support.fleet import START, a_call_by, a_listing, server_name
 from tests.support.secured import ALL_STAGES, SecuredDeployment, password_of
 from tests.support.toml import toml_of
+from tests.unit.cli.test_restoring import an_archive
 from tests.unit.console.test_publishing import ACKNOWLEDGE
 
 pytestmark = [
@@ -472,3 +474,12 @@ def test_a_process_that_may_describe_alone_names_each_right_that_it_lacks(
     assert done.returncode == 2
     assert f"Read on {names[Role.EVIDENCE]}" in done.stderr
     assert f"Read, Write on {names[Role.CHECKPOINTS]}" in done.stderr
+
+
+def test_a_restore_names_each_right_that_it_lacks(matrix: SecuredDeployment, tmp_path: Path) -> None:
+    """Before anything is written. Deleting is needed where the log began later."""
+    archive = an_archive(tmp_path, READ, prefix=matrix.settings.topic_prefix)
+    done = cli(matrix, AccessRole.ANALYST, "topics", "restore", str(archive), "--apply")
+    assert done.returncode == 2
+    for role in READ:
+        assert f"Delete, Write on {topic_names(matrix.settings)[role]}" in done.stderr

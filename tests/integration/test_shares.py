@@ -58,6 +58,7 @@ async def evidence_of(deployment: Deployment, count: int) -> list[Record]:
     return await deployment.read(Role.EVIDENCE, settled=True)
 
 
+@pytest.mark.tier(name="outages")
 async def test_two_workers_a_kill_and_misplaced_calls_give_the_evidence_of_a_replay(wide: Deployment) -> None:
     """Nothing lost or doubled, byte for byte; `verify` finds nothing missing; both hold less than all servers."""
     fleet = Fleet(servers=40, observers=1, calls=6_000, changes=0)

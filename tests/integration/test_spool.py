@@ -19,7 +19,7 @@ from deploy.local.kafka import QUICK_START, Broker
 from tests.support.deployment import Deployment
 from tests.support.ingest import until
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(name="outages")]
 
 DOWN_S = float(os.environ.get("ASSAY_SPOOL_DOWN_S", "6"))
 

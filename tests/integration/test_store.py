@@ -75,6 +75,7 @@ async def _recount(deployment: Deployment, *, added: int = 0) -> dict[str, Any]:
     return answers(load(records))
 
 
+@pytest.mark.tier(name="outages")
 async def test_a_killed_store_is_filled_on(deployment: Deployment, tmp_path: Path) -> None:
     """Killed again and again while records come, at any moment: nothing is missing, nothing counted twice."""
     worker = deployment.start_worker()
@@ -200,6 +201,7 @@ async def test_retention_that_overtakes_filling_is_counted(deployment: Deploymen
     assert "input_expired" in said
 
 
+@pytest.mark.tier(name="outages")
 async def test_partitions_that_are_added_are_filled(deployment: Deployment, tmp_path: Path) -> None:
     """While the store is filled, and equal to a recount; a kill in between changes nothing."""
     await deployment.send(Role.EVIDENCE, _some_evidence(0))
@@ -227,6 +229,7 @@ async def test_partitions_that_are_added_are_filled(deployment: Deployment, tmp_
     assert any(partition >= before for (_, partition), read in found["read"].items() if read)
 
 
+@pytest.mark.tier(name="outages")
 async def test_a_store_killed_within_a_batch_is_filled_on(deployment: Deployment, tmp_path: Path) -> None:
     """Between the rows of a transaction and its commit, again and again: each batch is there whole or not at all."""
     for number in range(5):

@@ -95,6 +95,7 @@ async def test_the_tap_over_http_publishes_what_it_saw(deployment: Deployment, t
     assert set(kinds) == {"mcp.tools.list.observed"}
 
 
+@pytest.mark.tier(name="outages")
 async def test_what_is_published_while_the_broker_is_away_arrives_when_it_is_back(quiet: None) -> None:
     """Nothing is lost, nothing waits; what may be doubled has the same id."""
     with Broker(options=QUICK_START) as broker:

@@ -86,6 +86,7 @@ def client_env(secured: SecuredBroker, server: TokenServer, user: str, *, secret
     )
 
 
+@pytest.mark.tier(name="outages")
 async def test_tokens_that_end_while_calls_come_lose_and_double_nothing(
     secured: SecuredBroker, server: TokenServer
 ) -> None:

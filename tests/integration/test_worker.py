@@ -22,7 +22,7 @@ from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import QUICK_START, Broker
 from tests.integration.test_exactly_once import advance_time, findings_of, of_one_server, publish, undisturbed, values
 from tests.support.deployment import Deployment, Worker, free_port, payload
-from tests.support.fleet import START, Fleet, Published, a_call_by, a_listing
+from tests.support.fleet import START, Fleet, a_call_by, a_listing
 from tests.support.inventory import alerts_on_changes
 
 pytestmark = pytest.mark.kafka
@@ -33,11 +33,6 @@ QUIET_S = 3.0
 
 async def exit_code(worker: Worker) -> int:
     return await asyncio.to_thread(worker.process.wait, START_LIMIT_S)
-
-
-async def send(deployment: Deployment, *published: Published) -> None:
-    for role, key, value in published:
-        await deployment.send(role, [(key, value)])
 
 
 def minutes(count: float) -> datetime:
@@ -70,7 +65,7 @@ async def test_a_worker_becomes_ready_counts_and_stops(deployment: Deployment) -
     assert set(statuses) == {503, 200}
     assert statuses[0] == 503
     assert worker.get("/healthz")[0] == 200
-    await send(deployment, a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), "snapshot-1"))
+    await deployment.put(a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), "snapshot-1"))
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
     assert metric(worker, "assay_stream_records_read_total", stage="join") == 1
     assert metric(worker, "assay_stream_records_read_total", stage="registry") == 1
@@ -141,11 +136,8 @@ async def test_calls_wait_for_the_registry(deployment: Deployment) -> None:
     """Without a registry calls are held and nothing is written; once it runs they are bound, never guessed."""
     join = deployment.start_worker("--role", "join")
     await join.wait_ready()
-    await send(
-        deployment,
-        a_listing(0, 0, 0, 1, START),
-        a_call_by(0, 0, 0, minutes(1), "snapshot-1"),
-        a_call_by(0, 0, 1, minutes(2), None),
+    await deployment.put(
+        a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), "snapshot-1"), a_call_by(0, 0, 1, minutes(2), None)
     )
     await asyncio.sleep(QUIET_S)
     assert await deployment.read(Role.EVIDENCE) == []
@@ -161,7 +153,7 @@ async def test_a_call_held_too_long_makes_the_worker_unready(deployment: Deploym
     """A worker whose calls wait for long says so on /readyz, and does not call itself failed."""
     join = deployment.start_worker("--role", "join")
     await join.wait_ready()
-    await send(deployment, a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), None))
+    await deployment.put(a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), None))
     for _ in range(200):
         if (await asyncio.to_thread(join.get, "/readyz"))[0] == 503:
             break
@@ -175,7 +167,7 @@ async def test_the_hold_limit_ends_the_wait(deployment: Deployment) -> None:
     """With a hold limit a call is written as definition_unavailable when the registry does not come."""
     join = deployment.start_worker("--role", "join", ASSAY_STREAM_HOLD_LIMIT_MS="1000")
     await join.wait_ready()
-    await send(deployment, a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), "snapshot-1"))
+    await deployment.put(a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), "snapshot-1"))
     (evidence,) = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
     data = payload(evidence)
     assert data["unbound_reason"] == "definition_unavailable"
@@ -213,9 +205,9 @@ async def test_poison_never_stops_a_partition(deployment: Deployment, role: Role
     await worker.wait_ready()
     await send_nothing(deployment, role)
     await deployment.send_with_headers(role, poison * 2)
-    await send(deployment, *(a_listing(server, 0, 0, server, datetime.now(UTC)) for server in range(6)))
+    await deployment.put(*(a_listing(server, 0, 0, server, datetime.now(UTC)) for server in range(6)))
     later = datetime.now(UTC) + timedelta(minutes=1)
-    await send(deployment, *(a_call_by(server, 0, server, later, None) for server in range(6)))
+    await deployment.put(*(a_call_by(server, 0, server, later, None) for server in range(6)))
     evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 6)
     assert {payload(record).get("unbound_reason") for record in evidence} == {None}
     rejected = await deployment.wait_for(Role.REJECTED, lambda records: len(records) > 2 * len(poison))
@@ -237,8 +229,8 @@ async def test_a_sound_list_of_seven_megabytes_stops_nothing(deployment: Deploym
     role, key, value = a_listing(0, 0, 0, 1, START)
     event = orjson.loads(value)
     event["data"]["tools"][0]["description"] = "d" * 7_000_000
-    await send(deployment, (role, key, orjson.dumps(event)))
-    await send(deployment, a_listing(0, 0, 0, 2, minutes(1)), a_call_by(0, 0, 0, minutes(2), None))
+    await deployment.put((role, key, orjson.dumps(event)))
+    await deployment.put(a_listing(0, 0, 0, 2, minutes(1)), a_call_by(0, 0, 0, minutes(2), None))
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1, limit_s=20)
 
 
@@ -270,11 +262,11 @@ async def test_a_rejected_snapshot_unbinds_later_calls(deployment: Deployment) -
     await worker.wait_ready()
     now = datetime.now(UTC)
     ahead = [now + timedelta(minutes=count) for count in range(4)]
-    await send(deployment, a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), None))
+    await deployment.put(a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), None))
     await deployment.send(Role.SNAPSHOTS, [(b"server-0", b'{"tools": [')])
-    await send(deployment, a_call_by(0, 0, 1, ahead[1], None))
+    await deployment.put(a_call_by(0, 0, 1, ahead[1], None))
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 2)
-    await send(deployment, a_listing(0, 0, 0, 2, ahead[2]), a_call_by(0, 0, 2, ahead[3], None))
+    await deployment.put(a_listing(0, 0, 0, 2, ahead[2]), a_call_by(0, 0, 2, ahead[3], None))
     told = by_call(await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 3))
     reasons = [told[f"call-{number}"].get("unbound_reason") for number in range(3)]
     assert reasons == [None, "snapshot_rejected", None]

@@ -17,7 +17,7 @@ from assay_stream.model.record import Role
 from tests.support.deployment import Deployment
 from tests.support.fleet import START, a_call_by, a_listing
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.tier(name="outages")]
 
 CALLS = 9_000
 FREEZES = 3

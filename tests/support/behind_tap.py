@@ -69,7 +69,7 @@ async def behind_tap(
     tap = ["-m", "assay_stream", "tap", "--server-id", server_id, "--observer-id", observer_id, "--"]
     with (folder / f"{server_id}-{observer_id}.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *[sys.executable, *tap, sys.executable, "-m", "tests.support.scripted_server", str(script)],
+            *[deployment.python, *tap, sys.executable, "-m", "tests.support.scripted_server", str(script)],
             env=os.environ | deployment.env | env,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

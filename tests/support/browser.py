@@ -14,11 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from deploy.local.servers import node_package
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-MISSING = CHROMIUM is None or DRIVER is None
-HOW = "needs Chromium and its driver: make debian, as root"
+IN_A_BROWSER = (
+    pytest.mark.tier(name="browsers"),
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None, reason="needs Chromium and its driver: make chromium, as root"
+    ),
+)
 _LIMIT_S = 60.0
 _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-lcd-text"),

@@ -18,8 +18,10 @@ AUTHOR = f"local:{OPERATOR}"
 
 
 @contextmanager
-def console(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[str]:
-    command = [sys.executable, "-m", "assay_stream", "console", "--listen", "127.0.0.1:0", "--store", str(folder)]
+def console(
+    folder: Path, *options: str, env: Mapping[str, str] | None = None, python: str = sys.executable
+) -> Iterator[str]:
+    command = [python, "-m", "assay_stream", "console", "--listen", "127.0.0.1:0", "--store", str(folder)]
     with subprocess.Popen(
         [*command, *options], stderr=subprocess.PIPE, text=True, env=os.environ | dict(env or {})
     ) as process:

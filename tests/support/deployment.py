@@ -11,10 +11,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -92,6 +94,7 @@ class Deployment:
     env: dict[str, str] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
     program: tuple[str, ...] = ("-m", "assay_stream")
+    python: str = sys.executable
 
     def __post_init__(self) -> None:
         self.env = {
@@ -138,7 +141,7 @@ class Deployment:
         self, program: Sequence[str], arguments: Sequence[str], env: dict[str, str]
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, *program, *arguments],
+            [self.python, *program, *arguments],
             env=os.environ | self.env | env,
             capture_output=True,
             text=True,
@@ -156,7 +159,7 @@ class Deployment:
         log = self.folder() / f"worker-{len(self.workers)}.log"
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, *self.program, "worker", *arguments],
+                [self.python, *self.program, "worker", *arguments],
                 env=os.environ | self.env | {"ASSAY_STREAM_WEB_PORT": str(port)} | env,
                 stdout=stderr,
                 stderr=stderr,
@@ -173,6 +176,11 @@ class Deployment:
     async def send(self, role: Role, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
         """Publish records (key, value) to a role's topic, acknowledged."""
         await self.send_with_headers(role, ((key, value, ()) for key, value in records))
+
+    async def put(self, *published: tuple[Role, bytes, bytes]) -> None:
+        """Publish records to the topics of their roles, in this order."""
+        for role, some in groupby(published, key=itemgetter(0)):
+            await self.send(role, [(key, value) for _, key, value in some])
 
     async def send_with_headers(
         self, role: Role, records: Iterable[tuple[bytes | None, bytes | None, Headers]], *, transactional: bool = False
@@ -205,22 +213,34 @@ class Deployment:
                 that were committed with them: their partitions get their markers one after the other.
             partitions_added: beyond those that the settings name.
         """
+        async with self._reading(role, partitions_added) as read:
+            return await read(settled)
+
+    @asynccontextmanager
+    async def _reading(
+        self, role: Role, partitions_added: int = 0
+    ) -> AsyncIterator[Callable[[bool], Awaitable[list[Record]]]]:
+        """Give what reads every committed record there is, again and again: it reads on where it was."""
         settings = self.settings
         count = partitions_added + next(spec.partitions for spec in topic_table(settings) if spec.role is role)
         partitions = [TopicPartition(self.topics[role], number) for number in range(count)]
         consumer = reading_consumer(settings)
         consumer.assign(partitions)
         found: dict[TopicPartition, list[Record]] = {partition: [] for partition in partitions}
+
+        async def read(settled: bool) -> list[Record]:
+            ends = await (self._ends(partitions) if settled else consumer.end_offsets(partitions))
+            while behind := [each for each in partitions if await consumer.position(each) < ends[each]]:
+                for partition, messages in (await consumer.getmany(*behind, timeout_ms=20)).items():
+                    found[partition].extend(record_of(role, one) for one in messages)
+            return [record for partition in partitions for record in found[partition]]
+
         try:
             await consumer.start()
             await consumer.seek_to_beginning(*partitions)
-            ends = await (self._ends(partitions) if settled else consumer.end_offsets(partitions))
-            while behind := [each for each in partitions if await consumer.position(each) < ends[each]]:
-                for partition, messages in (await consumer.getmany(*behind, timeout_ms=200)).items():
-                    found[partition].extend(record_of(role, one) for one in messages if one.offset < ends[partition])
+            yield read
         finally:
             await consumer.stop()
-        return [record for partition in partitions for record in found[partition]]
 
     async def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         consumer = reading_consumer(self.settings, isolation_level="read_uncommitted")
@@ -261,18 +281,17 @@ class Deployment:
         self, role: Role, enough: Callable[[list[Record]], bool], *, limit_s: float = 60.0
     ) -> list[Record]:
         deadline = time.monotonic() + limit_s
-        while True:
-            records = await self.read(role)
-            if enough(records):
-                return records
-            for worker in self.workers:
-                if worker.process.poll() not in (None, -9, 0):
-                    raise AssertionError(f"a worker ended:\n{worker.tail()}")
-            if time.monotonic() > deadline:
-                there = {each.value: len(await self.read(each)) for each in _CENSUS}
-                tails = "\n".join(worker.tail() for worker in self.workers)
-                raise AssertionError(f"{role}: {len(records)} records after {limit_s} s, of {there}\n{tails}")
-            await asyncio.sleep(0.1)
+        async with self._reading(role) as read:
+            while not enough(records := await read(False)):
+                for worker in self.workers:
+                    if worker.process.poll() not in (None, -9, 0):
+                        raise AssertionError(f"a worker ended:\n{worker.tail()}")
+                if time.monotonic() > deadline:
+                    there = {each.value: len(await self.read(each)) for each in _CENSUS}
+                    tails = "\n".join(worker.tail() for worker in self.workers)
+                    raise AssertionError(f"{role}: {len(records)} records after {limit_s} s, of {there}\n{tails}")
+                await asyncio.sleep(0.1)
+            return records
 
 
 def payload(record: Record) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assay_stream.cli import main
+from assay_stream.kafka import runner
 from assay_stream.model.record import Output, Record
 from assay_stream.worker import worker
 from assay_stream.worker.join import JoinState, join_calls
@@ -17,4 +18,5 @@ def broken(state: JoinState, records: Sequence[Record]) -> list[Output]:
 
 if __name__ == "__main__":
     setattr(worker, "join_calls", broken)  # noqa: B010 - it is imported there, not exported
+    setattr(runner, "_REOPENING_PAUSE_S", 0.1)  # noqa: B010 - nobody waits for brokers here
     main()

@@ -27,6 +27,7 @@ def test_a_list_that_is_the_same_draws_on_no_budget() -> None:
 COSTLY = sorted((Path(__file__).parents[1] / "data" / "costly").glob("*.json"))
 
 
+@pytest.mark.tier(name="adversary")
 @pytest.mark.parametrize("path", COSTLY, ids=lambda path: path.stem)
 def test_costly_lists_stay_within_the_bounds(path: Path) -> None:
     """Grown to half a megabyte, or to as many tools as a list may have."""

@@ -34,7 +34,7 @@ QUERIES = {rule["alert"]: rule["expr"] for rule in RULES} | {
 
 
 def metric_names() -> dict[str, set[str]]:
-    registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics(CollectorRegistry()).registry
+    registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics().registry
     names: dict[str, set[str]] = {"up": {"job"}}  # Prometheus' own
     for metric in (metric for registry in registries for metric in registry._collector_to_names):
         if hasattr(metric, "_labelnames"):

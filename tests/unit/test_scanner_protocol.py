@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,6 @@ from bench.alert_quality.public import Pair, PublicCorpus
 from bench.alert_quality.public_judges import Verdict, scanner_judge
 from bench.alert_quality.public_score import measure
 from bench.alert_quality.scanner import Answer, Finding, ScannerError, scan
-
-ADAPTERS = Path("bench/alert_quality/adapters.py")
-SCANNERS_PYTHON = Path(".scanner-venv/bin/python")
 
 STUB = """
 import json, sys
@@ -79,12 +75,3 @@ def test_an_answer_out_of_the_format_is_refused(program: str) -> None:
     """A scanner that fails or answers otherwise stops the bench, so that no figure is made of what it did not say."""
     with pytest.raises(ScannerError):
         scan([[HONEST]], python(program))
-
-
-@pytest.mark.skipif(not SCANNERS_PYTHON.exists(), reason="make .scanner-venv/.ready installs the public scanners")
-@pytest.mark.parametrize("package", ["cisco-ai-mcp-scanner", "pyatr", "sentinel-scan-cli"])
-def test_public_scanners_meet_the_protocol(package: str) -> None:
-    """Each adapter answers each list, and says the version that it runs."""
-    answers = scan([[HONEST], [POISONED]], f"{SCANNERS_PYTHON} {ADAPTERS} {package}")
-    assert len(answers) == 2
-    assert answers[0].version

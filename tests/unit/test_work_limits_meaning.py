@@ -46,7 +46,7 @@ MEMORY_MAX_MB = 128
 """What a comparison may take beside the definitions, half of what a record may."""
 
 
-@pytest.mark.parametrize("size", [119_000, 2_000_000])
+@pytest.mark.parametrize("size", [119_000, pytest.param(2_000_000, marks=pytest.mark.tier(name="adversary"))])
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_hostile_definition_stays_within_its_part(name: str, size: int) -> None:
     """Whatever is sent costs no more than one definition may, and where that is not enough the changes say so."""
@@ -58,6 +58,7 @@ def test_a_hostile_definition_stays_within_its_part(name: str, size: int) -> Non
     assert work.spent < DEFINITION or changes[-1].code == "comparison_cut_short"
 
 
+@pytest.mark.tier(name="adversary")
 def test_hostile_definitions_take_no_more_memory_than_their_part() -> None:
     """No structure is larger than a constant times the definition, and no path is built without being reported."""
     found = taken("comparison", *PAIRS)

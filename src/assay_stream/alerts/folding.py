@@ -42,21 +42,12 @@ from assay_stream.alerts.life_cycle import (
     without,
     write_again,
 )
-from assay_stream.alerts.rules import AlertRules
+from assay_stream.alerts.remembered import Changes
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertRecords, AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import SuppressionRule, alone_max, covering_rule
 from assay_stream.model.kinds import KINDS, Kind
-from assay_stream.model.record import Output
-
-RECORDS, NAME_RECORDS = "records/", "name_records/"
-"""Key prefixes of the counts of alerts that the latest records of a server raised."""
-
-
-def records_key(server_id: str, group: str | None) -> str:
-    """Return the key of the counts of a server's latest records, or of a group of names in them."""
-    return f"{RECORDS}{server_id}" if group is None else f"{NAME_RECORDS}{group}/{server_id}"
 
 
 class RecordCounts:
@@ -107,36 +98,19 @@ class RecordCounts:
 
 
 class Found:
-    """The changes caused by a finding.
+    """A finding counted: on its own alert, on the one that it joins, or on the fold of its record.
 
     Args:
-        state_of: the state of an alert, by uid.
         counts: counts of the latest records of its server; changed in place.
-        rules: configuration of the stage.
-        suppressions: the suppression rules in force for the finding's server.
         place: key of the fold of its alert.
-        lead: the open alert about the same definition, if there is one.
     """
 
-    def __init__(
-        self,
-        state_of: Callable[[str], AlertState | None],
-        counts: RecordCounts,
-        finding: Finding,
-        rules: AlertRules,
-        suppressions: Suppressions,
-        *,
-        place: str,
-        lead: str | None = None,
-    ) -> None:
-        self.outputs: list[Output] = []
-        """Alerts to write, in order."""
-        self.alerts: dict[str, AlertState] = {}
+    def __init__(self, step: Changes, counts: RecordCounts, finding: Finding, *, place: str) -> None:
         self.counts_changed = False
-        self._state_of, self._counts, self._rules, self._suppressions = state_of, counts, rules, suppressions
-        self._place, self._lead, self._uid = place, lead, finding.uid()
-        known = state_of(self._uid)
-        finding = with_carried_over(_without_suppressed(finding, suppressions), state_of)
+        self._step, self._counts, self._place, self._uid = step, counts, place, finding.uid()
+        self._rules, self._suppressions = step.rules, step.rules_for(finding.server_id)
+        known = step.alert(self._uid)
+        finding = with_carried_over(_without_suppressed(finding, self._suppressions), step.alert)
         if finding.known and (known is None or not known.raised):
             # What else is wrong with a definition that returns speaks for itself, whichever was read first.
             finding = replace(finding, also=())
@@ -149,19 +123,20 @@ class Found:
     def _count_on(self, known: AlertState) -> None:
         speaker_uid = known.part_of or known.fold
         if speaker_uid is None:
-            known, self.outputs = tick(known, self._finding.time_us, self._rules, self._suppressions)
+            known, written = tick(known, self._finding.time_us, self._rules, self._suppressions)
+            self._step.outputs += written
             self._count_alone(known, joins=True)
             return
-        speaker = self._ticked(speaker_uid, self._state_of(speaker_uid))
+        speaker = self._ticked(speaker_uid)
         role = "member" if known.part_of is None else "part"
         _ROUTES[role, _standing_of(speaker)](self, known, speaker_uid, speaker)
 
-    def _ticked(self, uid: str, state: AlertState | None) -> AlertState | None:
+    def _ticked(self, uid: str) -> AlertState | None:
         """Return an alert after writing what is due on it."""
+        state = self._step.alert(uid)
         if state is not None:
-            state, outputs = tick(state, self._finding.time_us, self._rules, self._suppressions)
-            self.outputs += outputs
-            self.alerts[uid] = state
+            state, written = tick(state, self._finding.time_us, self._rules, self._suppressions)
+            self._step.note(uid, state, written)
         return state
 
     def _on_its_own_again(self, known: AlertState, _uid: str, _speaker: AlertState | None) -> None:
@@ -173,7 +148,7 @@ class Found:
     def _on_lead_closed_by_hand(self, known: AlertState, _uid: str, lead: AlertState) -> None:
         member = counted(known, self._finding, self._rules.severity(self._finding))
         if member.severity_id <= lead.severity_id:
-            self.alerts[self._uid] = member
+            self._step.note(self._uid, member)
         else:
             self._count_alone(released(known), joins=True)
 
@@ -182,17 +157,17 @@ class Found:
         alone, written = apply_finding(own, finding, self._rules, self._suppressions)
         has_room = not self._is_covered() and self._counts.has_room(self._place, alone.severity_id)
         if written and alone.severity_id > known.severity_id and has_room:
-            self.alerts[fold_uid] = without_member(fold, known, None, finding.time_us)
+            self._step.note(fold_uid, without_member(fold, known, None, finding.time_us))
             self._count_alone(own)
             return
         member = counted(known, finding, self._rules.severity(finding))
-        self.alerts[self._uid] = member
-        self.alerts[fold_uid] = with_member(fold, known, member, finding, self._place)
+        self._step.note(self._uid, member)
+        self._step.note(fold_uid, with_member(fold, known, member, finding, self._place))
 
     def _on_fold_closed_by_hand(self, known: AlertState, fold_uid: str, fold: AlertState) -> None:
         member = counted(known, self._finding, self._rules.severity(self._finding))
         if known.resolved_us is None and member.severity_id <= known.severity_id:
-            self.alerts[self._uid] = member
+            self._step.note(self._uid, member)
         else:
             self._on_closed_fold(known, fold_uid, fold)
 
@@ -211,13 +186,12 @@ class Found:
         alone, written = apply_finding(known, self._finding, self._rules, self._suppressions)
         begins = bool(written) and (known is None or not known.raised or known.closed)
         if not begins or self._is_covered():
-            self.alerts[self._uid] = alone
-            self.outputs += written
+            self._step.note(self._uid, alone, written)
             return
         silent = replace(alone, reported=False, written_count=0 if known is None else known.written_count)
-        lead_uid = self._lead
+        lead_uid = self._step.leads.of(self._finding)
         if joins and lead_uid is not None and lead_uid != self._uid:
-            lead, member = self._ticked(lead_uid, self._state_of(lead_uid)), replace(silent, part_of=lead_uid)
+            lead, member = self._ticked(lead_uid), replace(silent, part_of=lead_uid)
             is_heard = lead is not None and self._open_release(lead) is not None
             takes = lead is not None and takes_part(lead, member, is_heard=is_heard)
             if lead is not None and takes and self._covering(lead) is None:
@@ -226,17 +200,16 @@ class Found:
         self.counts_changed = True
         if self._finding.release is None and self._counts.has_room(self._place, alone.severity_id):
             self._counts.count(self._place, alone.severity_id)
-            self.alerts[self._uid] = alone
-            self.outputs += written
+            self._step.note(self._uid, alone, written)
             return
         fold_uid = folded_finding(self._finding, self._place).uid()
         if was is not None and self._finding.release is None:
             fold_uid = str(was.fold)
         was = was if was is not None and was.fold == fold_uid else None
         member = replace(silent, fold=fold_uid)
-        fold = self.alerts.get(fold_uid) or self._state_of(fold_uid)
-        self.alerts[self._uid] = member
-        self.alerts[fold_uid] = with_member(fold, was, member, self._finding, self._place)
+        fold = self._step.alert(fold_uid)
+        self._step.note(self._uid, member)
+        self._step.note(fold_uid, with_member(fold, was, member, self._finding, self._place))
         self._counts.touch(self._place, fold_uid)
 
     def _join(self, lead_uid: str, lead: AlertState, member: AlertState) -> None:
@@ -247,19 +220,17 @@ class Found:
             said = without(new.triage, "acknowledged_by") if is_graver else new.triage
             new = replace(new, triage=said)
             new, written = write_again(new, member.last.time_us, self._rules, self._suppressions)
-            self.outputs += written
+            self._step.outputs += written
         elif is_graver and (release := self._open_release(lead)) is not None:
             release = with_graver_member(release, lead, new)
-            release, written = write_again(release, member.last.time_us, self._rules, self._suppressions)
-            self.alerts[str(lead.fold)] = release
-            self.outputs += written
-        self.alerts[lead_uid] = new
-        self.alerts[self._uid] = member
+            self._step.note(str(lead.fold), *write_again(release, member.last.time_us, self._rules, self._suppressions))
+        self._step.note(lead_uid, new)
+        self._step.note(self._uid, member)
 
     def _open_release(self, member: AlertState) -> AlertState | None:
         if member.fold is None or member.last.release is None:
             return None
-        release = self.alerts.get(member.fold) or self._state_of(member.fold)
+        release = self._step.alert(member.fold)
         return None if release is None or release.closed else release
 
     def _is_covered(self) -> bool:

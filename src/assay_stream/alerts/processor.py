@@ -11,15 +11,14 @@ the states that already include it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.alerts.folding import Found, RecordCounts, records_key, without_member
+from assay_stream.alerts.folding import Found, RecordCounts, without_member
 from assay_stream.alerts.life_cycle import (
     Suppressions,
     apply_resolution,
-    forgotten_us,
     settles_at_once,
     tick,
     was_applied,
@@ -29,14 +28,13 @@ from assay_stream.alerts.life_cycle import (
     write_again,
     write_folded,
 )
-from assay_stream.alerts.remembered import Alerts, Remembered, names_key, rules_key
+from assay_stream.alerts.remembered import Alerts, Changes, names_key, records_key, rules_key
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.shadowing import Shadow, is_claimed, shadows, shadows_beyond, with_claim
 from assay_stream.model.alert import Activity
 from assay_stream.model.alert_state import AlertState, Triage
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import (
-    ANY_SERVER,
     LIST_MARK,
     AlertAct,
     Entry,
@@ -44,7 +42,6 @@ from assay_stream.model.finding_topic import (
     NameClaim,
     Resolution,
     Suppression,
-    SuppressionRule,
     Tick,
     decode_entry,
     name_group,
@@ -145,62 +142,18 @@ def apply_entry(alerts: Alerts, entry: Entry, *, place: Origin) -> list[Output]:
     return step.outputs
 
 
-class _Step:
-    """The effects of one record: alerts to write, in order, and the changed states."""
-
-    def __init__(self, alerts: Alerts, place: Origin, time_us: int) -> None:
-        self.outputs: list[Output] = []
-        self.states: dict[str, Remembered | None] = {}
-        self._alerts = alerts
-        self._place = place
-        self._time_us = time_us
-
-    def alert(self, uid: str) -> AlertState | None:
-        """Return the state of an alert, including this record's changes so far."""
-        found = self.states.get(uid)
-        if not isinstance(found, AlertState):
-            found = self._alerts.alert(uid)
-        return None if found is None or self._is_forgotten(found) else found
-
-    def forget(self, uid: str) -> None:
-        """Drop the state of an alert that ended so long ago that it counts as absent."""
-        found = self._alerts.alert(uid)
-        if found is not None and self._is_forgotten(found):
-            self.states[uid] = None
-
-    def _is_forgotten(self, state: AlertState) -> bool:
-        end_us = forgotten_us(state, self._alerts.rules.pacing)
-        return end_us is not None and end_us <= self._time_us
-
-    def alert_before(self, uid: str) -> AlertState | None:
-        """Return the state of an alert that does not include this record yet."""
-        known = self.alert(uid)
-        return None if known is None or (uid not in self.states and self._place.offset <= known.through) else known
-
-    def rules_for(self, server_id: str) -> list[SuppressionRule]:
-        """Return the suppression rules in force for a server, its own and those for every server."""
-        keys = (rules_key(self._place.partition, server_id), rules_key(self._place.partition, ANY_SERVER))
-        return [rule for key in keys for rule in self._alerts.other(key).values()]
-
-    def note(self, uid: str, new: AlertState, outputs: Iterable[Output] = ()) -> None:
-        self.outputs += outputs
-        if new != self.alert(uid):
-            self.states[uid] = replace(new, through=self._place.offset)
+class _Step(Changes):
+    """The effects of one record, by its kind."""
 
     def find(self, finding: Finding, group: str | None = None, since_us: int = 0) -> None:
         """Count a finding; one about a name by the name's group, and the time of the list that brought it."""
-        uid, alerts = finding.uid(), self._alerts
+        uid = finding.uid()
         if self.alert(uid) is not None and self.alert_before(uid) is None:
             return
         key = records_key(finding.server_id, group)
-        counts = RecordCounts(self.states.get(key) or alerts.other(key), group)  # type: ignore[arg-type]
+        counts = RecordCounts(self.states.get(key) or self._alerts.other(key), group)  # type: ignore[arg-type]
         place = str(finding.origin) if group is None else f"{group}{LIST_MARK}{since_us}"
-        rules = self.rules_for(finding.server_id)
-        found = Found(self.alert, counts, finding, alerts.rules, rules, place=place, lead=alerts.leads.of(finding))
-        self.outputs += found.outputs
-        for changed, new in found.alerts.items():
-            self.note(changed, new)
-        if found.counts_changed:
+        if Found(self, counts, finding, place=place).counts_changed:
             self.states[key] = dict(counts.as_json())
 
     def end_flood(self, end: FloodEnd) -> None:
@@ -208,10 +161,10 @@ class _Step:
         for uid in RecordCounts(self._alerts.other(records_key(end.server_id, end.group)), end.group).touched():
             known = self.alert_before(uid)
             if known is not None:
-                self.note(uid, *write_folded(known, end.time_us, self._alerts.rules, self.rules_for(end.server_id)))
+                self.note(uid, *write_folded(known, end.time_us, self.rules, self.rules_for(end.server_id)))
 
     def resolve(self, resolution: Resolution) -> None:
-        rules, in_force = self._alerts.rules, self.rules_for(resolution.server_id)
+        rules, in_force = self.rules, self.rules_for(resolution.server_id)
         for uid in resolution.uids:
             known = self.alert_before(uid)
             if known is None:
@@ -233,7 +186,7 @@ class _Step:
         known = self.alert_before(uid)
         if known is None:
             return
-        new, outputs = apply_act(known, act, self._alerts.rules, self.rules_for(act.server_id))
+        new, outputs = apply_act(known, act, self.rules, self.rules_for(act.server_id))
         self.note(uid, new, outputs)
         fold = None if known.fold is None else self.alert(known.fold)
         if known.fold is not None and fold is not None:

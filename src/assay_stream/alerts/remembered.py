@@ -7,21 +7,22 @@ latest records raised, and under ``name_records/<group>/<server>``, how many abo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from assay_stream.alerts.folding import NAME_RECORDS, RECORDS
 from assay_stream.alerts.life_cycle import Leads, due_us, forgotten_us
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertNames, AlertRecords, AlertState
-from assay_stream.model.finding_topic import SuppressionRule, Tick
-from assay_stream.model.record import TOPIC_NAMES, Output, Role
+from assay_stream.model.finding_topic import ANY_SERVER, SuppressionRule, Tick
+from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Role
 from assay_stream.model.state_table import Table
 from assay_stream.model.wire import members_of, read_record, write_record
 
 _RULES = "rules/"
 _NAMES = "names/"
+_RECORDS, _NAME_RECORDS = "records/", "name_records/"
 
 Remembered = AlertState | dict[str, Any]
 """An alert; suppression rules by id; or the JSON object of name claims or of counts."""
@@ -158,7 +159,7 @@ def state_of(key: str, content: dict[str, Any]) -> Remembered:
     """
     if key.startswith(_NAMES):
         return members_of(AlertNames, content)
-    if key.startswith((RECORDS, NAME_RECORDS)):
+    if key.startswith((_RECORDS, _NAME_RECORDS)):
         return members_of(AlertRecords, content)
     if key.startswith(_RULES):
         return {rule_id: read_record(SuppressionRule, rule) for rule_id, rule in content.items()}
@@ -172,6 +173,53 @@ def rules_key(partition: int, server_id: str) -> str:
 
 def names_key(partition: int, skeleton: str) -> str:
     return f"{_NAMES}{partition}/{skeleton}"
+
+
+def records_key(server_id: str, group: str | None) -> str:
+    """Return the key of the counts of a server's latest records, or of a group of names in them."""
+    return f"{_RECORDS}{server_id}" if group is None else f"{_NAME_RECORDS}{group}/{server_id}"
+
+
+class Changes:
+    """What one record changes: alerts to write, in order, and states."""
+
+    def __init__(self, alerts: Alerts, place: Origin, time_us: int) -> None:
+        self.outputs: list[Output] = []
+        self.states: dict[str, Remembered | None] = {}
+        self.rules, self.leads = alerts.rules, alerts.leads
+        self._alerts, self._place, self._time_us = alerts, place, time_us
+
+    def alert(self, uid: str) -> AlertState | None:
+        """Return the state of an alert, including this record's changes so far."""
+        if isinstance(changed := self.states.get(uid), AlertState):
+            return changed
+        found = self._alerts.alert(uid)
+        return None if found is None or self._is_forgotten(found) else found
+
+    def forget(self, uid: str) -> None:
+        """Drop the state of an alert that ended so long ago that it counts as absent."""
+        found = self._alerts.alert(uid)
+        if found is not None and self._is_forgotten(found):
+            self.states[uid] = None
+
+    def _is_forgotten(self, state: AlertState) -> bool:
+        end_us = forgotten_us(state, self.rules.pacing)
+        return end_us is not None and end_us <= self._time_us
+
+    def alert_before(self, uid: str) -> AlertState | None:
+        """Return the state of an alert that does not include this record yet."""
+        known = self.alert(uid)
+        return None if known is None or (uid not in self.states and self._place.offset <= known.through) else known
+
+    def rules_for(self, server_id: str) -> list[SuppressionRule]:
+        """Return the suppression rules in force for a server, its own and those for every server."""
+        keys = (rules_key(self._place.partition, server_id), rules_key(self._place.partition, ANY_SERVER))
+        return [rule for key in keys for rule in self._alerts.other(key).values()]
+
+    def note(self, uid: str, new: AlertState, outputs: Iterable[Output] = ()) -> None:
+        self.outputs += outputs
+        if new != self.alert(uid):
+            self.states[uid] = replace(new, through=self._place.offset)
 
 
 class AlertTable(Table[Remembered]):

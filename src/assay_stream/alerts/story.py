@@ -16,7 +16,7 @@ from assay_stream.alerts.rules import default_level
 from assay_stream.alerts.shadowing import shadow_of
 from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
-from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff
+from assay_stream.drift.definition_diff import DefinitionDiff, Words, definition_diff
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, assess
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
@@ -25,6 +25,7 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import ANY_SERVER, Entry, NameClaim, Resolution, Suppression, SuppressionRule
 from assay_stream.model.kinds import KINDS, Kind, KindInfo
 from assay_stream.text.escaping import counted
+from assay_stream.text.word_diff import Piece, marked
 from assay_stream.work import Work, WorkExhaustedError
 
 _ENDS_MAX = 20
@@ -124,6 +125,19 @@ CALLS_NAMED_MAX = 20
 """Calls that are listed individually."""
 
 
+class AgentCalls(NamedTuple):
+    """The calls of one agent.
+
+    Args:
+        agent_id: ``None`` where no agent is named.
+        first_ms: event time of the first one, milliseconds since the epoch.
+    """
+
+    agent_id: str | None
+    calls: int
+    first_ms: int
+
+
 class CallSummary(NamedTuple):
     """One call.
 
@@ -152,6 +166,7 @@ class CallsSince:
         unbound: calls bound to no definition.
         other: calls bound to another one.
         latest: those that used it, latest first.
+        agents: whose calls used it, most calls first.
     """
 
     full_digest: str | None
@@ -160,6 +175,7 @@ class CallsSince:
     unbound: int = 0
     other: int = 0
     latest: tuple[CallSummary, ...] = ()
+    agents: tuple[AgentCalls, ...] = ()
 
 
 _EXAMINED = frozenset(
@@ -172,6 +188,7 @@ _EXAMINED = frozenset(
 """Kinds whose findings list changes and indicators; for the others no text is searched."""
 
 _REASONS = {rule.id: rule.reason for rule in RULES}
+_CLAIMS = {rule.id: rule.claim for rule in RULES}
 _DETAILS = {
     "mcp_renamed_to": "new name",
     "mcp_reason": "reason",
@@ -215,6 +232,7 @@ class ShownIndicator:
         reason: why an attacker does it.
         path: ``""`` if unknown.
         excerpt: the server's text, escaped and redacted, ``""`` if unknown.
+        pieces: the same, with the words marked that the rule found.
         is_carried_over: whether the older definition may have shown it as well.
     """
 
@@ -223,6 +241,7 @@ class ShownIndicator:
     reason: str
     path: str
     excerpt: str
+    pieces: tuple[Piece, ...] = ()
     is_carried_over: bool = False
 
 
@@ -275,7 +294,9 @@ class AlertStory:
             title = f"A server changed {self.view.fact('mcp_folded')} definitions in one release"
         if self.signs:
             worst = max(self.signs, key=lambda sign: sign.level or 0)
-            return f"{title}. {worst.reason}"
+            others = {sign.rule for sign in self.signs if (sign.level or 0) >= Level.MEDIUM} - {worst.rule}
+            more = f", and {counted(len(others), 'more indicator')}" if others else ""
+            return f"{title}: {_CLAIMS.get(worst.rule, f'it matches {worst.rule}')}{more}"
         widening_first = sorted(self.changes, key=lambda change: change.direction != "widens")
         codes = list(dict.fromkeys(change.title for change in widening_first))
         more = f", and {counted(len(codes) - _TITLED_MAX, 'more change')}" if len(codes) > _TITLED_MAX else ""
@@ -342,7 +363,10 @@ def story_of(
     changes = tuple(_changes(view, sightings, before, after))
     new, old = _searched(view, before, after, work)
     signs = tuple(_signs(view, sightings, new, old))
-    diff = None if before is None and after is None else definition_diff(before, after, full=full, work=work)
+    diff = None
+    if before is not None or after is not None:
+        words = _words((*new, *old), signs)
+        diff = definition_diff(before, after, words=words, full=full, work=work)
     return AlertStory(
         row=row_of(view),
         life=life,
@@ -432,29 +456,40 @@ def _signs(
     if last is not None:
         carried = [row for row in last.carried_over if row[0] in rules]
         for rule, level, path in (*last.indicators, *carried):
-            excerpt = next((sign.excerpt for sign in (*found, *whole) if (sign.rule, sign.path) == (rule, path)), "")
-            yield _shown_indicator(rule, level, path, excerpt, is_carried_over=(rule, level, path) in carried)
+            sign = next((sign for sign in (*found, *whole) if (sign.rule, sign.path) == (rule, path)), None)
+            yield _shown_indicator(rule, level, path, sign, is_carried_over=(rule, level, path) in carried)
         return
     for rule in rules:
         here: list[Indicator] = [sign for sign in found if sign.rule == rule]
         before_too = [] if here else [sign for sign in whole if sign.rule == rule and sign.level >= Level.HIGH]
         for sign in here or before_too:
-            yield _shown_indicator(rule, sign.level, sign.path, sign.excerpt, is_carried_over=not here)
+            yield _shown_indicator(rule, sign.level, sign.path, sign, is_carried_over=not here)
         if not here and not before_too:
-            yield _shown_indicator(rule, LEVELS.get(rule), "", "")
+            yield _shown_indicator(rule, LEVELS.get(rule), "", None)
 
 
 def _shown_indicator(
-    rule: str, level: int | None, path: str, excerpt: str, *, is_carried_over: bool = False
+    rule: str, level: int | None, path: str, found: Indicator | None, *, is_carried_over: bool = False
 ) -> ShownIndicator:
     return ShownIndicator(
         rule=rule,
         level=None if level is None else Level(level),
         reason=_REASONS.get(rule, "A rule that this version does not know."),
         path=path,
-        excerpt=excerpt,
+        excerpt="" if found is None else found.excerpt,
+        pieces=() if found is None else tuple(marked([Piece("same", found.excerpt)], [found.mark])),
         is_carried_over=is_carried_over,
     )
+
+
+def _words(found: Iterable[Indicator], signs: Iterable[ShownIndicator]) -> dict[str, list[Words]]:
+    """Return the words that carry an alert, by path: of indicators that make it worth a look."""
+    shown = {(sign.rule, sign.path) for sign in signs if (sign.level or 0) >= Level.MEDIUM}
+    words: dict[str, list[Words]] = {}
+    for sign in found:
+        if (sign.rule, sign.path) in shown and sign.words[1]:
+            words.setdefault(sign.path, []).append(sign.words)
+    return words
 
 
 def _info_of(kind: Kind, view: AlertView) -> KindInfo:

@@ -29,6 +29,8 @@ _shared_values = attrgetter(*SHARED_FIELDS)
 _ID_BYTES = 16
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _UUIDS = re.compile(f"{_UUID}(?:,{_UUID})*")
+_RECENT_MAX = 128
+"""Sightings kept as objects: a list asks for those before it a score of times."""
 _PART_MAX = 1_024
 """Entries of a part of an index before it is split: adding one moves a few kilobytes, however many there are."""
 
@@ -67,6 +69,7 @@ class Sightings:
         "_free_kinds",
         "_ids",
         "_numbers",
+        "_recent",
         "_shared",
         "_texts",
         "kinds",
@@ -87,6 +90,7 @@ class Sightings:
         self._shared: list[Seen | None] = []
         self._numbers: dict[Seen, int] = {}
         self._counts = array("I")
+        self._recent: dict[int, Seen] = {}
         self._free = array("I")
         self.observers = 0
         """Number of observers of all servers together."""
@@ -112,6 +116,7 @@ class Sightings:
     def remove(self, number: int) -> None:
         """Remove a row, and its shared part with the last row that uses it."""
         self._texts.pop(number, None)
+        self._recent.pop(number, None)
         self._free.append(number)
         kind = self.kinds[number]
         self._counts[kind] -= 1
@@ -121,7 +126,13 @@ class Sightings:
             self._free_kinds.append(kind)
 
     def seen(self, number: int) -> Seen:
-        return seen_at(self.shared(number), (self.times_us[number], self.offsets[number], self.snapshot_id(number)))
+        seen = self._recent.get(number)
+        if seen is None:
+            if len(self._recent) >= _RECENT_MAX:
+                self._recent.clear()
+            row = self.times_us[number], self.offsets[number], self.snapshot_id(number)
+            seen = self._recent[number] = seen_at(self.shared(number), row)
+        return seen
 
     def shared(self, number: int) -> Seen:
         shared = self._shared[self.kinds[number]]

@@ -17,7 +17,7 @@ from assay_stream.alerts.formats import as_lines, read_alert, view_of
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.formats.view import time_ms_text
 from assay_stream.alerts.index import AlertRow, AlertSelection, ReviewState, SeverityLevel, by_group, row_of, short_uids
-from assay_stream.alerts.page import as_json, as_markdown, as_text, explanation_of, page_of, severity_style
+from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
 from assay_stream.cli.deciding import Deciding, DecidingOnServer
 from assay_stream.cli.files import input_lines
 from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, grouped, time_option
@@ -369,7 +369,7 @@ def show(
     Hidden characters, and letters that look like others, are marked: ⟦U+200B ZERO WIDTH SPACE⟧.
     """
     story, refused = sources.story(uid, full=full)
-    Painter(color).lines(page_of(story))
+    Painter(color).lines(as_page(story))
     show_refused(refused)
 
 
@@ -387,7 +387,7 @@ def explain(
         print_json(as_json(story), indented=True)
     else:
         write = as_markdown if output_format == "markdown" else as_text
-        for line in write(explanation_of(story)):
+        for line in write(story):
             print_line(visible(line))
     show_refused(refused)
 

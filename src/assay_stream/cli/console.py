@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import sys
 import threading
 import time
@@ -23,9 +22,9 @@ import typer
 
 from assay_stream.cli.options import AsJson, Bootstrap, TlsCert, TlsKey
 from assay_stream.cli.output import RowFormat, print_rows
-from assay_stream.cli.shared import InertFormatter, say
+from assay_stream.cli.shared import InertFormatter, say, stop_event
 from assay_stream.cli.store import StoreFolder, store_folder
-from assay_stream.cli.tap_http import address_of, serving_tls
+from assay_stream.cli.tap_http import address_of, origin_of, serving_tls
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, needing_extra
 from assay_stream.kafka.connection import open_admin
@@ -257,13 +256,10 @@ async def _run(
         from assay_stream.console.authentication import open_authenticator
         from assay_stream.console.deciding import KafkaPublish
         from assay_stream.console.reader import StoreReader
-        from assay_stream.console.service import ConsoleService, ConsoleWatch, process_metrics
+        from assay_stream.console.service import ConsoleMetrics, ConsoleService, ConsoleWatch
         from assay_stream.observe.http.tap import Listener, serve
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    reader = StoreReader(folder)
-    metrics = process_metrics((hosted or load_settings()).producer())
+    stop, reader = stop_event(), StoreReader(folder)
+    metrics = ConsoleMetrics((hosted or load_settings()).producer())
     async with AsyncExitStack() as stack:
         stack.callback(reader.close)
         authenticator = publish = None
@@ -284,8 +280,7 @@ async def _run(
         )
 
         def started(port: int) -> None:
-            host = f"[{listener.host}]" if ":" in listener.host else listener.host
-            address = f"{'http' if listener.tls is None else 'https'}://{host}:{port}/"
+            address = f"{origin_of(listener, port)}/"
             mode = "read-only" if settings is None else "operators decide"
             if hosted is None:
                 say(f"{address} (store {folder}, {mode})")

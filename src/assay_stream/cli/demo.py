@@ -13,7 +13,7 @@ import typer
 from assay_stream import __version__
 from assay_stream.alerts.formats.view import read_alert
 from assay_stream.alerts.index import AlertRow, ReviewState, short_uids
-from assay_stream.alerts.page import change_of, severity_style
+from assay_stream.alerts.page import as_page, severity_style
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.output import Colour, Painter
 from assay_stream.cli.store_sources import every_row
@@ -193,7 +193,7 @@ class DemoStory:
         return bound == len(self.evidence) == len({call["tool_call_id"] for call in self.evidence}) and paged == 1
 
     def _show(self, uid: str) -> None:
-        self._painter.lines(change_of(story(self._store, self._store.alert(uid))))
+        self._painter.lines(as_page(story(self._store, self._store.alert(uid)), "signs", "definition"))
 
     def _rows(self) -> list[AlertRow]:
         return list(every_row(lambda paging: self._store.alerts(AlertFilter(state=None), paging)))

@@ -5,11 +5,16 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest_key import DigestKey
+from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.cli import erasing
+from assay_stream.cli.files import read_input
 from assay_stream.cli.inventory import Wide, as_object, nothing_found, print_listed, short_digest, short_time
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, grouped, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
@@ -17,6 +22,7 @@ from assay_stream.cli.shared import follow, say
 from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
+from assay_stream.files.local import secret_of_file
 from assay_stream.limits.storage import STORE_CANDIDATES_MAX
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.record import Origin, Record, Role
@@ -136,6 +142,25 @@ def show(
 
 
 @evidence_app.command()
+def digest(
+    file: Annotated[Path, typer.Argument(help="The arguments or the result as JSON, or `-` (stdin).")],
+    digest_key: Annotated[
+        list[Path] | None, typer.Option(help="Also print the digest under the key in this file. Repeatable.")
+    ] = None,
+) -> None:
+    """Print the digests that evidence has of these arguments, or of this result: search for them with `search`.
+
+    Redacts first, as observers do.
+
+    Example: echo '{"city": "Bern"}' | assay-stream evidence digest - --digest-key digest.key
+    """
+    plain = str(redacted_digest(decode_json(read_input(file))))
+    print_line(plain)
+    for path in digest_key or ():
+        print_line(DigestKey(secret_of_file(path, variable="--digest-key")).keyed(plain) or "")
+
+
+@evidence_app.command()
 @grouped
 def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
     """Print evidence as it is written (committed records only), one line a call, until interrupted."""
@@ -247,3 +272,6 @@ def _not_found(what: str | None) -> str:
             "and ids, must be whole)"
         )
     return f"no digest or id is {what}"
+
+
+erasing.add_to(evidence_app)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from assay_stream.cli.erasing import known_erasures, refuse_held
 from assay_stream.cli.files import Force, copied_stdin, refuse_existing_file, refuse_filled_folder
 from assay_stream.cli.options import Bootstrap, ProgressOption, ServerIds, check_span, grouped, time_option
 from assay_stream.cli.output import print_json
 from assay_stream.cli.progress import Meter
+from assay_stream.cli.restoring import WholeDeployment, file_of
 from assay_stream.cli.shared import NOTHING_FOUND, on_kafka, say
 from assay_stream.cli.sources import RangeOptions, Source, make_source
 from assay_stream.config import Settings, command_settings
@@ -45,8 +48,10 @@ class ArchivedRole(StrEnum):
 Compression = Literal["none", "gzip", "zstd"]
 
 _SUFFIX: dict[Compression, str] = {"none": "", "gzip": ".gz", "zstd": ".zst"}
-_NAMES = frozenset(f"{role}.ndjson{suffix}" for role in ArchivedRole for suffix in _SUFFIX.values())
-_LEFTOVERS = frozenset(f"{PREFIX}{name}" for name in {*_NAMES, ARCHIVE_MANIFEST})
+_LEFTOVERS = frozenset(
+    {f"{PREFIX}{file_of(role)}{suffix}" for role in Role for suffix in _SUFFIX.values()}
+    | {f"{PREFIX}{ARCHIVE_MANIFEST}"}
+)
 
 
 @grouped
@@ -55,6 +60,12 @@ def archive(
     ranges: RangeOptions,
     force: Force = False,
     topics: Annotated[list[ArchivedRole] | None, typer.Option(help="Only this topic. Repeatable.")] = None,
+    all_topics: Annotated[
+        bool,
+        typer.Option(
+            "--all-topics", help="Every topic, and consumer groups' offsets. Stop workers and sealer meanwhile."
+        ),
+    ] = False,
     compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = "gzip",
     progress: ProgressOption = None,
     bootstrap_servers: Bootstrap = None,
@@ -62,24 +73,32 @@ def archive(
     """Copy the input topics into files, without a consumer group. Replaying either gives the same result.
 
     A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as one JSON
-    object. archive.json says how far the join had come, for `verify`. Exit code 5 if nothing matches the selection.
+    object. archive.json says how far the join had come, for `verify`. `topics restore` writes an archive back. Exit
+    code 5 if nothing matches the selection.
     """
     refuse_filled_folder(output, force=force, leftovers=_LEFTOVERS)
     settings = command_settings(bootstrap_servers=bootstrap_servers)
+    if force and output.is_dir() and any(output.iterdir()):
+        refuse_held(known_erasures(None, bootstrap_servers))
     selection = ranges.selection()
+    if all_topics and (topics or selection.narrows):
+        raise ConfigurationError("bad_option", "--all-topics takes no selection of topics, times, offsets or servers")
     # Before the ends are noted: whatever the join had committed is then in the files.
     joined = asyncio.run(log_ends.committed_offsets(settings, "join"))
-    source = make_source(None, True, selection, settings)
-    wanted = {Role(chosen) for chosen in topics or list(ArchivedRole)}
+    whole = asyncio.run(WholeDeployment.noted(settings)) if all_topics else None
+    source = make_source(None, True, selection, settings, ends=None if whole is None else whole.ends)
+    wanted = {Role(chosen) for chosen in topics or list(ArchivedRole)} if whole is None else set(whole.ends)
     source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})
-    names = {role: f"{role.value}.ndjson{_SUFFIX[compression]}" for role in sorted(wanted)}
+    names = {role: f"{file_of(role)}{_SUFFIX[compression]}" for role in sorted(wanted)}
     meter = Meter(progress)
     with writing_to(output), locked_folder(output), Aside() as aside:
         last: dict[PartitionPlace, int] = {}
-        counts = _write(source, {role: aside.path(output / name) for role, name in names.items()}, meter, last)
-        aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined, last))
-        for name in _NAMES:
-            aside.remove(output / name)
+        read = partial(source.read, meter=meter) if whole is None else partial(whole.read, meter=meter)
+        counts = _write(read, {role: aside.path(output / name) for role, name in names.items()}, last)
+        aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined, last, whole))
+        for role in wanted.union(log_ends.READ):
+            for suffix in _SUFFIX.values():
+                aside.remove(output / f"{file_of(role)}{suffix}")
         if not counts.total():
             aside.drop()
     meter.end()
@@ -89,13 +108,27 @@ def archive(
         raise typer.Exit(NOTHING_FOUND)
 
 
-def _manifest(source: Source, joined: Mapping[PartitionPlace, int], last: Mapping[PartitionPlace, int]) -> bytes:
+def _manifest(
+    source: Source,
+    joined: Mapping[PartitionPlace, int],
+    last: Mapping[PartitionPlace, int],
+    whole: WholeDeployment | None,
+) -> bytes:
     names = topic_names(source.settings)
     ends = {(names[role], number): end for role, found in (source.ends or {}).items() for number, end in found.items()}
-    return manifest_bytes(ends, {place: joined[place] for place in ends if place in joined}, last)
+    return manifest_bytes(
+        ends,
+        {place: joined[place] for place in ends if place in joined},
+        last,
+        firsts=None if whole is None else whole.firsts,
+        groups=() if whole is None else whole.groups,
+        selected=source.selection.narrows,
+    )
 
 
-def _write(source: Source, paths: Mapping[Role, Path], meter: Meter, last: dict[PartitionPlace, int]) -> Counter[str]:
+def _write(
+    read: Callable[[Callable[[Record], None]], None], paths: Mapping[Role, Path], last: dict[PartitionPlace, int]
+) -> Counter[str]:
     """Write every selected record, store the last offset of each partition in ``last``, and return counts by role."""
     counts: Counter[str] = Counter({role.value: 0 for role in paths})
     with ExitStack() as stack:
@@ -106,7 +139,7 @@ def _write(source: Source, paths: Mapping[Role, Path], meter: Meter, last: dict[
             last[record.origin[:2]] = max(record.origin.offset, last.get(record.origin[:2], 0))
             counts[record.role.value] += 1
 
-        source.read(take, meter=meter)
+        read(take)
     return counts
 
 

@@ -22,6 +22,7 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.files import read_input
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json, print_line
+from assay_stream.cli.restoring import topics_restore
 from assay_stream.cli.shared import as_admin, collecting_seldom
 from assay_stream.cli.sources import make_source
 from assay_stream.config import Settings, command_settings, load_settings
@@ -119,7 +120,7 @@ def labels_in(file: Path | None) -> Labels:
         raise InputError("bad_labels", error.message) if error.code == "not_toml" else error from None
 
 
-topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
+topics_app = typer.Typer(help="Create, inspect and restore the topics of a deployment.", no_args_is_help=True)
 
 
 Agents = Annotated[
@@ -259,6 +260,9 @@ def topics_finalize(
         typer.confirm(f"Finalise level {level}? There is no way back to a release that cannot read it", abort=True)
     asyncio.run(write_finalised(settings, level))
     typer.echo(f"finalised level {level}: workers write it after their next start, in any order")
+
+
+topics_app.command("restore")(topics_restore)
 
 
 @topics_app.command("acls")

@@ -87,18 +87,12 @@ def print_line(text: str) -> None:
 
 
 def print_rows(
-    rows: Iterable[Mapping[str, Any]],
-    columns: Sequence[str],
-    target: RowFormat | ReportFormat,
-    *,
-    whole: bool = False,
-    wide: bool = False,
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: RowFormat | ReportFormat, *, whole: bool = False
 ) -> None:
     """Print rows as a table, as CSV, or as one JSON object each; ``columns`` applies to table and CSV.
 
     Args:
         whole: keep long values whole in the table, for copying.
-        wide: print each row on one line, however narrow the terminal.
     """
     if target == "json":
         for row in rows:
@@ -115,7 +109,7 @@ def print_rows(
         *([LineSpan(written(row.get(name))) for name in columns] for row in rows),
     ]
     flexible = [index for index, name in enumerate(columns) if name not in _UNCUT and not whole]
-    Painter(Colour.NEVER).table(table, flexible=flexible, wide=wide)
+    Painter(Colour.NEVER).table(table, flexible=flexible)
 
 
 def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:

@@ -178,16 +178,18 @@ def deliver(
     output: Path | BinaryIO | None,
     bootstrap: str | None,
 ) -> int:
+    settings = command_settings(bootstrap_servers=bootstrap)
+    key = settings.keyed_by()
     if output is not None:
-        return asyncio.run(_drain(observations, FileSink(output)))
+        return asyncio.run(_drain(observations, FileSink(output, digest_key=key)))
 
     async def publish(settings: Settings) -> int:
         with ObservationPublisher(
-            connection_options(settings), topics=topic_names(settings), call_spread=settings.call_spread
+            connection_options(settings), topics=topic_names(settings), call_spread=settings.call_spread, digest_key=key
         ) as publisher:
             return await _drain(observations, publisher)
 
-    return on_kafka(command_settings(bootstrap_servers=bootstrap), publish)
+    return on_kafka(settings, publish)
 
 
 async def _each(found: Observations) -> AsyncIterator[Observation]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from assay_stream.bindings.erasures import Account, Erasures
+from assay_stream.cli.erasing import ControlFiles, act_row, known_erasures, print_erased
 from assay_stream.cli.files import Force, read_input, refuse_existing_file, write_key_files
 from assay_stream.cli.options import Bootstrap, Format, WebPort, grouped
 from assay_stream.cli.output import RowFormat, json_line, print_json
@@ -78,6 +81,7 @@ def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) 
                 "sealed_size": report.tree_size,
                 "root": str(report.roots[report.tree_size]) if report.tree_size else None,
                 **{name: getattr(report, name) for name in ("verified", "expired", "unsealed", "faults_count")},
+                "erased": dict(report.erased),
                 "faults": [_fault_as_json(fault) for fault in report.faults],
             }
             for report in reports
@@ -116,7 +120,8 @@ def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLog
 def _place(fault: Fault) -> str:
     if fault.kind == "head":
         return f"offset {fault.offset}: {fault.code}: {shown(fault.detail)}. {_FIXES[fault.code]}"
-    return f"checkpoint record {fault.offset}: {fault.code}" if fault.code else f"offset {fault.offset}"
+    what = "checkpoint record" if fault.kind == "checkpoint" else "offset"
+    return f"{what} {fault.offset}" + (f": {fault.code}" if fault.code else "")
 
 
 def _name(report: Report) -> str:
@@ -156,6 +161,12 @@ class SealedLogs:
         ),
     ] = None
     bootstrap_servers: Bootstrap = None
+    control: ControlFiles = None
+
+    def account(self) -> Account:
+        """Return the account of what was erased: of evidence in files only by the control records that are given."""
+        is_known = self.control or not self.evidence
+        return Account(partial(known_erasures, self.control, self.bootstrap_servers) if is_known else Erasures)
 
     @contextmanager
     def opened(self) -> Iterator[tuple[SealLogs, SealLogs]]:
@@ -224,6 +235,7 @@ def verify(
         )
     from_kafka = not logs.evidence and not logs.checkpoints
     sealed_offsets = _sealed_offsets(logs.bootstrap_servers) if from_kafka else {}
+    account = logs.account()
     with logs.opened() as (records, seals):
         reports = verify_logs(
             records,
@@ -234,13 +246,16 @@ def verify(
             partition_count=None if isinstance(records, FileLogs) else len(records.names()),
             claims_before=None if isinstance(seals, FileLogs) else seals.settled,
             sealed_offsets=sealed_offsets,
+            account=account,
         )
     files = [given for given in (records, seals) if isinstance(given, FileLogs)]
     outcome = outcome_of(reports, bad_lines=sum(given.bad_lines_count for given in files))
     if target is RowFormat.JSON:
-        print_json(as_json(outcome, reports, files))
+        rows = [act_row(act, erased=account.erased[act.scope_id]) for act in account.used()]
+        print_json(as_json(outcome, reports, files) | {"erasures": rows})
     else:
         print_table(outcome, reports, files)
+        print_erased(account)
     if write_head is not None:
         _write_head(write_head, outcome, reports)
     lacking = sorted(set(partition or ()) - {report.partition for report in reports})

@@ -139,6 +139,14 @@ def collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def stop_event() -> asyncio.Event:
+    """Return an event of the running loop that SIGTERM or SIGINT sets."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
 @contextmanager
 def noting_interrupts() -> Iterator[list[int]]:
     """Record SIGINT and SIGTERM instead of dying; a second one kills as usual."""

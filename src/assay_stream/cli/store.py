@@ -1,6 +1,8 @@
 """``assay-stream store``: fill the store that commands and the console read, and say how far it is."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
@@ -10,18 +12,19 @@ from typing import Annotated
 import typer
 
 from assay_stream.alerts.formats.view import time_ms_text
+from assay_stream.cli.erasing import refuse_held
 from assay_stream.cli.files import copied_stdin
 from assay_stream.cli.options import AsJson, Bootstrap, WebPort
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import results_in
 from assay_stream.config import load_settings
-from assay_stream.errors import ConfigurationError, needing_extra
+from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
 from assay_stream.files.local import reading
 from assay_stream.files.spool import LogSpool
 from assay_stream.model.record import Record
 from assay_stream.readmodel import schema
-from assay_stream.readmodel.filling import ROLES, Filler, fill
+from assay_stream.readmodel.filling import ROLES, Filler, erasures_in, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.schema import FILES_DEPLOYMENT, PositionRow, StoreStatus
 from assay_stream.replay.results import FILES
@@ -61,6 +64,8 @@ def run(
     settings, folder = load_settings(bootstrap_servers=bootstrap_servers), store_folder(store)
     with needing_extra("worker"):
         from assay_stream.worker.storing import run_store
+    if rebuild:
+        _refuse_held(folder)
     run_store(settings, folder, rebuild=rebuild, once=once, web_port=web_port)
 
 
@@ -79,6 +84,7 @@ def load(
         raise ConfigurationError(
             "store_exists", f"there is a store in {folder}: choose another folder, or give --rebuild to replace it"
         )
+    _refuse_held(folder)
     paths = _files_in(inputs)
     for path in paths:
         with reading(path):
@@ -97,6 +103,20 @@ def load(
     _show(found)
 
 
+def _refuse_held(folder: Path) -> None:
+    """Refuse to replace a store that knows of a legal hold: it may have what its topics no longer have."""
+    path = folder / schema.FILE
+    if not path.exists():
+        return
+    try:
+        # Not read-only: SQLite then leaves no files of its own behind.
+        with schema.failures(path), closing(sqlite3.connect(path)) as connection:
+            erasures = erasures_in(connection)
+    except (InputError, OperatingError):  # damaged, or of another version: it is replaced for that reason
+        return
+    refuse_held(erasures)
+
+
 @store_app.command()
 def status(store: StoreFolder = None, as_json: AsJson = False) -> None:
     """Say what the store holds and what not: positions, lag, ages, sizes. Exit code 1 if anything was lost."""
@@ -106,7 +126,7 @@ def status(store: StoreFolder = None, as_json: AsJson = False) -> None:
         found = opened.status()
     opened.close()
     if as_json:
-        print_json({**asdict(found), "positions": [asdict(each) | {"lag": each.lag} for each in found.positions]})
+        print_json({**asdict(found), "positions": [each._asdict() | {"lag": each.lag} for each in found.positions]})
     else:
         _show(found)
     if any(each.lost for each in found.positions):
@@ -126,7 +146,12 @@ _NOUNS = {
 }
 
 
-_BOUNDS = {"age": "too old", "size": "no room", "server": "beyond what one server may take"}
+_BOUNDS = {
+    "age": "too old",
+    "erased": "erased on record",
+    "size": "no room",
+    "server": "beyond what one server may take",
+}
 
 
 def _counted(count: int, kind: str) -> str:

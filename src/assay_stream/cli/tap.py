@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 import ssl
 import sys
@@ -20,7 +19,7 @@ from typer.core import TyperCommand
 from typer.models import CommandInfo
 
 from assay_stream.cli.options import Bootstrap, ObserverId, VantageOptions, grouped, stated_servers
-from assay_stream.cli.shared import InertFormatter, say
+from assay_stream.cli.shared import InertFormatter, say, stop_event
 from assay_stream.cli.tap_http import HttpOptions, address_of, serve
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
@@ -152,14 +151,15 @@ def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient
 
 
 def _sink(output: Path | None, bootstrap: str | None) -> Sink:
-    if output is not None:
-        return FileSink(output)
     settings = load_settings(bootstrap_servers=bootstrap)
+    if output is not None:
+        return FileSink(output, digest_key=settings.keyed_by())
     publisher = ObservationPublisher(
         connection_options(settings),
         topics=topic_names(settings),
         spool=spool_in(settings.spool, mib_max=settings.spool_mib_max),
         call_spread=settings.call_spread,
+        digest_key=settings.keyed_by(),
     )
     publisher.start()
     return publisher
@@ -287,10 +287,7 @@ def extmcp(
     key = load_settings().auth_context_key
 
     async def serve() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        ruling = Action(unavailable) if enforce else None
+        stop, ruling = stop_event(), Action(unavailable) if enforce else None
         async with observing("extmcp", output, bootstrap_servers, ruling) as (sink, rule):
             answers = ext_mcp(
                 Feed(

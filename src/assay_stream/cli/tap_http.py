@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import ssl
 import sys
 from collections.abc import Sequence
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay_stream.cli.options import TlsCert, TlsKey, VantageOptions
-from assay_stream.cli.shared import say
+from assay_stream.cli.shared import say, stop_event
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.local import read_toml
@@ -106,6 +104,11 @@ def address_of(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def origin_of(listener: Listener, port: int) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{'http' if listener.tls is None else 'https'}://{host}:{port}"
+
+
 def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext:
     """Return the server's TLS context; ``client_ca`` signs client certificates. Raises ``cannot_listen``."""
     try:
@@ -127,15 +130,9 @@ async def serve(
 
     # What inspects shares the interpreter with what passes, and must not keep it for the usual 5 ms.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
 
     def ready(port: int) -> None:
-        scheme = "http" if listener.tls is None else "https"
-        host = f"[{listener.host}]" if ":" in listener.host else listener.host
         for upstream in upstreams:
-            say(f"{scheme}://{host}:{port}{upstream.path} -> {upstream.url} ({upstream.vantage.server_id})")
+            say(f"{origin_of(listener, port)}{upstream.path} -> {upstream.url} ({upstream.vantage.server_id})")
 
-    await run_http_tap(upstreams, listener, sink=sink, stop=stop, ready=ready, rule=rule, hide=hide)
+    await run_http_tap(upstreams, listener, sink=sink, stop=stop_event(), ready=ready, rule=rule, hide=hide)

@@ -14,6 +14,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from assay_stream.alerts.formats.view import read_alert, view_of
+from assay_stream.bindings.erasures import Erasures
+from assay_stream.cli.erasing import act_row, print_act
 from assay_stream.cli.files import archive_lines, files_option
 from assay_stream.cli.options import (
     EvidenceFiles,
@@ -258,19 +260,22 @@ def verify(
         coverage = Coverage(expect, joined)
         if from_kafka:
             written_by: Mapping[str, int] = {}
+            erasures = Erasures()
             for verifier, judgement in verified(settings, selection, producers=producer or (), coverage=coverage):
-                written_by = verifier.written_by
+                written_by, erasures = verifier.written_by, verifier.account.erasures
                 rows.show(judgement)
         else:
             history = history_of(read, snapshot_partitions=snapshot_partitions)
             check_whole(archived, history.ranges)
             verifier = _verifier(history, settings, producer or ())
-            written_by = verifier.written_by
+            written_by, erasures = verifier.written_by, verifier.account.erasures
             for judgement in judgements(
                 verifier, evidence_in(evidence or ()), read, selection=selection, coverage=coverage
             ):
                 rows.show(judgement)
         rows.summary.note_producers(written_by)
+        for act in rows.summary.erasures(erasures):
+            print_act(act_row(act), as_json=target is RowFormat.JSON)
     rows.summary.pending = coverage.pending
     _end(rows.summary, target)
 
@@ -317,6 +322,7 @@ def _evidence_line(row: dict[str, Any]) -> str:
         " ".join(row.get("codes", [])),
         *(cell(path) for path in row.get("paths", [])),
     ]
+    parts += [f"by {cell(row['erasure'])}"] if "erasure" in row else []
     parts += [f"missing {cell(origin)}" for origin in row.get("missing", [])]
     parts += [f"joined without {cell(origin)}" for origin in row.get("left_out", [])]
     return "  ".join(part for part in parts if part).rstrip()

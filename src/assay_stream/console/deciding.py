@@ -59,9 +59,6 @@ class Form:
     operator: Operator
     now_us: int
 
-    def values(self, name: str) -> tuple[str, ...]:
-        return self.fields.get(name, ())
-
     def text(self, name: str) -> str | None:
         """Return a field, stripped; ``None`` if empty."""
         return (self._value(name) or "").strip() or None
@@ -80,7 +77,7 @@ class Form:
         return reason
 
     def _value(self, name: str) -> str | None:
-        values = self.values(name)
+        values = self.fields.get(name, ())
         if len(values) > 1:
             raise InputError("bad_form", f"the form has {name} more than once: load its page again")
         return values[0] if values else None
@@ -265,7 +262,7 @@ def decide(store: Store, form: Form) -> Decided:
     assignee = form.text("assignee") if act == "assign" else None
     if act == "assign" and assignee is None:
         raise InputError("bad_form", "name whom to assign to")
-    subjects = list(dict.fromkeys(map(read_subject, form.values("subject"))))
+    subjects = list(dict.fromkeys(map(read_subject, form.fields.get("subject", ()))))
     if not 0 < len(subjects) <= CONSOLE_LIMITS.subjects_max:
         raise InputError(
             "bad_form", f"choose at least one and at most {CONSOLE_LIMITS.subjects_max} to decide on at once"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import ipaddress
 import logging
@@ -15,6 +14,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
@@ -24,8 +24,8 @@ import argon2.profiles
 from argon2.exceptions import InvalidHashError, VerificationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from assay_stream.console.sessions import Operator, SignedIn, Throttles
-from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.console.sessions import Operator, SignedIn, Throttles, with_room
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.local import read_toml, secret_of_file
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.text.urls import address_in, encrypted
@@ -158,7 +158,8 @@ class LocalUsers:
                 f"user {name}": limits.strangers_attempts_max,
             }
         with throttle.attempt(counted):
-            is_right = await self._is_password(hashed, password)
+            busy = "too many people sign in at once: try again in a few seconds"
+            is_right = await with_room(self._room, self._pool, partial(is_password, hashed, password), busy)
             if user is None or not is_right:
                 raise refused
         return SignedIn(operator=self._operator(user), proof=user.hash, device=device)
@@ -185,17 +186,6 @@ class LocalUsers:
 
     def _operator(self, user: User) -> Operator:
         return Operator(name=f"local:{user.name}", may_decide=user.role is UserRole.OPERATOR and self._decides)
-
-    async def _is_password(self, hashed: str, password: str) -> bool:
-        if not self._room.acquire(blocking=False):
-            raise OperatingError("console_busy", "too many people sign in at once: try again in a few seconds")
-        try:
-            pending = self._pool.submit(is_password, hashed, password)
-        except BaseException:
-            self._room.release()
-            raise
-        pending.add_done_callback(lambda _: self._room.release())
-        return await asyncio.wrap_future(pending)
 
     def _now(self) -> dict[str, User]:
         seen = self._state()

@@ -12,7 +12,7 @@ import orjson
 
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import AlertRow, AlertSelection, Life, ReviewState, SeverityLevel
-from assay_stream.alerts.page import CUT_SHORT_TEXT, event_text, life_events, observer_text, seen_text, suppression_text
+from assay_stream.alerts.page import sections
 from assay_stream.canonical.decode import decode_json
 from assay_stream.console.answers import FEW, Answer, Asked, absent
 from assay_stream.console.deciding import ALERT_ACTS, DEFINITION_ACTS, Subject, act_of, decisions_on, subject_of_alert
@@ -23,7 +23,7 @@ from assay_stream.limits.serving import CONSOLE_LIMITS
 from assay_stream.model.alert import SEVERITY_TEXTS
 from assay_stream.model.evidence import PinStatus, Scope, Unbound
 from assay_stream.model.kinds import Kind
-from assay_stream.readmodel.queries import Store, known_definitions, story
+from assay_stream.readmodel.queries import Store, calls_of, known_definitions, story
 from assay_stream.readmodel.rows import AlertFilter, DigestPlace, EvidenceFilter, Paging, VersionRow
 from assay_stream.readmodel.schema import StoreStatus
 from assay_stream.report.pins import Decision, time_text
@@ -59,27 +59,21 @@ def _side(place: PlaceDiff, without: str) -> tuple[Piece, ...]:
 
 def alert(store: Store, asked: Asked) -> Shown:
     history = store.alert(asked.name("uid"))
-    told = story(store, history, full=asked.is_full)
+    told = story(store, history, calls=calls_of(store, history), full=asked.is_full)
     view, life = told.view, told.life
     wanted = _calls_filter(told.row.server_id, told.row.tool_name, view, life)
     after = view.fact("mcp_digest_after")
     alike = store.alerts(AlertFilter(state=None, digest=after), FEW).rows if after else ()
+    places = () if told.diff is None else side_by_side(told.diff)
+    named = ("changes", "signs", "why", "severity", "next", "observers", "history", "references")
     return {
         "story": told,
         "row": told.row,
         "history": history,
         "full": asked.is_full,
-        "cut_short": CUT_SHORT_TEXT,
-        "places": () if told.diff is None else side_by_side(told.diff),
-        "names_definition": bool(view.fact("mcp_digest_before") or after),
+        "places": places,
+        "said": sections(told, *named, *(() if places else ("definition",))),
         "after": after,
-        "seen": seen_text(told.row),
-        "last_observer": observer_text(view.fact("mcp_observer_id")) if view.fact("mcp_observer_id") else "",
-        "events": [
-            None if event is None else (event.time_ms * 1_000, event_text(event)) for event in life_events(life)
-        ],
-        "left_out": life.count - len(life.first) - len(life.latest),
-        "suppression": suppression_text(told),
         "wanted": wanted,
         "since": None if wanted is None or wanted.since_us is None else time_text(wanted.since_us),
         "calls": None if wanted is None else store.evidence(wanted, FEW),
@@ -139,6 +133,7 @@ def _review(store: Store, row: AlertRow, work: Work) -> Mapping[str, Any]:
     return {
         "row": row,
         "story": told,
+        "said": sections(told, "changes", "signs"),
         # The whole digest: a server can make two definitions whose digests only begin alike.
         "pick": f"{row.uid}.{full}",
         "places": () if told.diff is None else side_by_side(told.diff),

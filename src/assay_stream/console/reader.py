@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from assay_stream.console.sessions import with_room
 from assay_stream.errors import OperatingError
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.readmodel import schema
@@ -36,16 +37,8 @@ class StoreReader:
             ConfigurationError: ``store_missing``, ``store_version``.
             InputError: ``store_unreadable``, and as the query.
         """
-        if not self._room.acquire(blocking=False):
-            raise OperatingError("console_busy", "too many pages are being made at once: try again in a few seconds")
-        try:
-            pending = self._pool.submit(self._answer, question)
-        except BaseException:
-            self._room.release()
-            raise
-        # Not when the client goes: its question is still asked.
-        pending.add_done_callback(lambda _: self._room.release())
-        return await asyncio.wrap_future(pending)
+        busy = "too many pages are being made at once: try again in a few seconds"
+        return await with_room(self._room, self._pool, partial(self._answer, question), busy)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -5,7 +5,8 @@ The environment enforces this, not each template: a template has to request an e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,18 +14,26 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from assay_stream.report.pins import time_text
-from assay_stream.text.escaping import counted, shown, spans_of
+from assay_stream.text.escaping import LineSpan, Style, counted, shown, spans_of
 
 _SECOND_CHARS = len("2026-03-01T10:00:00")
+_MARK = re.compile("⟦[^⟦⟧]*⟧")
+_CLASSES: Mapping[Style, str] = {"dim": "quiet", "title": "name", "grave": "level-4", "warn": "level-3"}
 
 
 def marked(text: str, *, keep_lines: bool = False) -> Markup:
     """Return any text as HTML: escaped, with marks for hidden characters and look-alikes."""
-    html = (
-        Markup('<span class="mark">%s</span>') % span.text if span.style == "mark" else escape(span.text)
-        for span in spans_of(text, keep_lines=keep_lines)
-    )
-    return Markup("").join(html)
+    return spanned(spans_of(text, keep_lines=keep_lines))
+
+
+def spanned(spans: Iterable[LineSpan]) -> Markup:
+    """Return spans as HTML: escaped, with their marks, each in the class of its style."""
+    html = Markup()
+    for span in spans:
+        # No text holds brackets of this kind but ours.
+        text = Markup(_MARK.sub(r'<span class="mark">\g<0></span>', str(escape(span.text))))  # noqa: S704 -- escaped
+        html += Markup('<span class="%s">%s</span>') % (_CLASSES[span.style], text) if span.style in _CLASSES else text
+    return html
 
 
 def lines(text: str) -> Markup:
@@ -78,7 +87,7 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters |= {"lines": lines, "plain": plain, "when": when, "bare": bare, "counted": counted}
+        self._environment.filters |= {each.__name__: each for each in (lines, plain, when, bare, counted, spanned)}
         self._environment.globals |= {"url": url, "filling": None}
 
     def page(self, template: str, data: Mapping[str, Any]) -> bytes:

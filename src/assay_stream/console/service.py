@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -151,7 +150,7 @@ class ConsoleService:
         actions: Mapping[str, Action] = ACTIONS,
         filling: Callable[[], str | None] = lambda: None,
         note: Callable[[str, str, int], None] = lambda method, path, status: None,  # noqa: ARG005 -- nobody counts
-        clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        clock: Callable[[], int] = now_us,
         limits: ConsoleLimits = CONSOLE_LIMITS,
     ) -> None:
         self._reader = reader
@@ -377,11 +376,14 @@ _ELSE = "other"
 
 
 class ConsoleMetrics:
-    def __init__(self, registry: CollectorRegistry, producer: Producer | None = None) -> None:
+    def __init__(self, producer: Producer | None = None) -> None:
+        self.registry = registry = CollectorRegistry()
+        if producer is not None:
+            ProcessCollector(registry=registry)
+
         def metric(kind: type[Any], name: str, text: str, *labels: str) -> Any:
             return kind(f"assay_stream_{name}", text, labels, registry=registry)
 
-        self.registry = registry
         self.requests = metric(Counter, "console_requests", "Requests answered.", "page", "status")
         self.sign_ins = metric(Counter, "console_sign_ins", "Attempts to sign in.", "outcome")
         self.decisions = metric(Counter, "console_decisions", "Decisions sent to Kafka.", "outcome")
@@ -463,9 +465,3 @@ class ConsoleWatch:
                 self._looked_us, code = None, error.code
         filled = {} if self.is_filled is None else {"filled": self.is_filled()}
         return {**filled, "store_age_s": self._age_s(), "error": code}
-
-
-def process_metrics(producer: Producer) -> ConsoleMetrics:
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    return ConsoleMetrics(registry, producer)

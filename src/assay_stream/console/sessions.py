@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import BoundedSemaphore
+from typing import TypeVar
 
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +172,20 @@ class Throttles:
 
     def __init__(self, clock: Callable[[], int], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
         self.strangers, self.known = Throttle(clock, limits), Throttle(clock, limits)
+
+
+async def with_room(room: BoundedSemaphore, pool: Executor, work: Callable[[], _T], busy: str) -> _T:
+    """Run ``work`` on a thread; without room raise ``console_busy`` with the message."""
+    if not room.acquire(blocking=False):
+        raise OperatingError("console_busy", busy)
+    try:
+        pending = pool.submit(work)
+    except BaseException:
+        room.release()
+        raise
+    # Not when the client goes: its work is still done.
+    pending.add_done_callback(lambda _: room.release())
+    return await asyncio.wrap_future(pending)
 
 
 class Shares:

@@ -28,6 +28,7 @@ class DetectionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Args:
         level: OCSF severity id that it raises to, 1 to 5. It lowers nothing.
+        claim: what a match means, as a clause.
         reason: why an attacker does it.
         reference: public name of the attack, or the work that describes it.
         pattern: alternatives of one regular expression.
@@ -50,6 +51,7 @@ class DetectionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     id: Annotated[str, msgspec.Meta(pattern="^[a-z_]+$")]
     level: Annotated[int, msgspec.Meta(ge=1, le=5)]
+    claim: str
     reason: str
     reference: str
     pattern: tuple[str, ...] = ()

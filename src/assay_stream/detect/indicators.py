@@ -289,7 +289,8 @@ _LEVEL_MAX = 5
 _EVIDENCE_LEVEL = 3
 _SECONDED = frozenset(rule.id for rule in RULES if rule.needs_second)
 _SUFFICIENT = frozenset(rule.id for rule in RULES if rule.is_sufficient)
-_ORDINARY = frozenset(["url_introduced", "address_introduced", *(rule.id for rule in RULES if rule.names)])
+_PARAMETERS = frozenset(rule.id for rule in RULES if rule.names)
+_ORDINARY = frozenset(["url_introduced", "address_introduced"]) | _PARAMETERS
 """Rules on what honest definitions have as well: they are evidence for a phrase only where they are high."""
 
 
@@ -304,12 +305,16 @@ class Indicator(NamedTuple):
         path: JSON path of the text, ``$.description``.
         excerpt: the match and a little context, after the disguises that were undone to read it: at most 80
             characters, escaped and redacted. It is the server's text and has no place in evidence.
+        mark: start and end of the match in the excerpt.
+        words: the match itself, and its start in the text; empty where it is disguised.
     """
 
     rule: str
     level: int
     path: str
     excerpt: str
+    mark: tuple[int, int] = (0, 0)
+    words: tuple[int, str] = (0, "")
 
 
 CUT_SHORT: Final = Indicator("text_oversized", LEVELS["text_oversized"], "$", "")
@@ -383,7 +388,7 @@ def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]
     if len(reported) > DEFAULT_LIMITS.indicators_max:
         reported = nsmallest(DEFAULT_LIMITS.indicators_max, reported, key=lambda match: (-match.level, match.rule))
         is_cut_short = True
-    indicators = [Indicator(match.rule, match.level, path_of(match.place), _excerpt(match)) for match in reported]
+    indicators = [Indicator(each.rule, each.level, path_of(each.place), *_excerpt(each)) for each in reported]
     if is_cut_short:
         indicators.append(CUT_SHORT)
     return sorted(indicators, key=lambda indicator: (-indicator.level, indicator.rule, indicator.path))
@@ -413,6 +418,7 @@ def _search(
 
 def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools, work: Work) -> Iterator[Match]:
     old: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    rules: set[str] = set()
     owners: set[str | None] = set()
     sentences: set[str] = set()
     old_words: set[str] = set()
@@ -423,6 +429,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
         old_words.update(words.forms)
     for match in all_matches(old_texts, others, offered_by(others, old_texts), frozenset(), work):
         old.setdefault(_ends(match), set()).add(match.key)
+        rules.add(match.rule)
         if match.rule == "url_introduced":
             owners.add(owner_of(match.key[0]))
     read: dict[str, _Sentences] = {}
@@ -441,7 +448,9 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
             read[match.text] = _Sentences(match.text, sentences)
         if read[match.text].is_touched(match):
             is_of_old_owner = match.rule == "url_introduced" and owner_of(match.key[0]) in owners - {None}
-            yield match._replace(level=LEVEL_LOW) if is_of_old_owner else match
+            # A tool that took code before gains nothing by taking it under another name.
+            is_known = match.rule in rules & _PARAMETERS and match.level <= _EVIDENCE_LEVEL
+            yield match._replace(level=min(match.level, LEVEL_LOW)) if is_of_old_owner or is_known else match
 
 
 def _ends(match: Match) -> tuple[str, ...]:
@@ -476,16 +485,24 @@ class _Sentences:
         return first >= end or self._new_before[end] > self._new_before[first]
 
 
-def _excerpt(match: Match) -> str:
+def _excerpt(match: Match) -> tuple[str, tuple[int, int], tuple[int, str]]:
+    """Return the last fields of an indicator."""
     start = max(0, match.start - _CONTEXT_CHARS)
     if start:
         # Half a word could be half a secret, which redaction does not know.
         blank = match.text.find(" ", start, match.start)
         start = blank + 1 if blank >= 0 else match.start
-    around = match.text[start : match.start + _EXCERPT_CHARS * 3]
-    redacted = redact(around)
-    escaped = "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in redacted)
-    return _first_words(f"{match.how}: {escaped}" if match.how else escaped)
+    end = match.start + _EXCERPT_CHARS * 3
+    text = f"{match.how}: " * bool(match.how) + _escaped(redact(match.text[start:end]))
+    words, excerpt = _escaped(match.text[match.start : min(match.end, end)]), _first_words(text)
+    at = text.find(words)
+    # What was redacted is found nowhere.
+    mark = (at, min(at + len(words), len(excerpt))) if at >= 0 else (0, 0)
+    return excerpt, mark, (match.start, "" if match.how else match.text[match.start : match.end])
+
+
+def _escaped(text: str) -> str:
+    return "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in text)
 
 
 def _first_words(text: str) -> str:

@@ -46,6 +46,7 @@ SHORT_CHARS_MAX: Final = 64
 """Texts up to this length recur in many definitions: a type, a name, a few words about a parameter."""
 _CHARS_PER_UNIT = 3
 _UNITS_PER_WORD_OF_TEXT = 6
+_NAMES_ASKED_MAX = 8
 
 # Signs that have no letters in them and no other form: words around them are read as in ASCII text.
 _NOT_PLAIN = re.compile("[^\\n\\r\\t -~–—‘’“”•→←]")
@@ -89,6 +90,7 @@ class Page:
         "_has_address",
         "_is_respelt",
         "_names",
+        "_question",
         "_respelt_words",
         "_vocabulary",
         "_words",
@@ -136,6 +138,7 @@ class Page:
         self._respelt_words: frozenset[str] | None = None
         self._words: Words | None = None
         self._names: Sequence[Name] | None = None
+        self._question: tuple[object, Sequence[Name] | None] = (None, None)
 
     @property
     def is_short(self) -> bool:
@@ -176,6 +179,14 @@ class Page:
         if self._names is None:
             self._names = names_of(self.seen)
         return self._names
+
+    def names_asked(self, others: OtherTools) -> Sequence[Name] | None:
+        """Return the names that its matches in any definition depend on; ``None`` where some tool may be named."""
+        if self._question[0] is not others.identity:
+            is_few = self.is_plain and len(self.names) <= _NAMES_ASKED_MAX
+            is_alone = is_few and not any(map(others.have_beginning, (self.vocabulary.words, self.respelt_words)))
+            self._question = others.identity, self.names if is_alone else None
+        return self._question[1]
 
     @property
     def words(self) -> Words:
@@ -306,10 +317,12 @@ def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:
     work.spend(_UNITS_PER_PAGE * len(found) + _UNITS_PER_PAGE_CHAR * chars)
     work.spend((chars + len(found) - 1) // CHARS_PER_UNIT)
     new = [raw for raw, page in found.items() if page is None]
-    joined = Joined(new)
-    dressed = gated(_DRESSED, joined) | _with_null(joined, new)
-    made = [_dressed_page(raw, work) if index in dressed else _bare_page(raw) for index, raw in enumerate(new)]
-    work.spend(sum(page.units for page in found.values() if page is not None and page.is_dressed))
+    made: list[Page] = []
+    if new:
+        joined = Joined(new)
+        dressed = gated(_DRESSED, joined) | _with_null(joined, new)
+        made = [_dressed_page(raw, work) if index in dressed else _bare_page(raw) for index, raw in enumerate(new)]
+    work.spend(sum([page.units for page in found.values() if page is not None and page.is_dressed]))
     for page in made:
         found[page.raw] = page
     pages = {raw: page for raw, page in found.items() if page is not None}
@@ -358,9 +371,9 @@ def _give_hints(new: Sequence[Page], pages: Collection[Page], work: Work, *, is_
         is_dressed: whether to look for characters that a reader does not see.
     """
     between = len(pages) - 1
-    work.spend((sum(page.lowered_chars for page in pages) + between) // CHARS_PER_UNIT)
+    work.spend((sum([page.lowered_chars for page in pages]) + between) // CHARS_PER_UNIT)
     passes = len(GATES) + 3 if is_dressed else len(GATES) + 2
-    work.spend(passes * ((sum(len(page.raw) for page in pages) + between) // CHARS_PER_UNIT))
+    work.spend(passes * ((sum([len(page.raw) for page in pages]) + between) // CHARS_PER_UNIT))
     if new:
         raws = Joined([page.raw for page in new])
         rules, hits = RULE_NEEDLES.found_in(Joined([page.lowered for page in new]))
@@ -383,7 +396,7 @@ def _give_hints(new: Sequence[Page], pages: Collection[Page], work: Work, *, is_
             new[index].hits = count
         for page in new:
             _keep(page)
-    work.spend(UNITS_PER_HIT * sum(page.hits for page in pages))
+    work.spend(UNITS_PER_HIT * sum([page.hits for page in pages]))
 
 
 def _with_null(joined: Joined, raws: Sequence[str]) -> set[int]:

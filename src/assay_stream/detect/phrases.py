@@ -509,12 +509,12 @@ class WordReadings:
             count: number of words, repetitions included.
             vocabulary: the distinct ones.
         """
-        self._work.spend(count)
         new = vocabulary.words - self._known
         if new:
             uncommon = len(new & vocabulary.uncommon) if vocabulary.uncommon else 0
-            self._work.spend(_UNITS_PER_NEW_WORD * (len(new) - uncommon) + _UNITS_PER_UNCOMMON_WORD * uncommon)
+            count += _UNITS_PER_NEW_WORD * (len(new) - uncommon) + _UNITS_PER_UNCOMMON_WORD * uncommon
             self._known |= new
+        self._work.spend(count)
 
     def of(self, vocabulary: Vocabulary) -> dict[str, Readings]:
         """Return the readings of the words that have any, which must have been paid for."""

@@ -52,7 +52,6 @@ _TELLTALES = {
 _EVENTS_KEPT_MAX = 16
 """Events kept of one search of a page; a search with more is repeated."""
 _OUTCOMES_KEPT_MAX = 4
-_NAMES_ASKED_MAX = 8
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 _UNITS_PER_READ_CHAR = 2
 
@@ -97,6 +96,7 @@ class Reader:
         self, others: OtherTools, offered: OfferedNames, readings: WordReadings, work: Work, *, is_changed: bool
     ) -> None:
         self._others = others
+        self._has_others = bool(others)
         self._offered = offered
         self._context = others.context(offered)
         self._readings = readings
@@ -109,8 +109,8 @@ class Reader:
         self._events: list[tuple[int, Match | Page]] = []
         self._paid = 0
 
-    def search(self, visit: Visit, place: Place, *, is_note: bool) -> Iterator[Match]:
-        """Yield the matches of a text, before the next one is searched.
+    def search(self, visit: Visit, place: Place, *, is_note: bool) -> Iterable[Match]:
+        """Return the matches of a text, to be taken before the next one is searched.
 
         Args:
             place: where it stands.
@@ -118,7 +118,11 @@ class Reader:
         """
         self._place, self._is_note = place, is_note
         visit.page.read(self._readings)
-        for match in self._kept_or_found(visit):
+        found = self._kept_or_found(visit)
+        return self._leveled(found) if found else ()
+
+    def _leveled(self, found: Iterable[Match]) -> Iterator[Match]:
+        for match in found:
             is_own = (
                 not match.how
                 and match.level > _LEVEL_MEDIUM
@@ -128,17 +132,22 @@ class Reader:
             own_level = _LEVEL_MEDIUM if match.rule == "other_tool_steered" else LEVEL_LOW
             yield match._replace(level=own_level) if is_own else match
 
-    def _kept_or_found(self, visit: Visit) -> Iterator[Match]:
+    def _kept_or_found(self, visit: Visit) -> Iterable[Match]:
         """Replay the cached result of an equal search, or search the page."""
         page = visit.page
         page.meetings += 1
         if page.meetings == 1 and not self._is_changed:
             return self._found(visit)
         anywhere = self._question_anywhere(visit) if page.meetings > 1 else None
-        here = (self._context, self._is_note, visit.is_silent, visit.is_worded)
-        outcome = page.outcomes.get(anywhere) or page.outcomes.get(here)
+        outcome = page.outcomes.get(anywhere)
+        if outcome is None:
+            here = (self._context, self._is_note, visit.is_silent, visit.is_worded)
+            outcome = page.outcomes.get(here)
         if outcome is not None:
-            return self._again(visit, outcome)
+            if outcome.events:
+                return self._again(visit, outcome)
+            self._finish(visit, outcome)
+            return ()
         if anywhere is not None or self._is_changed:
             return self._recorded(visit, anywhere, here)
         return self._found(visit)
@@ -150,6 +159,9 @@ class Reader:
                 event.read(self._readings)
             else:
                 yield event._replace(place=self._place)
+        self._finish(visit, outcome)
+
+    def _finish(self, visit: Visit, outcome: _Outcome) -> None:
         self._work.spend(outcome.units)
         visit.is_silent, visit.is_worded, visit.is_steered = outcome.is_silent, outcome.is_worded, True
 
@@ -176,14 +188,11 @@ class Reader:
 
     def _question_anywhere(self, visit: Visit) -> Hashable | None:
         """Return all that determines a page's matches in any definition; ``None`` where some tool may be named."""
-        page = visit.page
-        if not page.is_plain or self._others.have_beginning(page.vocabulary.words):
+        names = visit.page.names_asked(self._others)
+        if names is None:
             return None
-        names = page.names
-        if len(names) > _NAMES_ASKED_MAX or self._others.have_beginning(page.respelt_words):
-            return None
-        kinds = tuple(map(self._offered.kind_of, names))
-        return (bool(self._others), self._is_note, visit.is_silent, visit.is_worded, kinds)
+        kinds = tuple(map(self._offered.kind_of, names)) if names else ()
+        return (self._has_others, self._is_note, visit.is_silent, visit.is_worded, kinds)
 
     def _found(self, visit: Visit) -> Iterator[Match]:
         if visit.is_silent is None:
@@ -427,14 +436,18 @@ def all_matches(
     for batch in _batches(listed):
         visits = {raw: Visit(page) for raw, page in pages_of((text.value for text in batch), work).items()}
         for text in batch:
-            work.spend(_UNITS_PER_TEXT)
             if text.role is TextRole.PARAMETER:
-                work.spend(_UNITS_PER_NAME + len(text.value))
-                yield from _weighed(_named(text, required), is_first_sight=required is None)
+                work.spend(_UNITS_PER_TEXT + _UNITS_PER_NAME + len(text.value))
+                if text.is_free:
+                    yield from _weighed(_named(text, required), is_first_sight=required is None)
+            else:
+                work.spend(_UNITS_PER_TEXT)
             visit, is_note = visits[text.value], _is_note(text)
             if visit.is_silent and not is_note:
                 continue
             found = reader.search(visit, text.place, is_note=is_note)
+            if not found:
+                continue
             if not text.is_of_parameter:
                 found = (match for match in found if match.rule != _KNOWLEDGE_REQUESTED)
             yield from _weighed(found, is_first_sight=required is None)
@@ -470,7 +483,7 @@ def _is_note(text: Text) -> bool:
 def _named(text: Text, required: frozenset[str] | None) -> Iterator[Match]:
     """Yield the matches of the name of a parameter."""
     words = name_words(text.value)
-    if not text.is_free or not words or words[-1] not in _LAST_WORDS:
+    if not words or words[-1] not in _LAST_WORDS:
         return
     raised = {"required": required is not None and text.value in required, "address": text.has_address, None: False}
     for rule, names in _NAMED:

@@ -88,15 +88,15 @@ class Siblings:
         Args:
             before: the older definition, ``None`` where there was none.
         """
-        own = _read(after, work)
-        claims = own.claims
+        said = _said(after, work)
+        *_, claims = said
         if claims and before is not None:
-            claims -= _read(before, work).claims
+            claims -= _said(before, work)[-1]
         if not claims:
             return
         if self._index is None:
             self._index = self._indexed(work)
-        own = self._without_prefix(own)
+        own = self._without_prefix(_read(after, said))
         if own.uses & (self._names - {own.name.lower()}):
             claims -= _COMPARING  # It is another one that is better.
         near = [
@@ -108,7 +108,7 @@ class Siblings:
 
     def _indexed(self, work: Work) -> Mapping[object, Sequence[_Tool]]:
         index: dict[object, list[_Tool]] = {}
-        tools = sorted((_read(each, work) for each in self._tools), key=lambda tool: tool.name)
+        tools = sorted((_read(each, _said(each, work)) for each in self._tools), key=lambda tool: tool.name)
         self._names = {tool.name.lower() for tool in tools}
         counted = Counter(chain(*(tool.nouns for tool in tools)))
         # A word that half of the names have is the server's: it tells none of them from another.
@@ -132,14 +132,26 @@ class Siblings:
                     yield other
 
 
-def _read(definition: Mapping[str, Any], work: Work) -> _Tool:
+_Said = tuple[str, tuple[str, ...], str, frozenset[str], frozenset[str]]
+
+
+def _said(definition: Mapping[str, Any], work: Work) -> _Said:
+    """Return name and description, each with its words, and the claims: few definitions make any."""
     name, description = definition.get("name"), definition.get("description")
     name = name[: DEFAULT_LIMITS.tool_name_chars_max] if isinstance(name, str) else ""
-    text = _ARGUMENT.sub("", description[:_CHARS_MAX]).lower() if isinstance(description, str) else ""
+    text = description[:_CHARS_MAX] if isinstance(description, str) else ""
+    if "\n" in text or text[:1].isspace():  # Looking for the beginning of a line takes a step for each character.
+        text = _ARGUMENT.sub("", text)
+    text = text.lower()
     work.spend(_UNITS_PER_TOOL + len(name) + len(text) // _CHARS_PER_UNIT)
+    named, words = name_words(name), frozenset(_WORD.findall(text))
+    return name, named, text, words, (words | frozenset(named)) & _CLAIMS
+
+
+def _read(definition: Mapping[str, Any], said: _Said) -> _Tool:
+    name, named, text, words, claims = said
     schema = definition.get("inputSchema", definition.get("input_schema"))
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    named, words = name_words(name), frozenset(_WORD.findall(text))
     core = {_stem(word) for word in named if word not in _RANKS and not _VERSION.fullmatch(word)}
     return _Tool(
         name=name,
@@ -148,7 +160,7 @@ def _read(definition: Mapping[str, Any], work: Work) -> _Tool:
         ranks=_RANKS.intersection(named),
         parameters=frozenset(properties) if isinstance(properties, Mapping) else frozenset(),
         words=frozenset(map(_stem, words)),
-        claims=(words | frozenset(named)) & _CLAIMS,
+        claims=claims,
         uses=frozenset(_USED.findall(text)),
     )
 

@@ -24,6 +24,8 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PART = re.compile(r"[A-Za-z0-9]+")
 _NO_TEXT = frozenset(("integer", "number", "boolean", "null"))
 _CONTAINERS = (dict, list, tuple)
+_OUTPUTS = ("outputSchema", "output_schema")
+"""Their properties are named as parameters are, but the server fills them."""
 _OWN_KEYS = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).split())
 """Keys defined by MCP and JSON Schema: the names themselves mean nothing."""
 
@@ -104,7 +106,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
             return False
         while holder[0] is not None:
             holder = holder[0]
-        return holder[1] not in ("outputSchema", "output_schema")
+        return holder[1] not in _OUTPUTS
 
 
 class Texts:
@@ -154,7 +156,9 @@ def _texts_in(field: str, content: Any, work: Work) -> list[Text]:
             work.spend(_UNITS_PER_MEMBER * len(value))
             names = sorted(value)
             is_properties = key == "properties" and not in_properties
-            if is_properties:
+            if is_properties and field in _OUTPUTS:
+                found += [Text(TextRole.PARAMETER, (place, name), name) for name in names]
+            elif is_properties:
                 found += [
                     Text(TextRole.PARAMETER, (place, name), name, _is_free(value[name]), _has_address(value[name]))
                     for name in names

@@ -63,6 +63,8 @@ class ToolNames:
         self._nodes: dict[int, int] = {}
         self._ends: dict[int, tuple[list[Name], list[Name]]] = {}
         self._contexts: OrderedDict[Hashable, object] = OrderedDict()
+        self.identity: Final = object()
+        """Identifies the index to what is kept about it."""
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -164,6 +166,11 @@ class OtherTools:
 
     def __bool__(self) -> bool:
         return bool(self._names)
+
+    @property
+    def identity(self) -> object:
+        """Identifies the index of names, which the definitions of a list share."""
+        return self._names.identity
 
     @property
     def keys(self) -> Set[str]:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -128,6 +129,7 @@ def _by_name(arguments: Any) -> dict[str, dict[str, Any]] | None:
     return named if len(named) == len(listed) else None
 
 
+_SEPARATORS = re.compile(r"[-_./ ]")
 _CONTRACT = "handshake"
 _USER_INTERFACE = "ui"
 
@@ -249,6 +251,12 @@ def _text(subject: str) -> Compare:
     return compare
 
 
+def _compare_names(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
+    names = [_SEPARATORS.sub("", side).lower() for side in (before, after) if isinstance(side, str) and side.isascii()]
+    code = "name_respelt" if len(names) == 2 and names[0] == names[1] else "name_changed"
+    yield changed(code, path, before, after, values)
+
+
 def _by_code(code: str) -> Compare:
     def compare(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
         yield changed(code, path, before, after, values)
@@ -257,7 +265,7 @@ def _by_code(code: str) -> Compare:
 
 
 _FIELDS: Mapping[str, Compare] = {
-    "name": _by_code("name_changed"),
+    "name": _compare_names,
     "description": _text("description"),
     "title": _text("title"),
     "instructions": _text("instructions"),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.drift.change import Path
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.text.word_diff import Piece, shortened, word_diff
+from assay_stream.text.word_diff import Piece, marked, shortened, word_diff
 from assay_stream.work import Work
 
 _PLACES_MAX = 200
@@ -36,6 +37,10 @@ class Leaf(NamedTuple):
     is_string: bool
 
 
+Words = tuple[int, str]
+"""Some words of a text, and where they start in it as its reader sees it."""
+
+_NO_WORDS: Final[Mapping[str, Sequence[Words]]] = MappingProxyType({})
 _Place = tuple[Path, Any, Any]
 _Differing = tuple[Path, Leaf | None, Leaf | None]
 
@@ -71,13 +76,19 @@ class DefinitionDiff:
 
 
 def definition_diff(
-    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *, full: bool = False, work: Work | None = None
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+    *,
+    words: Mapping[str, Sequence[Words]] = _NO_WORDS,
+    full: bool = False,
+    work: Work | None = None,
 ) -> DefinitionDiff:
     """Return the differences between two definitions; if only one is given, all of it was added or removed.
 
     Args:
         before: the older definition, ``None`` where there was none.
         after: the newer one, ``None`` where there is none.
+        words: by path of the newer one, words to be marked.
         full: keep long texts in full, and fifty times as many differences.
         work: the budget for comparing by words; texts that exceed it are shown as replaced.
     """
@@ -87,7 +98,7 @@ def definition_diff(
     differing = counted.differing(_walk(Path("$"), *sides))
     ordered = nsmallest(_RENDERED_MAX if full else _PLACES_MAX, differing, key=_order)
     return DefinitionDiff(
-        places=tuple(_place(*each, full, work) for each in ordered),
+        places=tuple(_place(*each, words.get(each[0], ()), full, work) for each in ordered),
         same=counted.same,
         left_out=counted.different - len(ordered),
     )
@@ -161,7 +172,7 @@ def _rank(name: str) -> int:
     return _RANK.get(name, len(_RANK))
 
 
-def _place(path: str, was: Leaf | None, now: Leaf | None, full: bool, work: Work) -> PlaceDiff:
+def _place(path: str, was: Leaf | None, now: Leaf | None, words: Sequence[Words], full: bool, work: Work) -> PlaceDiff:
     if was is None or now is None:
         what, leaf = ("added", now) if was is None else ("removed", was)
         text = leaf.text if leaf is not None else ""
@@ -173,7 +184,17 @@ def _place(path: str, was: Leaf | None, now: Leaf | None, full: bool, work: Work
     else:
         # As JSON, so that "1" and 1 are told apart.
         what, pieces = "changed", [Piece("gone", _json(was)), Piece("come", _json(now))]
+    if words and now is not None and now.is_string and (was is None or was.is_string):
+        pieces = list(marked(pieces, list(_spans(now.text, words))))
     return PlaceDiff(path=path, what=what, pieces=tuple(shortened(pieces, full=full)))
+
+
+def _spans(text: str, words: Iterable[Words]) -> Iterator[tuple[int, int]]:
+    for start, said in words:
+        # Where hidden characters stand before them, words start later than a reader sees.
+        at = start if text.startswith(said, start) else text.find(said)
+        if at >= 0:
+            yield at, at + len(said)
 
 
 def _json(leaf: Leaf) -> str:

@@ -4,7 +4,8 @@
    them than the budget allows.
 2. A reference is followed within its document where it differs; where it is the same, its target is compared where
    that stands.
-3. ``anyOf``, ``oneOf`` and ``allOf`` are sets. One that differs on either side is compared place by place.
+3. ``anyOf``, ``oneOf`` and ``allOf`` are sets. One that differs on either side is compared place by place. A schema
+   that stays as one of several alternatives is itself unchanged.
 4. Null allowed by ``anyOf`` or ``oneOf``, and null among the types, are equivalent: the rest is compared as it stands.
 5. A place that differs without a change of meaning is ``schema_restated``: no difference goes without a code.
 6. If all differences are decisions of a generator, they are one change, ``schema_regenerated`` (``regenerated``).
@@ -210,6 +211,10 @@ def compare_schemas(path: Path | str, before: Any, after: Any, values: Values | 
             yield change
 
 
+def _bare(schema: _Object) -> _Object:
+    return {name: value for name, value in schema.items() if name not in _ANNOTATIONS}
+
+
 def _only_silent(schema: Any) -> _Object:
     schema = schema if isinstance(schema, dict) else {}
     return {name: schema[name] for name in _SAYS_NOTHING if name in schema}
@@ -255,6 +260,14 @@ class _Comparison:
             self._values.work.spend(len(was) + len(now))
             if not form or not other:
                 yield self._changed("null_refused" if form else "null_allowed", path, before, after)
+        for code, narrow, wide in (("alternative_added", was, now), ("alternative_removed", now, was)):
+            keyword = self._holds(wide, narrow)
+            if keyword is not None:
+                sides = was.get(keyword, ABSENT), now.get(keyword, ABSENT)
+                yield self._changed(code, path.keyword(keyword), *sides)
+                was, now = ({name: side[name] for name in side if name in _ANNOTATIONS} for side in (was, now))
+                self._made += [was, now]
+                break
         references = was.get("$ref", ABSENT), now.get("$ref", ABSENT)
         if not self._values.same(*references):
             pair = _target(was), _target(now)
@@ -279,6 +292,21 @@ class _Comparison:
         yield from self._compare_positions(path, was, now)
         for name in sorted_names(self._values, was.keys() - _HANDLED, now.keys() - _HANDLED):
             yield from self._compare_keyword(path, name, was, now)
+
+    def _holds(self, schema: _Object, one: _Object) -> str | None:
+        """Return the keyword by which a schema is nothing but alternatives, of which one is another schema."""
+        keyword = next((name for name in _ALTERNATIVES if name in schema), "")
+        listed, bare = schema.get(keyword), _bare(one)
+        if not isinstance(listed, list) or not bare or _bare(schema).keys() != {keyword} or keyword in one:
+            return None
+        for each in listed:
+            if isinstance(each, dict):
+                self._values.work.spend(_ITEM_UNITS * (1 + len(each)))
+                pair = bare, _bare(each)
+                self._made += pair
+                if self._values.same(*pair):
+                    return keyword
+        return None
 
     def _compare_keyword(
         self, path: Path, name: str, was: _Object, now: _Object, code: str = "schema_keyword_changed"

@@ -1,6 +1,6 @@
 """How severe a finding is: levels, profiles as data, and the rule that combines them.
 
-1. A kind that a profile lists has at least the level listed.
+1. A kind that a profile lists has at least the level listed, but for a tool whose name is only spelled otherwise.
 2. A finding with changes has the highest level of them: by code, or by the field they are in. What a
    peer's table does not cover has no level under it (``covers``).
 3. A profile's floor holds for everything.
@@ -49,6 +49,7 @@ class Level(IntEnum):
         raise InputError("unknown_value", "must be informational, low, medium, high or critical")
 
 
+_RESPELT = "name_respelt"
 _BY_CODE = {code: Level.parse(info.level) for code, info in CODES.items()}
 _OUTPUT_MAX = Level.LOW
 """Maximum level of a change of an output schema, texts apart: it describes results, not actions."""
@@ -121,6 +122,8 @@ def _level(
     if kind not in profile.kinds and kind not in profile.fields and not (profile.by_code and changes):
         return default
     found = [profile.kinds[kind][privileged]] if kind in profile.kinds else []
+    if profile.by_code and any(change.code == _RESPELT for change in changes):
+        found = []
     if profile.by_code:
         found += [_level_of_code(change) for change in changes]
     elif kind in profile.fields:

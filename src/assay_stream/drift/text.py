@@ -56,8 +56,11 @@ def compare_texts(
 def words_of(text: str, work: Work) -> list[str]:
     """Return the words of a text in the form compared, without typography."""
     work.spend(units_to_normalize(text))
-    plain = unicodedata.normalize("NFKC", text.translate(_FORMS)).casefold()
-    words = unicodedata.normalize("NFKC", plain).split()
+    if text.isascii():
+        words = text.replace("`", "'").lower().split()
+    else:
+        plain = unicodedata.normalize("NFKC", text.translate(_FORMS)).casefold()
+        words = unicodedata.normalize("NFKC", plain).split()
     work.spend(_WORD_UNITS * len(words))
     bare = {word: _without_ends(word) for word in set(words)}
     return [bare[word] for word in words if bare[word]]

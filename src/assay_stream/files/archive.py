@@ -45,17 +45,46 @@ PartitionPlace = tuple[str, int]
 """Topic and partition."""
 
 
-class _Partition(msgspec.Struct, forbid_unknown_fields=True):
+class ArchivedPartition(msgspec.Struct, forbid_unknown_fields=True):
+    """How far a partition was archived.
+
+    Args:
+        end: the offset of the next record.
+        joined: of partitions of calls, the first offset that the join had not committed.
+        last: the last offset in the archive.
+        first: the first offset that was there, with a record or not; only where everything was archived.
+    """
+
     topic: str
     partition: _Offset
     end: _Offset
     joined: _Offset | None = None
     last: _Offset | msgspec.UnsetType = msgspec.UNSET
+    first: _Offset | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
+class GroupOffset(msgspec.Struct, forbid_unknown_fields=True):
+    """The position of a consumer group."""
+
+    group: str
+    topic: str
+    partition: _Offset
+    offset: _Offset
+    metadata: str
+
+
+class Manifest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """``archive.json``.
+
+    Args:
+        groups: the positions of all consumer groups, where every topic was archived.
+        selected: the archive has a selection of the records.
+    """
+
     schema: str
-    partitions: list[_Partition]
+    partitions: list[ArchivedPartition]
+    groups: list[GroupOffset] = []
+    selected: bool = False
 
 
 class ArchivedOffsets(NamedTuple):
@@ -71,13 +100,21 @@ class ArchivedOffsets(NamedTuple):
 
 
 def manifest_bytes(
-    ends: Mapping[PartitionPlace, int], joined: Mapping[PartitionPlace, int], last: Mapping[PartitionPlace, int]
+    ends: Mapping[PartitionPlace, int],
+    joined: Mapping[PartitionPlace, int],
+    last: Mapping[PartitionPlace, int],
+    *,
+    firsts: Mapping[PartitionPlace, int] | None = None,
+    groups: Iterable[GroupOffset] = (),
+    selected: bool = False,
 ) -> bytes:
     partitions = [
-        _Partition(*place, end, joined.get(place), last.get(place, msgspec.UNSET))
+        ArchivedPartition(
+            *place, end, joined.get(place), last.get(place, msgspec.UNSET), (firsts or {}).get(place, msgspec.UNSET)
+        )
         for place, end in sorted(ends.items())
     ]
-    return msgspec.json.encode(_Manifest(_SCHEMA, partitions)) + b"\n"
+    return msgspec.json.encode(Manifest(_SCHEMA, partitions, list(groups), selected)) + b"\n"
 
 
 def archived_offsets(paths: Iterable[Path]) -> ArchivedOffsets:
@@ -88,7 +125,7 @@ def archived_offsets(paths: Iterable[Path]) -> ArchivedOffsets:
     """
     found = ArchivedOffsets({}, {})
     for path in sorted({path.parent / ARCHIVE_MANIFEST for path in paths}):
-        manifest = _read(path)
+        manifest = read_manifest(path)
         for partition in [] if manifest is None else manifest.partitions:
             place = (partition.topic, partition.partition)
             if not isinstance(partition.last, msgspec.UnsetType):
@@ -117,13 +154,18 @@ def check_whole(archived: ArchivedOffsets, ranges: Mapping[PartitionPlace, tuple
             )
 
 
-def _read(path: Path) -> _Manifest | None:
+def read_manifest(path: Path) -> Manifest | None:
+    """Return the manifest of an archive, ``None`` if there is none.
+
+    Raises:
+        InputError: ``bad_archive_manifest``, ``unreadable_file``.
+    """
     if not path.exists():
         return None
     with reading(path), path.open("rb") as file:
         raw = file.read(DEFAULT_LIMITS.record_bytes_max + 1)
     try:
-        manifest = msgspec.json.decode(raw, type=_Manifest)
+        manifest = msgspec.json.decode(raw, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError):
         manifest = None
     if manifest is None or manifest.schema != _SCHEMA:
@@ -132,8 +174,8 @@ def _read(path: Path) -> _Manifest | None:
 
 
 _RECORDS = re.compile(r".+\.(ndjson|jsonl)(\.gz|\.zst)?")
-RESULTS = ("evidence", "alerts", "definitions", "changes", "rejected", "checkpoints")
-"""How the files of a replay, and of `seal archive`, start."""
+RESULTS = ("evidence", "alerts", "definitions", "changes", "rejected", "checkpoints", "state-")
+"""How the files of a replay, of `seal archive`, and of topics that are no observations start."""
 _NAMED_MAX = 8
 
 

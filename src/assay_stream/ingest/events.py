@@ -19,6 +19,7 @@ import msgspec
 import orjson
 
 from assay_stream.bindings.offers import check_offer
+from assay_stream.canonical.digest_key import DigestKey
 from assay_stream.errors import InputError
 from assay_stream.ingest.clients import KnownClient, RequestRefused
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
@@ -39,7 +40,7 @@ from assay_stream.model.record import (
 )
 from assay_stream.observe.http.bodies import media_type
 from assay_stream.observe.jsonrpc import trace_of
-from assay_stream.observe.observation import Observation, ObservationKind, observation_headers
+from assay_stream.observe.observation import Observation, ObservationKind, observation_headers, with_keyed_digests
 from assay_stream.observe.recorded import recorded_observation
 
 STRUCTURED = "application/cloudevents+json"
@@ -134,8 +135,15 @@ def _structured(fields: Iterable[tuple[str, str]], content_type: str, body: byte
 class EventJudge:
     """Holds events against the rules of the stages, and against what their client may publish."""
 
-    def __init__(self, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> None:
+    def __init__(
+        self,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        call_profile: CallProfile = "assay",
+        digest_key: DigestKey | None = None,
+    ) -> None:
         self._limits = limits
+        self._digest_key = digest_key
         self._call_profile = call_profile
 
     def steps(
@@ -180,6 +188,8 @@ class EventJudge:
             headers=observation_headers(None if trace is None else trace[0], observer_id=client.observer_id),
             timestamp_ms=time_ms,
         )
+        if self._digest_key is not None:
+            observation = with_keyed_digests(observation, self._digest_key)
         error = None
         if time_ms > now_ms + INGEST_LIMITS.future_max_ms:
             error = InputError("time_in_future", "the event time is ahead of the clock: correct it", path="$.time")

@@ -109,7 +109,7 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         def count(events: Mapping[str, int]) -> None:
             metrics.done(sum(n for what, n in events.items() if not what.startswith("request_")), events)
 
-        judge = EventJudge(limits=settings.limits(), call_profile=settings.call_profile)
+        judge = EventJudge(limits=settings.limits(), call_profile=settings.call_profile, digest_key=settings.keyed_by())
         service = IngestService(
             writer, known, judge, is_restored=lambda: follower.ready, count=count, listener=listener
         )

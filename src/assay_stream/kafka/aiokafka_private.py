@@ -9,8 +9,9 @@ behave differently.
    No name that means anything to us holds one.
 3. It finds committed offsets with their metadata, once no open transaction is about to change them, and tells its
    membership of the group.
-4. It does not trust a single broker that claims to be the leader.
+4. It does not trust a single broker that claims to be the leader, and learns of all topics it asks about at once.
 5. ``ask_any_broker`` sends a request that aiokafka's admin client lacks, such as ``TopicRights``.
+6. ``add_to_transaction`` makes a transaction write its marker to a partition that it has no record in.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher
 from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
@@ -296,6 +297,8 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
             KafkaTimeoutError: brokers disagree on the leader, or are unreachable.
         """
         places = list(partitions)
+        # All at once: aiokafka would learn of one topic at a time, and pause after each.
+        await asyncio.gather(*(self._client.add_topic(topic) for topic in {place.topic for place in places}))
         for _ in range(_LEADERS_LOOKS):
             leaders = self._leaders(places)
             ends, are_named = await asyncio.gather(super().end_offsets(places), self._are_named(leaders))
@@ -355,7 +358,10 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
             parts = [(topic[0], part) for topic in answer.topics for part in topic[1]]
             codes = {answer.error_code, *(part[4] for _, part in parts)} - {0}
             if not codes:
-                return {TopicPartition(topic, part[0]): (_offset(part[1]), part[3] or "") for topic, part in parts}
+                return {
+                    TopicPartition(topic, part[0]): (None if part[1] < 0 else part[1], part[3] or "")
+                    for topic, part in parts
+                }
             refused = codes - _OFFSETS_LATER - _COORDINATOR_MOVED
             if refused:
                 raise for_code(min(refused))()
@@ -364,10 +370,6 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
             if asyncio.get_running_loop().time() > deadline:
                 raise KafkaTimeoutError("an open transaction has offsets of these partitions and does not end")
             await asyncio.sleep(_STABLE_PAUSE_S)
-
-
-def _offset(committed: int) -> int | None:
-    return None if committed < 0 else committed
 
 
 async def ask_any_broker(admin: AIOKafkaAdminClient, request: Request[Any]) -> Any:
@@ -381,3 +383,8 @@ async def ask_any_broker(admin: AIOKafkaAdminClient, request: Request[Any]) -> A
         return await admin._send_request(request)
     except TimeoutError:
         raise KafkaTimeoutError("a broker does not answer") from None
+
+
+def add_to_transaction(producer: AIOKafkaProducer, place: TopicPartition) -> None:
+    """Make the end of the open transaction take an offset in a partition, with or without records in it."""
+    producer._txn_manager.maybe_add_partition_to_txn(place)

@@ -30,6 +30,7 @@ _UNREACHED = frozenset({"broker_unreachable", "token_unavailable"})
 
 _log = logging.getLogger(__name__)
 FOLLOW_WAIT_MS = 200
+_READ_WAIT_MS = 20
 """How long a broker may hold a fetch before it returns without records."""
 _BATCH_RECORDS_MAX = 2_000
 _LAST_OFFSETS = 8
@@ -56,7 +57,8 @@ async def read(
         consumer.assign([place])
     consumer.seek(place, first)
     while await consumer.position(place) < end:
-        fetched = await consumer.getmany(place, timeout_ms=FOLLOW_WAIT_MS, max_records=_BATCH_RECORDS_MAX)
+        # Behind the last record there may be no more than a transaction's marker, which wakes nobody.
+        fetched = await consumer.getmany(place, timeout_ms=_READ_WAIT_MS, max_records=_BATCH_RECORDS_MAX)
         batch = [message for message in fetched.get(place, ()) if message.offset < end]
         if batch:
             yield batch

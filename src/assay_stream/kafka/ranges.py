@@ -29,6 +29,7 @@ _ATTEMPTS_MAX = 5
 _PAUSE_S = 1.0
 _SETTLE_LOOKS_MAX = 6
 _SETTLE_PAUSE_S = 0.5
+_AT_REST_LOOKS_MAX = 20
 
 
 class LogRanges:
@@ -75,8 +76,7 @@ class LogRanges:
         return self
 
     async def note_ends(self) -> None:
-        places = [TopicPartition(*place) for place in self.bounds]
-        ends = await self._consumers[0].end_offsets(places)
+        ends = await self._consumers[0].end_offsets([TopicPartition(*place) for place in self.bounds])
         self.bounds = {place: (first, ends[TopicPartition(*place)]) for place, (first, _) in self.bounds.items()}
 
     async def __aexit__(
@@ -144,6 +144,36 @@ async def note_ends(settings: Settings, roles: Collection[Role], *, isolation_le
     names = topic_names(settings)
     async with LogRanges(settings, ordered, isolation_level=isolation_level) as logs:
         return {role: {n: logs.bounds[names[role], n][1] for n in logs.partitions(role)} for role in ordered}
+
+
+async def settled_ends(settings: Settings, roles: Collection[Role]) -> Ends:
+    """Return the end offsets of some topics at one moment, at which no transaction was open in them.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``not_at_rest``, ``broker_unreachable``.
+    """
+    names = topic_names(settings)
+    async with (
+        LogRanges(settings, list(roles), isolation_level="read_uncommitted") as written,
+        LogRanges(settings, list(roles)) as committed,
+    ):
+        for _ in range(_AT_REST_LOOKS_MAX):
+            await written.note_ends()
+            before = written.bounds
+            await committed.note_ends()
+            await written.note_ends()
+            if before == committed.bounds == written.bounds:
+                return {role: {n: before[names[role], n][1] for n in written.partitions(role)} for role in roles}
+            await asyncio.sleep(_SETTLE_PAUSE_S)
+    raise not_at_rest()
+
+
+def not_at_rest() -> OperatingError:
+    return OperatingError(
+        "not_at_rest",
+        "topics are being written, and only at rest do they fit together: stop workers and sealer until this is done",
+    )
 
 
 async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, int], int]:

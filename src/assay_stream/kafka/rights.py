@@ -21,7 +21,13 @@ _NOT_DESCRIBED = 29
 _UNKNOWN_TOPIC = 3
 _NOT_SAID = -(2**31)
 """The broker does not tell (KIP-430)."""
-_BITS = {Operation.READ: 3, Operation.WRITE: 4, Operation.DESCRIBE: 8}
+_BITS = {
+    Operation.READ: 3,
+    Operation.WRITE: 4,
+    Operation.DELETE: 6,
+    Operation.DESCRIBE: 8,
+    Operation.DESCRIBE_CONFIGS: 10,
+}
 """Codes of Kafka's ``AclOperation``. Without ``DescribeConfigs`` a process works, and warns of what it cannot check."""
 
 
@@ -30,8 +36,6 @@ async def require_rights(
 ) -> None:
     """Check that this user has the rights of its roles on the topics that a process needs.
 
-    Brokers that do not tell are not asked again: what they refuse later is an error of its own.
-
     Args:
         agents: name of the set of user agents whose topics are meant, if any.
 
@@ -39,7 +43,17 @@ async def require_rights(
         ConfigurationError: ``not_authorized``, with each right that is missing.
     """
     names, access = topic_names(settings, agents=agents), [ACCESS[actor] for actor in actors]
-    wanted = {names[role]: _wanted(role, access) for role in needed}
+    await require_operations(admin, {names[role]: _wanted(role, access) for role in needed})
+
+
+async def require_operations(admin: AIOKafkaAdminClient, wanted: Mapping[str, Collection[Operation]]) -> None:
+    """Check that this user may do these operations on topics.
+
+    Brokers that do not tell are not asked again: what they refuse later is an error of its own.
+
+    Raises:
+        ConfigurationError: ``not_authorized``, with each right that is missing.
+    """
     lacking = missing_rights(wanted, await _rights_held(admin, wanted))
     if lacking:
         listed = "; ".join(f"{', '.join(rights)} on {topic}" for topic, rights in lacking.items())

@@ -38,6 +38,7 @@ from assay_stream.model.record import (
     Headers,
     Record,
     Role,
+    erased_by,
     set_aside_error,
 )
 from assay_stream.schemes.assay import tool as assay
@@ -242,6 +243,8 @@ def time_us_in(value: object) -> int | None:
 
 
 def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
+    if (erasure := erased_by(record)) is not None:
+        raise InputError("erased", f"the record was erased on record: {erasure[:80]!r}")
     if record.value is None:
         raise InputError("tombstone", "a record without a value says nothing: publish the event as the value")
     if not (record.headers and is_binary(record.headers)):

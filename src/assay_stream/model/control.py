@@ -12,10 +12,12 @@ from assay_stream.errors import InputError
 from assay_stream.model.fields import (
     AgentName,
     BareHex,
+    Count,
     Enforcement,
     Identifier,
     KeyFingerprint,
     Scheme,
+    ScopeField,
     ShortText,
     Timestamp,
     compile_glob,
@@ -34,6 +36,9 @@ KEY_REVOKE_TYPE = "assay.control.key.revoke"
 DISCOVERY_TYPE = "assay.control.discovery.observed"
 SUPPRESSION_SET_TYPE = "assay.control.suppression.set"
 SUPPRESSION_REMOVE_TYPE = "assay.control.suppression.remove"
+HOLD_SET_TYPE = "assay.control.hold.set"
+HOLD_REMOVE_TYPE = "assay.control.hold.remove"
+ERASURE_SET_TYPE = "assay.control.erasure.set"
 ALERT_TYPE = "assay.control.alert."
 """Type of what a person does with an alert, up to the act."""
 
@@ -166,6 +171,35 @@ class AlertAssignData(AlertData):
     assignee: ShortText
 
 
+class HoldRemoveData(ControlData):
+    """A legal hold taken back. Holds and erasures are for ``*``, so that one log has all of them in their order."""
+
+    server_id: Literal["*"]
+    id: Identifier
+
+
+class HoldSetData(HoldRemoveData):
+    """What must not be deleted while the hold stands."""
+
+    scope: ScopeField
+
+
+class ErasureSetData(HoldSetData):
+    """Calls that are erased, and their evidence, by event time.
+
+    ``records``: how many records of evidence stood in the scope when it was decided: no more can go on its account.
+    """
+
+    records: Count
+
+    @field_validator("scope")
+    @classmethod
+    def _is_bounded(cls, value: ScopeField) -> ScopeField:
+        if not (value.get("server_id") or value.get("agent_id")) or not value.get("to_time"):
+            raise ValueError("an erasure names a server or an agent, and the time up to which it goes")
+        return value
+
+
 class ControlEvent(Envelope):
     """A control record; ``CONTROL_MODELS`` has the class of each type."""
 
@@ -199,6 +233,9 @@ _EVENTS: tuple[tuple[str, str, type[Model], str], ...] = (
         "alerts that the rule covers are written as suppressed.",
     ),
     (SUPPRESSION_REMOVE_TYPE, "SuppressionRemoveEvent", SuppressionRemoveData, "the rule is taken back."),
+    (HOLD_SET_TYPE, "HoldSetEvent", HoldSetData, "nothing in the scope may be deleted from now on."),
+    (HOLD_REMOVE_TYPE, "HoldRemoveEvent", HoldRemoveData, "the hold is taken back."),
+    (ERASURE_SET_TYPE, "ErasureSetEvent", ErasureSetData, "what the scope covers is erased, on record."),
     (f"{ALERT_TYPE}acknowledge", "AlertAcknowledgeEvent", AlertData, "somebody looks after the alert."),
     (f"{ALERT_TYPE}assign", "AlertAssignEvent", AlertAssignData, "the alert is given to somebody."),
     (f"{ALERT_TYPE}comment", "AlertCommentEvent", AlertData, "somebody says something about the alert."),

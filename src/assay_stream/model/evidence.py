@@ -18,9 +18,11 @@ from assay_stream.model.fields import (
     Identifier,
     KeyFingerprint,
     Micros,
+    Natural,
     OriginField,
     Scheme,
     SchemeValue,
+    ScopeField,
     ShortText,
     Timestamp,
     Unknown,
@@ -230,6 +232,9 @@ class ChangePayload(TypedDict, total=False):
     detection: AgentName
     until_us: Micros
     replaces: str | PolicyField
+    scope_id: Identifier
+    scope: ScopeField
+    records: Natural
 
 
 class ControlChange(_Envelope):

@@ -9,7 +9,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, with_config
 from typing_extensions import TypedDict
 
 from assay_stream.errors import InputError
@@ -161,3 +161,13 @@ class OriginField(TypedDict):
     topic: str
     partition: Natural
     offset: Natural
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class ScopeField(TypedDict, total=False):
+    """Calls and their evidence by server, agent and event time; what is left out covers all. The end is exclusive."""
+
+    server_id: Identifier
+    agent_id: Identifier
+    from_time: Timestamp
+    to_time: Timestamp

@@ -66,6 +66,9 @@ LOSS_TYPE = "mcp.observer.loss.observed"
 OBSERVER_HEADER = "assay-observer-id"
 """Kafka header that names the observer, so that a record whose value cannot be read still has one."""
 
+ERASED_HEADER, ERASED_LEAF_HEADER = "assay-erased-by", "assay-erased-leaf"
+"""Headers of what stands in place of an erased record: the id of the erasure, and of evidence the hash of its leaf."""
+
 LEFT_OUT_HEADER = "assay-left-out"
 """Header of a refused record that stands for others of its log, which are left out: how many, itself included."""
 
@@ -165,6 +168,14 @@ class Record(NamedTuple):
     timestamp_ms: int = 0
     hold_expired: bool = False
     set_aside: bool = False
+
+
+def erased_by(record: Record) -> str | None:
+    """Return the id of the erasure that a record says took its place, ``None`` for any other record."""
+    if record.value is not None or record.key is not None:
+        return None
+    named = dict(record.headers).get(ERASED_HEADER)
+    return None if named is None else named.decode("utf-8", "replace")
 
 
 class Output(NamedTuple):

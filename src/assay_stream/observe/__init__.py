@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from assay_stream.errors import needing_extra
 
 if TYPE_CHECKING:
+    from assay_stream.canonical.digest_key import DigestKey as DigestKey
     from assay_stream.observe.delivery import PublisherLimits as PublisherLimits
     from assay_stream.observe.feeds.feed import Feed as Feed
     from assay_stream.observe.mcp_wire import WireObserver as WireObserver
@@ -40,7 +41,10 @@ _NAMES = {
     "delivery": ("PublisherLimits",),
     "feeds.feed": ("Feed",),
     "mcp_wire": ("WireObserver",),
-    "observation": ("Observation", "Prefixes", "Vantage", "call_event", "list_changed_event", "snapshot_event"),
+    "observation": (
+        *("DigestKey", "Observation", "Prefixes", "Vantage"),
+        *("call_event", "list_changed_event", "snapshot_event"),
+    ),
     "publisher": ("ObservationPublisher",),
     "recorded": ("from_assay_log", "from_mcp_wire", "from_observations"),
     "sinks": ("FileSink", "MemorySink", "Sink", "SinkStats"),

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack
 from urllib.parse import quote
@@ -25,7 +26,10 @@ from urllib.parse import quote
 import orjson
 
 from assay_stream.canonical.decode import is_unicode
-from assay_stream.errors import ConfigurationError
+from assay_stream.canonical.digest_key import DigestKey
+from assay_stream.canonical.lenient import read_leniently
+from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import (
     CALL_TYPE,
@@ -276,6 +280,31 @@ def control_event(source: str, kind: str, data: Mapping[str, Any], *, event_id: 
         headers=observation_headers(None),
         timestamp_ms=timestamp_ms(at),
     )
+
+
+def with_keyed_digests(observation: Observation, key: DigestKey) -> Observation:
+    """Return a call whose arguments and result are keyed digests, whatever they were; others stay as they are.
+
+    What no key applies to, a digest of another form or a value that cannot be hashed, is left out.
+    """
+    if observation.kind != "call":
+        return observation
+    event = read_leniently(observation.value)
+    data = event.get("data") if isinstance(event, dict) else None
+    if not isinstance(data, dict):
+        return observation  # rejected by whoever reads it
+    for name in ("args", "result"):
+        digest = data.get(f"{name}_hash")
+        if name in data:
+            digest = None
+            with suppress(InputError):
+                digest = str(redacted_digest(data.pop(name)))
+        keyed = key.keyed(digest) if isinstance(digest, str) else None
+        if keyed is not None:
+            data[f"{name}_hash"] = keyed
+        else:
+            data.pop(f"{name}_hash", None)
+    return replace(observation, value=_dumps(event))
 
 
 def rfc3339(moment: datetime) -> str:

@@ -32,13 +32,14 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self, TypeVar
 
+from assay_stream.canonical.digest_key import DigestKey
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, is_too_large, kafka_producer, send_all
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.limits.storage import SPOOL_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.observe.delivery import DeliveryQueue, Fate, PublisherLimits
-from assay_stream.observe.observation import Observation
+from assay_stream.observe.observation import Observation, with_keyed_digests
 from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool
 from assay_stream.text.escaping import counted
@@ -122,6 +123,7 @@ class ObservationPublisher:
         connection: aiokafka's connection arguments: ``bootstrap_servers`` and security settings.
         spool: holds on disk what cannot be delivered yet; closed by the publisher.
         call_spread: number of partitions for the calls of one server.
+        digest_key: keys the digests of arguments and results.
     """
 
     def __init__(
@@ -133,7 +135,9 @@ class ObservationPublisher:
         producer_factory: Callable[[], KafkaProducer] | None = None,
         spool: Spool | None = None,
         call_spread: int = 1,
+        digest_key: DigestKey | None = None,
     ) -> None:
+        self._digest_key = digest_key
         self._call_spread = call_spread
         self._limits = limits or PublisherLimits()
         self._topics = dict(topics)
@@ -198,6 +202,8 @@ class ObservationPublisher:
 
     def publish(self, observation: Observation) -> bool:
         """Queue an observation and return True if there was room. Never blocks, never raises."""
+        if self._digest_key is not None:
+            observation = with_keyed_digests(observation, self._digest_key)
         with self._lock:
             reason: DropReason | None = "closed"
             if self._closing.is_set():

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
+from assay_stream.canonical.digest_key import DigestKey
 from assay_stream.errors import ConfigurationError
-from assay_stream.observe.observation import Observation
+from assay_stream.observe.observation import Observation, with_keyed_digests
 
 DropReason = Literal["queue_full", "too_large", "delivery_failed", "closed", "spool_damaged"]
 
@@ -63,12 +64,14 @@ class FileSink:
 
     Args:
         target: a path to append to, or an open binary file, which stays open.
+        digest_key: keys the digests of arguments and results.
 
     Raises:
         ConfigurationError: ``unwritable_file``.
     """
 
-    def __init__(self, target: Path | BinaryIO) -> None:
+    def __init__(self, target: Path | BinaryIO, *, digest_key: DigestKey | None = None) -> None:
+        self._digest_key = digest_key
         self._owned = isinstance(target, Path)
         try:
             self._file = _opened(target) if isinstance(target, Path) else target
@@ -84,6 +87,8 @@ class FileSink:
         return SinkStats(accepted=taken, delivered=self._delivered, dropped=dict(self._dropped))
 
     def publish(self, observation: Observation) -> bool:
+        if self._digest_key is not None:
+            observation = with_keyed_digests(observation, self._digest_key)
         # Only an unsound message kept as it came can contain a line feed: between tokens, where a space means the
         # same, or inside a string, where both are errors.
         line = observation.value.replace(b"\n", b" ") + b"\n"

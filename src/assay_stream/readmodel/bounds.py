@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from assay_stream.bindings.erasures import ScopeAct, span_us
 from assay_stream.limits.storage import (
     STORE_ALERTS_PER_SERVER_MAX,
     STORE_CHANGES_PER_SERVER_MAX,
@@ -18,6 +19,7 @@ from assay_stream.limits.storage import (
     STORE_LISTED_PER_SERVER_MAX,
     STORE_LISTS_PER_SERVER_MAX,
 )
+from assay_stream.model.fields import ScopeField
 from assay_stream.readmodel.calls import drop_marks, drop_subject
 from assay_stream.readmodel.schema import used_bytes
 
@@ -31,6 +33,8 @@ _LAST_CALL = """UPDATE called SET last_us = (SELECT e.time_us FROM evidence e IN
   WHERE e.tool = called.tool AND e.server = called.server AND e.observer = called.observer
   ORDER BY e.time_us DESC LIMIT 1) WHERE server = ? AND tool = ? AND observer = ?"""
 
+_ERASED = """SELECT id FROM evidence WHERE time_us >= ?1 AND time_us < ?2 AND (?3 IS NULL OR server = ?3)
+  AND (?4 IS NULL OR agent = ?4)"""
 _LISTS = "DELETE FROM seen WHERE id IN ({}) RETURNING server, digest"
 _REPLACED = """EXISTS (SELECT 1 FROM seen l WHERE l.server = s.server AND l.observer = s.observer
   AND l.time_us >= s.time_us AND (l.time_us, l.pos, l.part) > (s.time_us, s.pos, s.part))"""
@@ -86,7 +90,7 @@ class Dropped:
 
     Args:
         kind: table of the rows.
-        bound: ``age``, ``size``, or ``server`` if one server had more than its share.
+        bound: ``age``, ``size``, ``server`` if one server had more than its share, or ``erased``.
         horizon_us: evidence before this event time is no longer kept; ``None`` if that did not change.
     """
 
@@ -116,6 +120,14 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
     if used_bytes(connection) <= bounds.size_bytes:
         return Dropped()
     return next(filter(None, _for_room(drops, bounds.size_bytes)), Dropped())
+
+
+def erase(connection: sqlite3.Connection, erasure: ScopeAct, secret: bytes) -> Dropped:
+    """Drop all evidence in the scope of an erasure, so that the file does not keep its bytes either."""
+    scope: ScopeField = erasure.scope or {}
+    connection.execute("PRAGMA secure_delete = ON")
+    given = (*span_us(scope), scope.get("server_id"), scope.get("agent_id"))
+    return Dropped(rows=_Drops(connection, secret).evidence(_ERASED, [given], are_latest=True), bound="erased")
 
 
 def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:

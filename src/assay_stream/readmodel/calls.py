@@ -13,11 +13,12 @@ import orjson
 import zstandard
 from msgspec import Struct
 
+from assay_stream.bindings.erasures import Erasures, Subject
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_KEPT_MAX
 from assay_stream.model.cloudevents import time_us_of
-from assay_stream.model.record import Record
+from assay_stream.model.record import Record, erased_by
 from assay_stream.readmodel.rows import DigestValue
 
 Digests = list[tuple[str, str, str]]
@@ -264,6 +265,10 @@ def _time_us(line: EvidenceLine) -> int | None:
         return None
 
 
+def _subject_of(data: CallData, time_us: int) -> Subject:
+    return Subject(data.server_id, None if data.actor is None else data.actor.agent_id, time_us)
+
+
 class Calls:
     """Writes evidence to the store; the caller holds the transaction.
 
@@ -294,14 +299,17 @@ class Calls:
     def last(self) -> int:
         return self._last
 
-    def take(self, source: int, records: Sequence[Record]) -> tuple[int, int]:
-        """Add records of one log; return how many were refused, and how many were too old to keep."""
+    def take(self, source: int, records: Sequence[Record], erasures: Erasures) -> tuple[int, int, int]:
+        """Add records of one log; return how many were refused, were too old to keep, and are erased."""
         rows = []
         keys: list[str] = []
         owners: list[tuple[int, int]] = []
         called: dict[tuple[str, str, str], tuple[int, int]] = {}
-        refused = dropped = 0
+        refused = dropped = erased = 0
         for record in records:
+            if erased_by(record) is not None:
+                erased += 1
+                continue
             line = read_line(record.value)
             time_us = None if line is None else _time_us(line)
             if line is None or time_us is None:
@@ -311,6 +319,9 @@ class Calls:
                 dropped += 1
                 continue
             data = line.data
+            if erasures.standing() and erasures.due(_subject_of(data, time_us)):
+                erased += 1
+                continue
             self._last += 1
             rows.append(
                 (
@@ -337,7 +348,7 @@ class Calls:
         self._connection.executemany(_INSERT_DIGEST, sorted(self._new_digests))
         self._new_digests.clear()
         self._connection.executemany(_COUNT, sorted((*place, *counts) for place, counts in called.items()))
-        return refused, dropped
+        return refused, dropped, erased
 
     def _subject(self, data: CallData) -> int:
         digests = shared_digests(data)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.story import CALLS_NAMED_MAX, CallsSince, CallSummary
+from assay_stream.alerts.story import CALLS_NAMED_MAX, AgentCalls, CallsSince, CallSummary
 from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Origin
@@ -122,10 +122,13 @@ class CallQueries(Tables):
         )
         total, unbound = sum(counts.values()), counts.get("", 0)
         used = total if full_digest is None else counts.get(full_digest, 0)
+        using = f"FROM evidence e JOIN subject s ON s.id = e.subject WHERE {condition} AND (? IS NULL OR s.full = ?)"
+        asked = (*given, full_digest, full_digest)
+        agents = self._connection.execute(
+            f"SELECT e.agent, count(*), min(e.time_us) / 1000 {using} GROUP BY e.agent ORDER BY 2 DESC, 1", asked
+        )
         bodies = self._connection.execute(
-            f"SELECT e.body FROM evidence e JOIN subject s ON s.id = e.subject WHERE {condition} "  # noqa: S608
-            "AND (? IS NULL OR s.full = ?) ORDER BY e.time_us DESC, e.id DESC LIMIT ?",
-            (*given, full_digest, full_digest, CALLS_NAMED_MAX),
+            f"SELECT e.body {using} ORDER BY e.time_us DESC, e.id DESC LIMIT ?", (*asked, CALLS_NAMED_MAX)
         )
         lines = [line for (body,) in bodies if (line := read_line(decompressed(body))) is not None]
         return CallsSince(
@@ -135,6 +138,7 @@ class CallQueries(Tables):
             unbound=0 if full_digest is None else unbound,
             other=0 if full_digest is None else total - used - unbound,
             latest=tuple(_summary(line) for line in lines),
+            agents=tuple(AgentCalls(*row) for row in agents),
         )
 
     @at_one_moment

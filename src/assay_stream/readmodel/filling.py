@@ -2,7 +2,8 @@
 
 1. A record before the position of its log is a duplicate and skipped, however it is redelivered.
 2. Invalid records are counted as refused, never fatal: the store must not stop where the stages go on.
-3. The tables depend only on the records and their order, not on how they are batched.
+3. Evidence that was erased on record is dropped, and not added again. Under a legal hold nothing else is dropped.
+4. The tables depend only on the records and their order, not on how they are batched.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from hashlib import blake2b
 from itertools import groupby, islice
 from typing import Any
 
+import orjson
+
+from assay_stream.bindings.erasures import Erasures, ScopeAct, act_in, acts_in
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.storage import STORE_BATCH_RECORDS
+from assay_stream.model.finding_topic import ANY_SERVER
 from assay_stream.model.record import Record, Role
-from assay_stream.readmodel.bounds import Bounds, Dropped, drop
-from assay_stream.readmodel.calls import Calls
+from assay_stream.readmodel.bounds import Bounds, Dropped, drop, erase
+from assay_stream.readmodel.calls import Calls, decompressed
 from assay_stream.readmodel.inventory import Inventory
 from assay_stream.readmodel.schema import failures
 
@@ -64,6 +69,7 @@ class Filler:
         self._calls.reset(
             horizon_us=meta(self._connection, "horizon_us", _EVER_US), last=meta(self._connection, "last_evidence", 0)
         )
+        self._erasures = erasures_in(self._connection)
         rows = self._connection.execute("SELECT topic, part, id, next FROM source")
         self._sources = {(topic, part): (number, following) for topic, part, number, following in rows}
 
@@ -137,7 +143,9 @@ class Filler:
             )
 
     def keep_within(self, bounds: Bounds, *, now_us: int) -> Dropped:
-        """Drop some rows that are too old, or too many; repeat until nothing is dropped."""
+        """Drop some rows that are too old, or too many; repeat until nothing is dropped. Under a hold: nothing."""
+        if self._erasures.holds():
+            return Dropped()
         with self._transaction():
             done = drop(self._connection, bounds, self._secret, now_us=now_us)
             self._count_dropped(done.kind, done.bound, done.rows)
@@ -217,13 +225,16 @@ class Filler:
                 following = min(record.origin.offset + 1, _OFFSET_MAX)
         if not new:
             return 0
-        dropped = 0
+        dropped = erased = 0
         if place[0] is Role.EVIDENCE:
-            refused, dropped = self._calls.take(number, new)
+            refused, dropped, erased = self._calls.take(number, new, self._erasures)
             put_meta(self._connection, "last_evidence", self._calls.last)
         else:
             refused = sum(not self._inventory.take(record) for record in new)
+        if place[0] is Role.CHANGES and (acts := list(acts_in(new))):
+            erased = self._erase(acts)
         self._count_dropped("evidence", "age", dropped)
+        self._count_dropped("evidence", "erased", erased)
         self._connection.execute(
             "UPDATE source SET next = ?, read = read + ?, refused = refused + ?, time_us = max(time_us, ?), last = ?, "
             "witness = ? WHERE id = ?",
@@ -239,6 +250,22 @@ class Filler:
         )
         self._sources[place[1:]] = number, following
         return len(new)
+
+    def _erase(self, acts: Iterable[ScopeAct]) -> int:
+        """Drop what is erased as far as no hold stands: with an erasure, and when a hold is released."""
+        for act in acts:
+            self._erasures.take(act)
+        due = [act for act in self._erasures.standing() if not self._erasures.holds(act.scope)]
+        # The cached rows of what calls share are looked up again.
+        rows = sum(erase(self._connection, act, self._secret).rows for act in due)
+        self._calls.reset(horizon_us=meta(self._connection, "horizon_us", _EVER_US), last=self._calls.last)
+        return rows
+
+
+def erasures_in(connection: sqlite3.Connection) -> Erasures:
+    """Return the erasures and holds that a store has read."""
+    rows = connection.execute("SELECT body FROM decision WHERE server = ?", (ANY_SERVER,))
+    return Erasures(act for (body,) in rows if (act := act_in(orjson.loads(decompressed(body)))) is not None)
 
 
 def _inode_of(path: str) -> int | None:

@@ -132,20 +132,9 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
 
     def positions(self) -> tuple[PositionRow, ...]:
         return tuple(
-            PositionRow(
-                role=role,
-                topic=topic,
-                partition=part,
-                following=following,
-                end=end,
-                read=read,
-                refused=refused,
-                lost=lost,
-                time_us=time_us,
-            )
-            for role, topic, part, following, end, read, refused, lost, time_us in self._connection.execute(
-                "SELECT role, topic, part, next, ends, read, refused, lost, time_us FROM source "
-                "ORDER BY role, topic, part"
+            PositionRow(*row)
+            for row in self._connection.execute(
+                "SELECT role, topic, part, next, ends, read, refused, lost, time_us FROM source ORDER BY 1, 2, 3"
             )
         )
 

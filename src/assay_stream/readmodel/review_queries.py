@@ -202,7 +202,6 @@ class ReviewQueries(Tables):
         alert_uid: str | None = None,
         author: str | None = None,
         since_us: int | None = None,
-        until_us: int | None = None,
         paging: Paging = Paging(),  # noqa: B008 -- frozen
     ) -> Page[DecisionRow]:
         """Return operators' decisions, latest first.
@@ -217,10 +216,9 @@ class ReviewQueries(Tables):
             if value is not None:
                 conditions.append(f"{column} = ?")
                 given.append(value)
-        for condition, bound in (("time_us >= ?", since_us), ("time_us < ?", until_us)):
-            if bound is not None:
-                conditions.append(condition)
-                given.append(bound)
+        if since_us is not None:
+            conditions.append("time_us >= ?")
+            given.append(since_us)
         statement = f"SELECT * FROM decision WHERE {' AND '.join(conditions)} ORDER BY time_us DESC, id DESC LIMIT ?"  # noqa: S608
         found = self._connection.execute(statement, (*given, rows_max(paging) + 1)).fetchall()
         return page_of([_decision(row) for row in found], paging, lambda row: (row.time_us, int(row.reference)))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 import zstandard
@@ -29,8 +30,7 @@ FILES_DEPLOYMENT = "files"
 """Deployment of a store that was loaded from files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionRow:
+class PositionRow(NamedTuple):
     """How far one log was read.
 
     Args:
@@ -60,7 +60,7 @@ class PositionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRow:
-    """Number of rows of one kind dropped for one bound: ``age``, ``size`` or ``server``."""
+    """Number of rows of one kind dropped for one bound: ``age``, ``size``, ``server``, or ``erased`` on record."""
 
     kind: str
     bound: str
@@ -95,8 +95,8 @@ class StoreStatus:
 
     @property
     def dropped(self) -> int:
-        """Number of evidence records dropped."""
-        return sum(each.rows for each in self.drops if each.kind == "evidence")
+        """Number of evidence records dropped for a bound, not by an erasure."""
+        return sum(each.rows for each in self.drops if each.kind == "evidence" and each.bound != "erased")
 
     @property
     def is_live(self) -> bool:

@@ -14,6 +14,7 @@ import orjson
 
 from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.controls import Controls, digest_policy
+from assay_stream.bindings.erasures import ScopeAct, act_of
 from assay_stream.bindings.pins import pins_in_force
 from assay_stream.bindings.signatures import pinned_key
 from assay_stream.canonical.digest import canonicalize
@@ -32,6 +33,7 @@ from assay_stream.model.control import (
     SUPPRESSION_SET_TYPE,
     ControlEvent,
     DiscoveryData,
+    HoldRemoveData,
 )
 from assay_stream.model.control_facts import ControlDecision, ControlFact, Discovery, KeyDecision, Pin, Policy
 from assay_stream.model.envelope import EVIDENCE_SOURCE, STRUCTURED, Producer
@@ -48,11 +50,14 @@ from assay_stream.registry.transition import Transition
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import UnknownPolicy
 
-_Decision = ControlDecision | Suppression | AlertAct
+_Decision = ControlDecision | Suppression | AlertAct | ScopeAct
 
 
 def apply_control(registry: Registry, record: Record, event: ControlEvent) -> list[Output]:
     fact = fact_of(record, event)
+    if isinstance(fact, ScopeAct):
+        # What is deleted is up to commands; the stream only states it.
+        return [change_record(record, event, fact, Controls(), registry.producer)]
     if isinstance(fact, Suppression | AlertAct):
         # Both are for the alert stage alone.
         change = change_record(record, event, fact, Controls(), registry.producer)
@@ -77,6 +82,8 @@ def apply_control(registry: Registry, record: Record, event: ControlEvent) -> li
 
 def fact_of(record: Record, event: ControlEvent) -> _Decision:
     data, time_us = event.data, event_time_us(event)
+    if isinstance(data, HoldRemoveData):
+        return act_of(record, event)
     # What operators state of a decision goes into its fact as it is, under the same names.
     given: dict[str, Any] = {name: value for name, value in data if name not in _NOT_IN_FACTS}
     if event.type == SUPPRESSION_SET_TYPE:
@@ -161,6 +168,7 @@ _WHAT: dict[type, tuple[str, ...]] = {
     KeyDecision: ("tool_name", "domain", "fingerprint", *_BY_OPERATOR),
     Discovery: ("domain", "status", "fingerprint", "revoked"),
     AlertAct: ("alert", "assignee", *_BY_OPERATOR),
+    ScopeAct: ("scope_id", "scope", "records", *_BY_OPERATOR),
     SuppressionRule: ("id", "tool", "kind", "field", "detection", "until_us", *_BY_OPERATOR),
 }
 """The fields of a change, by the class of its fact."""
@@ -200,7 +208,7 @@ def _replaced(fact: _Decision, before: Controls) -> Any:
             return _replaced_key(fact, before)
         case Discovery():
             return _replaced_document(fact, before)
-        case Suppression() | AlertAct():
+        case Suppression() | AlertAct() | ScopeAct():
             return None
 
 
@@ -231,7 +239,7 @@ def _replaced_document(fact: Discovery, before: Controls) -> str | None:
 
 def _is_superseded(fact: _Decision, before: Controls) -> bool:
     """Return True if the log already held a decision on the same subject that is later by event time."""
-    if isinstance(fact, Suppression | AlertAct):
+    if isinstance(fact, Suppression | AlertAct | ScopeAct):
         # Rules and alerts are the alert stage's; what is read last counts there.
         return False
     return any(known.position > fact.position for known in _of_same_thing(fact, before))

@@ -29,6 +29,8 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar, cast
 
+import orjson
+
 from assay_stream.bindings.offers import ItemOffer, Offer, unpack
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.canonical.digest import jcs_digest
@@ -271,6 +273,8 @@ class _ItemDrift:
             return () if self._analysis.is_rationed else NOT_SEARCHED
 
 
+_UNPACKED_BYTES_MAX = 1024 * 1024
+"""Of older definitions that are kept for a record: a release reads each of them twice."""
 _RENAMES_PART = 4
 """Share of the remaining budget that the search for renamed tools may cost: one part in this many."""
 
@@ -375,7 +379,8 @@ class _ToolDrift:
         self._comparison = Comparison(analysis, offer.tools, tools=offer.definitions)
         self._searched: dict[tuple[str | None, str], Signs] = {}
         self._carried_over: dict[tuple[str | None, str], Signs] = {}
-        self._unpacked: tuple[str, dict[str, Any]] | None = None
+        self._unpacked: dict[str, dict[str, Any]] = {}
+        self._unpacked_bytes = 0
 
     def renames(
         self, before: Baseline, catalogue: Catalogue, gone: Iterable[str], come: Iterable[str]
@@ -469,10 +474,14 @@ class _ToolDrift:
         return self._comparison.carried_over(full, self._offer.definitions[full], signs)
 
     def _older(self, full: str) -> dict[str, Any]:
-        """Return an older definition. Only the last is cached: together they may be far larger than the list."""
-        if self._unpacked is None or self._unpacked[0] != full:
-            self._unpacked = full, self._server.definition_of(full)
-        return self._unpacked[1]
+        """Return an older definition. The latest are kept: together they may be far larger than the list."""
+        older = self._unpacked.get(full)
+        if older is None:
+            older = self._unpacked[full] = self._server.definition_of(full)
+            self._unpacked_bytes += len(orjson.dumps(older))
+            if self._unpacked_bytes > _UNPACKED_BYTES_MAX:
+                self._unpacked, self._unpacked_bytes = {full: older}, 0
+        return older
 
     def _found(
         self,

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeVar
 
+from assay_stream.bindings.erasures import Erasures, acts_in
 from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
@@ -70,6 +71,7 @@ class History:
     def __init__(self, *, limits: Limits | None = None, snapshot_partitions: int | None = None) -> None:
         self.snapshot_partitions = snapshot_partitions
         self.view = Bindings(home_partitions=snapshot_partitions)
+        self.erasures = Erasures()
         self.ranges: dict[PartitionPlace, tuple[int, int]] = {}
         """The first and the last offset seen of each partition."""
         self._limits = unbounded() if limits is None else limits
@@ -79,6 +81,8 @@ class History:
         """Apply one snapshot or control record, in the order of offsets of its partition; return what a registry
         writes for it."""
         self.note(record.origin)
+        for act in acts_in([record]):
+            self.erasures.take(act)
         number = record.origin.partition
         registry = self._registries.get(number)
         if registry is None:

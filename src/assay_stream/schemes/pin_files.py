@@ -143,7 +143,6 @@ class _Reader:
 
 
 PinFormat = Literal["mcptrust", "hangar", "assay", "native"]
-HangarScheme = Literal["hangar.v1_2", "hangar.v2"]
 
 
 class LockfileStamp(NamedTuple):
@@ -158,6 +157,7 @@ class LockfileStamp(NamedTuple):
     updated_at: str
 
 
+_HANGAR = "hangar.v2"
 _LOCKED = ("mcptrust.description_hash", "mcptrust.input_schema_hash", "mcptrust.risk_level")
 _IDENTITY = ("assay.schema_hash", "assay.meta_hash")
 _NATIVE_FIELDS = ("server_id", "tool_name", "scheme", "value")
@@ -169,14 +169,12 @@ def read_pins(
     *,
     format: PinFormat,  # noqa: A002
     server_id: str | None,
-    hangar_scheme: HangarScheme = "hangar.v2",
 ) -> list[PinEntry]:
     """Read the pins of a file, sorted.
 
     Args:
         server_id: assigned to pins whose file names no server; in a file that names servers, only this server's pins
             are read. ``None`` reads all.
-        hangar_scheme: scheme of a Hangar file's digests; the file does not state it.
 
     Raises:
         InputError: ``bad_pin_value``, ``duplicate_pin``, ``tenant_pins``, ``pin_name_differs``,
@@ -185,7 +183,7 @@ def read_pins(
     """
     readers: dict[str, Callable[[], Iterable[PinEntry]]] = {
         "mcptrust": lambda: _read_mcptrust(raw, server_id),
-        "hangar": lambda: _read_hangar(raw, hangar_scheme),
+        "hangar": lambda: _read_hangar(raw),
         "assay": lambda: _read_assay(raw),
         "native": lambda: _read_native(raw, server_id),
     }
@@ -198,7 +196,6 @@ def write_pins(
     *,
     format: PinFormat,  # noqa: A002
     server_id: str | None,
-    hangar_scheme: HangarScheme = "hangar.v2",
     lockfile_stamp: LockfileStamp | None = None,
 ) -> tuple[bytes, list[PinEntry]]:
     """Serialise pins, and return the bytes and the pins that the format cannot hold.
@@ -209,7 +206,6 @@ def write_pins(
     Args:
         server_id: write only this server's pins. ``None`` writes all, except that a lockfile gets only those without a
             server.
-        hangar_scheme: scheme of the digests in a Hangar file.
         lockfile_stamp: metadata for a lockfile of version 3.0. ``None`` writes version 2.0.
 
     Raises:
@@ -218,7 +214,7 @@ def write_pins(
     pins = _checked(entries)
     writers: dict[str, Callable[[list[PinEntry]], tuple[bytes, set[PinEntry]]]] = {
         "mcptrust": lambda chosen: _write_mcptrust(chosen, server_id, lockfile_stamp),
-        "hangar": lambda chosen: _write_hangar(chosen, hangar_scheme),
+        "hangar": _write_hangar,
         "assay": _write_assay,
         "native": _write_native,
     }
@@ -264,11 +260,11 @@ def _write_mcptrust(
     return write_lockfile(lockfile), held
 
 
-def _read_hangar(raw: bytes, scheme: str) -> Iterator[PinEntry]:
+def _read_hangar(raw: bytes) -> Iterator[PinEntry]:
     document = _mapping(decode_json_or_yaml(raw, limits=PIN_FILE_LIMITS), "$")
     for server_id, pins, upstream in _hangar_pins(document):
         for name in list(pins.rest):
-            yield PinEntry(server_id, name, scheme, _value(scheme, pins, name), upstream)
+            yield PinEntry(server_id, name, _HANGAR, _value(_HANGAR, pins, name), upstream)
 
 
 def _hangar_pins(document: Members) -> Iterator[tuple[str, Members, str | None]]:
@@ -294,10 +290,10 @@ def _hangar_pins(document: Members) -> Iterator[tuple[str, Members, str | None]]
         yield server_id, _inner(projection, "pins"), upstream
 
 
-def _write_hangar(pins: list[PinEntry], scheme: str) -> tuple[bytes, set[PinEntry]]:
+def _write_hangar(pins: list[PinEntry]) -> tuple[bytes, set[PinEntry]]:
     servers: dict[str, Any] = {}
     held: set[PinEntry] = set()
-    own = [(pin.server_id, pin) for pin in pins if pin.scheme == scheme and pin.server_id is not None]
+    own = [(pin.server_id, pin) for pin in pins if pin.scheme == _HANGAR and pin.server_id is not None]
     # A server's pins share one binding: a pin bound to something else, or to nothing, would change meaning.
     bound_to = {server_id: pin.upstream for server_id, pin in reversed(own) if pin.upstream is not None}
     for server_id, pin in own:

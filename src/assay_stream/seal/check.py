@@ -4,8 +4,10 @@
 2. Within a range each sealed offset must hold the record of its leaf, and no other offset a record.
 3. A record where another was sealed is *reordered* if it was sealed at another offset of its range,
    else *altered*. A record that comes after a later offset is *reordered* too.
-4. What lies before the start of the log is *expired*: nothing is said about it.
-5. What lies behind the last range is not sealed yet.
+4. What stands where a record was erased on record counts as *erased* if the erasure accounts for it: its leaf hash
+   stays, so that the tree is complete. If not, the record is *missing*, with the reason.
+5. What lies before the start of the log is *expired*: nothing is said about it.
+6. What lies behind the last range is not sealed yet.
 
 1. A head that a checkpoint of another partition names must be in the chain of its own: the same root at that size.
 2. So must a head that is expected: one that was noted somewhere safe.
@@ -18,7 +20,8 @@ The end of a broken chain is unknown: its head is not checked, since the break i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,7 +29,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.model.checkpoint import Checkpoint, Head
-from assay_stream.model.record import Record
+from assay_stream.model.record import Record, erased_by
 from assay_stream.schemes.tlog import Keys
 from assay_stream.seal.checkpoint import Sealed, TreeLeaf, decode, follows, leaf_of
 
@@ -43,7 +46,7 @@ class Fault(NamedTuple):
         kind: ``altered``, ``missing``, ``inserted``, ``reordered``, ``checkpoint`` or ``head``.
         offset: the offset in the evidence partition; for a checkpoint that in its own topic or file; for a head
             the first offset behind what is sealed.
-        code: for a checkpoint or a head, what is wrong with it.
+        code: for a checkpoint or a head, what is wrong with it; for a missing record, why its erasure does not count.
         detail: for a head, its source.
     """
 
@@ -61,6 +64,7 @@ class Report:
         checkpoints: number of valid checkpoints.
         sealed_to: offset of the last sealed record, ``None`` if there is none.
         verified: records that are as they were sealed.
+        erased: sealed records that an erasure accounts for, by its id.
         expired: sealed records that lie before the start of the log.
         unsealed: records behind the last range.
         faults: the first faults, in the order in which they were found.
@@ -76,6 +80,7 @@ class Report:
     checkpoints: int = 0
     sealed_to: int | None = None
     verified: int = 0
+    erased: Counter[str] = field(default_factory=Counter)
     expired: int = 0
     unsealed: int = 0
     faults: list[Fault] = field(default_factory=list)
@@ -107,6 +112,10 @@ class Report:
             self.faults.append(fault)
 
 
+Refuse = Callable[[Record, bytes], str | None]
+"""Returns why no erasure accounts for what stands in place of a record with this leaf hash, ``None`` if one does."""
+
+
 def check(
     report: Report,
     checkpoints: Iterable[tuple[int, bytes | None]],
@@ -115,6 +124,7 @@ def check(
     *,
     log_start: int = 0,
     claims_before: int | None = None,
+    refuse: Refuse = lambda *_: "erasure_unknown",
 ) -> None:
     """Check the records of one partition against its checkpoints, and add the findings to a report.
 
@@ -135,7 +145,7 @@ def check(
             return
         last = found
         report.take(found.checkpoint, with_claims=claims_before is None or number < claims_before)
-        _check_range(report, found.leaves, reader, log_start)
+        _check_range(report, found.leaves, reader, log_start, refuse)
     for _ in reader.up_to(None):
         report.unsealed += 1
 
@@ -185,9 +195,12 @@ class _Ordered:
         return None
 
 
-def _check_range(report: Report, leaves: tuple[TreeLeaf, ...], reader: _Ordered, log_start: int) -> None:
+def _check_range(
+    report: Report, leaves: tuple[TreeLeaf, ...], reader: _Ordered, log_start: int, refuse: Refuse
+) -> None:
     wanted = dict(leaves)
     faults: dict[int, str] = {}
+    codes: dict[int, str] = {}
     wrong: list[Record] = []
     for record in reader.up_to(leaves[-1][0]):
         offset = record.origin.offset
@@ -196,6 +209,12 @@ def _check_range(report: Report, leaves: tuple[TreeLeaf, ...], reader: _Ordered,
             faults[offset] = "inserted"
         elif leaf == leaf_of(record):
             report.verified += 1
+        elif (erasure := erased_by(record)) is not None:
+            code = refuse(record, leaf)
+            if code is None:
+                report.erased[erasure] += 1
+            else:
+                faults[offset], codes[offset] = "missing", code
         else:
             faults[offset] = "altered"
             wrong.append(record)
@@ -210,7 +229,7 @@ def _check_range(report: Report, leaves: tuple[TreeLeaf, ...], reader: _Ordered,
             if any(leaf_of(record, offset=offset) == leaf for leaf, offset in sought.items()):
                 faults[record.origin.offset] = "reordered"
     for offset in sorted(faults):
-        report.tell(Fault(faults[offset], offset))
+        report.tell(Fault(faults[offset], offset, codes.get(offset, "")))
 
 
 HEADS_SCHEMA = "assay.evidence.heads.v1"

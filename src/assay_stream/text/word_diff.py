@@ -6,8 +6,8 @@ Source: E. W. Myers, "An O(ND) difference algorithm and its variations", 1986, f
 import re
 import string
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from itertools import groupby, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice, pairwise
 from typing import Literal, NamedTuple
 
 from assay_stream.work import Work, WorkExhaustedError
@@ -38,10 +38,26 @@ class Piece(NamedTuple):
 
     Args:
         op: whether it is in both texts, went, came, or is a note of ours on what is left out.
+        is_marked: whether its reader is pointed to it.
     """
 
     op: Op
     text: str
+    is_marked: bool = False
+
+
+def marked(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]]) -> Iterator[Piece]:
+    """Yield a comparison with some places of the newer text marked, each start and end of which ends a piece."""
+    at = 0
+    for piece in pieces:
+        if piece.op not in ("same", "come"):
+            yield piece
+            continue
+        end = at + len(piece.text)
+        for start, stop in pairwise(sorted({at, end, *(cut for span in spans for cut in span if at < cut < end)})):
+            is_marked = any(first <= start < last for first, last in spans)
+            yield Piece(piece.op, piece.text[start - at : stop - at], is_marked)
+        at = end
 
 
 def word_diff(before: str, after: str, work: Work) -> list[Piece]:
@@ -117,9 +133,9 @@ def _cut(piece: Piece, head: int, tail: int, note: str) -> list[Piece]:
     if left_out <= len(note):
         return [piece]
     kept = [
-        Piece(piece.op, piece.text[:head]),
+        piece._replace(text=piece.text[:head]),
         Piece("note", note.format(left_out)),
-        Piece(piece.op, piece.text[len(piece.text) - tail :]),
+        piece._replace(text=piece.text[len(piece.text) - tail :]),
     ]
     return [each for each in kept if each.text]
 

@@ -16,6 +16,8 @@ The cause of a difference in evidence is the first of these that applies:
    definition: digests, the tool identity, the pin result and the signature.
 7. ``altered_record``: nothing explains it.
 
+8. ``erased``: what is missing, or unexpected, was erased on record. It does not count as a difference.
+
 Alerts are compared record by record, and by their state at the end (``verify.alert_ledger``). A difference takes the
 causes of the evidence that differs on its server and tool, if there is some; else ``missing_record``,
 ``unexpected_record``, ``software_changed`` or ``altered_record``. What follows the order in which a worker read its
@@ -25,14 +27,16 @@ partitions is reported with ``order_of_reading``, and does not count.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+from assay_stream.bindings.erasures import Account, Erasures, acts_in, subject_of
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role, erased_by
 from assay_stream.replay.log_cut import Question, explained
 from assay_stream.verify.alert_ledger import (
     ALTERED,
@@ -53,6 +57,7 @@ from assay_stream.verify.evidence import (
 )
 
 LATE_CALL = "late_call"
+ERASED = "erased"
 DOUBTS_MAX = 2_000
 """Differences that wait for their causes, which are then searched for together."""
 
@@ -89,8 +94,8 @@ class Difference:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as a difference: effects of the order of reading are reported but do not."""
-        return self.causes != (ORDER_OF_READING,)
+        """Whether it counts as a difference: effects of the order of reading, and of erasures, are only reported."""
+        return self.causes not in ((ORDER_OF_READING,), (ERASED,))
 
     def as_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {
@@ -155,6 +160,7 @@ class ReplayComparison:
         self._pairing = Pairing(attrgetter("call")) if pairing is None else pairing
         self._producers = Producers()
         self._doubts: list[_Doubt] = []
+        self._account, self._excused = Account(lambda: Erasures(acts_in(read()))), Counter[str]()
         self._alerts = AlertLedger()
         self._causes_by_tool: dict[tuple[str | None, str | None], set[str]] = {}
         self.identical: Counter[str] = Counter({"evidence": 0, "alert": 0})
@@ -189,10 +195,31 @@ class ReplayComparison:
             if given is not None and again is not None:
                 yield from self._compared(given, again)
             elif given is not None:
-                yield of_evidence(given, ALTERED if given.call is None else UNEXPECTED)
+                yield of_evidence(given, self._alone(given))
             elif again is not None:
-                yield of_evidence(again, MISSING)
+                yield of_evidence(again, self._lacking(again))
         yield from self._settled()
+
+    def _alone(self, given: Recorded) -> str:
+        """Return the cause of evidence whose call the replay lacks: without a stub in its place, it was never there."""
+        if given.record is not None and erased_by(given.record) is not None:
+            return ERASED if self._account.refuse(given.record) is None else ALTERED
+        if given.call is None or intact_content(given.value) is None:
+            return ALTERED
+        return ERASED if given.call in self._erased_calls else UNEXPECTED
+
+    def _lacking(self, again: Recorded) -> str:
+        """Return the cause of a call without evidence: no more are erased than the erasure accounts for."""
+        for act in self._account.erasures.covering(subject_of(again.value)):
+            if self._excused[act.scope_id] < (act.records or 0):
+                self._excused[act.scope_id] += 1
+                return ERASED
+        return MISSING
+
+    @cached_property
+    def _erased_calls(self) -> set[Origin]:
+        stubs = (record for record in self._read() if record.role is Role.CALLS and record.value is None)
+        return {stub.origin for stub in stubs if self._account.erasures.erasure(erased_by(stub)) is not None}
 
     def _evidence_in(self, replayed: Iterable[Output]) -> Iterator[Recorded]:
         for output in replayed:

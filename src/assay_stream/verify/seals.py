@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
+from assay_stream.bindings.erasures import Account, Erasures
 from assay_stream.errors import InputError
 from assay_stream.files.seal_files import LogName, Logs
 from assay_stream.schemes import tlog
@@ -27,6 +28,7 @@ def verify_logs(
     partition_count: int | None = None,
     claims_before: Mapping[LogName, int] | None = None,
     sealed_offsets: Mapping[int, int] | None = None,
+    account: Account | None = None,
 ) -> list[Report]:
     """Return a report on each log of evidence.
 
@@ -35,9 +37,11 @@ def verify_logs(
         partition_count: partition count of the evidence topic, ``None`` if unknown.
         claims_before: for chains still being written, the offset before which their claims about other partitions
             count.
+        account: of what was erased.
         sealed_offsets: by partition, the sealer's committed offset, before which everything is sealed.
     """
     reports = []
+    account = account or Account(Erasures)
     for chain in _chosen(checkpoints, partitions):
         topic = _sealed_topic(checkpoints, chain, evidence, keys)
         report = Report(topic=topic, partition=chain.partition)
@@ -50,6 +54,7 @@ def verify_logs(
             keys,
             log_start=evidence.start(name),
             claims_before=None if claims_before is None else claims_before.get(chain),
+            refuse=account.refuse,
         )
         reports.append(report)
     covered = {(report.topic, report.partition) for report in reports}
@@ -67,7 +72,7 @@ def verify_logs(
 def outcome_of(reports: Collection[Report], *, bad_lines: int = 0) -> SealOutcome:
     if bad_lines or any(report.faults_count for report in reports):
         return SealOutcome.BROKEN
-    if not any(report.verified for report in reports):
+    if not any(report.verified or report.erased for report in reports):
         return SealOutcome.NOTHING_VERIFIED
     if any(report.unsealed and not report.checkpoints for report in reports):
         return SealOutcome.PARTLY_SEALED

@@ -17,6 +17,11 @@ A call without evidence is *missing* it, or *pending* where the join may not be 
 7. Whoever says that the files are complete has every call due.
 8. A call that the join refuses stands among the rejected records, and is never due.
 
+What was erased on record is *erased*, as far as its erasure accounts for it (``bindings.erasures``):
+
+9. A record of evidence with a stub in its place; one whose call has a stub in its place; a call in the scope of an
+   erasure that has no evidence. A stub that no erasure accounts for is a missing record.
+
 Which version of which software wrote a record is the producer's own word: the logs do not repeat it.
 """
 
@@ -32,6 +37,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from assay_stream.bindings.erasures import Account, Erasures, ScopeAct, subject_of
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
@@ -41,7 +47,7 @@ from assay_stream.limits.storage import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
-from assay_stream.model.record import Origin, Output, Record, Role, made_of
+from assay_stream.model.record import Origin, Output, Record, Role, erased_by, made_of
 from assay_stream.replay.log_cut import History, Question, explained
 from assay_stream.verify.evidence import (
     EvidenceSelection,
@@ -68,8 +74,10 @@ class RecordStatus(StrEnum):
     WRONG = "wrong"
     GONE = "gone"
     MISSING = "missing"
+    ERASED = "erased"
 
 
+_ERASED = RecordStatus.ERASED
 _HOLDS = RecordStatus.HOLDS  # reading a member of an enum takes a call of its own
 
 
@@ -78,8 +86,10 @@ class Judgement(NamedTuple):
 
     Args:
         status: ``holds``; ``late``: holds, without records that came late; ``wrong``; ``gone``: what it rests on is
-            no longer there; ``missing``: there is no record, and should be.
+            no longer there; ``missing``: there is no record, and should be; ``erased``: it, or its call, was erased
+            on record.
         left_out: the first record of each log that it was joined without.
+        erasure: id of the erasure that it names, or that covers it.
     """
 
     status: RecordStatus
@@ -88,6 +98,7 @@ class Judgement(NamedTuple):
     paths: tuple[str, ...] = ()
     missing: tuple[Origin, ...] = ()
     left_out: tuple[Origin, ...] = ()
+    erasure: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         evidence = self.evidence
@@ -103,6 +114,7 @@ class Judgement(NamedTuple):
             "tool_call_id": evidence.text("tool_call_id"),
             "missing": [origin.as_json() for origin in self.missing],
             "left_out": [origin.as_json() for origin in self.left_out],
+            "erasure": self.erasure,
         }
         return {name: value for name, value in fields.items() if value not in (None, [])}
 
@@ -141,6 +153,7 @@ class Verifier:
         self._producers = Producers()
         self._doubts: list[_Doubt] = []
         self._doubts_bytes = 0
+        self.account, self._excused = Account(lambda: history.erasures), Counter[str]()
         self.written_by: dict[str, int] = {}
         """How many records each producer says it wrote."""
 
@@ -176,19 +189,27 @@ class Verifier:
         found = process_calls(join, zip(calls, events, strict=True))
         for (evidence, call), event, outputs in zip(pairs, events, found, strict=True):
             expected = outputs[0]
-            if isinstance(event, InputError):
+            if isinstance(event, InputError) and self._history.erasures.erasure(erased_by(call)) is not None:
+                erased = Judgement(_ERASED, evidence, ("call_erased",), erasure=erased_by(call))
+                yield self._unsound(evidence) or erased
+            elif isinstance(event, InputError):
                 yield self._wrong(evidence, "call_refused")
             elif not is_expected:
                 yield self._wrong(evidence, "producer_differs", "$.assayproducerversion")
             elif evidence.record is not None and not headers_equal(evidence.record, expected):
                 yield self._wrong(evidence, "record_differs")
             elif expected.value == evidence.value:
-                yield made_of(Judgement, (_HOLDS, evidence, (), (), (), ()))
+                yield made_of(Judgement, (_HOLDS, evidence, (), (), (), (), None))
             else:
                 yield self._look_closer(evidence, Question(call, event, evidence.value, producer), expected)
 
     def without_call(self, evidence: Recorded) -> Judgement:
         """Judge a record whose call is not at its claimed position."""
+        erasure = None if evidence.record is None else erased_by(evidence.record)
+        if evidence.record is not None and erasure is not None:
+            why = self.account.refuse(evidence.record)
+            status = _ERASED if why is None else RecordStatus.MISSING
+            return Judgement(status, evidence, (why or "evidence_erased",), erasure=erasure)
         if evidence.call is None:
             return self._wrong(evidence, "not_evidence")
         wrong = self._unsound(evidence)
@@ -207,8 +228,12 @@ class Verifier:
         data = {"server_id": event.server_id, "tool": event.tool_name, "origin": call.origin.as_json()}
         return Recorded("", canonicalize({"time": event.time, "data": data}))
 
-    def without_evidence(self, expected: Recorded, *, gone: bool = False) -> Judgement:
+    def without_evidence(self, call: Record, expected: Recorded, *, gone: bool = False) -> Judgement:
         """Judge a call whose ``expected`` evidence is missing."""
+        for act in self._history.erasures.covering(subject_of(call.value, call.headers)):
+            if self._excused[act.scope_id] < (act.records or 0):
+                self._excused[act.scope_id] += 1
+                return Judgement(_ERASED, expected, ("evidence_erased",), erasure=act.scope_id)
         status, code = (RecordStatus.GONE, "evidence_gone") if gone else (RecordStatus.MISSING, "evidence_missing")
         return Judgement(status=status, evidence=expected, codes=(code,))
 
@@ -416,7 +441,7 @@ def judged(
         elif call is not None and coverage.lacks(call.origin):
             expected = verifier.expected(call)
             if expected is not None and selection.wants(expected) and coverage.is_missing(call.origin):
-                judgement = verifier.without_evidence(expected, gone=call.origin.offset < gone_before())
+                judgement = verifier.without_evidence(call, expected, gone=call.origin.offset < gone_before())
         if judgement is not None:
             yield judgement
         if verifier.must_settle:
@@ -459,16 +484,23 @@ class Summary:
         self._statuses: Counter[str] = Counter({status.value: 0 for status in RecordStatus})
         self._codes: Counter[str] = Counter()
         self._producers: Counter[str] = Counter()
+        self._erasures: set[str] = set()
         self.pending = 0
         """Calls whose evidence is not due yet."""
 
     def note(self, judgement: Judgement) -> None:
         self._statuses[judgement.status._value_] += 1
+        if judgement.erasure is not None:
+            self._erasures.add(judgement.erasure)
         if judgement.codes:
             self._codes.update(judgement.codes)
 
     def note_producers(self, written_by: Mapping[str, int]) -> None:
         self._producers.update(written_by)
+
+    def erasures(self, known: Erasures) -> list[ScopeAct]:
+        """Return the erasures that records named, in their order."""
+        return [act for act in known if act.scope_id in self._erasures]
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts: by status, by code, of pending calls, and by claimed producer."""

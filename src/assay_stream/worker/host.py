@@ -379,7 +379,9 @@ def run_host(
             deadline.settle()
         code = failure.code if isinstance(failure, AssayStreamError) else ""
         unreadable = str(failure) if code in UNREADABLE and not once else None
-        has_ended = code != _AGAIN and unreadable is None
+        # Brokers can go away between the look at their topics and the start of a part: that is waited for as well.
+        goes_on = not once and failure is not None and is_away(failure)
+        has_ended = code != _AGAIN and unreadable is None and not goes_on
     if failure is not None:
         reason = explained(failure)
         if reason is None:

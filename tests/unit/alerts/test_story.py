@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.alerts.page import CUT_SHORT_TEXT, page_of
+from assay_stream.alerts.page import CUT_SHORT_TEXT, as_page
 from assay_stream.alerts.story import End, ShownIndicator, Sighting, Sightings, ToldChange, story_of, tool_names_of
 from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -136,11 +136,11 @@ def test_a_definition_that_is_costly_to_search_is_searched_within_a_budget(befor
     assert 0 < work.spent <= 3 * DEFAULT_LIMITS.definition_work_units_max
     assert story.is_cut_short
     assert story == story_of(life, sightings=sightings, definitions=definitions)
-    assert CUT_SHORT_TEXT in "".join(span.text for line in page_of(story) for span in line.spans)
+    assert CUT_SHORT_TEXT in "".join(span.text for line in as_page(story) for span in line.spans)
     assert not story_of(life, sightings=sightings, definitions=KNOWN).is_cut_short
 
 
-def test_a_page_of_alerts_shares_one_budget() -> None:
+def test_a_as_page_alerts_shares_one_budget() -> None:
     story = story_of(a_life(), definitions=KNOWN, work=Work(1))
     assert (story.is_cut_short, [sign.excerpt for sign in story.signs]) == (True, [""])
     assert story.diff is not None

@@ -169,7 +169,7 @@ class TestValues:
     )  # fmt: skip
     def test_hostile_text_is_linear(self, unit: str) -> None:
         """Text made to send a search back and forth costs 6 to 110 passes over it, whatever its length."""
-        for chars in (50_000, 200_000):
+        for chars in (20_000, 80_000):
             text = (unit * (chars // len(unit) + 1))[:chars] + " @"
             assert passes(redact, text) < 300
 

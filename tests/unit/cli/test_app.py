@@ -9,7 +9,6 @@ import pytest
 
 from assay_stream import __version__
 from tests.support.command import run_command_text
-from tests.support.deployment import free_port
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -90,14 +89,3 @@ def test_a_wrong_setting_is_named(command: tuple[str, ...]) -> None:
     done = run(*command, ASSAY_STREAM_BATCH_RECORDS_MAX="many")
     assert done.returncode == 2
     assert done.stderr.startswith("assay-stream: bad_setting: ASSAY_STREAM_BATCH_RECORDS_MAX")
-
-
-@pytest.mark.parametrize("command", [("topics", "apply"), ("topics", "show")])
-def test_a_broker_that_does_not_answer_exits_3(command: tuple[str, ...]) -> None:
-    """What failed outside has an exit code of its own, and the address is named."""
-    address = f"127.0.0.1:{free_port()}"
-    limits = {"ASSAY_STREAM_CONNECT_LIMIT_S": "1", "ASSAY_STREAM_COMMAND_CONNECT_LIMIT_S": "1"}
-    done = run(*command, "--bootstrap-servers", address, **limits)
-    assert done.returncode == 3
-    assert "broker_unreachable" in done.stderr
-    assert address in done.stderr

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from assay_stream.bindings.erasures import HOLD, Erasures, ScopeAct, acts_in
+from assay_stream.cli import exporting
 from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.archive import read_files
 from assay_stream.kafka import lookup
 from assay_stream.kafka import ranges as log_ends
-from assay_stream.model.record import TOPIC_NAMES, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.selection import Selection
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
@@ -40,6 +42,7 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stage == "join"
         return {("mcp.tools.call", 0): 2, ("elsewhere", 0): 9}
 
+    monkeypatch.setattr(exporting, "known_erasures", lambda *_: Erasures(acts_in(RECORDS)))
     monkeypatch.setattr(log_ends, "committed_offsets", committed_offsets)
     monkeypatch.setattr(log_ends, "note_ends", note_ends)
     monkeypatch.setattr(lookup, "read_ranges", read_ranges)
@@ -70,6 +73,23 @@ def test_an_archive_replays_as_the_topics_do(tmp_path: Path, compression: str, s
     assert (direct.exit_code, again.exit_code) == (0, 0), again.output
     for path in (tmp_path / "direct").iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_no_archive_is_replaced_under_a_legal_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be the only copy of what the topics no longer have."""
+    hold = ScopeAct(
+        act=HOLD,
+        scope_id="case-9",
+        scope={},
+        records=None,
+        author="ann",
+        reason="case",
+        time_us=0,
+        origin=Origin("c", 0, 0),
+    )
+    monkeypatch.setattr(exporting, "known_erasures", lambda *_: Erasures([hold]))
+    assert run("archive", "--output", tmp_path / "kept", "--force").exit_code == 0
+    assert "held" in str(run("archive", "--output", tmp_path / "kept", "--force").exception)
 
 
 def test_an_archive_is_replaced_only_when_asked(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_pauses_grow_to_a_bound() -> None:
 def no_broker() -> dict[str, str]:
     return os.environ | {
         "ASSAY_STREAM_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}",
-        "ASSAY_STREAM_CONNECT_LIMIT_S": "1",
+        "ASSAY_STREAM_COMMAND_CONNECT_LIMIT_S": "1",
         "ASSAY_STREAM_LOG_LEVEL": "ERROR",
     }
 

@@ -73,6 +73,7 @@ REFUSED = {
     "archive": "tests/unit/cli/test_archiving.py",
     "demo": "tests/unit/cli/test_demo.py",
     "deploy kubernetes": "tests/conformance/test_kubernetes.py",
+    "evidence erase-files": "tests/acceptance/test_erasure_dialogue.py",
     "export assay-bundle": "here",
     "export parquet": "here",
     "export timesketch": "here",
@@ -90,6 +91,7 @@ ADDED_TO = {
     "schemapin fetch",
     *(f"pins {name}" for name in ("approve", "reject", "remove", "import")),
     *("policy set", "policy remove", "keys accept", "keys revoke"),
+    *("evidence erase", "evidence hold", "evidence release"),
     *(f"alerts {name}" for name in ("suppress", "unsuppress", "acknowledge", "assign", "comment", "close", "reopen")),
 }
 """Commands that add lines to a file of observations or decisions (``tests/unit/observe/test_sinks.py``)."""
@@ -119,7 +121,9 @@ def test_every_command_that_writes_files_is_known_here() -> None:
         for name, command in commands(typer.main.get_command(app))
         if any("--force" in option.opts for option in command.params)
     }
-    assert forced == REFUSED.keys() - {"demo", "schemapin keygen", "seal keygen", "seal archive"}
+    assert forced == REFUSED.keys() - {
+        *("demo", "evidence erase-files", "schemapin keygen", "seal keygen", "seal archive")
+    }
 
 
 @pytest.fixture(scope="module")

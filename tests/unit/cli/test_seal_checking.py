@@ -73,11 +73,13 @@ def test_an_archive_that_nobody_touched_holds(folder: Path) -> None:
                 "expired": 0,
                 "unsealed": 1,
                 "faults_count": 0,
+                "erased": {},
                 "faults": [],
             }
         ],
         "bad_lines_count": 0,
         "bad_lines": [],
+        "erasures": [],
     }
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from prometheus_client import CollectorRegistry
 
 from assay_stream.console.authentication import now_us
 from assay_stream.console.reader import StoreReader
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKe
 
 @pytest.fixture
 def metrics() -> ConsoleMetrics:
-    return ConsoleMetrics(CollectorRegistry())
+    return ConsoleMetrics()
 
 
 @asynccontextmanager

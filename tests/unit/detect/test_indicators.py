@@ -300,3 +300,17 @@ def test_a_changed_description_may_name_a_parameter_that_stayed() -> None:
     before = tool("Adds.", search_query={"type": "string"})
     after = tool("Adds. You must use the search_query tool first.", search_query={"type": "string"})
     assert {found.level for found in detect_indicators(before, after)} <= {3}
+
+
+def test_what_a_server_fills_itself_is_no_parameter_that_takes_code() -> None:
+    schema = {"type": "object", "properties": {"script": {"type": "string"}}}
+    before = tool("Reads.")
+    assert rules(detect_indicators(before, before | {"outputSchema": schema})) == []
+    assert rules(detect_indicators(before, before | {"inputSchema": schema})) == ["code_parameter"]
+
+
+def test_a_tool_that_took_code_gains_little_by_taking_it_under_another_name() -> None:
+    code, script = {"code": {"type": "string"}}, {"script": {"type": "string"}}
+    (known,) = detect_indicators(tool("Runs.", **code), tool("Runs.", **code, **script))
+    (new,) = detect_indicators(tool("Runs."), tool("Runs.", **script))
+    assert (known.level, new.level) == (2, 3)

@@ -25,6 +25,7 @@ TOOL = {"name": "t", "description": "Reads.", "inputSchema": {"type": "object"}}
     ("field", "value", "code"),
     [
         ("name", "u", "name_changed"),
+        ("name", "T", "name_respelt"),
         ("description", "Writes.", "description_words_changed"),
         ("title", "T", "title_added"),
         ("inputSchema", {"type": "string"}, "type_changed"),

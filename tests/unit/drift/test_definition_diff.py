@@ -103,3 +103,10 @@ def test_two_hundred_texts_that_differ_in_four_hundred_words_do_not_stall_a_cons
     assert (len(notes), notes[0], notes[-1]) == (200, False, True)
     assert notes == sorted(notes)
     assert diff == definition_diff(before, after, full=full)
+
+
+@pytest.mark.parametrize(("was", "is_marked"), [({"title": "A b."}, True), ({}, True), ({"title": 1}, False)])
+def test_words_are_marked_in_a_text_that_was_a_text_or_was_not_there(was: dict[str, Any], is_marked: bool) -> None:
+    diff = definition_diff({"name": "t"} | was, {"name": "t", "title": "A b, or c."}, words={"$.title": [(8, "c")]})
+    [place] = diff.places
+    assert [piece.text for piece in place.pieces if piece.is_marked] == ["c"] * is_marked

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from assay_stream.canonical.digest_key import DigestKey
+from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.engine import EngineState, process
 from assay_stream.errors import InputError
 from assay_stream.ingest.clients import RequestRefused, hash_of, new_token, read_clients
@@ -49,6 +51,17 @@ def changed(observation: Observation, **data: Any) -> bytes:
 
 ANNOUNCED = list_changed_event(Vantage(server_id="time", observer_id="gw-1"), event_id="changed-1", observed_at=AT)
 SOUND = [a_list(1), a_call(2), a_call(3, traceparent=TRACE), a_call(4, server="té", trace_id="t"), ANNOUNCED]
+
+
+def test_with_a_digest_key_arguments_are_published_as_keyed_digests_alone() -> None:
+    key, found = DigestKey("0f" * 32), list[JudgedEvent]()
+    raw = changed(a_call(2), args={"a": 1}, result_hash="sha256:" + "0" * 64)
+    assert all(EventJudge(digest_key=key).steps([raw], CLIENT, found, now_ms=NOW_MS))
+    assert found[0].observation is not None
+    data = json.loads(found[0].observation.value)["data"]
+    assert data["args_hash"] == key.keyed(str(redacted_digest({"a": 1})))
+    assert data["result_hash"].startswith(f"hmac-sha256:{key.id}:")
+    assert "args" not in data
 
 
 @pytest.mark.parametrize("observation", SOUND, ids=lambda each: each.kind)

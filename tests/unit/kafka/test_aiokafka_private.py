@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
@@ -18,6 +18,7 @@ from aiokafka.consumer import consumer, fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import KafkaTimeoutError, NodeNotReadyError
+from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
 
@@ -37,6 +38,7 @@ USED: dict[Callable[..., Any], str] = {
     fetcher.Fetcher._proc_fetch_request: "self assignment node_id request",
     fetcher.PartitionRecords._consumer_record: "self tp record",
     fetcher.PartitionRecords._unpack_records: "self",
+    TransactionManager.maybe_add_partition_to_txn: "self tp",
     _DefaultRecordBatchPy.__init__: "self buffer",
     _DefaultRecordBatchPy._maybe_uncompress: "self",
     _MemoryRecordsPy.__init__: "self bytes_data",
@@ -55,6 +57,7 @@ def test_attributes_that_are_used_are_there() -> None:
     """Those that aiokafka sets when it makes an object."""
     for made_by, names in {
         AIOKafkaConsumer.__init__: {"_client", "_coordinator"},
+        AIOKafkaProducer.__init__: {"_txn_manager"},
         GroupCoordinator.__init__: {"group_id", "generation", "member_id"},
         fetcher.PartitionRecords.__init__: {"_records", "next_fetch_offset"},
         _DefaultRecordBatchPy.__init__: {"_buffer"},
@@ -223,6 +226,9 @@ class Brokers:
         if self.leader_by[node] == 0:
             raise NodeNotReadyError
         return SimpleNamespace(topics=[(0, PLACE.topic, False, [(0, PLACE.partition, self.leader_by[node], [], [])])])
+
+    async def add_topic(self, topic: str) -> None:
+        """Known already."""
 
     async def force_metadata_update(self) -> None:
         """Ask any broker who leads: here the one that was frozen at first, and then another."""

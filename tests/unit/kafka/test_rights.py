@@ -13,13 +13,14 @@ READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 @pytest.mark.parametrize(
     ("code", "operations", "held"),
     [
-        (0, 1 << 3 | 1 << 8 | 1 << 10, [READ, DESCRIBE]),
+        (0, 1 << 3 | 1 << 8 | 1 << 10, [READ, DESCRIBE, Operation.DESCRIBE_CONFIGS]),
+        (0, 1 << 6 | 1 << 7, [Operation.DELETE]),
         (0, 1 << 4 | 1 << 8, [WRITE, DESCRIBE]),
         (29, -(2**31), ()),
         (3, -(2**31), None),
         (0, -(2**31), None),
     ],
-    ids=["reads", "writes", "describes nothing", "no such topic", "not told"],
+    ids=["reads", "deletes", "writes", "describes nothing", "no such topic", "not told"],
 )
 def test_rights_are_bits_of_the_codes_of_operations(
     code: int, operations: int, held: list[Operation] | tuple[()] | None

@@ -66,8 +66,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 BEGIN = """
 import asyncio, os, sys, threading, time
-from assay_stream.observe import ObservationPublisher, PublisherLimits
-from tests.unit.observe.test_events import a_call
+from datetime import UTC, datetime
+from assay_stream.observe import ObservationPublisher, Vantage, call_event
+
+def a_call():
+    who, what = Vantage(server_id="s", observer_id="o"), {"tool_name": "echo", "tool_call_id": "c"}
+    at = {"event_id": "e", "observed_at": datetime.now(UTC)}
+    return call_event(who, decision="allow", reason_code="forwarded", **what, **at)
 
 class Producer:
     async def start(self):

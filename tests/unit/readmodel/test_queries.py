@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -280,7 +279,7 @@ def test_status_says_what_is_here() -> None:
     assert (status.complete_since_us, status.dropped) == (None, 0)
     times = [row.time_us for row in every(EvidenceFilter())]
     assert (status.oldest_us, status.newest_us) == (min(times), max(times))
-    assert replace(status.positions[0], end=None).lag is None
+    assert status.positions[0]._replace(end=None).lag is None
 
 
 @pytest.mark.parametrize(
@@ -356,3 +355,14 @@ def test_candidates_are_bounded() -> None:
     )
     found = store.candidates("abcdef")
     assert [each.digest.value for each in found] == [value[0] for value in values[:STORE_CANDIDATES_MAX]]
+
+
+def test_the_agents_of_a_tool_s_calls_are_counted_with_the_first_call_of_each() -> None:
+    row = STORE.evidence(EvidenceFilter()).rows[0]
+    found = STORE.calls_since(row.server_id, [row.tool_name], full_digest=None, since_ms=0)
+    rows = STORE.evidence(EvidenceFilter(server_id=row.server_id, tool_name=row.tool_name), Paging(limit=1_000)).rows
+    counts = Counter(each.agent_id for each in rows)
+    assert {agent.agent_id: agent.calls for agent in found.agents} == counts
+    assert sum(agent.calls for agent in found.agents) == found.used
+    for agent in found.agents:
+        assert agent.first_ms == min(each.time_us for each in rows if each.agent_id == agent.agent_id) // 1_000

@@ -93,12 +93,6 @@ class TestHangar:
     def test_its_shapes(self, text: str) -> None:
         assert read_pins(text.encode(), format="hangar", server_id=None) == [HANGAR]
 
-    def test_the_older_digest_is_asked_for(self) -> None:
-        pin = HANGAR._replace(scheme="hangar.v1_2")
-        raw, left_out = write_pins([pin, HANGAR], format="hangar", server_id=None, hangar_scheme="hangar.v1_2")
-        assert left_out == [HANGAR]
-        assert read_pins(raw, format="hangar", server_id=None, hangar_scheme="hangar.v1_2") == [pin]
-
     def test_it_is_written_as_configuration(self) -> None:
         raw, left_out = write_pins([HANGAR, HANGAR._replace(server_id=None)], format="hangar", server_id=None)
         assert raw.decode() == f"mcp_servers:\n  s:\n    tool_projection:\n      pins:\n        t: {A}\n"

@@ -19,16 +19,15 @@ def _at(record: Record, offset: int) -> Record:
 
 
 def test_every_altered_byte_is_found_at_its_offset() -> None:
-    """Each bit position of each byte of key, value and header of each record."""
+    """One bit of each byte of key, value and header of each record, each position in turn."""
     for index, record in enumerate(RECORDS):
         for name, raw in (("key", record.key), ("value", record.value), ("header", record.headers[0][1])):
             assert raw is not None
             for at in range(len(raw)):
-                for bit in range(8):
-                    other = raw[:at] + bytes([raw[at] ^ (1 << bit)]) + raw[at + 1 :]
-                    altered = record._replace(**{"headers": (("h", other),)} if name == "header" else {name: other})
-                    report = checked(SEALS, [*RECORDS[:index], altered, *RECORDS[index + 1 :]])
-                    assert report.faults == [Fault("altered", record.origin.offset)]
+                other = raw[:at] + bytes([raw[at] ^ (1 << at % 8)]) + raw[at + 1 :]
+                altered = record._replace(**{"headers": (("h", other),)} if name == "header" else {name: other})
+                report = checked(SEALS, [*RECORDS[:index], altered, *RECORDS[index + 1 :]])
+                assert report.faults == [Fault("altered", record.origin.offset)]
 
 
 def test_every_dropped_record_is_found_at_its_offset() -> None:
@@ -112,10 +111,9 @@ def test_many_faults_are_counted_and_some_told() -> None:
 def test_every_altered_byte_of_a_checkpoint_is_found() -> None:
     for number, value in enumerate(SEALS):
         for at in range(len(value)):
-            for bit in range(8):
-                other = value[:at] + bytes([value[at] ^ (1 << bit)]) + value[at + 1 :]
-                values = [*SEALS[:number], other, *SEALS[number + 1 :]]
-                assert checked(values, RECORDS).faults, (number, at, bit)
+            other = value[:at] + bytes([value[at] ^ (1 << at % 8)]) + value[at + 1 :]
+            values = [*SEALS[:number], other, *SEALS[number + 1 :]]
+            assert checked(values, RECORDS).faults, (number, at)
 
 
 def test_every_altered_byte_of_a_header_s_name_and_of_the_time_is_found() -> None:

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from assay_stream.text.word_diff import Piece, shortened, word_diff
+from assay_stream.text.word_diff import Piece, marked, shortened, word_diff
 from assay_stream.work import UNLIMITED, Work
 from tests.support.counting import passes
 
@@ -47,6 +47,18 @@ def test_words_that_came_and_went_are_told_apart(before: str, after: str, expect
     A full stop holds nothing apart: a path with a dot in it stays whole.
     """
     assert word_diff(before, after, Work(UNLIMITED)) == expected
+
+
+def test_marks_are_places_of_the_newer_text_across_pieces() -> None:
+    pieces = [Piece("same", "one "), Piece("gone", "lost "), Piece("come", "two "), Piece("same", "three")]
+    assert list(marked(pieces, [(2, 6)])) == [
+        Piece("same", "on"),
+        Piece("same", "e ", is_marked=True),
+        Piece("gone", "lost "),
+        Piece("come", "tw", is_marked=True),
+        Piece("come", "o "),
+        Piece("same", "three"),
+    ]
 
 
 def test_what_is_the_same_is_shortened() -> None:

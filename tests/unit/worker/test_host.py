@@ -19,6 +19,7 @@ from unittest.mock import AsyncMock
 
 import aiohttp
 import pytest
+from aiokafka.errors import KafkaConnectionError
 
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
@@ -227,6 +228,26 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
     command = f"--alter --topic {topic_names(settings)[Role.EVIDENCE]} --partitions 12"
     assert command in json.loads(pages[1][1])["waiting_for"]
     assert command in "".join(capfd.readouterr())
+
+
+def test_brokers_that_go_away_while_a_part_starts_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They had answered when the topics were looked at."""
+    settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}")
+    parts = [Part(KafkaConnectionError()), Part(ends=True)]
+
+    async def inspect(_admin: object, _settings: Settings, *, agents: str = "") -> list[TopicState]:
+        return [TopicState(spec=spec, partitions=spec.partitions, differing={}) for spec in topic_table(settings)]
+
+    monkeypatch.setattr(module, "inspect_topics", inspect)
+    monkeypatch.setattr(module, "require_rights", AsyncMock())
+    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", an_admin)
+    monkeypatch.setattr(module, "configure_logs", lambda _settings: None)
+
+    def build(host: Host, _counts: PartitionCounts) -> None:
+        host.add("join", parts.pop(0))
+
+    run_host(settings, {Role.CALLS}, [AccessRole.JOIN], build, web_port=None)
+    assert not parts
 
 
 async def an_admin(_settings: Settings, *, waiting: object) -> AsyncMock:

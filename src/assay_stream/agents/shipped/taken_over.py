@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from assay_stream.agents import Agent, Detection, Event, Evidence, Memory, actor_of
+from assay_stream.canonical.digest_key import PREFIX
 
 SHARED = 4
 """Different arguments that both tools got."""
@@ -46,7 +47,9 @@ def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
         names = [server_id[:NAME_CHARS_MAX], name[:NAME_CHARS_MAX]]
         first_s = now_s if now_s > learnt_s else 0
         tools[key] = {"is": names, "on": _id(server_id), "first_s": first_s, "calls": 0, "got": [], "pairs": {}}
-    tool, got = tools[key], (data.get("args_hash") or "").removeprefix("sha256:")[:8]
+    args_hash = data.get("args_hash") or ""
+    # A keyed digest does not say whether there were any arguments, and calls without them are alike everywhere.
+    tool, got = tools[key], "" if args_hash.startswith(PREFIX) else args_hash.removeprefix("sha256:")[:8]
     tool |= {"at_s": now_s, "calls": tool["calls"] + 1}
     if got in NO_ARGUMENTS or got in tool["got"]:
         return

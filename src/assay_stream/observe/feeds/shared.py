@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from assay_stream.canonical.digest_key import DigestKey
 from assay_stream.observe.feeds.feed import Feed
 from assay_stream.observe.publisher import ObservationPublisher
 
@@ -19,8 +20,10 @@ class SharedFeed:
     def __init__(self, key: str, config: Mapping[str, Any]) -> None:
         connection = {"server_id": "", "observer_id": "", **config}
         names = str(connection.pop("server_id")), str(connection.pop("observer_id"))
-        topics = {"topics": connection.pop("topics")} if "topics" in connection else {}
-        self._publisher = ObservationPublisher(connection, **topics)
+        further = {name: connection.pop(name) for name in ("topics", "digest_key") if name in connection}
+        if "digest_key" in further:
+            further["digest_key"] = DigestKey(further["digest_key"])
+        self._publisher = ObservationPublisher(connection, **further)
         self.feed = Feed(*names, self._publisher)
         self._key = key
         self._users: set[object] = set()

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.limits.serving import LISTING_LIMITS
@@ -75,7 +75,6 @@ async def listed(answers: list[Any]) -> tuple[list[Observation], str | None]:
     return published, None
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(MESSAGES | st.binary(max_size=40) | st.none(), max_size=8))
 def test_whatever_a_server_says_ends_with_a_list_or_a_reason(answers: list[Any]) -> None:
     """And at most one snapshot beside what is announced."""
