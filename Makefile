@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Tests and benches start many processes: none of them should have to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release release-dump fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean test-all laws chromium outages browsers peers adversary mixed
+.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release release-dump fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean test-all laws chromium outages browsers peers adversary mixed failover
 
 help: ## Show this help.
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -134,6 +134,9 @@ GATEWAYS := fastmcp litellm contextforge
 gateways: $(VENV)/.ready ## Carry a thousand calls through each gateway that has a feed, and one without Kafka for a minute (GATEWAYS=...).
 	$(BIN)/python -m deploy.local.gateways $(GATEWAYS)
 	ASSAY_GATEWAY_CALLS=1000 $(BIN)/python -m pytest -q --durations=15 --timeout 1800 tests/integration/test_gateways.py
+
+failover: $(VENV)/.ready ## Lose a broker whose mirror lags, and go on there: MirrorMaker 2 between two brokers.
+	$(BIN)/python -m pytest -q tests/failover
 
 chaos-short: $(VENV)/.ready ## One round of faults of workers and one of brokers, on three brokers: alone on the machine.
 	$(BIN)/python -m pytest -q --durations=15 tests/chaos

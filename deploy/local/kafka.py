@@ -189,7 +189,7 @@ class Broker:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is meant for us; we stop the broker then
-                preexec_fn=_die_with_parent(),
+                preexec_fn=die_with_parent(),
             )
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
@@ -223,7 +223,7 @@ def serves(port: int) -> bool:
     return bool(brokers >= 1)
 
 
-def _die_with_parent() -> Callable[[], object] | None:
+def die_with_parent() -> Callable[[], object] | None:
     """What the child runs first, so that the kernel kills it when we are gone; on Linux."""
     if not sys.platform.startswith("linux"):
         return None

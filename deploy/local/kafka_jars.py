@@ -27,27 +27,30 @@ def version() -> str:
     return found[1]
 
 
-def fetch() -> Path:
-    """The folder with the broker's jars; downloads them when they are not there yet."""
+def fetch(*, profile: str = "") -> Path:
+    """The folder with the broker's jars; downloads them when they are not there yet.
+
+    With a `profile` of the pom: a folder with those that it adds, too.
+    """
     home = ROOT / ".kafka" / version()
-    libs = home / "libs"
+    libs = home / (profile or "libs")
     if libs.is_dir():
         return libs
     maven = shutil.which("mvn")
     if maven is None:
         raise BrokerError(f"cannot fetch Kafka into {libs}: no mvn on the PATH; install Apache Maven")
-    home.parent.mkdir(exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=home.parent) as scratch:
-        fresh = Path(scratch) / "home"
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fresh / 'libs'}"]
-        command = [maven, "-B", "-q", "-f", str(POM), *goal]
+        fresh = Path(scratch) / "libs"
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fresh}"]
+        command = [maven, "-B", "-q", "-f", str(POM), *([f"-P{profile}"] if profile else []), *goal]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             mend = f"check that Maven reaches its repository, and the versions in {POM}"
             said = tail(done.stdout + done.stderr)
             raise BrokerError(f"could not fetch Kafka {version()} into {libs}: {mend}. It says:\n{said}")
         try:
-            fresh.rename(home)
+            fresh.rename(libs)
         except OSError:
             if not libs.is_dir():  # else someone else was first, with the same jars
                 raise

@@ -20,6 +20,7 @@ from assay_stream.agents.memory import NO_LABELS, Labels, read_labels
 from assay_stream.agents.processing import AgentAlerts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.files import read_input
+from assay_stream.cli.mirroring import topics_restore_mirror
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.restoring import topics_restore
@@ -263,6 +264,7 @@ def topics_finalize(
 
 
 topics_app.command("restore")(topics_restore)
+topics_app.command("restore-mirror")(topics_restore_mirror)
 
 
 @topics_app.command("acls")

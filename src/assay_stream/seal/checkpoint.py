@@ -173,6 +173,21 @@ def decode(raw: bytes | None, keys: Keys) -> Sealed:
     return Sealed(checkpoint, leaves, content["note"], key_ids)
 
 
+def stated(raw: bytes | None) -> tuple[Checkpoint, tuple[TreeLeaf, ...]]:
+    """Return what a checkpoint record states, without verifying it.
+
+    Raises:
+        InputError: ``bad_checkpoint``; as ``decode_json``.
+    """
+    content = decode_json(raw or b"")
+    if not isinstance(content, dict) or not isinstance(content.get("checkpoint"), dict):
+        raise _bad("$")
+    try:
+        return read_record(Checkpoint, content["checkpoint"]), _unpacked(content.get("leaves"))
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise _bad("$.checkpoint") from None
+
+
 def open_checkpoint(signed: Any, keys: Keys) -> tuple[Checkpoint, tuple[str, ...]]:
     """Verify a signed checkpoint; return it and the keys whose signatures verified.
 
