@@ -72,21 +72,24 @@ async def begin_stores(run: Rollout, folder: Path) -> None:
         assert filled.returncode == 0, filled.stderr
 
 
+async def _note_store(run: Rollout, pairs: Pairs, folder: Path, writer: str, reader: str) -> None:
+    store, before = folder / writer, _digest(folder / writer)
+    pairs.note("`worker` → `store run`", reader, "filled")
+    wanted, read = await asyncio.gather(*(_alerts(run.releases[each], store) for each in (writer, reader)))
+    if read == wanted:
+        await asyncio.to_thread(_open_pages, run.releases[reader], store)
+    assert read == wanted or read.startswith("refused"), f"{reader}: other answers over the store of {writer}"
+    pairs.note("store → commands, `console`", writer, "same answers" if read == wanted else read)
+    again = await _fill(run, reader, store)
+    pairs.note("store → `store run`", writer, refusal(again) if again.returncode else "filled on")
+    if again.returncode:
+        assert _digest(store) == before, "a store was refused, and changed"
+        assert await _alerts(run.releases[writer], store) == wanted, "a store was refused, and changed"
+
+
 async def note_stores(run: Rollout, pairs: Pairs, folder: Path) -> None:
     """Let each release read the store of the other, and fill it on."""
-    for writer, reader in OTHER.items():
-        store, before = folder / writer, _digest(folder / writer)
-        pairs.note("`worker` → `store run`", reader, "filled")
-        wanted, read = await asyncio.gather(*(_alerts(run.releases[each], store) for each in (writer, reader)))
-        if read == wanted:
-            await asyncio.to_thread(_open_pages, run.releases[reader], store)
-        assert read == wanted or read.startswith("refused"), f"{reader}: other answers over the store of {writer}"
-        pairs.note("store → commands, `console`", writer, "same answers" if read == wanted else read)
-        again = await _fill(run, reader, store)
-        pairs.note("store → `store run`", writer, refusal(again) if again.returncode else "filled on")
-        if again.returncode:
-            assert _digest(store) == before, "a store was refused, and changed"
-            assert await _alerts(run.releases[writer], store) == wanted, "a store was refused, and changed"
+    await asyncio.gather(*(_note_store(run, pairs, folder, *pair) for pair in OTHER.items()))
     if all(outcome == "filled on" for outcome in pairs.found["store → `store run`"].values()):
         older, newer = (answers(Store(schema.reading(folder / release))) for release in OTHER)
         # How many records a store has read follows from what was compacted before.
@@ -111,14 +114,17 @@ async def note_commands(run: Rollout, pairs: Pairs, others: Mapping[str, str]) -
     Args:
         others: for each writer, who reads.
     """
-    for writer, reader in others.items():
-        verified, compared = await asyncio.gather(
-            _run(run.releases[reader], "verify", "--from-kafka"),
-            _run(run.releases[reader], "compare", "--from-kafka", "--format", "json"),
-        )
-        assert verified.returncode == 0, f"{reader}: {verified.stdout}\n{verified.stderr}"
-        pairs.note("`worker` → `verify`", writer, "holds")
-        pairs.note("`worker` → `replay`, `compare`", writer, _software_only(compared))
+    await asyncio.gather(*(_note_commands(run, pairs, *pair) for pair in others.items()))
+
+
+async def _note_commands(run: Rollout, pairs: Pairs, writer: str, reader: str) -> None:
+    verified, compared = await asyncio.gather(
+        _run(run.releases[reader], "verify", "--from-kafka"),
+        _run(run.releases[reader], "compare", "--from-kafka", "--format", "json"),
+    )
+    assert verified.returncode == 0, f"{reader}: {verified.stdout}\n{verified.stderr}"
+    pairs.note("`worker` → `verify`", writer, "holds")
+    pairs.note("`worker` → `replay`, `compare`", writer, _software_only(compared))
 
 
 def _software_only(compared: CompletedProcess[str]) -> str:
