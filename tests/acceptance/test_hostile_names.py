@@ -186,7 +186,7 @@ PRINTS_NO_NAMES = {
         "schemapin verify",
         "schemapin well-known",
         "schemapin fetch",
-        *(f"topics {name}" for name in ("apply", "show", "finalize", "restore")),
+        *(f"topics {name}" for name in ("apply", "show", "finalize", "restore", "restore-mirror")),
         *(f"evidence {name}" for name in ("erase", "erase-files", "hold", "release", "digest")),
         "deploy kubernetes",
     ),

@@ -47,15 +47,20 @@ class Piece(NamedTuple):
 
 
 def marked(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]]) -> Iterator[Piece]:
-    """Yield a comparison with some places of the newer text marked, each start and end of which ends a piece."""
+    """Yield a comparison with some places of the newer text marked; places that touch are one."""
+    places: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if places and first <= places[-1][1]:
+            first, last = places[-1][0], max(places.pop()[1], last)
+        places.append((first, last))
     at = 0
     for piece in pieces:
         if piece.op not in ("same", "come"):
             yield piece
             continue
         end = at + len(piece.text)
-        for start, stop in pairwise(sorted({at, end, *(cut for span in spans for cut in span if at < cut < end)})):
-            is_marked = any(first <= start < last for first, last in spans)
+        for start, stop in pairwise(sorted({at, end, *(cut for place in places for cut in place if at < cut < end)})):
+            is_marked = any(first <= start < last for first, last in places)
             yield Piece(piece.op, piece.text[start - at : stop - at], is_marked)
         at = end
 

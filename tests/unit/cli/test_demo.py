@@ -44,7 +44,7 @@ def test_the_upgrade_is_quiet_and_the_rug_pull_is_one_critical_alert(story: str)
     assert "closed" in before[0].split("\n3. ")[1]
     assert not {"medium", "high ", "critical"} & set(before[0].split("\n1. ")[1].split())
     assert last.count("critical  tool_changed") == 1
-    assert "⟦+. Note to the assistant" in last
+    assert "⟦+. ⟦!Note to the assistant!⟧: before" in last
     assert "deny" in last
 
 
