@@ -125,7 +125,12 @@ def kubernetes(
     image: Annotated[str, typer.Option(help="The image, best by digest: NAME@sha256:...")],
     namespace: Annotated[str, typer.Option(help="Namespace of everything.")] = "assay-stream",
     strimzi: Annotated[
-        str, typer.Option(metavar="CLUSTER", help="Also write topics and users for this cluster of Strimzi's.")
+        str,
+        typer.Option(
+            metavar="CLUSTER",
+            help="Also write topics and users for this cluster of Strimzi's, which is in the same namespace. "
+            "Its address replaces ASSAY_STREAM_BOOTSTRAP_SERVERS.",
+        ),
     ] = "",
     ca_secret: Annotated[
         str, typer.Option(help="Secret with the brokers' authority (ca.crt). Default with --strimzi: that cluster's.")
