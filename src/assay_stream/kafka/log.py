@@ -30,8 +30,8 @@ _UNREACHED = frozenset({"broker_unreachable", "token_unavailable"})
 
 _log = logging.getLogger(__name__)
 FOLLOW_WAIT_MS = 200
-_READ_WAIT_MS = 20
 """How long a broker may hold a fetch before it returns without records."""
+_READ_WAIT_MS = 20
 _BATCH_RECORDS_MAX = 2_000
 _LAST_OFFSETS = 8
 _PAUSE_S = 1.0
