@@ -145,6 +145,24 @@ def test_what_is_missing_outside_the_scope_is_missing(tmp_path: Path) -> None:
     assert (code, [row["server_id"] for row in rows if row.get("status") == "missing"]) == (1, ["server-a"])
 
 
+def with_stub_of_eve(kept: Kept) -> Path:
+    """An archive in which somebody put a stub in place of another agent's call."""
+    archive = kept.erase("archive")
+    file = archive / "calls.ndjson"
+    stub, line, other = map(json.loads, file.read_bytes().splitlines())
+    forged = stub | {name: line[name] for name in ("origin", "timestamp_ms")}
+    file.write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in (stub, forged, other)))
+    return archive
+
+
+def test_a_stub_in_place_of_a_call_outside_the_scope_accounts_for_nothing(tmp_path: Path) -> None:
+    """Otherwise one erasure would excuse that any evidence can no longer be recomputed."""
+    kept = Kept(tmp_path, erasure(some_calls()))
+    code, rows = kept.verify(with_stub_of_eve(kept), tmp_path / "sealed")
+    found = sorted((row["status"], *row["codes"]) for row in rows if "status" in row)
+    assert (code, found) == (1, [("erased", "call_erased"), ("erased", "call_erased"), ("wrong", "call_refused")])
+
+
 def test_no_file_is_replaced(tmp_path: Path) -> None:
     kept = Kept(tmp_path, erasure(some_calls()))
     written = all_bytes(kept.erase("sealed"))

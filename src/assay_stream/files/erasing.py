@@ -67,7 +67,7 @@ def acts_of_files(paths: Iterable[Path]) -> Iterator[ScopeAct]:
     """
     for path in paths:
         for number, line in enumerate(open_archive(path, too_long=lambda _: None)):
-            place = Origin(path.name, 0, number)
+            place = Origin(str(path), 0, number)  # files of one name can be in several folders
             record = record_line_parts(line, place)
             if record is None:
                 event = read_leniently(line)
