@@ -103,6 +103,8 @@ def erase_folder(source: Path, target: Path, erasures: Erasures) -> Erased:
             for path in sorted(source.iterdir()):
                 if path.name.removesuffix(".gz").removesuffix(".zst").endswith(_SUFFIXES):
                     _erase_file(path, part / path.name, erasures, found)
+                elif path.is_dir():
+                    raise InputError("unreadable_file", f"{path} is a folder in the folder: erase in it by itself")
                 else:
                     found.copied.append(path.name)
                     shutil.copyfile(path, part / path.name)

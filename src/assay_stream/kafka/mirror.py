@@ -19,14 +19,13 @@ Partitions are replicated independently, so each ends at another moment. This is
 
 from __future__ import annotations
 
+import struct
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
-from struct import error as StructError
-from struct import unpack_from
 from typing import Any, NamedTuple
 
 import orjson
@@ -262,7 +261,7 @@ class Mirror:
                 for message in batch:
                     try:
                         topic, number, source, mirror = pair_of(message.key or b"", message.value or b"")
-                    except (StructError, UnicodeDecodeError):
+                    except (struct.error, UnicodeDecodeError):
                         raise _refused("unsure", name, f"the record at offset {message.offset} is no pair") from None
                     if topic in wanted and pairs[topic, number].setdefault(mirror, source) != source:
                         raise _repeats(f"partition {number} of {topic}")
@@ -400,8 +399,8 @@ def pair_of(key: bytes, value: bytes) -> tuple[str, int, int, int]:
     A text comes with its length in two bytes, a partition is four and an offset eight, big endian.
     """
     length = int.from_bytes(key[:2])
-    (number,) = unpack_from(">i", key, 2 + length)
-    source, mirror = unpack_from(">qq", value)
+    (number,) = struct.unpack_from(">i", key, 2 + length)
+    source, mirror = struct.unpack_from(">qq", value)
     return key[2 : 2 + length].decode(), number, source, mirror
 
 

@@ -476,8 +476,9 @@ class _Awaited:
             except AssayStreamError as error:
                 if not _may_be_awaited(error):
                     raise
-                self.waiting_for = str(error)
-                _log.warning("waiting_to_start", why=self.waiting_for)
+                if str(error) != self.waiting_for:
+                    self.waiting_for = str(error)
+                    _log.warning("waiting_to_start", why=self.waiting_for)
             finally:
                 counting.cancel()
                 stopping.cancel()

@@ -119,7 +119,10 @@ def test_what_stands_in_place_of_erased_evidence_has_the_offset_of_its_leaf() ->
         found.take(stubs[0])
 
 
-ABOUT: dict[str, Any] = {"id": "0" * 32, "data": {"origin": {"topic": "mcp.tools.call", "partition": 0, "offset": 7}, "binding": {}}}
+ABOUT: dict[str, Any] = {
+    "id": "0" * 32,
+    "data": {"origin": {"topic": "mcp.tools.call", "partition": 0, "offset": 7}, "binding": {}},
+}
 
 
 @pytest.mark.parametrize(

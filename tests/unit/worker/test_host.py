@@ -257,9 +257,7 @@ class FailsAtItsEnd(Part):
 
 
 @pytest.mark.parametrize("error", [KafkaConnectionError(), IntegrityError("unknown_finding", "of a later release")])
-def test_a_process_that_is_told_to_stop_does_not_begin_again(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_process_that_is_told_to_stop_does_not_begin_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """However its parts fail meanwhile: brokers may go away together with it."""
     parts = [FailsAtItsEnd(error), Part(ends=True)]
     with_topics_as_specified(monkeypatch)
