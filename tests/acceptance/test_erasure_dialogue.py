@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from assay_stream.canonical.digest_key import DigestKey
 from assay_stream.cli.app import app
 from assay_stream.errors import InputError
+from assay_stream.files.erasing import acts_of_files, stub_of
 from assay_stream.model.record import Origin, Record, Role
 from tests.support.events import TOOL, Story, an_event
 from tests.support.seals import TOPIC, checkpoint_records, checkpoints_of, lines_of, write_keys
@@ -186,6 +187,23 @@ def test_no_more_is_erased_than_was_stated(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="erasure_exceeded"):
         kept.erase("sealed")
     assert not (tmp_path / "sealed-erased").exists()
+
+
+def test_what_an_earlier_run_erased_counts_also_where_it_comes_later(tmp_path: Path) -> None:
+    """As in the file of a topic with several partitions."""
+    kept = Kept(tmp_path, erasure(some_calls(), records=1))
+    [act] = acts_of_files([tmp_path / "archive" / "control.ndjson"])
+    records = [*kept.evidence[:2], stub_of(kept.evidence[2], act)]
+    (tmp_path / "sealed" / "evidence-0.ndjson").write_bytes(lines_of(records))
+    with pytest.raises(InputError, match="erasure_exceeded"):
+        kept.erase("sealed")
+
+
+def test_a_hold_on_a_server_that_none_can_be_is_refused(tmp_path: Path) -> None:
+    """It would hold nothing, while its operator relies on it."""
+    result = run("evidence", "hold", "--id", "h", "--server-id", "*", "--reason", "r", "--output", tmp_path / "file")
+    assert isinstance(result.exception, InputError)
+    assert not (tmp_path / "file").exists()
 
 
 def test_what_came_late_is_accounted_for_by_another_erasure(tmp_path: Path) -> None:

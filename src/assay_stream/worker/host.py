@@ -417,11 +417,12 @@ async def _run(
         async with open_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text)) as admin:
             await require_rights(admin, settings, actors, needed, agents)
             states = await inspect_topics(admin, settings, agents=agents)
-            if unchecked := [each.spec.name for each in states if each.spec.role in needed and not each.is_checked]:
-                _log.warning("topic_settings_unchecked", topics=unchecked, right=Operation.DESCRIBE_CONFIGS.value)
             counts = check_topics(states, set(needed), settings)
         if Role.FORMATS in needed:
             host.format_level = await finalised_level(settings)
+        # Last: while something is waited for, this is repeated every few seconds.
+        if unchecked := [each.spec.name for each in states if each.spec.role in needed and not each.is_checked]:
+            _log.warning("topic_settings_unchecked", topics=unchecked, right=Operation.DESCRIBE_CONFIGS.value)
         return counts
 
     async def stay() -> PartitionCounts:
