@@ -189,6 +189,24 @@ def test_no_stage_gets_more_replicas_than_partitions(tmp_path: Path) -> None:
     assert replicas == {"assay-registry": 1, "assay-join": 2, "assay-alerts": 1}
 
 
+def test_files_of_secrets_are_for_the_process_alone(manifests: list[Manifest]) -> None:
+    """Kubernetes gives them to everybody by default, and the sealer refuses such a key (``seal_key_exposed``)."""
+    modes = {
+        volume["secret"]["secretName"]: volume["secret"].get("defaultMode")
+        for _, pod in pods(manifests)
+        for volume in pod["volumes"]
+        if "secret" in volume and "cluster-ca-cert" not in volume["secret"]["secretName"]
+    }
+    assert "assay-seal-key" in modes
+    assert set(modes.values()) == {0o440}
+
+
+def test_a_process_has_the_name_of_its_kafka_user(manifests: list[Manifest]) -> None:
+    """So that brokers which take the token of its account can know it by that."""
+    users = {each["metadata"]["name"] for each in of_kind(manifests, "KafkaUser")}
+    assert {pod["serviceAccountName"] for _, pod in pods(manifests)} == users
+
+
 def test_pods_run_without_rights(manifests: list[Manifest]) -> None:
     for _, pod in pods(manifests):
         assert pod["securityContext"]["runAsNonRoot"]

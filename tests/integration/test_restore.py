@@ -153,6 +153,31 @@ async def test_a_restored_deployment_goes_on(deployment: Deployment, tmp_path: P
     assert sums(await seals.verify("--key", "seal.pub.pem"), "unsealed", "faults_count") == [0, 0]
 
 
+async def test_what_was_erased_from_an_archive_is_not_restored(deployment: Deployment, tmp_path: Path) -> None:
+    """Stubs stand at the offsets of what was there: seals hold, checks say by which record, and a worker goes on."""
+    seals = Seals(deployment, tmp_path)
+    await tell_and_archive(deployment, tmp_path / "before", seals)
+    scope = ("--server-id", "server-0", "--to-time", "2027-01-01T00:00:00Z", "--reason", "request 17", "--id", "one")
+    await deployment.output_of("evidence", "erase", *scope)
+    await archive(deployment, tmp_path / "all", "--all-topics")
+    folders = ("--input", str(tmp_path / "all"), "--output", str(tmp_path / "erased"))
+    counts = json.loads(await deployment.output_of("evidence", "erase-files", *folders))["erased"]
+    await emptied(deployment)
+    await restore(deployment, tmp_path / "erased", "--apply")
+    evidence = await deployment.read(Role.EVIDENCE)
+    left = [record for record in evidence if record.value is not None]
+    assert 0 < len(left) < len(evidence)
+    assert not any(b'"server_id":"server-0"' in (record.value or b"") for record in left)
+    report = await seals.verify("--key", "seal.pub.pem")
+    assert [row["erased"] for row in report["erasures"]] == [len(evidence) - len(left)], counts
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    calls = [(key, value) for role, key, value in story()[1] if role is Role.CALLS]
+    await deployment.send(Role.CALLS, calls)
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == len(evidence) + len(calls))
+    await deployment.output_of("verify", "--from-kafka")
+
+
 @pytest.mark.parametrize("folder", sorted(RELEASES.iterdir()), ids=lambda folder: folder.name)
 async def test_the_topics_of_a_release_go_on_in_this_one(broker: Broker, tmp_path: Path, folder: Path) -> None:
     """Its dump is restored; a replay gives the evidence in it, its seals hold, and a worker goes on from its state."""

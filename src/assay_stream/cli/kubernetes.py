@@ -27,6 +27,8 @@ deploy_app = typer.Typer(help="Write what runs a deployment elsewhere.", no_args
 
 Manifest = dict[str, Any]
 
+_MODE = 0o440
+"""Of files from Secrets: for the process's group alone. The sealer refuses a key that others can read."""
 _PAGES_PORT = 6066
 _TLS, _KAFKA = "/run/assay-stream/brokers", "/run/assay-stream/user"
 _UID = 10001
@@ -125,7 +127,12 @@ def kubernetes(
     image: Annotated[str, typer.Option(help="The image, best by digest: NAME@sha256:...")],
     namespace: Annotated[str, typer.Option(help="Namespace of everything.")] = "assay-stream",
     strimzi: Annotated[
-        str, typer.Option(metavar="CLUSTER", help="Also write topics and users for this cluster of Strimzi's.")
+        str,
+        typer.Option(
+            metavar="CLUSTER",
+            help="Also write topics and users for this cluster of Strimzi's, which is in the same namespace. "
+            "Its address replaces ASSAY_STREAM_BOOTSTRAP_SERVERS.",
+        ),
     ] = "",
     ca_secret: Annotated[
         str, typer.Option(help="Secret with the brokers' authority (ca.crt). Default with --strimzi: that cluster's.")
@@ -284,6 +291,11 @@ def _user_name(role: AccessRole) -> str:
     return f"assay-{role}"
 
 
+def _account(process: Process) -> str:
+    """Return the service account: brokers that take its token may know it as the Kafka user of the same name."""
+    return f"assay-{process.name}" if process.user is None else _user_name(process.user)
+
+
 # Workloads
 
 
@@ -291,7 +303,7 @@ def _of_process(deployment: Deployment, process: Process) -> list[Manifest]:
     together = [process, *(each for each in deployment.processes if each.beside == process.name)]
     name, labels = f"assay-{process.name}", {"app.kubernetes.io/name": f"assay-{process.name}"}
     found = [
-        _named("v1", "ServiceAccount", name, labels=labels, automountServiceAccountToken=False),
+        _named("v1", "ServiceAccount", _account(process), labels=labels, automountServiceAccountToken=False),
         _workload(deployment, together, name, labels),
         _network_policy(deployment, together, name, labels),
     ]
@@ -312,7 +324,7 @@ def _workload(deployment: Deployment, together: Sequence[Process], name: str, la
     process = together[0]
     stop_s = deployment.settings.stop_limit_s + _STOP_MARGIN_S
     pod = {
-        "serviceAccountName": name,
+        "serviceAccountName": _account(process),
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": stop_s,
         "securityContext": {
@@ -387,7 +399,9 @@ def _volumes(deployment: Deployment, together: Sequence[Process]) -> list[Manife
     if not together[0].keeps:
         found.append({"name": "home", "emptyDir": {}})
     for process in together:
-        found += [{"name": name, "secret": {"secretName": f"assay-{name}"}} for name in process.mounts]
+        found += [
+            {"name": name, "secret": {"secretName": f"assay-{name}", "defaultMode": _MODE}} for name in process.mounts
+        ]
         if process.user is not None:
             found.append({"name": "brokers", "secret": {"secretName": deployment.authority}})
             found.append({"name": "user", **_user_volume(deployment, process.user)})
@@ -396,7 +410,7 @@ def _volumes(deployment: Deployment, together: Sequence[Process]) -> list[Manife
 
 def _user_volume(deployment: Deployment, role: AccessRole) -> Manifest:
     if deployment.authentication is not Authentication.TOKEN:
-        return {"secret": {"secretName": _user_name(role)}}
+        return {"secret": {"secretName": _user_name(role), "defaultMode": _MODE}}
     token = {"path": "token", "audience": "kafka", "expirationSeconds": 3_600}
     return {"projected": {"sources": [{"serviceAccountToken": token}]}}
 
@@ -457,9 +471,11 @@ def _pod_monitor() -> Manifest:
 
 def _readme(deployment: Deployment) -> str:
     yours = {
-        f"assay-{name}": f"`{Path(folder).name}`: what `{' '.join(process.command[:2])}` reads in {folder}"
+        f"assay-{name}": f"`{Path(path).name}`, which `{process.command[0]}` reads in {folder}"
         for process in deployment.processes
         for name, folder in process.mounts.items()
+        for path in process.command
+        if path.startswith(f"{folder}/")
     }
     if not deployment.cluster:
         yours[deployment.authority] = "`ca.crt`: the authority of the brokers' certificates"
@@ -468,15 +484,15 @@ def _readme(deployment: Deployment) -> str:
             for role in deployment.users:
                 yours[_user_name(role)] = f"{keys[deployment.authentication]}, of the Kafka user of this name"
     rows = "".join(f"| {name} | {text} |\n" for name, text in yours.items())
-    secrets = f"Make these Secrets first:\n\n| Secret | holds |\n|---|---|\n{rows}\n" if rows else ""
+    secrets = f"Make these Secrets in it:\n\n| Secret | holds |\n|---|---|\n{rows}\n" if rows else ""
     topics = (
         "" if deployment.cluster else "Create the topics (`topics apply`) and the grants (`topics acls`) first.\n\n"
     )
     return (
         f"# assay-stream {__version__} on Kubernetes\n\n"
         f"Written by `assay-stream deploy kubernetes`: write it again rather than edit it, and put what is yours into "
-        f"an overlay of kustomize.\n\n{secrets}{topics}"
-        f"    kubectl create namespace {deployment.namespace}\n"
+        f"an overlay of kustomize.\n\n{topics}"
+        f"    kubectl create namespace {deployment.namespace}\n\n{secrets}"
         f"    kubectl apply --kustomize .\n\n"
         f"A process is up when `/readyz` on its pages says so: `kubectl get pods` shows it as ready.\n"
     )

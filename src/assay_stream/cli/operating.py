@@ -271,7 +271,7 @@ topics_app.command("restore-mirror")(topics_restore_mirror)
 def topics_acls(
     role: Annotated[list[AccessRole] | None, typer.Option(help="This role only. Repeatable.")] = None,
     principal: Annotated[
-        list[str] | None, typer.Option(metavar="ROLE=USER", help="Default: User:assay-<role>.")
+        list[str] | None, typer.Option(metavar="ROLE=USER", help="Default: User:assay-<role>. Repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

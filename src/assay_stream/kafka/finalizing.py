@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import for_code
+from aiokafka.errors import GroupCoordinatorNotAvailableError, for_code
 
 from assay_stream.config import Settings
 from assay_stream.kafka.connection import start_producer
@@ -65,8 +65,14 @@ async def list_members(admin: AIOKafkaAdminClient, settings: Settings) -> list[M
     names = [*STAGES, *(f"agents-{name}{of}" for name in agents for of in ("", *(f"-{role}" for role in inputs)))]
     found = []
     for name in names:
-        # One by one: aiokafka cannot read an answer about several groups.
-        (answer,) = await admin.describe_consumer_groups([f"{settings.group_prefix}-{name}"])
+        try:
+            # One by one: aiokafka cannot read an answer about several groups.
+            (answer,) = await admin.describe_consumer_groups([f"{settings.group_prefix}-{name}"])
+        except GroupCoordinatorNotAvailableError:
+            if await admin.list_consumer_groups():
+                raise
+            # No group has ever been on this cluster: nobody coordinates any.
+            return []
         ((error_code, group_id, _, _, _, members, *_),) = answer.groups
         if error_code:
             raise for_code(error_code)(group_id)
