@@ -92,15 +92,14 @@ class ScopeAct:
     def overlaps(self, other: ScopeField) -> bool:
         """Return True if a record can be in both scopes."""
         scope = self.scope or {}
+        for one, another in (
+            (scope.get("server_id"), other.get("server_id")),
+            (scope.get("agent_id"), other.get("agent_id")),
+        ):
+            if one is not None and another is not None and one != another:
+                return False
         (first_us, end_us), (other_first_us, other_end_us) = span_us(scope), span_us(other)
-        return (
-            first_us < other_end_us
-            and other_first_us < end_us
-            and all(
-                None in (one := (scope.get(name), other.get(name))) or one[0] == one[1]
-                for name in ("server_id", "agent_id")
-            )
-        )
+        return first_us < other_end_us and other_first_us < end_us
 
     def precedes(self, other: ScopeAct) -> bool | None:
         """Return whether the log has it earlier, ``None`` where nothing says so."""
@@ -245,7 +244,7 @@ class Erasures:
 
     def held_by(self, erasure: ScopeAct) -> ScopeAct | None:
         """Return the hold that an erasure met, which makes it count for nothing."""
-        met = (hold for hold in self._holds if hold.overlaps(erasure.scope or {}) and self._stood(hold, erasure))
+        met = (hold for hold in self._holds if self._stood(hold, erasure) and hold.overlaps(erasure.scope or {}))
         return min(met, key=_by_time, default=None)
 
     def _stood(self, hold: ScopeAct, erasure: ScopeAct) -> bool:
