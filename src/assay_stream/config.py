@@ -294,7 +294,8 @@ class Settings(BaseSettings):
 
     def keyed_by(self) -> DigestKey | None:
         """Return the key of the digests of arguments and results, ``None`` for plain ones."""
-        return None if self.digest_key is None else DigestKey(self.digest_key.get_secret_value())
+        key = self.digest_key
+        return None if key is None else DigestKey(key.get_secret_value(), self.redaction())
 
 
 def _redaction_of(redaction_enable: str = "", redaction_disable: str = "", redaction_names: str = "") -> Redaction:

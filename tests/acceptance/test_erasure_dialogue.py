@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from assay_stream.canonical.digest_key import DigestKey
 from assay_stream.cli.app import app
 from assay_stream.errors import InputError
+from assay_stream.files.erasing import acts_of_files, stub_of
 from assay_stream.model.record import Origin, Record, Role
 from tests.support.events import TOOL, Story, an_event
 from tests.support.seals import TOPIC, checkpoint_records, checkpoints_of, lines_of, write_keys
@@ -145,6 +146,24 @@ def test_what_is_missing_outside_the_scope_is_missing(tmp_path: Path) -> None:
     assert (code, [row["server_id"] for row in rows if row.get("status") == "missing"]) == (1, ["server-a"])
 
 
+def with_stub_of_eve(kept: Kept) -> Path:
+    """An archive in which somebody put a stub in place of another agent's call."""
+    archive = kept.erase("archive")
+    file = archive / "calls.ndjson"
+    stub, line, other = map(json.loads, file.read_bytes().splitlines())
+    forged = stub | {name: line[name] for name in ("origin", "timestamp_ms")}
+    file.write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in (stub, forged, other)))
+    return archive
+
+
+def test_a_stub_in_place_of_a_call_outside_the_scope_accounts_for_nothing(tmp_path: Path) -> None:
+    """Otherwise one erasure would excuse that any evidence can no longer be recomputed."""
+    kept = Kept(tmp_path, erasure(some_calls()))
+    code, rows = kept.verify(with_stub_of_eve(kept), tmp_path / "sealed")
+    found = sorted((row["status"], *row["codes"]) for row in rows if "status" in row)
+    assert (code, found) == (1, [("erased", "call_erased"), ("erased", "call_erased"), ("wrong", "call_refused")])
+
+
 def test_no_file_is_replaced(tmp_path: Path) -> None:
     kept = Kept(tmp_path, erasure(some_calls()))
     written = all_bytes(kept.erase("sealed"))
@@ -168,6 +187,23 @@ def test_no_more_is_erased_than_was_stated(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="erasure_exceeded"):
         kept.erase("sealed")
     assert not (tmp_path / "sealed-erased").exists()
+
+
+def test_what_an_earlier_run_erased_counts_also_where_it_comes_later(tmp_path: Path) -> None:
+    """As in the file of a topic with several partitions."""
+    kept = Kept(tmp_path, erasure(some_calls(), records=1))
+    [act] = acts_of_files([tmp_path / "archive" / "control.ndjson"])
+    records = [*kept.evidence[:2], stub_of(kept.evidence[2], act)]
+    (tmp_path / "sealed" / "evidence-0.ndjson").write_bytes(lines_of(records))
+    with pytest.raises(InputError, match="erasure_exceeded"):
+        kept.erase("sealed")
+
+
+def test_a_hold_on_a_server_that_none_can_be_is_refused(tmp_path: Path) -> None:
+    """It would hold nothing, while its operator relies on it."""
+    result = run("evidence", "hold", "--id", "h", "--server-id", "*", "--reason", "r", "--output", tmp_path / "file")
+    assert isinstance(result.exception, InputError)
+    assert not (tmp_path / "file").exists()
 
 
 def test_what_came_late_is_accounted_for_by_another_erasure(tmp_path: Path) -> None:

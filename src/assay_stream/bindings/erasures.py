@@ -9,11 +9,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right, insort
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -90,15 +92,14 @@ class ScopeAct:
     def overlaps(self, other: ScopeField) -> bool:
         """Return True if a record can be in both scopes."""
         scope = self.scope or {}
+        for one, another in (
+            (scope.get("server_id"), other.get("server_id")),
+            (scope.get("agent_id"), other.get("agent_id")),
+        ):
+            if one is not None and another is not None and one != another:
+                return False
         (first_us, end_us), (other_first_us, other_end_us) = span_us(scope), span_us(other)
-        return (
-            first_us < other_end_us
-            and other_first_us < end_us
-            and all(
-                None in (one := (scope.get(name), other.get(name))) or one[0] == one[1]
-                for name in ("server_id", "agent_id")
-            )
-        )
+        return first_us < other_end_us and other_first_us < end_us
 
     def precedes(self, other: ScopeAct) -> bool | None:
         """Return whether the log has it earlier, ``None`` where nothing says so."""
@@ -110,17 +111,19 @@ class ScopeAct:
 def covers(scope: ScopeField | None, subject: Subject) -> bool:
     if scope is None:
         return False
+    if scope.get("server_id") not in (None, subject.server_id) or scope.get("agent_id") not in (None, subject.agent_id):
+        return False
     first_us, end_us = span_us(scope)
-    return (
-        scope.get("server_id") in (None, subject.server_id)
-        and scope.get("agent_id") in (None, subject.agent_id)
-        and first_us <= subject.time_us < end_us
-    )
+    return first_us <= subject.time_us < end_us
 
 
 def span_us(scope: ScopeField) -> tuple[int, int]:
     """Return the first event time in a scope, and the first behind it, in microseconds since the epoch."""
-    given = (scope.get("from_time"), scope.get("to_time"))
+    return _span_us(scope.get("from_time"), scope.get("to_time"))
+
+
+@lru_cache(maxsize=1_024)
+def _span_us(*given: str | None) -> tuple[int, int]:
     first_us, end_us = (ever if text is None else time_us_of(text) for text, ever in zip(given, _EVER_US, strict=True))
     return first_us, end_us
 
@@ -175,27 +178,39 @@ def act_in(change: Any) -> ScopeAct | None:
         return None
 
 
+_by_time = attrgetter("time_us", "origin")
+
+
 class Erasures:
     """All erasures and holds of a deployment."""
 
     def __init__(self, acts: Iterable[ScopeAct] = ()) -> None:
         self._acts: dict[Origin, ScopeAct] = {}
         self._erasures: dict[str, ScopeAct] = {}
+        self._holds: list[ScopeAct] = []
+        self._removals: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
+        """By hold and partition, at which offsets it is taken back, in order."""
         self._standing: list[ScopeAct] | None = None
         self._held: list[ScopeAct] | None = None
         for act in acts:
             self.take(act)
 
     def take(self, act: ScopeAct) -> None:
-        """Add an act, in any order."""
+        """Add an act, in any order; one that is known already changes nothing."""
+        if act.origin in self._acts:
+            return
         self._standing = self._held = None
         self._acts[act.origin] = act
+        if act.act == RELEASE:
+            insort(self._removals[act.scope_id, *act.origin[:2]], act.origin.offset)
+        elif act.act == HOLD:
+            self._holds.append(act)
         known = self._erasures.get(act.scope_id)
         if act.act == ERASURE and (known is None or act.origin < known.origin):
             self._erasures[act.scope_id] = act
 
     def __iter__(self) -> Iterator[ScopeAct]:
-        return iter(sorted(self._acts.values(), key=lambda act: (act.time_us, act.origin)))
+        return iter(sorted(self._acts.values(), key=_by_time))
 
     def __contains__(self, scope_id: object) -> bool:
         """Return True if there is an erasure of this id, whether it counts or not."""
@@ -205,6 +220,11 @@ class Erasures:
         """Return the erasure of this id, if there is one and it counts."""
         found = None if scope_id is None else self._erasures.get(scope_id)
         return found if found is not None and self.held_by(found) is None else None
+
+    def accounts(self, scope_id: str | None, evidence: bytes) -> bool:
+        """Return True if this erasure counts and covers evidence, whose call has a stub in its place."""
+        found, subject = self.erasure(scope_id), subject_of(evidence)
+        return found is not None and subject is not None and covers(found.scope, subject)
 
     def standing(self) -> list[ScopeAct]:
         """Return the erasures that count, latest first: that one was decided in view of the others."""
@@ -224,29 +244,24 @@ class Erasures:
 
     def held_by(self, erasure: ScopeAct) -> ScopeAct | None:
         """Return the hold that an erasure met, which makes it count for nothing."""
-        for hold in self._holds(erasure.scope or {}):
-            removed = any(
-                hold.precedes(end) is True and end.precedes(erasure) is True for end in self._ends(hold.scope_id)
-            )
-            if hold.precedes(erasure) is not False and not removed:
-                return hold
-        return None
+        met = (hold for hold in self._holds if self._stood(hold, erasure) and hold.overlaps(erasure.scope or {}))
+        return min(met, key=_by_time, default=None)
+
+    def _stood(self, hold: ScopeAct, erasure: ScopeAct) -> bool:
+        is_before, removed_at = hold.precedes(erasure), self._removed_at(hold)
+        return is_before is None or (is_before and (removed_at is None or removed_at > erasure.origin.offset))
 
     def holds(self, scope: ScopeField | None = None) -> list[ScopeAct]:
         """Return the holds in force now; of a scope, those that touch it."""
         if self._held is None:
-            self._held = [
-                hold
-                for hold in self._holds({})
-                if not any(hold.precedes(end) is True for end in self._ends(hold.scope_id))
-            ]
+            self._held = [act for act in self if act.act == HOLD and self._removed_at(act) is None]
         return [hold for hold in self._held if hold.overlaps(scope or {})]
 
-    def _holds(self, scope: ScopeField) -> Iterator[ScopeAct]:
-        return (act for act in self if act.act == HOLD and act.overlaps(scope))
-
-    def _ends(self, scope_id: str) -> list[ScopeAct]:
-        return [act for act in self if act.act == RELEASE and act.scope_id == scope_id]
+    def _removed_at(self, hold: ScopeAct) -> int | None:
+        """Return the offset of the first removal behind a hold in its partition."""
+        offsets = self._removals.get((hold.scope_id, *hold.origin[:2]), [])
+        at = bisect_right(offsets, hold.origin.offset)
+        return offsets[at] if at < len(offsets) else None
 
 
 class Account:

@@ -11,6 +11,7 @@ import hmac
 import re
 from hashlib import sha256
 
+from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import ConfigurationError
 
 PREFIX = "hmac-sha256:"
@@ -25,6 +26,7 @@ class DigestKey:
 
     Args:
         text: 64 lowercase hexadecimal digits. A password would be guessed as the values are.
+        redaction: what is left out of values before they are hashed.
 
     Attributes:
         id: tells keys apart, so that they can change: the first 16 digits of an HMAC under the key.
@@ -33,11 +35,12 @@ class DigestKey:
         ConfigurationError: ``bad_digest_key``.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, redaction: Redaction = DEFAULT_REDACTION) -> None:
         if not _KEY.fullmatch(text):
             raise ConfigurationError(
                 "bad_digest_key", "a digest key is 32 random bytes as 64 hexadecimal digits: openssl rand -hex 32"
             )
+        self.redaction = redaction
         self._secret = bytes.fromhex(text)
         self.id = self._hex("key id")[:_ID_DIGITS]
 

@@ -66,6 +66,8 @@ class ScopeOptions:
     def scope(self) -> ScopeField:
         if self.from_time is not None and self.to_time is not None and self.from_time >= self.to_time:
             raise InputError("bad_time", "--from-time is not before --to-time: exchange them")
+        if self.server_id == ANY_SERVER:
+            raise InputError("bad_option", f"no server is called {ANY_SERVER}: leave --server-id out for all")
         times = {"from_time": self.from_time, "to_time": self.to_time}
         given = {"server_id": self.server_id, "agent_id": self.agent_id}
         given |= {name: None if time_us is None else time_text(time_us) for name, time_us in times.items()}

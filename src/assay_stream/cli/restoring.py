@@ -76,6 +76,9 @@ class WholeDeployment:
         derived = [role for role in archived_roles() if role not in READ and role not in _BESIDE]
         ends = await settled_ends(settings, derived)
         groups = await group_offsets(settings, set(topic_names(settings).values()))
+        if await note_ends(settings, derived, isolation_level="read_uncommitted") != ends:
+            # Positions committed since are those of records that the archive would lack.
+            raise not_at_rest()
         # Inputs last: nothing may refer to a record that the archive lacks.
         ends |= await note_ends(settings, _BESIDE) | await note_ends(settings, READ)
         return WholeDeployment(settings=settings, ends=ends, groups=groups, firsts={})
@@ -149,6 +152,8 @@ class Restoring:
             text = f"{folder} is an archive of {unknown[0]}, no topic of this deployment"
             raise ConfigurationError("other_topics", f"{text}: set ASSAY_STREAM_TOPIC_PREFIX as it was")
         self._groups = manifest.groups
+        if others := sorted({each.topic for each in manifest.groups} - topics):
+            raise _not_restorable(f"{ARCHIVE_MANIFEST} has positions in {others[0]}, which is not in it")
         self._roles = {specs[topic].role for topic in topics}
         # Of other topics, an archive has all that its release knew.
         if missing := sorted(role.value for role in set(READ) - self._roles):

@@ -52,11 +52,25 @@ class Erased:
         for act in due:
             if role is not Role.EVIDENCE or self.counts[act.scope_id][role.value] < (act.records or 0):
                 return act
-        raise InputError(
-            "erasure_exceeded",
-            f"{due[0].scope_id} accounts for {due[0].records} records of evidence, and more are in its scope: some "
-            "came after it was decided. Decide on them too, with another erasure",
-        )
+        raise _exceeded(due[0])
+
+    def check(self, erasures: Erasures) -> None:
+        """Check the accounts in the end: what an earlier run erased can come behind what this one does.
+
+        Raises:
+            InputError: ``erasure_exceeded``.
+        """
+        for act in erasures.standing():
+            if self.counts.get(act.scope_id, Counter())[Role.EVIDENCE.value] > (act.records or 0):
+                raise _exceeded(act)
+
+
+def _exceeded(act: ScopeAct) -> InputError:
+    return InputError(
+        "erasure_exceeded",
+        f"{act.scope_id} accounts for {act.records} records of evidence, and more are in its scope: some came after it "
+        "was decided. Decide on them too, with another erasure",
+    )
 
 
 def acts_of_files(paths: Iterable[Path]) -> Iterator[ScopeAct]:
@@ -67,7 +81,7 @@ def acts_of_files(paths: Iterable[Path]) -> Iterator[ScopeAct]:
     """
     for path in paths:
         for number, line in enumerate(open_archive(path, too_long=lambda _: None)):
-            place = Origin(path.name, 0, number)
+            place = Origin(str(path), 0, number)  # files of one name can be in several folders
             record = record_line_parts(line, place)
             if record is None:
                 event = read_leniently(line)
@@ -103,9 +117,12 @@ def erase_folder(source: Path, target: Path, erasures: Erasures) -> Erased:
             for path in sorted(source.iterdir()):
                 if path.name.removesuffix(".gz").removesuffix(".zst").endswith(_SUFFIXES):
                     _erase_file(path, part / path.name, erasures, found)
+                elif path.is_dir():
+                    raise InputError("unreadable_file", f"{path} is a folder in the folder: erase in it by itself")
                 else:
                     found.copied.append(path.name)
                     shutil.copyfile(path, part / path.name)
+            found.check(erasures)
             part.replace(target)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)

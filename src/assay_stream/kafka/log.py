@@ -30,7 +30,7 @@ _UNREACHED = frozenset({"broker_unreachable", "token_unavailable"})
 
 _log = logging.getLogger(__name__)
 FOLLOW_WAIT_MS = 200
-"""How long a broker may hold a fetch before it returns without records."""
+"""How long a read waits for records before it returns without any."""
 _READ_WAIT_MS = 20
 _BATCH_RECORDS_MAX = 2_000
 _LAST_OFFSETS = 8

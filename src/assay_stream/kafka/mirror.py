@@ -19,13 +19,13 @@ Partitions are replicated independently, so each ends at another moment. This is
 
 from __future__ import annotations
 
+import struct
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
-from struct import unpack_from
 from typing import Any, NamedTuple
 
 import orjson
@@ -40,7 +40,7 @@ from assay_stream.kafka.ranges import LogRanges, places_of, start_reader
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.cloudevents import is_binary, read_call, read_whole_call
 from assay_stream.model.facts import KEY, JoinProgress, write_progress
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import ERASED_LEAF_HEADER, Origin, Record, Role, erased_by
 from assay_stream.seal.checkpoint import TreeLeaf, leaf_of, stated
 
 _INPUTS = (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL)
@@ -50,6 +50,7 @@ UNPAIRED_MAX = 16_384
 """Records before the first pair of their partition: MirrorMaker notes one with its first record, then every hundred."""
 
 _ID_DIGITS = 16
+_OFFSET_MAX = 2**63 - 1
 
 Named = dict[tuple[int, int], str | None]
 """Records that evidence names, by partition and offset: the snapshot id of a list."""
@@ -113,7 +114,7 @@ class SealedOffsets:
         skipped = 0
         for offset, leaf in self._leaves:
             skipped += 1
-            if leaf_of(record, offset=offset) == leaf:
+            if _is_sealed_as(record, offset, leaf):
                 self.sealed += skipped
                 self.end = offset + 1
                 return offset
@@ -258,7 +259,10 @@ class Mirror:
             end = (await consumer.end_offsets([place]))[place]
             async for batch in read(consumer, place, first, end):
                 for message in batch:
-                    topic, number, source, mirror = pair_of(message.key or b"", message.value or b"")
+                    try:
+                        topic, number, source, mirror = pair_of(message.key or b"", message.value or b"")
+                    except (struct.error, UnicodeDecodeError):
+                        raise _refused("unsure", name, f"the record at offset {message.offset} is no pair") from None
                     if topic in wanted and pairs[topic, number].setdefault(mirror, source) != source:
                         raise _repeats(f"partition {number} of {topic}")
         finally:
@@ -299,18 +303,21 @@ class Mirror:
         self.checkpoints_dropped = sum(dropped.values())
 
     def _note(self, evidence: Record) -> None:
-        """Note what a record of evidence names."""
+        """Note what a record of evidence names; what stands in place of an erased one names nothing."""
+        if erased_by(evidence) is not None:
+            return
         try:
             content = orjson.loads(evidence.value or b"")
             data, begins = content["data"], int(content["id"][:_ID_DIGITS], 16)
             call, binding = data["origin"], data["binding"]
-            if call["topic"] != self._topics[Role.CALLS]:
+            if call["topic"] != self._topics[Role.CALLS] or begins < 0:
                 raise ValueError
-            self._calls[call["partition"]].add(call["offset"], begins)
+            number, offset = _place_in(call)
+            self._calls[number].add(offset, begins)
             if seen := binding.get("origin"):
-                self._lists[seen["partition"], seen["offset"]] = binding.get("snapshot_id")
+                self._lists[_place_in(seen)] = binding.get("snapshot_id")
             if found := data.get("signature", {}).get("discovery", {}).get("origin"):
-                self._controls[found["partition"], found["offset"]] = None
+                self._controls[_place_in(found)] = None
         except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
             name = self._name(Role.EVIDENCE, evidence.origin.partition)
             raise _differs(name, evidence.origin.offset, "(of the mirror) is not evidence of this deployment") from None
@@ -321,6 +328,8 @@ class Mirror:
         found = 0
         async for call in self._placed(logs, Role.CALLS, number, pairs):
             expected = named.id_at(call.origin.offset)
+            if expected is None and erased_by(call) is not None:
+                continue  # its evidence is erased, too, or the join refuses it as erased
             if expected is None:
                 self.to_join += 1
                 if call.origin.offset < named.end:
@@ -390,9 +399,23 @@ def pair_of(key: bytes, value: bytes) -> tuple[str, int, int, int]:
     A text comes with its length in two bytes, a partition is four and an offset eight, big endian.
     """
     length = int.from_bytes(key[:2])
-    (number,) = unpack_from(">i", key, 2 + length)
-    source, mirror = unpack_from(">qq", value)
+    (number,) = struct.unpack_from(">i", key, 2 + length)
+    source, mirror = struct.unpack_from(">qq", value)
     return key[2 : 2 + length].decode(), number, source, mirror
+
+
+def _is_sealed_as(record: Record, offset: int, leaf: bytes) -> bool:
+    """Return True if this is the record of a leaf, or the stub that an erasure left of it."""
+    if erased_by(record) is not None:
+        return dict(record.headers).get(ERASED_LEAF_HEADER) == leaf.hex().encode()
+    return leaf_of(record, offset=offset) == leaf
+
+
+def _place_in(origin: Mapping[str, Any]) -> tuple[int, int]:
+    place = origin["partition"], origin["offset"]
+    if not all(type(number) is int and 0 <= number < _OFFSET_MAX for number in place):
+        raise ValueError("no place in a log")
+    return place
 
 
 def id_of(call: Record) -> int | None:

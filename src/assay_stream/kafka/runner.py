@@ -278,10 +278,11 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
             try:
                 await self._run_in_group()
             except InconsistentGroupProtocolError:
-                self._moved_s = time.monotonic()
+                self._moved_s, before = time.monotonic(), self.waiting_for
                 with suppress(*MAY_PASS, OperatingError):  # brokers that are away are met again
                     self.waiting_for = str(await other_release(self.settings, self.group_id))
-                _log.warning("waiting_for_group", stage=self.stage.name, why=self.waiting_for)
+                if self.waiting_for is None or self.waiting_for != before:
+                    _log.warning("waiting_for_group", stage=self.stage.name, why=self.waiting_for)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), _GROUP_LOOK_S)
 

@@ -25,9 +25,8 @@ from urllib.parse import quote
 
 import orjson
 
-from assay_stream.canonical.decode import is_unicode
+from assay_stream.canonical.decode import decode_json, is_unicode
 from assay_stream.canonical.digest_key import DigestKey
-from assay_stream.canonical.lenient import read_leniently
 from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -289,7 +288,11 @@ def with_keyed_digests(observation: Observation, key: DigestKey) -> Observation:
     """
     if observation.kind != "call":
         return observation
-    event = read_leniently(observation.value)
+    try:
+        # What a forgiving reader makes of an unsound text is not what was observed: it is never hashed.
+        event = decode_json(observation.value)
+    except InputError:
+        event = None
     data = event.get("data") if isinstance(event, dict) else None
     if not isinstance(data, dict):
         return observation  # rejected by whoever reads it
@@ -298,7 +301,7 @@ def with_keyed_digests(observation: Observation, key: DigestKey) -> Observation:
         if name in data:
             digest = None
             with suppress(InputError):
-                digest = str(redacted_digest(data.pop(name)))
+                digest = str(redacted_digest(data.pop(name), key.redaction))
         keyed = key.keyed(digest) if isinstance(digest, str) else None
         if keyed is not None:
             data[f"{name}_hash"] = keyed

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.bindings.erasures import Erasures, ScopeAct, act_in, acts_in
+from assay_stream.bindings.erasures import RELEASE, Erasures, ScopeAct, act_in, acts_in
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits.storage import STORE_BATCH_RECORDS
 from assay_stream.model.finding_topic import ANY_SERVER
@@ -251,11 +251,14 @@ class Filler:
         self._sources[place[1:]] = number, following
         return len(new)
 
-    def _erase(self, acts: Iterable[ScopeAct]) -> int:
+    def _erase(self, acts: Sequence[ScopeAct]) -> int:
         """Drop what is erased as far as no hold stands: with an erasure, and when a hold is released."""
         for act in acts:
             self._erasures.take(act)
-        due = [act for act in self._erasures.standing() if not self._erasures.holds(act.scope)]
+        # What was erased before stays so: only a release brings more of it.
+        new = None if any(act.act == RELEASE for act in acts) else {act.origin for act in acts}
+        standing = [act for act in self._erasures.standing() if new is None or act.origin in new]
+        due = [act for act in standing if not self._erasures.holds(act.scope)]
         # The cached rows of what calls share are looked up again.
         rows = sum(erase(self._connection, act, self._secret).rows for act in due)
         self._calls.reset(horizon_us=meta(self._connection, "horizon_us", _EVER_US), last=self._calls.last)

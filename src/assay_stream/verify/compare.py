@@ -206,7 +206,8 @@ class ReplayComparison:
             return ERASED if self._account.refuse(given.record) is None else ALTERED
         if given.call is None or intact_content(given.value) is None:
             return ALTERED
-        return ERASED if given.call in self._erased_calls else UNEXPECTED
+        scope_id = self._erased_calls.get(given.call)
+        return ERASED if self._account.erasures.accounts(scope_id, given.value) else UNEXPECTED
 
     def _lacking(self, again: Recorded) -> str:
         """Return the cause of a call without evidence: no more are erased than the erasure accounts for."""
@@ -217,9 +218,10 @@ class ReplayComparison:
         return MISSING
 
     @cached_property
-    def _erased_calls(self) -> set[Origin]:
+    def _erased_calls(self) -> dict[Origin, str | None]:
+        """By the place of a call that has a stub there, the id of the erasure that the stub names."""
         stubs = (record for record in self._read() if record.role is Role.CALLS and record.value is None)
-        return {stub.origin for stub in stubs if self._account.erasures.erasure(erased_by(stub)) is not None}
+        return {stub.origin: erased_by(stub) for stub in stubs}
 
     def _evidence_in(self, replayed: Iterable[Output]) -> Iterator[Recorded]:
         for output in replayed:

@@ -189,7 +189,7 @@ class Verifier:
         found = process_calls(join, zip(calls, events, strict=True))
         for (evidence, call), event, outputs in zip(pairs, events, found, strict=True):
             expected = outputs[0]
-            if isinstance(event, InputError) and self._history.erasures.erasure(erased_by(call)) is not None:
+            if isinstance(event, InputError) and self._history.erasures.accounts(erased_by(call), evidence.value):
                 erased = Judgement(_ERASED, evidence, ("call_erased",), erasure=erased_by(call))
                 yield self._unsound(evidence) or erased
             elif isinstance(event, InputError):

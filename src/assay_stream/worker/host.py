@@ -15,6 +15,7 @@ import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -177,6 +178,7 @@ _log = structlog.get_logger(__name__)
 _CUT_SHORT = 3
 _STDERR = 2
 _AWAITED_LOOK_S = 5.0
+_BEGINNING_PAUSE_S = 1.0
 _AGAIN = "partitions_added"
 
 PartitionCounts = Mapping[Role, int]
@@ -210,6 +212,8 @@ class Host:
         self._web_port = web_port
         self._stopping = asyncio.Event()
         self.failure: BaseException | None = None
+        self.was_told_to_stop = False
+        """Whether it ends because of a signal: whatever fails meanwhile, it does not begin again."""
         self.health = Health(stall_limit_s=settings.stall_limit_s)
         self.health.waiting_for = lambda: next(
             filter(None, (getattr(part, "waiting_for", None) for _, part in self._parts)), None
@@ -265,7 +269,7 @@ class Host:
         # Clients log what ends their own tasks, and go on without them.
         with watching_memory(lambda: self._fail_for_memory(loop)):
             for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self._stopping.set)
+                loop.add_signal_handler(number, self._told_to_stop)
             running = []
             try:
                 if self._app is not None:
@@ -286,6 +290,10 @@ class Host:
                 end.set()
                 if serving is not None:
                     await asyncio.wait([serving])
+
+    def _told_to_stop(self) -> None:
+        self.was_told_to_stop = True
+        self._stopping.set()
 
     def fail(self, error: BaseException) -> None:
         # Our own errors quote no input; messages of other errors may.
@@ -373,16 +381,19 @@ def run_host(
     while not has_ended:
         deadline = Deadline(settings.stop_limit_s)
         try:
-            failure = asyncio.run(_run(settings, needed, actors, build, deadline, web_port, agents, once, unreadable))
+            host = asyncio.run(_run(settings, needed, actors, build, deadline, web_port, agents, once, unreadable))
         finally:
             # A thread that hangs, as in looking up a name, would keep the process alive.
             deadline.settle()
+        failure, ends = host.failure, once or host.was_told_to_stop
         code = failure.code if isinstance(failure, AssayStreamError) else ""
-        unreadable = str(failure) if code in UNREADABLE and not once else None
+        unreadable = str(failure) if code in UNREADABLE and not ends else None
         # Brokers can go away between the look at their topics and the start of a part: that is waited for as well.
-        goes_on = not once and failure is not None and is_away(failure)
-        has_ended = code != _AGAIN and unreadable is None and not goes_on
-    if failure is not None:
+        was_away = not ends and failure is not None and is_away(failure)
+        has_ended = ends or (code != _AGAIN and unreadable is None and not was_away)
+        if was_away:
+            time.sleep(_BEGINNING_PAUSE_S)
+    if failure is not None and code != _AGAIN:
         reason = explained(failure)
         if reason is None:
             raise RuntimeError("a part of the process failed without a reason of its own") from failure
@@ -399,18 +410,19 @@ async def _run(
     agents: str,
     once: bool,
     unreadable: str | None,
-) -> BaseException | None:
+) -> Host:
     host = Host(settings, deadline, web_port=web_port)
 
     async def count() -> PartitionCounts:
         async with open_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text)) as admin:
             await require_rights(admin, settings, actors, needed, agents)
             states = await inspect_topics(admin, settings, agents=agents)
-            if unchecked := [each.spec.name for each in states if each.spec.role in needed and not each.is_checked]:
-                _log.warning("topic_settings_unchecked", topics=unchecked, right=Operation.DESCRIBE_CONFIGS.value)
             counts = check_topics(states, set(needed), settings)
         if Role.FORMATS in needed:
             host.format_level = await finalised_level(settings)
+        # Last: while something is waited for, this is repeated every few seconds.
+        if unchecked := [each.spec.name for each in states if each.spec.role in needed and not each.is_checked]:
+            _log.warning("topic_settings_unchecked", topics=unchecked, right=Operation.DESCRIBE_CONFIGS.value)
         return counts
 
     async def stay() -> PartitionCounts:
@@ -430,7 +442,7 @@ async def _run(
         _log.warning("waiting_to_start", why=why)
         host.add("start", _Awaited(awaited, why))
     await host.run()
-    return host.failure
+    return host
 
 
 def _may_be_awaited(error: AssayStreamError) -> bool:
@@ -465,8 +477,9 @@ class _Awaited:
             except AssayStreamError as error:
                 if not _may_be_awaited(error):
                     raise
-                self.waiting_for = str(error)
-                _log.warning("waiting_to_start", why=self.waiting_for)
+                if str(error) != self.waiting_for:
+                    self.waiting_for = str(error)
+                    _log.warning("waiting_to_start", why=self.waiting_for)
             finally:
                 counting.cancel()
                 stopping.cancel()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from assay_stream.bindings.erasures import ERASURE, HOLD, RELEASE, Account, Erasures, ScopeAct, Subject, subject_of
+from assay_stream.files.erasing import acts_of_files
 from assay_stream.model.fields import ScopeField
 from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER, Origin, Record, Role
-from tests.support.events import TOOL, a_snapshot
+from tests.support.events import TOOL, a_snapshot, an_event
 
 TEN = 1_772_359_200_000_000
 """2026-03-01T10:00:00Z, in microseconds."""
@@ -88,6 +92,36 @@ def test_the_log_and_not_the_event_time_says_which_came_first() -> None:
 def test_an_erasure_in_another_partition_does_not_escape_a_hold() -> None:
     acts = [act(HOLD, 5, "hold"), act(ERASURE, 0, partition=1), act(RELEASE, 6, "hold")]
     assert Erasures(acts).erasure("one") is None
+
+
+def test_a_hold_that_is_set_and_taken_back_again_and_again_is_found_in_order() -> None:
+    """An erasure met it if the last act on the hold before it was to set it."""
+    for seed in range(200):
+        chosen = Random(seed)
+        kinds = chosen.choices([HOLD, RELEASE, ERASURE], k=12)
+        acts = [act(kind, at, f"e{at}" if kind == ERASURE else "hold") for at, kind in enumerate(kinds)]
+        last, expected = RELEASE, set[str]()
+        for each in acts:
+            if each.act == ERASURE and last == RELEASE:
+                expected.add(each.scope_id)
+            last = each.act if each.act != ERASURE else last
+        found = Erasures(chosen.sample(acts, len(acts)))
+        assert {each.scope_id for each in found.standing()} == expected
+        assert bool(found.holds()) is (last == HOLD)
+
+
+def test_decisions_in_files_of_the_same_name_are_all_read(tmp_path: Path) -> None:
+    """A hold in one does not make room for the erasure in the other."""
+    paths = [tmp_path / folder / "control.ndjson" for folder in ("a", "b")]
+    for path, kind, more in zip(paths, (HOLD, ERASURE), ({}, {"records": 1}), strict=True):
+        path.parent.mkdir()
+        data = {"server_id": "*", "id": kind, "scope": BOB, "author": "ann", "reason": "r", **more}
+        event = json.loads(an_event(Role.CALLS, 0, 0, data)) | {"type": f"assay.control.{kind}"}
+        path.write_text(json.dumps(event) + "\n")
+    found = Erasures(acts_of_files(paths))
+    assert [each.act for each in found.holds()] == [HOLD]
+    assert ERASURE in found
+    assert found.standing() == []
 
 
 def test_a_hold_elsewhere_forbids_nothing() -> None:

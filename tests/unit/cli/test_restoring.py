@@ -10,7 +10,7 @@ import pytest
 from assay_stream.cli.restoring import Restoring, archived_roles, file_of
 from assay_stream.config import load_settings
 from assay_stream.errors import AssayStreamError
-from assay_stream.files.archive import ARCHIVE_MANIFEST, files_in, manifest_bytes
+from assay_stream.files.archive import ARCHIVE_MANIFEST, GroupOffset, files_in, manifest_bytes
 from assay_stream.files.record_line import record_line
 from assay_stream.files.spool import LogSpool
 from assay_stream.kafka.ranges import READ
@@ -61,11 +61,20 @@ def with_an_event(folder: Path) -> None:
         file.write(b'{"specversion":"1.0","type":"assay.tool.call"}\n')
 
 
+def with_positions_elsewhere(folder: Path) -> None:
+    """Of a group that has nothing to do with this deployment."""
+    places = [(TOPIC_NAMES[role], 0) for role in READ]
+    groups = [GroupOffset("payments", "payments.orders", 0, 0, "")]
+    manifest = manifest_bytes(dict.fromkeys(places, 5), {}, dict.fromkeys(places, 3), groups=groups)
+    (an_archive(folder, READ) / ARCHIVE_MANIFEST).write_bytes(manifest)
+
+
 @pytest.mark.parametrize(
     ("make", "code"),
     [
         (without_manifest, "not_restorable"),
         (without_a_file, "not_restorable"),
+        (with_positions_elsewhere, "not_restorable"),
         (lambda folder: an_archive(folder, READ, selected=True), "not_restorable"),
         (lambda folder: an_archive(folder, [Role.CALLS]), "not_restorable"),
         (with_another_topic, "not_restorable"),
@@ -73,7 +82,7 @@ def with_an_event(folder: Path) -> None:
         (cut_short, "archive_truncated"),
         (lambda folder: an_archive(folder, READ, prefix="other."), "other_topics"),
     ],
-    ids=["manifest", "file", "selection", "topics", "foreign record", "event", "cut", "prefix"],
+    ids=["manifest", "file", "positions", "selection", "topics", "foreign record", "event", "cut", "prefix"],
 )
 def test_what_is_no_whole_archive_is_refused(tmp_path: Path, make: Callable[[Path], object], code: str) -> None:
     make(tmp_path)

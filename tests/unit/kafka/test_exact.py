@@ -7,7 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.kafka.exact import RUN_BYTES_MAX, Compared, Gap, Run, steps
+from assay_stream.kafka.exact import (
+    FILLERS_MAX,
+    RUN_BYTES_MAX,
+    TRANSACTION_OFFSETS_MAX,
+    Compared,
+    Cost,
+    Gap,
+    Run,
+    fillers,
+    steps,
+)
 from assay_stream.model.record import Origin, Record, Role
 
 
@@ -86,3 +96,18 @@ def test_a_compacted_log_may_lack_what_was_superseded() -> None:
 
 def test_a_log_whose_brokers_set_the_time_may_differ_in_it() -> None:
     assert differs([a_record(1)], [a_record(1, time_ms=9)], 2, keeps_time=False) is None
+
+
+@pytest.mark.parametrize("offsets", [1, 2, TRANSACTION_OFFSETS_MAX, TRANSACTION_OFFSETS_MAX + 1, 1_234_567])
+def test_a_gap_costs_what_fills_it(offsets: int) -> None:
+    cost = Cost()
+    cost.add(Gap(3, offsets, 0))
+    found = list(fillers(offsets))
+    assert (cost.filler_records, cost.transactions) == (sum(found), len(found))
+
+
+def test_a_gap_of_any_length_is_priced_at_once() -> None:
+    """Before it is refused: an archive or evidence can state any offset."""
+    cost = Cost()
+    cost.add(Gap(0, 2**62, 0))
+    assert cost.filler_records > FILLERS_MAX

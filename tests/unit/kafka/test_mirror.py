@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from struct import pack
+from typing import Any
 
 import pytest
 
+from assay_stream.bindings.erasures import ERASURE
+from assay_stream.config import load_settings
 from assay_stream.errors import IntegrityError
+from assay_stream.files.erasing import stub_of
+from assay_stream.files.spool import LogSpool
 from assay_stream.kafka.mirror import (
     UNPAIRED_MAX,
+    Mirror,
     NamedCalls,
     SealedOffsets,
     Sealing,
@@ -19,6 +26,7 @@ from assay_stream.kafka.mirror import (
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.seal.checkpoint import leaf_of
 from tests.support.seals import a_record
+from tests.unit.bindings.test_erasures import act
 
 
 def mirrored(*offsets: int) -> list[Record]:
@@ -100,6 +108,40 @@ def test_evidence_that_expired_before_it_was_mirrored_is_skipped() -> None:
 def test_evidence_that_is_not_what_was_sealed_is_refused(records: tuple[int, ...]) -> None:
     with pytest.raises(IntegrityError, match="mirror_differs"):
         sealed_offsets([2, 3, 6], *records)
+
+
+def test_what_stands_in_place_of_erased_evidence_has_the_offset_of_its_leaf() -> None:
+    """Topics that were rewritten without it are mirrored as they are; the stub of another record is refused."""
+    stubs = [stub_of(a_record(each), act(ERASURE, 0)) for each in (2, 3)]
+    found = SealedOffsets("partition 0 of evidence", iter([(each, leaf_of(a_record(each))) for each in (2, 3, 6)]))
+    assert [found.take(stub) for stub in stubs] == [2, 3]
+    with pytest.raises(IntegrityError, match="mirror_differs"):
+        found.take(stubs[0])
+
+
+ABOUT: dict[str, Any] = {
+    "id": "0" * 32,
+    "data": {"origin": {"topic": "mcp.tools.call", "partition": 0, "offset": 7}, "binding": {}},
+}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"id": "-" + "f" * 31},
+        {"data": ABOUT["data"] | {"origin": ABOUT["data"]["origin"] | {"offset": 2**63}}},
+        {"data": ABOUT["data"] | {"origin": ABOUT["data"]["origin"] | {"offset": -1}}},
+        {"data": ABOUT["data"] | {"origin": ABOUT["data"]["origin"] | {"partition": "0"}}},
+        {"data": ABOUT["data"] | {"binding": {"origin": {"partition": 0, "offset": 1.5}}}},
+    ],
+    ids=["id", "too-large", "negative", "text", "fraction"],
+)
+def test_evidence_that_names_no_place_in_a_log_is_refused(other: dict[str, Any]) -> None:
+    with LogSpool() as spool:
+        mirror = Mirror(load_settings(), "primary", spool)
+        mirror._note(a_record(0)._replace(value=json.dumps(ABOUT).encode()))
+        with pytest.raises(IntegrityError, match="mirror_differs"):
+            mirror._note(a_record(1)._replace(value=json.dumps(ABOUT | other).encode()))
 
 
 def test_checkpoints_are_kept_while_what_they_seal_and_name_is_there() -> None:

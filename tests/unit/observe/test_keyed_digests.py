@@ -8,8 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.config import Settings
+from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.observe import DigestKey, FileSink, Observation, ObservationPublisher
 from assay_stream.observe.observation import with_keyed_digests
@@ -43,6 +46,27 @@ def test_inline_arguments_are_replaced_by_their_keyed_digest() -> None:
 def test_a_digest_that_cannot_be_keyed_is_left_out(stated: str) -> None:
     """The handshake profile takes bare SHA-256 only: its calls then have none."""
     assert "args_hash" not in data_of(with_keyed_digests(a_call(args_hash=stated), KEY))
+
+
+def test_what_a_forgiving_reader_makes_of_arguments_is_not_hashed() -> None:
+    """Arguments that nest too deeply: whoever reads the call refuses it by name, as without a key."""
+    deep = a_call().value.replace(b'"data":{', b'"data":{"args":' + b"[" * 3_000 + b"]" * 3_000 + b",")
+    call = replace(a_call(), value=deep)
+    assert with_keyed_digests(call, KEY) == call
+    with pytest.raises(InputError):
+        read_event(as_record(call))
+
+
+def test_names_that_an_operator_declares_sensitive_are_redacted_before_hashing() -> None:
+    settings = Settings(digest_key=SecretStr("0f" * 32), redaction_names="badge")
+    key = settings.keyed_by()
+    assert key is not None
+    event = json.loads(a_call().value)
+    event["data"]["args"] = {"badge": "271828"}
+    keyed = with_keyed_digests(replace(a_call(), value=json.dumps(event).encode()), key)
+    expected = redacted_digest({"badge": "271828"}, settings.redaction())
+    assert expected != redacted_digest({"badge": "271828"})
+    assert data_of(keyed)["args_hash"] == KEY.keyed(str(expected))
 
 
 def test_lists_stay_as_they_are() -> None:

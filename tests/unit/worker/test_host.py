@@ -22,7 +22,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 
 from assay_stream.config import Settings, load_settings
-from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.topics import STAGES, AccessRole, TopicState, topic_names, topic_table
 from assay_stream.model.record import Role
@@ -234,20 +234,51 @@ def test_brokers_that_go_away_while_a_part_starts_are_waited_for(monkeypatch: py
     """They had answered when the topics were looked at."""
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}")
     parts = [Part(KafkaConnectionError()), Part(ends=True)]
-
-    async def inspect(_admin: object, _settings: Settings, *, agents: str = "") -> list[TopicState]:
-        return [TopicState(spec=spec, partitions=spec.partitions, differing={}) for spec in topic_table(settings)]
-
-    monkeypatch.setattr(module, "inspect_topics", inspect)
-    monkeypatch.setattr(module, "require_rights", AsyncMock())
-    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", an_admin)
-    monkeypatch.setattr(module, "configure_logs", lambda _settings: None)
+    with_topics_as_specified(monkeypatch)
 
     def build(host: Host, _counts: PartitionCounts) -> None:
         host.add("join", parts.pop(0))
 
     run_host(settings, {Role.CALLS}, [AccessRole.JOIN], build, web_port=None)
     assert not parts
+
+
+class FailsAtItsEnd(Part):
+    """Told to stop, it finds that it cannot go on."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._failure = error
+
+    async def run(self) -> None:
+        asyncio.get_running_loop().call_later(0.05, os.kill, os.getpid(), signal.SIGTERM)
+        await super().run()
+        raise self._failure
+
+
+@pytest.mark.parametrize("error", [KafkaConnectionError(), IntegrityError("unknown_finding", "of a later release")])
+def test_a_process_that_is_told_to_stop_does_not_begin_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """However its parts fail meanwhile: brokers may go away together with it."""
+    parts = [FailsAtItsEnd(error), Part(ends=True)]
+    with_topics_as_specified(monkeypatch)
+
+    def build(host: Host, _counts: PartitionCounts) -> None:
+        host.add("join", parts.pop(0))
+
+    settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}")
+    with pytest.raises(AssayStreamError):
+        run_host(settings, {Role.CALLS}, [AccessRole.JOIN], build, web_port=None)
+    assert len(parts) == 1
+
+
+def with_topics_as_specified(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def inspect(_admin: object, settings: Settings, *, agents: str = "") -> list[TopicState]:
+        return [TopicState(spec=spec, partitions=spec.partitions, differing={}) for spec in topic_table(settings)]
+
+    monkeypatch.setattr(module, "inspect_topics", inspect)
+    monkeypatch.setattr(module, "require_rights", AsyncMock())
+    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", an_admin)
+    monkeypatch.setattr(module, "configure_logs", lambda _settings: None)
 
 
 async def an_admin(_settings: Settings, *, waiting: object) -> AsyncMock:
