@@ -122,6 +122,8 @@ REAL := $(BIN)/python -m pytest -q -n 3 --dist worksteal --durations=15
 integration: $(VENV)/.ready .schemathesis-venv/.ready ## Tests on real Kafka brokers and real MCP servers, but those of a tier.
 	$(REAL) --junitxml=.run/durations/integration.xml -m "(kafka or servers) and not tier" tests/integration tests/conformance
 
+# Those of outages are the heaviest: three at once on two cores wait for longer than their limits.
+outages: REAL += -n 2
 outages browsers peers: $(VENV)/.ready ## Tests of kills and outages; in a browser; with gateways, proxies and servers by others.
 	$(REAL) -m "tier(name='$@')" tests/integration
 
