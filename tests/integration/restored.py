@@ -103,8 +103,6 @@ async def tell(deployment: Deployment, portion: Sequence[Published], first: int)
         [(key if number % 3 else b"%d" % (first + number), value) for number, (key, value) in enumerate(calls)],
     )
     await at_rest(deployment)
-    # The tick of at_rest is read, too, and what follows from it written.
-    await caught_up(deployment, "alerts", Role.FINDINGS)
 
 
 async def tell_and_archive(deployment: Deployment, folder: Path, seals: Seals, *options: str) -> None:

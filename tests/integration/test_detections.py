@@ -155,10 +155,10 @@ async def detected(deployment: Deployment) -> list[Finding]:
     return [decode_finding(value) for value in values if b'"kind":"detection"' in value]
 
 
-async def wait_for_calls(deployment: Deployment, count: int, *, limit_s: float = 90) -> None:
+async def wait_for_calls(deployment: Deployment, count: int, *, limit_s: float = 240) -> None:
     async with asyncio.timeout(limit_s):
         while numbers(await detected(deployment)).total() < count:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
 
 
 def detected_by(finding: Finding) -> tuple[str, tuple[str, ...]]:
@@ -171,6 +171,7 @@ def numbers(found: list[Finding]) -> Counter[tuple[tuple[str, ...], str | None]]
 
 
 @pytest.mark.tier(name="outages")
+@pytest.mark.timeout(900)
 async def test_kill_9_in_mid_stream_loses_and_doubles_nothing(deployment: Deployment) -> None:
     """Five kills: each call is counted once, and agents find under the keys of a replay; it lives as alerts."""
     await deployment.apply_topics(agents="counting_agents")

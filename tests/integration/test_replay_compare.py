@@ -136,6 +136,7 @@ async def at_rest(deployment: Deployment) -> None:
         for record in await deployment.read(role)
     ]
     await deployment.tick(max(times_us))
+    await caught_up(deployment, "alerts", Role.FINDINGS)
 
 
 async def compared(deployment: Deployment, folder: Path) -> tuple[int, list[list[str]], dict[str, Any]]:

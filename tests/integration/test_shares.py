@@ -69,7 +69,7 @@ async def test_two_workers_a_kill_and_misplaced_calls_give_the_evidence_of_a_rep
     for worker in (registry, *workers):
         await worker.wait_ready()
     calls = await publish_misplaced(wide, fleet)
-    await wide.wait_until_written(Role.EVIDENCE, calls // 3)
+    await wide.wait_until_written(Role.EVIDENCE, calls // 3, limit_s=180)
     workers[0].kill()
     killed_at = len(await wide.read(Role.EVIDENCE))
     assert killed_at < calls, "the kill came after the last call: the test proves too little"
