@@ -49,7 +49,7 @@ async def alerted(arena: Arena, server: str, enough: Callable[[Alerts], bool]) -
         return enough(found)
 
     try:
-        await arena.deployment.wait_for(Role.ALERTS, told, limit_s=90)
+        await arena.deployment.wait_for(Role.ALERTS, told, limit_s=30)
     except AssertionError as error:
         raise AssertionError(f"{server} has only {sorted(found)}") from error
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kafka
 
 LISTS = int(os.environ.get("ASSAY_TEST_FLOOD_LISTS", "600"))
 LISTS_PER_S = 20
-LIMIT_S = 20.0
+LIMIT_S = 5.0
 """Processor seconds of the worker."""
 ABOVE_NORMAL_MB = 512
 """It knows thirty thousand tools in the end, which take about half of that."""
