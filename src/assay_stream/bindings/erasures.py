@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -191,6 +192,7 @@ class Erasures:
         self._removals: defaultdict[tuple[str, str, int], list[int]] = defaultdict(list)
         """By hold and partition, at which offsets it is taken back, in order."""
         self._standing: list[ScopeAct] | None = None
+        self._by_name: defaultdict[tuple[str | None, str | None], list[tuple[int, ScopeAct]]] | None = None
         self._held: list[ScopeAct] | None = None
         for act in acts:
             self.take(act)
@@ -199,7 +201,7 @@ class Erasures:
         """Add an act, in any order; one that is known already changes nothing."""
         if act.origin in self._acts:
             return
-        self._standing = self._held = None
+        self._standing = self._held = self._by_name = None
         self._acts[act.origin] = act
         if act.act == RELEASE:
             insort(self._removals[act.scope_id, *act.origin[:2]], act.origin.offset)
@@ -234,7 +236,17 @@ class Erasures:
 
     def covering(self, subject: Subject | None) -> list[ScopeAct]:
         """Return the erasures that count and cover a call or its evidence, latest first."""
-        return [] if subject is None else [act for act in self.standing() if covers(act.scope, subject)]
+        if subject is None:
+            return []
+        if self._by_name is None:
+            self._by_name = defaultdict(list)
+            for rank, act in enumerate(self.standing()):
+                scope = act.scope or {}
+                self._by_name[scope.get("server_id"), scope.get("agent_id")].append((rank, act))
+        # As many as there were requests: only those that name the server or the agent are looked at.
+        names = product(dict.fromkeys((subject.server_id, None)), dict.fromkeys((subject.agent_id, None)))
+        named = sorted(found for name in names for found in self._by_name.get(name, ()))
+        return [act for _, act in named if covers(act.scope, subject)]
 
     def due(self, subject: Subject | None) -> list[ScopeAct]:
         """Return the erasures by which a call or its evidence is to be deleted: none while a hold covers it."""
@@ -277,6 +289,7 @@ class Account:
     def __init__(self, known: Callable[[], Erasures]) -> None:
         self._known = known
         self.erased: Counter[str] = Counter()
+        self._excused: Counter[str] = Counter()
 
     @cached_property
     def erasures(self) -> Erasures:
@@ -298,6 +311,14 @@ class Account:
         if self.erased[scope_id] >= (found.records or 0):
             return "erasure_exceeded"
         self.erased[scope_id] += 1
+        return None
+
+    def excuse(self, subject: Subject | None) -> ScopeAct | None:
+        """Return the erasure that accounts for a call without evidence, ``None`` if none does, or no more."""
+        for act in self.erasures.covering(subject):
+            if self._excused[act.scope_id] < (act.records or 0):
+                self._excused[act.scope_id] += 1
+                return act
         return None
 
     def used(self) -> list[ScopeAct]:

@@ -16,7 +16,7 @@ The cause of a difference in evidence is the first of these that applies:
    definition: digests, the tool identity, the pin result and the signature.
 7. ``altered_record``: nothing explains it.
 
-8. ``erased``: what is missing, or unexpected, was erased on record. It does not count as a difference.
+What is missing, or unexpected, because it was erased on record has the cause ``erased``, and does not count.
 
 Alerts are compared record by record, and by their state at the end (``verify.alert_ledger``). A difference takes the
 causes of the evidence that differs on its server and tool, if there is some; else ``missing_record``,
@@ -160,7 +160,7 @@ class ReplayComparison:
         self._pairing = Pairing(attrgetter("call")) if pairing is None else pairing
         self._producers = Producers()
         self._doubts: list[_Doubt] = []
-        self._account, self._excused = Account(lambda: Erasures(acts_in(read()))), Counter[str]()
+        self._account = Account(lambda: Erasures(acts_in(read())))
         self._alerts = AlertLedger()
         self._causes_by_tool: dict[tuple[str | None, str | None], set[str]] = {}
         self.identical: Counter[str] = Counter({"evidence": 0, "alert": 0})
@@ -211,11 +211,7 @@ class ReplayComparison:
 
     def _lacking(self, again: Recorded) -> str:
         """Return the cause of a call without evidence: no more are erased than the erasure accounts for."""
-        for act in self._account.erasures.covering(subject_of(again.value)):
-            if self._excused[act.scope_id] < (act.records or 0):
-                self._excused[act.scope_id] += 1
-                return ERASED
-        return MISSING
+        return MISSING if self._account.excuse(subject_of(again.value)) is None else ERASED
 
     @cached_property
     def _erased_calls(self) -> dict[Origin, str | None]:

@@ -153,7 +153,7 @@ class Verifier:
         self._producers = Producers()
         self._doubts: list[_Doubt] = []
         self._doubts_bytes = 0
-        self.account, self._excused = Account(lambda: history.erasures), Counter[str]()
+        self.account = Account(lambda: history.erasures)
         self.written_by: dict[str, int] = {}
         """How many records each producer says it wrote."""
 
@@ -230,10 +230,8 @@ class Verifier:
 
     def without_evidence(self, call: Record, expected: Recorded, *, gone: bool = False) -> Judgement:
         """Judge a call whose ``expected`` evidence is missing."""
-        for act in self._history.erasures.covering(subject_of(call.value, call.headers)):
-            if self._excused[act.scope_id] < (act.records or 0):
-                self._excused[act.scope_id] += 1
-                return Judgement(_ERASED, expected, ("evidence_erased",), erasure=act.scope_id)
+        if (act := self.account.excuse(subject_of(call.value, call.headers))) is not None:
+            return Judgement(_ERASED, expected, ("evidence_erased",), erasure=act.scope_id)
         status, code = (RecordStatus.GONE, "evidence_gone") if gone else (RecordStatus.MISSING, "evidence_missing")
         return Judgement(status=status, evidence=expected, codes=(code,))
 

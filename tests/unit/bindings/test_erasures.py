@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from assay_stream.bindings.erasures import ERASURE, HOLD, RELEASE, Account, Erasures, ScopeAct, Subject, subject_of
+from assay_stream.bindings import erasures as module
+from assay_stream.bindings.erasures import (
+    ERASURE,
+    HOLD,
+    RELEASE,
+    Account,
+    Erasures,
+    ScopeAct,
+    Subject,
+    covers,
+    subject_of,
+)
 from assay_stream.files.erasing import acts_of_files
 from assay_stream.model.fields import ScopeField
 from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER, Origin, Record, Role
@@ -159,3 +170,19 @@ def test_an_erasure_accounts_for_as_many_records_as_it_states_and_for_no_other_l
     assert account.refuse(stub(), b"leaf") is None
     assert account.refuse(stub(), b"leaf") == "erasure_exceeded"
     assert account.used() == [act(ERASURE, 0, records=1)]
+
+
+def test_a_record_is_held_against_the_erasures_that_name_its_server_or_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many others there are: one for each request of a year, and a store asks for every record."""
+    others = [act(ERASURE, n, str(n), {"agent_id": f"agent-{n}", "to_time": BOB["to_time"]}) for n in range(2_000)]
+    ours = [act(ERASURE, 2_000 + n, f"ours-{n}", scope) for n, scope in enumerate((BOB, BOB | {"server_id": "notes"}))]
+    erasures = Erasures([*others, *ours])
+    looked_at: list[ScopeField | None] = []
+
+    def noted(scope: ScopeField | None, subject: Subject) -> bool:
+        looked_at.append(scope)
+        return covers(scope, subject)
+
+    monkeypatch.setattr(module, "covers", noted)
+    assert [each.scope_id for each in erasures.covering(bob())] == ["ours-1", "ours-0"], "latest first"
+    assert len(looked_at) == 2
