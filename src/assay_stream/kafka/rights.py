@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.errors import IncompatibleBrokerVersion, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.aiokafka_private import TopicRights, ask_any_broker
-from assay_stream.kafka.topics import ACCESS, Access, AccessRole, Operation, topic_names
+from assay_stream.kafka.topics import ACCESS, AccessRole, Operation, topic_names
 from assay_stream.model.record import Role
 
-_NOT_DESCRIBED = 29
-"""TOPIC_AUTHORIZATION_FAILED: this user may not even describe the topic."""
-_UNKNOWN_TOPIC = 3
 _NOT_SAID = -(2**31)
 """The broker does not tell (KIP-430)."""
 _BITS = {
@@ -43,7 +40,8 @@ async def require_rights(
         ConfigurationError: ``not_authorized``, with each right that is missing.
     """
     names, access = topic_names(settings, agents=agents), [ACCESS[actor] for actor in actors]
-    await require_operations(admin, {names[role]: _wanted(role, access) for role in needed})
+    done = {role: {operation for each in access for operation in each.operations(role)} for role in needed}
+    await require_operations(admin, {names[role]: {Operation.DESCRIBE} | done[role] for role in needed})
 
 
 async def require_operations(admin: AIOKafkaAdminClient, wanted: Mapping[str, Collection[Operation]]) -> None:
@@ -61,14 +59,6 @@ async def require_operations(admin: AIOKafkaAdminClient, wanted: Mapping[str, Co
             "not_authorized",
             f"this user lacks these rights: {listed}. `assay-stream topics acls` prints the commands that grant them",
         )
-
-
-def _wanted(role: Role, access: Iterable[Access]) -> set[Operation]:
-    rights = {Operation.DESCRIBE}
-    for each in access:
-        rights |= {Operation.READ} if role in each.reads else set()
-        rights |= {Operation.WRITE} if role in each.writes else set()
-    return rights
 
 
 def missing_rights(
@@ -97,8 +87,8 @@ async def _rights_held(admin: AIOKafkaAdminClient, topics: Collection[str]) -> d
 
 def held_in(code: int, operations: int) -> Collection[Operation] | None:
     """Read one topic of the answer: the rights held, ``None`` where it is missing or the broker does not tell."""
-    if code == _NOT_DESCRIBED:
+    if code == TopicAuthorizationFailedError.errno:  # not even to describe it
         return ()
-    if code == _UNKNOWN_TOPIC or operations == _NOT_SAID:
+    if code == UnknownTopicOrPartitionError.errno or operations == _NOT_SAID:
         return None
     return [operation for operation, bit in _BITS.items() if operations >> bit & 1]

@@ -361,6 +361,10 @@ class Access:
     is_transactional: bool = False
     sees: tuple[str, ...] = ()
 
+    def operations(self, role: Role) -> list[Operation]:
+        """Return what it does with the records of a topic."""
+        return [Operation.READ] * (role in self.reads) + [Operation.WRITE] * (role in self.writes)
+
 
 def _access(row: dict[str, Any]) -> Access:
     topics = {
@@ -413,11 +417,7 @@ def grants_of(actor: AccessRole, settings: Settings) -> list[Grant]:
 
 
 def _operations(actor: AccessRole, access: Access, role: Role) -> tuple[Operation, ...]:
-    granted = [
-        *([Operation.READ] if role in access.reads else []),
-        *([Operation.WRITE] if role in access.writes else []),
-        *([Operation.CREATE] if actor is AccessRole.ADMIN else []),
-    ]
+    granted = [*access.operations(role), *([Operation.CREATE] if actor is AccessRole.ADMIN else [])]
     # A proxy needs no more than to find its topics; the others check how theirs are set before they start.
     seen = [Operation.DESCRIBE] if actor is AccessRole.PROXY else [Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS]
     return (*granted, *seen)
