@@ -126,7 +126,7 @@ def erase(
 
     Example: assay-stream evidence erase --agent bob --to-time 2026-11-01T00:00:00Z --reason "request 17"
     """
-    scope = which.scope()
+    scope, settings = which.scope(), command_settings(bootstrap_servers=by.bootstrap_servers)
     if not (which.server_id or which.agent_id) or which.to_time is None:
         raise InputError("bad_option", "say what to erase: --server-id or --agent, and --to-time")
     erasures = known_erasures(None, by.bootstrap_servers)
@@ -134,12 +134,12 @@ def erase(
     scope_id = id_ or f"erasure-{uuid.uuid4().hex[:12]}"
     if scope_id in erasures:
         raise InputError("bad_option", f"there is an erasure {scope_id} already: choose another --id")
-    found = on_kafka(command_settings(bootstrap_servers=by.bootstrap_servers), lambda settings: _hits(settings, scope))
+    found = on_kafka(settings, lambda settings: _hits(settings, scope))
     for topic, count in sorted(found.items()):
         say(f"{topic}: {counted(count, 'record')} in the scope")
     if dry_run:
         return
-    records = found[topic_names(command_settings())[Role.EVIDENCE]]
+    records = found[topic_names(settings)[Role.EVIDENCE]]
     by.decide((ERASURE_SET_TYPE, {"server_id": ANY_SERVER, "id": scope_id, "scope": scope, "records": records}))
     say(f"decided: {scope_id}. Not reached by it: exports, alerts, and copies elsewhere (docs/erasure.md)")
 
@@ -171,9 +171,7 @@ def refuse_held(erasures: Erasures, scope: ScopeField | None = None) -> None:
 
 
 @grouped
-def hold(
-    which: ScopeOptions, by: Deciding, id_: Annotated[str, typer.Option("--id", help="Name of the hold.")]
-) -> None:
+def hold(which: ScopeOptions, by: Deciding, id_: HoldId) -> None:
     """Set a legal hold: no command deletes anything in the scope until it is released. Without a scope: everything.
 
     Brokers delete by retention all the same: `evidence erasures` shows which topics, and what to run.

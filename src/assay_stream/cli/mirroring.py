@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.options import Apply, Bootstrap
 from assay_stream.cli.output import print_json
 from assay_stream.cli.shared import as_admin, collecting_seldom
 from assay_stream.config import Settings, command_settings
@@ -25,9 +25,7 @@ def topics_restore_mirror(
     alias: Annotated[
         str, typer.Argument(metavar="ALIAS", help="MirrorMaker's name for the lost cluster: its topics begin with it.")
     ],
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Write. Without it, only print what would be written.")
-    ] = False,
+    apply: Apply = False,
     drop_checkpoints: Annotated[
         bool, typer.Option("--drop-checkpoints", help="Leave out checkpoints over evidence that was not replicated.")
     ] = False,

@@ -37,6 +37,7 @@ def check_span(since_us: int | None, until_us: int | None) -> None:
 Bootstrap = Annotated[
     str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
 ]
+Apply = Annotated[bool, typer.Option("--apply", help="Write. Without it, only print what would be written.")]
 ServerId = Annotated[str, typer.Option(help="Your name for the server.")]
 ServerIds = Annotated[list[str] | None, typer.Option("--server-id", help="Only this server. Repeatable.")]
 AnyServerId = Annotated[str | None, typer.Option(help="Only this server.")]

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.options import Apply, Bootstrap
 from assay_stream.cli.output import print_json
 from assay_stream.cli.progress import Meter
 from assay_stream.cli.shared import as_admin, collecting_seldom
@@ -113,9 +113,7 @@ def topics_restore(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="An archive: `assay-stream archive --output FOLDER`.")
     ],
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Write. Without it, only print what would be written.")
-    ] = False,
+    apply: Apply = False,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Write an archive into the empty topics of a cluster, every record at the offset, and with the time, that it had.
