@@ -181,16 +181,7 @@ class Broker:
         return properties
 
     def _spawn(self, *command: str) -> subprocess.Popen[bytes]:
-        options = [*self._options, "-Dlog4j2.level=INFO", "-cp", f"{self._libs}/*"]
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                [self._java, *options, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is meant for us; we stop the broker then
-                preexec_fn=die_with_parent(),
-            )
+        return spawn_java(self._java, self._options, self._libs, *command, log=self.log)
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         limit = time.monotonic() + START_LIMIT_S
@@ -223,7 +214,20 @@ def serves(port: int) -> bool:
     return bool(brokers >= 1)
 
 
-def die_with_parent() -> Callable[[], object] | None:
+def spawn_java(java: str, options: Sequence[str], libs: Path, *command: str, log: Path) -> subprocess.Popen[bytes]:
+    """Start a Java program that appends what it says to `log`, and ends with us."""
+    with log.open("ab") as said:
+        return subprocess.Popen(
+            [java, *options, "-Dlog4j2.level=INFO", "-cp", f"{libs}/*", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is meant for us; we stop it then
+            preexec_fn=_die_with_parent(),
+        )
+
+
+def _die_with_parent() -> Callable[[], object] | None:
     """What the child runs first, so that the kernel kills it when we are gone; on Linux."""
     if not sys.platform.startswith("linux"):
         return None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from deploy.local.kafka import QUICK_START, die_with_parent, free_ports, fresh_folder
+from deploy.local.kafka import QUICK_START, free_ports, fresh_folder, spawn_java
 from deploy.local.kafka_jars import fetch, java
 from deploy.local.kafka_place import HOST
 
@@ -66,7 +66,7 @@ class MirrorMaker:
         self._properties = _PROPERTIES.format(
             primary=primary, backup=backup, topics=named, name=name, host=HOST, port=port
         )
-        self._options = [f"-Xmx{heap_mib}m", *QUICK_START, "-Dlog4j2.level=INFO"]
+        self._options = [f"-Xmx{heap_mib}m", *QUICK_START]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -74,22 +74,8 @@ class MirrorMaker:
         self._folder.mkdir(parents=True, exist_ok=True)
         file = self._folder / "mm2.properties"
         file.write_text(self._properties, encoding="utf-8")
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    java(),
-                    *self._options,
-                    "-cp",
-                    f"{fetch(profile='mirror')}/*",
-                    "org.apache.kafka.connect.mirror.MirrorMaker",
-                    str(file),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=die_with_parent(),
-            )
+        main = "org.apache.kafka.connect.mirror.MirrorMaker"
+        self._process = spawn_java(java(), self._options, fetch(profile="mirror"), main, str(file), log=self.log)
 
     @property
     def running(self) -> bool:
