@@ -126,27 +126,42 @@ def a_browser(profile: Path, *, scripts: bool = True) -> Iterator[Browser]:
     Args:
         scripts: whether it runs scripts of pages.
     """
-    command = [str(DRIVER), "--port=0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+    with _a_driver() as root:
+        setting = 1 if scripts else 2
+        options = {
+            "binary": CHROMIUM,
+            "args": [*_FLAGS, f"--user-data-dir={profile}"],
+            "prefs": {"profile.managed_default_content_settings.javascript": setting},
+        }
+        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        made = _ask(root, "POST", {"capabilities": {"alwaysMatch": wanted}})
+        address = f"{root}/{made['sessionId']}"
         try:
-            assert driver.stdout is not None
-            line = next(line for line in driver.stdout if "started successfully on port" in line)
-            root = f"http://127.0.0.1:{line.split()[-1].rstrip('.')}/session"
-            setting = 1 if scripts else 2
-            options = {
-                "binary": CHROMIUM,
-                "args": [*_FLAGS, f"--user-data-dir={profile}"],
-                "prefs": {"profile.managed_default_content_settings.javascript": setting},
-            }
-            wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
-            made = _ask(root, "POST", {"capabilities": {"alwaysMatch": wanted}})
-            address = f"{root}/{made['sessionId']}"
-            try:
-                yield Browser(address)
-            finally:
-                _ask(address, "DELETE", None)
+            yield Browser(address)
         finally:
-            driver.terminate()
+            _ask(address, "DELETE", None)
+
+
+@contextmanager
+def _a_driver() -> Iterator[str]:
+    """The address of a new driver's sessions.
+
+    It takes a free port of IPv4 and ends if somebody has the same one of IPv6, so it is started up to three times.
+    """
+    said = []
+    for _ in range(3):
+        command = [str(DRIVER), "--port=0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+            try:
+                assert driver.stdout is not None
+                for line in driver.stdout:
+                    said.append(line)
+                    if "started successfully on port" in line:
+                        yield f"http://127.0.0.1:{line.split()[-1].rstrip('.')}/session"
+                        return
+            finally:
+                driver.terminate()
+    pytest.fail("the browser's driver does not start: " + "".join(said))
 
 
 def _ask(address: str, method: str, given: Any) -> Any:
