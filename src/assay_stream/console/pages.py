@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.formats.view import AlertView
-from assay_stream.alerts.index import AlertRow, AlertSelection, Life, ReviewState, SeverityLevel
+from assay_stream.alerts.formats.view import AlertRow, AlertView, ReviewState
+from assay_stream.alerts.index import AlertSelection, Life, SeverityLevel
 from assay_stream.alerts.page import sections
 from assay_stream.canonical.decode import decode_json
 from assay_stream.console.answers import FEW, Answer, Asked, absent
