@@ -27,12 +27,11 @@ _LOWER = ("minimum", "exclusiveMinimum")
 _UPPER = ("maximum", "exclusiveMaximum")
 
 
-def compare_values(path: Path | str, before: Schema, after: Schema, values: Values | None = None) -> Iterator[Change]:
+def compare_values(path: Path, before: Schema, after: Schema, values: Values) -> Iterator[Change]:
     """Yield the changes of what one place of a schema allows, nested schemas left alone."""
-    values = Values() if values is None else values
     if not any(_differs(name, before, after, values) for name in _TELLING):
         return
-    yield from _Place(Path.of(path), before, after, values).changes()
+    yield from _Place(path, before, after, values).changes()
 
 
 def _differs(name: str, before: Schema, after: Schema, values: Values) -> bool:
