@@ -47,7 +47,7 @@ class RecordCounts:
             for each in stored.get("records", ())
         ]
         self.place, self._alone_max, self.is_changed = place, alone_max, False
-        new = {"origin": place, "raised": {}, "folded": []}
+        new: dict[str, Any] = {"origin": place, "raised": {}, "folded": []}
         self._own = next((each for each in self.records if each["origin"] == place), new)
 
     def has_room(self, severity_id: int) -> bool:

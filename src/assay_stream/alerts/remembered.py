@@ -80,8 +80,9 @@ class Alerts:
     def follow(self, states: Mapping[str, Remembered | None]) -> None:
         """Update the indexes from changed states."""
         for uid, state in states.items():
-            for index in (self._due_us, *self._open.values()):
-                index.pop(uid, None)
+            self._due_us.pop(uid, None)
+            for uids in self._open.values():
+                uids.pop(uid, None)
             if (subject := self._subjects.pop(uid, None)) is not None:
                 self._leads[subject].discard(uid)
                 if not self._leads[subject]:

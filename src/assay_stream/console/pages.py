@@ -61,14 +61,14 @@ def alert(store: Store, asked: Asked) -> Shown:
     history = store.alert(asked.name("uid"))
     told = story(store, history, calls=calls_of(store, history), full=asked.is_full)
     view, life = told.view, told.life
-    wanted = _calls_filter(told.row.server_id, told.row.tool_name, view, life)
+    wanted = _calls_filter(view.server_id, told.row.tool_name, view, life)
     after = view.fact("mcp_digest_after")
     alike = store.alerts(AlertFilter(state=None, digest=after), FEW).rows if after else ()
     places = () if told.diff is None else side_by_side(told.diff)
     named = ("changes", "signs", "why", "severity", "next", "observers", "history", "references")
     return {
         "story": told,
-        "row": told.row,
+        "row": view,
         "history": history,
         "full": asked.is_full,
         "places": places,
@@ -77,8 +77,8 @@ def alert(store: Store, asked: Asked) -> Shown:
         "wanted": wanted,
         "since": None if wanted is None or wanted.since_us is None else time_text(wanted.since_us),
         "calls": None if wanted is None else store.evidence(wanted, FEW),
-        "alike": [row for row in alike if row.uid != told.row.uid],
-        "subject": subject_of_alert(history.row, history.records[-1]),
+        "alike": [row for row in alike if row.uid != view.uid],
+        "subject": subject_of_alert(history.view, history.records[-1]),
         "done": asked.done(store),
     }
 
@@ -190,7 +190,7 @@ def _picked(store: Store, act: str, picks: Sequence[str]) -> Iterator[Choice]:
     for pick in picks:
         uid, _, seen = pick.partition(".")
         history = store.alert(uid)
-        subject = subject_of_alert(history.row, history.records[-1])
+        subject = subject_of_alert(history.view, history.records[-1])
         if subject.full_digest != seen:
             yield Choice(subject=subject, problem="It is about another definition than the one you looked at.")
         else:

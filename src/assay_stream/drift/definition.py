@@ -43,14 +43,14 @@ def compare_annotations(path: Path, before: Any, after: Any, values: Values) -> 
 
 
 def _hints(path: Path, was: dict[str, Any], now: dict[str, Any], values: Values) -> Iterator[Change]:
-    for name, place, *sides in paired(path, was, now, values):
-        if values.same(*sides):
+    for name, place, old, new in paired(path, was, now, values):
+        if values.same(old, new):
             continue
         if name == "title":
-            yield from compare_texts("title", place, *sides, values)
+            yield from compare_texts("title", place, old, new, values)
             continue
-        is_hint = name in HINTS and all(side is ABSENT or isinstance(side, bool) for side in sides)
-        yield changed(_hint_code(name, *sides) if is_hint else "annotation_changed", place, *sides, values)
+        is_hint = name in HINTS and all(side is ABSENT or isinstance(side, bool) for side in (old, new))
+        yield changed(_hint_code(name, old, new) if is_hint else "annotation_changed", place, old, new, values)
 
 
 def _hint_code(name: str, before: Any, after: Any) -> str:
@@ -67,7 +67,9 @@ def compare_arguments(path: Path, before: Any, after: Any, values: Values) -> It
     if was is None or now is None:
         yield changed("field_changed", path, before, after, values)
         return
-    found = chain.from_iterable(_argument(*place, values) for _, *place in paired(path, was, now, values))
+    found = chain.from_iterable(
+        _argument(place, old, new, values) for _, place, old, new in paired(path, was, now, values)
+    )
     yield from at_least("arguments_reordered", found, path, before, after, values)
 
 
@@ -110,9 +112,9 @@ def compare_meta(path: Path, before: Any, after: Any, values: Values) -> Iterato
     if not isinstance(was, dict) or not isinstance(now, dict) or not (was or now):
         yield changed("meta_changed", path, before, after, values)
         return
-    for name, place, *sides in paired(path, was, now, values):
-        if not values.same(*sides):
-            yield changed(_meta_code(name), place, *sides, values)
+    for name, place, old, new in paired(path, was, now, values):
+        if not values.same(old, new):
+            yield changed(_meta_code(name), place, old, new, values)
 
 
 def _meta_code(name: str) -> str:

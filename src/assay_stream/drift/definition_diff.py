@@ -20,7 +20,7 @@ _RENDERED_MAX = 10_000
 """Places whose paths are rendered for sorting; in a definition with more, the rest is only counted."""
 
 _FIRST = ("name", "title", "description", "annotations", "inputSchema", "outputSchema")
-_RANK = {name: number for number, name in enumerate(_FIRST)}
+_RANK: Mapping[str | int, int] = {name: number for number, name in enumerate(_FIRST)}
 _LACKING = object()
 """Marks a place missing from one definition."""
 
