@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -407,10 +407,7 @@ def as_json(story: AlertStory) -> dict[str, Any]:
         "folded": [
             {name: member.get(name) for name in ("uid", "type", "desc", "severity")} for member in story.view.related
         ],
-        "changes": [
-            {"code": each.code, "title": each.title, "path": each.path or None, "direction": each.direction}
-            for each in story.changes
-        ],
+        "changes": [asdict(each) | {"path": each.path or None} for each in story.changes],
         "indicators": [
             {
                 "rule": sign.rule,

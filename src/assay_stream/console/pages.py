@@ -61,7 +61,7 @@ def alert(store: Store, asked: Asked) -> Shown:
     history = store.alert(asked.name("uid"))
     told = story(store, history, calls=calls_of(store, history), full=asked.is_full)
     view, life = told.view, told.life
-    wanted = _calls_filter(view.server_id, told.row.tool_name, view, life)
+    wanted = _calls_filter(view, life)
     after = view.fact("mcp_digest_after")
     alike = store.alerts(AlertFilter(state=None, digest=after), FEW).rows if after else ()
     places = () if told.diff is None else side_by_side(told.diff)
@@ -83,14 +83,13 @@ def alert(store: Store, asked: Asked) -> Shown:
     }
 
 
-def _calls_filter(server_id: str, tool_name: str, view: AlertView, life: Life) -> EvidenceFilter | None:
-    if not tool_name:
+def _calls_filter(view: AlertView, life: Life) -> EvidenceFilter | None:
+    if not view.tool_name:
         return None
     given: dict[str, Any] = {"digest": view.fact("mcp_digest_after")} if view.fact("mcp_digest_after") else {}
     since_ms = min(view.first_seen_ms, life.first[0].first_seen_ms)
-    return EvidenceFilter(
-        server_id=server_id, tool_name=view.fact("mcp_renamed_to") or tool_name, since_us=since_ms * 1_000, **given
-    )
+    tool_name = view.fact("mcp_renamed_to") or view.tool_name
+    return EvidenceFilter(server_id=view.server_id, tool_name=tool_name, since_us=since_ms * 1_000, **given)
 
 
 _TO_BE_LOOKED_AT = frozenset({PinStatus.MISMATCH, PinStatus.REJECTED})
