@@ -78,7 +78,7 @@ def alert(store: Store, asked: Asked) -> Shown:
         "since": None if wanted is None or wanted.since_us is None else time_text(wanted.since_us),
         "calls": None if wanted is None else store.evidence(wanted, FEW),
         "alike": [row for row in alike if row.uid != view.uid],
-        "subject": subject_of_alert(history.view, history.records[-1]),
+        "subject": subject_of_alert(history.row, history.records[-1]),
         "done": asked.done(store),
     }
 
@@ -189,7 +189,7 @@ def _picked(store: Store, act: str, picks: Sequence[str]) -> Iterator[Choice]:
     for pick in picks:
         uid, _, seen = pick.partition(".")
         history = store.alert(uid)
-        subject = subject_of_alert(history.view, history.records[-1])
+        subject = subject_of_alert(history.row, history.records[-1])
         if subject.full_digest != seen:
             yield Choice(subject=subject, problem="It is about another definition than the one you looked at.")
         else:
