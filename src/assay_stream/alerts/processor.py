@@ -242,7 +242,7 @@ class _Found:
         self._finding = with_carried_over(finding, step.alert)
 
     def count(self, known: AlertState | None) -> None:
-        """Count the finding: what on follows from how its alert relates to its lead or fold, and the state of that."""
+        """Count the finding, by how its alert relates to a lead or fold, and by the state of that."""
         if self._finding.known and (known is None or not known.raised):
             # What else is wrong with a definition that returns speaks for itself, whichever was read first.
             self._finding = replace(self._finding, also=())
