@@ -81,7 +81,7 @@ def replay(
     for time_us, record in _merged(records, limits=limits, call_profile=call_profile):
         if time_us >= ticked_us + _TICK_US:
             ticked_us = time_us
-            while state.alerts.due.any_by(time_us):
+            while state.alerts.any_due_by(time_us):
                 yield from engine.process(state, _a_tick(time_us, findings))
                 findings += 1
         if record.role is Role.CALLS:
@@ -103,7 +103,7 @@ def replay(
             else:
                 yield output
     # Times may go back in the merged order: a partition keeps its own.
-    while state.alerts.due.any_by(last_us := max(ticked_us, time_us)):
+    while state.alerts.any_due_by(last_us := max(ticked_us, time_us)):
         yield from engine.process(state, _a_tick(last_us, findings))
         findings += 1
 

@@ -471,7 +471,7 @@ class AgentAlerts:
         if time_us < self._ticked_us + step_us:
             return alerts
         self._ticked_us = time_us
-        while self._alerts.due.any_by(time_us):
+        while self._alerts.any_due_by(time_us):
             alerts += self._apply(Tick(time_us=time_us))
         return alerts
 

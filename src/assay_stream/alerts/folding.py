@@ -16,256 +16,58 @@ Rules:
    there are: a fold of each group, and as many individual alerts in all groups as of other findings.
 7. What a person acknowledged or closed is open again when a member joins that is more severe, or high.
 
-The table ``_ROUTES`` determines what a finding of a part or a member is counted on.
+``processor.Found.count`` determines what a finding of a part or a member is counted on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.alerts.life_cycle import (
-    SEVERITY_HIGH,
-    Suppressions,
-    apply_finding,
-    counted,
-    covering,
-    has_told,
-    is_acknowledged,
-    is_closed_by_hand,
-    takes_part,
-    tick,
-    was_applied,
-    with_carried_over,
-    with_part,
-    without,
-    write_again,
-)
-from assay_stream.alerts.remembered import Changes
+from assay_stream.alerts.life_cycle import SEVERITY_HIGH, counted, is_acknowledged, is_closed_by_hand, without
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.alert_state import AlertRecords, AlertState
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import SuppressionRule, alone_max, covering_rule
 from assay_stream.model.kinds import KINDS, Kind
 
 
 class RecordCounts:
-    """How many alerts the latest records of one server raised, and which folded alerts they changed.
+    """How many alerts a record of one server raised, beside its other latest records, and which folds they changed.
 
     Args:
-        stored: result of ``as_json``, ``None`` for nothing yet.
-        group: the group of names that they are about, if they are.
+        stored: of the latest records (``AlertRecords``), empty for none; not changed.
+        place: of the record: what its alerts are folded under.
+        alone_max: alerts of one severity that are written individually.
     """
 
-    def __init__(self, stored: dict[str, Any] | None, group: str | None) -> None:
-        self._alone_max = alone_max(group)
-        self._records: dict[str, dict[str, Any]] = {
-            entry["origin"]: {"raised": dict(entry["raised"]), "folded": list(entry["folded"])}
-            for entry in (stored or {}).get("records", ())
-        }
+    def __init__(self, stored: Mapping[str, Any], place: str, alone_max: int) -> None:
+        self.records: list[dict[str, Any]] = [
+            each | {"raised": dict(each["raised"]), "folded": list(each["folded"])}
+            for each in stored.get("records", ())
+        ]
+        self.place, self._alone_max, self.is_changed = place, alone_max, False
+        new: dict[str, Any] = {"origin": place, "raised": {}, "folded": []}
+        self._own = next((each for each in self.records if each["origin"] == place), new)
 
-    def as_json(self) -> AlertRecords:
-        return {
-            "records": [
-                {"origin": origin, "raised": counts["raised"], "folded": counts["folded"]}
-                for origin, counts in self._records.items()
-            ]
-        }
+    def has_room(self, severity_id: int) -> bool:
+        return bool(self._own["raised"].get(str(severity_id), 0) < self._alone_max)
 
-    def has_room(self, place: str, severity_id: int) -> bool:
-        raised = self._records.get(place, {}).get("raised", {})
-        return bool(raised.get(str(severity_id), 0) < self._alone_max)
-
-    def count(self, place: str, severity_id: int) -> None:
-        raised = self._of(place)["raised"]
+    def count(self, severity_id: int) -> None:
+        raised = self._own["raised"]
         raised[str(severity_id)] = raised.get(str(severity_id), 0) + 1
+        self._keep()
 
-    def touch(self, place: str, uid: str) -> None:
-        """Mark a folded alert as changed by a record, to be written at the record's end."""
-        folded = self._of(place)["folded"]
-        if uid not in folded and len(folded) < DEFAULT_LIMITS.alerts_per_record_max:
-            folded.append(uid)
+    def touch(self, uid: str) -> None:
+        """Mark a folded alert as changed by the record, to be written at the record's end."""
+        if uid not in self._own["folded"] and len(self._own["folded"]) < DEFAULT_LIMITS.alerts_per_record_max:
+            self._own["folded"].append(uid)
+        self._keep()
 
-    def touched(self) -> list[str]:
-        return sorted({uid for counts in self._records.values() for uid in counts["folded"]})
-
-    def _of(self, place: str) -> dict[str, Any]:
-        found = self._records.setdefault(place, {"raised": {}, "folded": []})
-        while len(self._records) > DEFAULT_LIMITS.alert_records_max:
-            del self._records[next(iter(self._records))]
-        return found
-
-
-class Found:
-    """A finding counted: on its own alert, on the one that it joins, or on the fold of its record.
-
-    Args:
-        counts: counts of the latest records of its server; changed in place.
-        place: key of the fold of its alert.
-    """
-
-    def __init__(self, step: Changes, counts: RecordCounts, finding: Finding, *, place: str) -> None:
-        self.counts_changed = False
-        self._step, self._counts, self._place, self._uid = step, counts, place, finding.uid()
-        self._rules, self._suppressions = step.rules, step.rules_for(finding.server_id)
-        known = step.alert(self._uid)
-        finding = with_carried_over(_without_suppressed(finding, self._suppressions), step.alert)
-        if finding.known and (known is None or not known.raised):
-            # What else is wrong with a definition that returns speaks for itself, whichever was read first.
-            finding = replace(finding, also=())
-        self._finding = finding
-        if known is None:
-            self._count_alone(None, joins=True)
-        elif not was_applied(known, finding.origin):
-            self._count_on(known)
-
-    def _count_on(self, known: AlertState) -> None:
-        speaker_uid = known.part_of or known.fold
-        if speaker_uid is None:
-            known, written = tick(known, self._finding.time_us, self._rules, self._suppressions)
-            self._step.outputs += written
-            self._count_alone(known, joins=True)
-            return
-        speaker = self._ticked(speaker_uid)
-        role = "member" if known.part_of is None else "part"
-        _ROUTES[role, _standing_of(speaker)](self, known, speaker_uid, speaker)
-
-    def _ticked(self, uid: str) -> AlertState | None:
-        """Return an alert after writing what is due on it."""
-        state = self._step.alert(uid)
-        if state is not None:
-            state, written = tick(state, self._finding.time_us, self._rules, self._suppressions)
-            self._step.note(uid, state, written)
-        return state
-
-    def _on_its_own_again(self, known: AlertState, _uid: str, _speaker: AlertState | None) -> None:
-        self._count_alone(released(known), joins=True)
-
-    def _on_lead(self, known: AlertState, lead_uid: str, lead: AlertState) -> None:
-        self._join(lead_uid, lead, counted(known, self._finding, self._rules.severity(self._finding)))
-
-    def _on_lead_closed_by_hand(self, known: AlertState, _uid: str, lead: AlertState) -> None:
-        member = counted(known, self._finding, self._rules.severity(self._finding))
-        if member.severity_id <= lead.severity_id:
-            self._step.note(self._uid, member)
-        else:
-            self._count_alone(released(known), joins=True)
-
-    def _on_fold(self, known: AlertState, fold_uid: str, fold: AlertState) -> None:
-        finding, own = self._finding, released(known)
-        alone, written = apply_finding(own, finding, self._rules, self._suppressions)
-        has_room = not self._is_covered() and self._counts.has_room(self._place, alone.severity_id)
-        if written and alone.severity_id > known.severity_id and has_room:
-            self._step.note(fold_uid, without_member(fold, known, None, finding.time_us))
-            self._count_alone(own)
-            return
-        member = counted(known, finding, self._rules.severity(finding))
-        self._step.note(self._uid, member)
-        self._step.note(fold_uid, with_member(fold, known, member, finding, self._place))
-
-    def _on_fold_closed_by_hand(self, known: AlertState, fold_uid: str, fold: AlertState) -> None:
-        member = counted(known, self._finding, self._rules.severity(self._finding))
-        if known.resolved_us is None and member.severity_id <= known.severity_id:
-            self._step.note(self._uid, member)
-        else:
-            self._on_closed_fold(known, fold_uid, fold)
-
-    def _on_closed_fold(self, known: AlertState, _uid: str, _fold: AlertState) -> None:
-        self._count_alone(released(known), was=known)
-
-    def _count_alone(self, known: AlertState | None, *, joins: bool = False, was: AlertState | None = None) -> None:
-        """Count a finding on an alert of its own, join that to one about the same definition, or fold it.
-
-        It is folded where its record has begun enough of them.
-
-        Args:
-            joins: whether it may join the lead.
-            was: its earlier state as the member of a folded alert that has closed.
-        """
-        alone, written = apply_finding(known, self._finding, self._rules, self._suppressions)
-        begins = bool(written) and (known is None or not known.raised or known.closed)
-        if not begins or self._is_covered():
-            self._step.note(self._uid, alone, written)
-            return
-        silent = replace(alone, reported=False, written_count=0 if known is None else known.written_count)
-        lead_uid = self._step.leads.of(self._finding)
-        if joins and lead_uid is not None and lead_uid != self._uid:
-            lead, member = self._ticked(lead_uid), replace(silent, part_of=lead_uid)
-            is_heard = lead is not None and self._open_release(lead) is not None
-            takes = lead is not None and takes_part(lead, member, is_heard=is_heard)
-            if lead is not None and takes and self._covering(lead) is None:
-                self._join(lead_uid, lead, member)
-                return
-        self.counts_changed = True
-        if self._finding.release is None and self._counts.has_room(self._place, alone.severity_id):
-            self._counts.count(self._place, alone.severity_id)
-            self._step.note(self._uid, alone, written)
-            return
-        fold_uid = folded_finding(self._finding, self._place).uid()
-        if was is not None and self._finding.release is None:
-            fold_uid = str(was.fold)
-        was = was if was is not None and was.fold == fold_uid else None
-        member = replace(silent, fold=fold_uid)
-        fold = self._step.alert(fold_uid)
-        self._step.note(self._uid, member)
-        self._step.note(fold_uid, with_member(fold, was, member, self._finding, self._place))
-        self._counts.touch(self._place, fold_uid)
-
-    def _join(self, lead_uid: str, lead: AlertState, member: AlertState) -> None:
-        """Make a finding a reason of another alert, and write that one if it gained content or severity."""
-        new = with_part(lead, member)
-        is_graver = new.severity_id > lead.severity_id
-        if lead.fold is None and (is_graver or not (has_told(lead, member) or is_acknowledged(lead))):
-            said = without(new.triage, "acknowledged_by") if is_graver else new.triage
-            new = replace(new, triage=said)
-            new, written = write_again(new, member.last.time_us, self._rules, self._suppressions)
-            self._step.outputs += written
-        elif is_graver and (release := self._open_release(lead)) is not None:
-            release = with_graver_member(release, lead, new)
-            self._step.note(str(lead.fold), *write_again(release, member.last.time_us, self._rules, self._suppressions))
-        self._step.note(lead_uid, new)
-        self._step.note(self._uid, member)
-
-    def _open_release(self, member: AlertState) -> AlertState | None:
-        if member.fold is None or member.last.release is None:
-            return None
-        release = self._step.alert(member.fold)
-        return None if release is None or release.closed else release
-
-    def _is_covered(self) -> bool:
-        return covering_rule(self._suppressions, self._finding, self._finding.time_us) is not None
-
-    def _covering(self, state: AlertState) -> SuppressionRule | None:
-        return covering(state, self._suppressions, self._finding.time_us)
-
-
-_Route = Callable[[Found, AlertState, str, Any], None]
-_ROUTES: Mapping[tuple[str, str], _Route] = {
-    ("part", "open"): Found._on_lead,
-    ("part", "closed_by_hand"): Found._on_lead_closed_by_hand,
-    ("part", "closed"): Found._on_its_own_again,
-    ("part", "absent"): Found._on_its_own_again,
-    ("member", "open"): Found._on_fold,
-    ("member", "closed_by_hand"): Found._on_fold_closed_by_hand,
-    ("member", "closed"): Found._on_closed_fold,
-    ("member", "absent"): Found._on_its_own_again,
-}
-"""What a finding is counted on, by its alert's relation to the lead or fold, and the state of that."""
-
-
-def _standing_of(speaker: AlertState | None) -> str:
-    if speaker is None:
-        return "absent"
-    if speaker.closed:
-        return "closed_by_hand" if is_closed_by_hand(speaker) else "closed"
-    return "open"
-
-
-def _without_suppressed(finding: Finding, suppressions: Suppressions) -> Finding:
-    about = ((label, replace(finding, kind=Kind(label.partition(":")[0]), also=())) for label in finding.also)
-    left = tuple(label for label, other in about if covering_rule(suppressions, other, finding.time_us) is None)
-    return replace(finding, also=left) if left != finding.also else finding
+    def _keep(self) -> None:
+        self.is_changed = True
+        if self._own not in self.records:
+            self.records = [*self.records, self._own][-DEFAULT_LIMITS.alert_records_max :]
 
 
 def folded_finding(finding: Finding, place: str) -> Finding:

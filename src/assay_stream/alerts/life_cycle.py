@@ -37,16 +37,16 @@ remembered; anything older counts as applied.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from assay_stream.alerts.rules import AlertRules, Pacing
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, AlertStatus, alert_record, reasons_of
 from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertPart, AlertState, PinPart, Triage
 from assay_stream.model.finding import PIN_FIELDS, Finding
-from assay_stream.model.finding_topic import Resolution, SuppressionRule, covering_rule
+from assay_stream.model.finding_topic import AlertAct, Resolution, SuppressionRule, covering_rule
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Origin, Output
 
@@ -148,6 +148,12 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
 def is_closed_by_hand(state: AlertState) -> bool:
     """Return True if a person closed it, and its condition has not cleared since."""
     return state.closed and "closed" in (state.triage or {})
+
+
+def standing_of(state: AlertState) -> Literal["open", "closed", "closed_by_hand"]:
+    if not state.closed:
+        return "open"
+    return "closed_by_hand" if is_closed_by_hand(state) else "closed"
 
 
 def without(triage: Triage | None, *names: str) -> Triage | None:
@@ -261,34 +267,6 @@ def _reviewed_in(finding: Finding, state_of: Callable[[str], AlertState | None])
     return tuple(rows)
 
 
-class Leads:
-    """The open alerts by the definition that they are about. It follows from the states."""
-
-    def __init__(self) -> None:
-        self._subjects: dict[str, AlertSubject] = {}
-        self._leads: dict[AlertSubject, set[str]] = {}
-
-    def note(self, states: Mapping[str, Any]) -> None:
-        """Update the index from changed states."""
-        for uid, state in states.items():
-            is_lead = isinstance(state, AlertState) and state.raised and not state.closed and state.part_of is None
-            subject = subject_of(state.last) if is_lead else None
-            was = self._subjects.pop(uid, None)
-            if was is not None and was != subject:
-                self._leads[was].discard(uid)
-                if not self._leads[was]:
-                    del self._leads[was]
-            if subject is not None:
-                self._subjects[uid] = subject
-                self._leads.setdefault(subject, set()).add(uid)
-
-    def of(self, finding: Finding) -> str | None:
-        """Return the open alert about the definition of a finding, ``None`` for none."""
-        subject = subject_of(finding)
-        leads = () if subject is None else self._leads.get(subject, ())
-        return min(leads, default=None)
-
-
 def takes_part(lead: AlertState, member: AlertState, *, is_heard: bool = False) -> bool:
     """Return True if a finding may join an alert about the same definition.
 
@@ -328,49 +306,45 @@ def over_us(state: AlertState) -> int | None:
 
 
 _NOT_SEEN_AGAIN = "not_seen_again"
+CLOSED_BY_HAND = "closed"
+"""End reason of a manually closed alert."""
 
-Suppressions = Sequence[SuppressionRule]
 _Result = tuple[AlertState, list[Output]]
 
 
-def apply_finding(
-    state: AlertState | None, finding: Finding, rules: AlertRules, suppressions: Suppressions = ()
-) -> _Result:
+def apply_finding(state: AlertState | None, finding: Finding, rules: AlertRules) -> _Result:
     """Count a finding on its alert, and return the new state and the records to write."""
     if state is not None and was_applied(state, finding.origin):
         return state, []
     outputs: list[Output] = []
     if state is not None:
-        state, outputs = tick(state, finding.time_us, rules, suppressions)
+        state, outputs = tick(state, finding.time_us, rules)
     new = counted(state, finding, rules.severity(finding))
     if not new.raised or new.closed:
         return new, outputs
-    if state is None or not state.raised:
-        activity, is_due = Activity.CREATE, True
-    else:
-        activity = Activity.UPDATE
-        is_due = (
-            state.closed
-            or new.severity_id > state.severity_id
-            or (not new.reported and covering(new, suppressions, finding.time_us) is None)
-        )
-        if is_due:
-            new = replace(new, triage=without(new.triage, "acknowledged_by"))
-        elif not is_acknowledged(new):
-            is_due = is_round(new.count) or finding.time_us >= new.written_us + rules.pacing.update_interval_us
+    is_due = (
+        state is None
+        or not state.raised
+        or state.closed
+        or new.severity_id > state.severity_id
+        or (not new.reported and covering(new, rules, finding.time_us) is None)
+    )
+    if is_due:
+        new = replace(new, triage=without(new.triage, "acknowledged_by"))
+    elif not is_acknowledged(new):
+        is_due = is_round(new.count) or finding.time_us >= new.written_us + rules.pacing.update_interval_us
     if not is_due:
         return new, outputs
-    new, output = _written(new, activity, finding.time_us, rules, suppressions)
-    return new, [*outputs, output]
+    activity = Activity.CREATE if state is None or not state.raised else Activity.UPDATE
+    new, output = written(new, finding.time_us, rules, activity)
+    return new, outputs + output
 
 
-def apply_resolution(
-    state: AlertState, resolution: Resolution, rules: AlertRules, suppressions: Suppressions = ()
-) -> _Result:
+def apply_resolution(state: AlertState, resolution: Resolution, rules: AlertRules) -> _Result:
     """Record that an alert's condition has ended, for one observer or for all."""
     if was_applied(state, resolution.origin, is_end=True):
         return state, []
-    state, outputs = tick(state, resolution.time_us, rules, suppressions)
+    state, outputs = tick(state, resolution.time_us, rules)
     gone = {resolution.observer_id}
     if resolution.everywhere:
         gone |= {UNNAMED_OBSERVER, FURTHER_OBSERVERS}
@@ -385,10 +359,57 @@ def apply_resolution(
         # Clocks differ: nothing ends before it was last seen.
         since_us = max(resolution.time_us, state.last_us)
         new = replace(new, resolved_us=since_us, resolved_by=resolution.reason)
-    if resolution.reason == DECIDED and settles_at_once(new):
-        new, closing = tick(new, max(resolution.time_us, over_us(new) or 0), rules, suppressions)
+    if resolution.reason == DECIDED:
+        new, closing = tick(new, max(resolution.time_us, over_us(new) or 0), rules)
         outputs += closing
     return new, outputs
+
+
+class _Act(NamedTuple):
+    """What a person's act does to an alert.
+
+    Args:
+        closed: whether the alert has to be closed for it, ``None`` for either.
+        sets: the member of the triage that it sets.
+        removes: the members that it removes.
+    """
+
+    closed: bool | None
+    sets: str | None = None
+    removes: tuple[str, ...] = ()
+
+
+_ACTS: Mapping[str, _Act] = {
+    "acknowledge": _Act(False, "acknowledged_by"),
+    "assign": _Act(None, "assigned_to"),
+    "close": _Act(False, "closed", ("acknowledged_by", "reopened")),
+    "reopen": _Act(True, "reopened", ("closed",)),
+    "comment": _Act(None),
+}
+
+
+def apply_act(state: AlertState, act: AlertAct, rules: AlertRules) -> _Result:
+    """Apply a person's act on an alert; one that changes nothing is not written."""
+    if was_applied(state, act.origin, is_end=True):
+        return state, []
+    state, outputs = tick(state, act.time_us, rules)
+    new = replace(state, applied=with_origin(state, act.origin, is_end=True))
+    does, said = _ACTS[act.act], dict(state.triage or {})
+    names = {"acknowledged_by": act.author, "assigned_to": act.assignee or act.author}
+    set_to = names.get(does.sets or "", True)
+    is_said = does.sets in names and said.get(does.sets or "") == set_to
+    if not new.raised or does.closed not in (None, new.closed) or is_said:
+        return new, outputs
+    said = {name: value for name, value in said.items() if name not in does.removes}
+    said |= {"act": act.act, "by": act.author, "comment": act.reason} | ({does.sets: set_to} if does.sets else {})
+    if act.act == "close":
+        ended_us = max(act.time_us, new.last_us)
+        new = replace(new, closed=True, resolved_us=ended_us, resolved_by=CLOSED_BY_HAND)
+    elif act.act == "reopen":
+        new = replace(new, closed=False, resolved_us=None, resolved_by=None)
+    activity = Activity.CLOSE if new.closed else Activity.UPDATE
+    new, output = written_again(replace(new, triage=cast("Triage", said)), act.time_us, rules, activity)
+    return new, outputs + output
 
 
 def settles_at_once(state: AlertState) -> bool:
@@ -396,47 +417,25 @@ def settles_at_once(state: AlertState) -> bool:
     return state.resolved_by == DECIDED
 
 
-def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppressions = ()) -> _Result:
+def tick(state: AlertState, now_us: int, rules: AlertRules) -> _Result:
     """Write what is due, in order: deferred counts, repetitions, closings."""
     outputs: list[Output] = []
     while (due := _next_due(state, rules.pacing)) is not None and due.at_us <= now_us:
+        at_us, activity = due.at_us, None if due.what == "update" else Activity.UPDATE
         if due.what == "close":
-            since_us = state.last_us if state.resolved_us is None else over_us(state) or state.last_us
+            at_us = state.last_us if state.resolved_us is None else over_us(state) or state.last_us
+            activity = Activity.CLOSE
             reason = _NOT_SEEN_AGAIN if state.resolved_us is None else state.resolved_by
-            ended = replace(state, closed=True, resolved_us=since_us, resolved_by=reason)
-            state, output = _written(ended, Activity.CLOSE, since_us, rules, suppressions)
-        elif due.what == "update":
-            activity = Activity.UPDATE if state.written_count else Activity.CREATE
-            state, output = _written(state, activity, due.at_us, rules, suppressions)
-        else:
-            interval_us = rules.pacing.repeat_interval_us
-            missed = (now_us - due.at_us) // interval_us
+            state = replace(state, closed=True, resolved_us=at_us, resolved_by=reason)
+        elif due.what == "repeat":
+            missed = (now_us - at_us) // rules.pacing.repeat_interval_us
             if missed < DEFAULT_LIMITS.repeats_made_up_max:
                 missed = 0
-            repeated = replace(state, repeats=state.repeats + 1 + missed)
-            at_us = due.at_us + missed * interval_us
-            state, output = _written(repeated, Activity.UPDATE, at_us, rules, suppressions)
-        outputs.append(output)
+            at_us += missed * rules.pacing.repeat_interval_us
+            state = replace(state, repeats=state.repeats + 1 + missed)
+        state, output = written(state, at_us, rules, activity)
+        outputs += output
     return state, outputs
-
-
-def write_again(
-    state: AlertState, time_us: int, rules: AlertRules, suppressions: Suppressions, activity: Activity = Activity.UPDATE
-) -> _Result:
-    """Write an alert though nothing was counted on it: a reason joined it, or a person acted on it."""
-    state, output = _written(replace(state, repeats=state.repeats + 1), activity, time_us, rules, suppressions)
-    return state, [output]
-
-
-def write_folded(
-    state: AlertState, time_us: int, rules: AlertRules, suppressions: Suppressions = ()
-) -> tuple[AlertState, list[Output]]:
-    """Write a folded alert at the end of the record that changed it, if it gained a member or reopened."""
-    if state.closed or not (state.folded or {}).get("due"):
-        return state, []
-    activity = Activity.UPDATE if state.written_count else Activity.CREATE
-    state, output = _written(state, activity, time_us, rules, suppressions)
-    return state, [output]
 
 
 def due_us(state: AlertState, rules: AlertRules) -> int | None:
@@ -489,10 +488,18 @@ def _lasts(state: AlertState) -> bool:
     return KINDS[state.last.kind].lasts or "reopened" in (state.triage or {})
 
 
-def _written(
-    state: AlertState, activity: Activity, time_us: int, rules: AlertRules, suppressions: Suppressions
-) -> tuple[AlertState, Output]:
-    rule = covering(state, suppressions, time_us)
+_STATUS = {
+    Activity.CREATE: AlertStatus.NEW,
+    Activity.UPDATE: AlertStatus.IN_PROGRESS,
+    Activity.CLOSE: AlertStatus.RESOLVED,
+}
+
+
+def written(state: AlertState, time_us: int, rules: AlertRules, activity: Activity | None = None) -> _Result:
+    """Write an alert; without an activity it is created if it was never written, or else updated."""
+    if activity is None:
+        activity = Activity.UPDATE if state.written_count else Activity.CREATE
+    rule = covering(state, rules, time_us)
     state = replace(
         state,
         written_count=state.count,
@@ -500,24 +507,29 @@ def _written(
         reported=state.reported or rule is None,
         folded=state.folded and state.folded | {"due": False},
     )
-    if rule is not None:
-        status = AlertStatus.SUPPRESSED
-    elif activity is Activity.CLOSE:
-        status = AlertStatus.RESOLVED
-    else:
-        status = AlertStatus.NEW if activity is Activity.CREATE else AlertStatus.IN_PROGRESS
-    suppressed_by = None if rule is None else rule.id
-    told = state if state.triage is None else replace(state, triage=without(state.triage, "act", "by", "comment"))
-    return told, alert_record(
-        state, activity=activity, status=status, time_us=time_us, suppressed_by=suppressed_by, version=rules.version
+    record = alert_record(
+        state,
+        activity=activity,
+        status=_STATUS[activity] if rule is None else AlertStatus.SUPPRESSED,
+        time_us=time_us,
+        suppressed_by=None if rule is None else rule.id,
+        version=rules.version,
     )
+    told = state if state.triage is None else replace(state, triage=without(state.triage, "act", "by", "comment"))
+    return told, [record]
 
 
-def covering(state: AlertState, suppressions: Suppressions, time_us: int) -> SuppressionRule | None:
+def written_again(state: AlertState, time_us: int, rules: AlertRules, activity: Activity = Activity.UPDATE) -> _Result:
+    """Write an alert though nothing was counted on it: a reason joined it, or a person acted on it."""
+    return written(replace(state, repeats=state.repeats + 1), time_us, rules, activity)
+
+
+def covering(state: AlertState, rules: AlertRules, time_us: int) -> SuppressionRule | None:
     """Return the rule that suppresses an alert: one for single kinds or fields covers no other joined reason.
 
     One for single tools covers no release, which names its most severe part alone.
     """
+    suppressions = rules.suppressions
     if state.folded is not None:
         suppressions = [rule for rule in suppressions if rule.tool is rule.field is rule.detection is None]
     if any(part["over_us"] is None for part in (state.parts or {}).values()):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from assay_stream.alerts.formats.view import AlertView, time_ms_text
-from assay_stream.alerts.index import AlertRow, Life
+from assay_stream.alerts.formats.view import AlertRow, AlertView, time_ms_text
+from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.story import AlertStory
 from assay_stream.drift.definition_diff import PlaceDiff
@@ -73,7 +73,7 @@ _EXPLAINED = (*(name for name in _SHOWN if name != "definition"), "unknown", "re
 
 def sections(story: AlertStory, *names: str) -> dict[str, Section]:
     """Return some parts of a story by name, in the order of a page; those that have nothing to say are left out."""
-    row = story.row
+    row = story.view
     is_old = any(sign.is_carried_over for sign in story.signs)
     since = "" if story.calls is None else f"Calls since {time_ms_text(story.calls.since_ms)}"
     parts: dict[str, tuple[str, Iterable[SectionLine]]] = {
@@ -144,7 +144,7 @@ def _labelled(kind: LineKind, label: str, text: str, width: int) -> SectionLine:
 
 
 def _head(story: AlertStory) -> Iterator[SectionLine]:
-    row = story.row
+    row = story.view
     severity = LineSpan(shown(row.severity.upper()), severity_style(row.severity_id))
     yield SectionLine("head", (severity, LineSpan(f"  {shown(row.kind)}  {row.state}")))
     yield _line("head", shown(story.claim), "title")
@@ -246,7 +246,7 @@ def _spans(pieces: Iterable[Piece]) -> Iterator[LineSpan]:
 
 
 def _observers(story: AlertStory) -> Iterator[SectionLine]:
-    row = story.row
+    row = story.view
     yield from _said(f"{seen_text(row)}, {time_ms_text(row.first_seen_ms)} to {time_ms_text(row.last_seen_ms)}")
     active = story.view.flat.get("mcp_observers_active")
     if isinstance(active, int) and row.observers:
@@ -272,7 +272,7 @@ def seen_text(row: AlertRow) -> str:
 
 def here_text(story: AlertStory) -> str:
     """Return what is at stake here: how many observers were offered it since when, and how often it was called."""
-    offered = f"Found {seen_text(story.row)} since {time_ms_text(story.row.first_seen_ms)}"
+    offered = f"Found {seen_text(story.view)} since {time_ms_text(story.view.first_seen_ms)}"
     calls = calls_text(story)
     return f"{offered}; {calls}." if calls else f"{offered}; calls were not looked up."
 
@@ -351,7 +351,7 @@ def calls_text(story: AlertStory) -> str:
     if calls.unbound:
         told += f", {calls.unbound:,} could not be bound to a definition"
     # What a decision raised was in use before: an alert begins with its first finding, not with the definition.
-    begins_ms = min(story.row.first_seen_ms, story.life.first[0].first_seen_ms)
+    begins_ms = min(story.view.first_seen_ms, story.life.first[0].first_seen_ms)
     return f"{told}; to count earlier calls, use --since" if calls.since_ms >= begins_ms else told
 
 
@@ -372,7 +372,7 @@ def _unknown(story: AlertStory) -> Iterator[str]:
     elif story.view.fact("mcp_digest_before") and not story.has_before:
         yield "What the definition said before: it could not be read."
     if story.calls is None:
-        if story.row.tool_name:
+        if story.view.tool_name:
             yield "Which calls used the tool: this was not looked up."
     else:
         if story.calls.unbound and story.calls.full_digest is not None:
@@ -396,7 +396,7 @@ def as_json(story: AlertStory) -> dict[str, Any]:
     """Return the same facts as a JSON object, texts verbatim."""
     info, calls, sightings = story.info, story.calls, story.sightings
     return {
-        "alert": story.row.as_json(),
+        "alert": story.view.as_json(),
         "title": story.claim,
         "why_it_matters": info.explanation if info is not None else story.view.explanation,
         "next_step": "" if info is None else info.next_step,
@@ -407,10 +407,7 @@ def as_json(story: AlertStory) -> dict[str, Any]:
         "folded": [
             {name: member.get(name) for name in ("uid", "type", "desc", "severity")} for member in story.view.related
         ],
-        "changes": [
-            {"code": each.code, "title": each.title, "path": each.path or None, "direction": each.direction}
-            for each in story.changes
-        ],
+        "changes": [asdict(each) | {"path": each.path or None} for each in story.changes],
         "indicators": [
             {
                 "rule": sign.rule,

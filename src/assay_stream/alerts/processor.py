@@ -11,30 +11,45 @@ the states that already include it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.alerts.folding import Found, RecordCounts, without_member
+from assay_stream.alerts.folding import (
+    RecordCounts,
+    folded_finding,
+    released,
+    with_graver_member,
+    with_member,
+    without_member,
+)
 from assay_stream.alerts.life_cycle import (
-    Suppressions,
+    apply_act,
+    apply_finding,
     apply_resolution,
+    counted,
+    covering,
+    forgotten_us,
+    has_told,
+    is_acknowledged,
     settles_at_once,
+    standing_of,
+    takes_part,
     tick,
     was_applied,
-    with_origin,
+    with_carried_over,
     with_part,
     without,
-    write_again,
-    write_folded,
+    written,
+    written_again,
 )
-from assay_stream.alerts.remembered import Alerts, Changes, names_key, records_key, rules_key
+from assay_stream.alerts.remembered import Alerts, Remembered, names_key, records_key, rules_key
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.shadowing import Shadow, is_claimed, shadows, shadows_beyond, with_claim
-from assay_stream.model.alert import Activity
-from assay_stream.model.alert_state import AlertState, Triage
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import (
+    ANY_SERVER,
     LIST_MARK,
     AlertAct,
     Entry,
@@ -43,60 +58,14 @@ from assay_stream.model.finding_topic import (
     Resolution,
     Suppression,
     Tick,
+    alone_max,
+    covering_rule,
     decode_entry,
     name_group,
 )
 from assay_stream.model.kinds import SHADOWING_REASONS, Kind
 from assay_stream.model.record import Origin, Output, Record, set_aside_error
 from assay_stream.model.rejected import refusal
-
-CLOSED_BY_HAND = "closed"
-"""End reason of a manually closed alert."""
-
-
-def apply_act(
-    state: AlertState, act: AlertAct, rules: AlertRules, suppressions: Suppressions = ()
-) -> tuple[AlertState, list[Output]]:
-    """Apply a person's act on an alert, and return the new state and the records to write."""
-    if was_applied(state, act.origin, is_end=True):
-        return state, []
-    state, outputs = tick(state, act.time_us, rules, suppressions)
-    new = replace(state, applied=with_origin(state, act.origin, is_end=True))
-    if not new.raised or not _changes(new, act):
-        return new, outputs
-    said: Triage = {**(new.triage or {}), "act": act.act, "by": act.author, "comment": act.reason}
-    match act.act:
-        case "acknowledge":
-            said["acknowledged_by"] = act.author
-        case "assign":
-            said["assigned_to"] = act.assignee or act.author
-        case "close":
-            said = (without(said, "acknowledged_by", "reopened") or {}) | {"closed": True}
-            ended_us = max(act.time_us, new.last_us)
-            new = replace(new, closed=True, resolved_us=ended_us, resolved_by=CLOSED_BY_HAND)
-        case "reopen":
-            said = (without(said, "closed") or {}) | {"reopened": True}
-            new = replace(new, closed=False, resolved_us=None, resolved_by=None)
-        case "comment":
-            pass
-    activity = Activity.CLOSE if new.closed else Activity.UPDATE
-    new, written = write_again(replace(new, triage=said), act.time_us, rules, suppressions, activity)
-    return new, outputs + written
-
-
-def _changes(state: AlertState, act: AlertAct) -> bool:
-    said = state.triage or {}
-    match act.act:
-        case "acknowledge":
-            return not state.closed and said.get("acknowledged_by") != act.author
-        case "assign":
-            return said.get("assigned_to") != (act.assignee or act.author)
-        case "close":
-            return not state.closed
-        case "reopen":
-            return state.closed
-        case "comment":
-            return True
 
 
 def process(alerts: Alerts, record: Record) -> list[Output]:
@@ -132,69 +101,104 @@ def apply_entry(alerts: Alerts, entry: Entry, *, place: Origin) -> list[Output]:
             kept = {name: rule for name, rule in alerts.other(key).items() if name != entry.rule.id}
             step.states[key] = kept | ({entry.rule.id: entry.rule} if entry.is_set else {})
         case Tick():
-            for uid in alerts.due.by(entry.time_us):
-                known = step.alert_before(uid)
-                if known is None:
-                    step.forget(uid)
-                else:
-                    step.note(uid, *tick(known, entry.time_us, alerts.rules, step.rules_for(known.last.server_id)))
+            step.tick(entry)
     alerts.keep(step.states)
     return step.outputs
 
 
-class _Step(Changes):
-    """The effects of one record, by its kind."""
+class _Step:
+    """What one record changes, by its kind: alerts to write, in order, and states."""
+
+    def __init__(self, alerts: Alerts, place: Origin, time_us: int) -> None:
+        self.outputs: list[Output] = []
+        self.states: dict[str, Remembered | None] = {}
+        self.alerts, self._place, self._time_us = alerts, place, time_us
+
+    def alert(self, uid: str) -> AlertState | None:
+        """Return the state of an alert, including this record's changes so far; not one that is forgotten."""
+        if isinstance(changed := self.states.get(uid), AlertState):
+            return changed
+        found = self.alerts.alert(uid)
+        end_us = None if found is None else forgotten_us(found, self.alerts.rules.pacing)
+        return None if end_us is not None and end_us <= self._time_us else found
+
+    def alert_before(self, uid: str) -> AlertState | None:
+        """Return the state of an alert that does not include this record yet."""
+        known = self.alert(uid)
+        return None if known is None or (uid not in self.states and self._place.offset <= known.through) else known
+
+    def rules_for(self, server_id: str) -> AlertRules:
+        """Return the rules with the suppressions in force for a server, its own and those for every server."""
+        keys = (rules_key(self._place.partition, server_id), rules_key(self._place.partition, ANY_SERVER))
+        suppressions = [rule for key in keys for rule in self.alerts.other(key).values()]
+        return replace(self.alerts.rules, suppressions=suppressions) if suppressions else self.alerts.rules
+
+    def note(self, uid: str, new: AlertState, outputs: Iterable[Output] = ()) -> None:
+        self.outputs += outputs
+        if new != self.alert(uid):
+            self.states[uid] = replace(new, through=self._place.offset)
 
     def find(self, finding: Finding, group: str | None = None, since_us: int = 0) -> None:
         """Count a finding; one about a name by the name's group, and the time of the list that brought it."""
-        uid = finding.uid()
-        if self.alert(uid) is not None and self.alert_before(uid) is None:
+        known = self.alert(finding.uid())
+        if known is not None and self.alert_before(finding.uid()) is None:
             return
         key = records_key(finding.server_id, group)
-        counts = RecordCounts(self.states.get(key) or self._alerts.other(key), group)  # type: ignore[arg-type]
         place = str(finding.origin) if group is None else f"{group}{LIST_MARK}{since_us}"
-        if Found(self, counts, finding, place=place).counts_changed:
-            self.states[key] = dict(counts.as_json())
+        stored = self.states.get(key) or self.alerts.other(key)
+        record = RecordCounts(stored, place, alone_max(group))  # type: ignore[arg-type]
+        _Found(self, finding, record).count(known)
+        if record.is_changed:
+            self.states[key] = {"records": record.records}
 
-    def end_flood(self, end: FloodEnd) -> None:
-        """Write the folded alerts that the records of a server changed."""
-        for uid in RecordCounts(self._alerts.other(records_key(end.server_id, end.group)), end.group).touched():
+    def tick(self, now: Tick) -> None:
+        for uid in self.alerts.due_by(now.time_us):
             known = self.alert_before(uid)
             if known is not None:
-                self.note(uid, *write_folded(known, end.time_us, self.rules, self.rules_for(end.server_id)))
+                self.note(uid, *tick(known, now.time_us, self.rules_for(known.last.server_id)))
+            elif self.alert(uid) is None:
+                self.states[uid] = None
+
+    def end_flood(self, end: FloodEnd) -> None:
+        """Write the folded alerts that the records of a server changed, if they gained a member or reopened."""
+        records = self.alerts.other(records_key(end.server_id, end.group)).get("records", ())
+        for uid in sorted({uid for record in records for uid in record["folded"]}):
+            known = self.alert_before(uid)
+            if known is not None and not known.closed and (known.folded or {}).get("due"):
+                self.note(uid, *written(known, end.time_us, self.rules_for(end.server_id)))
 
     def resolve(self, resolution: Resolution) -> None:
-        rules, in_force = self.rules, self.rules_for(resolution.server_id)
+        rules = self.rules_for(resolution.server_id)
         for uid in resolution.uids:
             known = self.alert_before(uid)
             if known is None:
                 continue
-            new, outputs = apply_resolution(known, resolution, rules, in_force)
+            new, outputs = apply_resolution(known, resolution, rules)
             self.note(uid, new, outputs)
-            fold = None if known.fold is None else self.alert(known.fold)
-            if known.fold is not None and fold is not None:
-                self.note(known.fold, without_member(fold, known, new, resolution.time_us))
+            self._end_member(known, new, resolution.time_us)
             lead = None if known.part_of is None else self.alert(known.part_of)
             if known.part_of is not None and lead is not None and uid in (lead.parts or {}):
                 lead = with_part(lead, new)
-                closing = tick(lead, resolution.time_us, rules, in_force) if settles_at_once(lead) else (lead, [])
+                closing = tick(lead, resolution.time_us, rules) if settles_at_once(lead) else (lead, [])
                 self.note(known.part_of, *closing)
 
     def act(self, act: AlertAct) -> None:
         known = self.alert(act.alert)
         uid = act.alert if known is None or known.part_of is None else known.part_of
         known = self.alert_before(uid)
-        if known is None:
-            return
-        new, outputs = apply_act(known, act, self.rules, self.rules_for(act.server_id))
-        self.note(uid, new, outputs)
-        fold = None if known.fold is None else self.alert(known.fold)
-        if known.fold is not None and fold is not None:
-            self.note(known.fold, without_member(fold, known, new, act.time_us))
+        if known is not None:
+            new, outputs = apply_act(known, act, self.rules_for(act.server_id))
+            self.note(uid, new, outputs)
+            self._end_member(known, new, act.time_us)
+
+    def _end_member(self, was: AlertState, now: AlertState, time_us: int) -> None:
+        fold = None if was.fold is None else self.alert(was.fold)
+        if was.fold is not None and fold is not None:
+            self.note(was.fold, without_member(fold, was, now, time_us))
 
     def claim(self, claim: NameClaim) -> None:
         key = names_key(self._place.partition, claim.skeleton())
-        stored = self._alerts.other(key)
+        stored = self.alerts.other(key)
         if self._place.offset <= stored.get("through", -1):
             return
         new = with_claim(stored, claim)
@@ -205,7 +209,7 @@ class _Step(Changes):
             about = claim.server_id, claim.tool_name, claim.full
             ended |= {Shadow(*about, reason) for reason in SHADOWING_REASONS}
         if new["left_out"] > stored.get("left_out", 0):
-            self._alerts.names_left_out = new["left_out"]
+            self.alerts.names_left_out = new["left_out"]
             after = shadows_beyond(new, claim) | after
         since_us = {(entry["server_id"], entry["tool_name"]): entry["since_us"] for entry in new["names"]}
         for shadow in sorted(after.keys() - before.keys(), key=_order_of):
@@ -224,6 +228,127 @@ class _Step(Changes):
         # After the alerts: if a crash comes between, the claim is read again and finds them written.
         # A name that nobody claims is forgotten: a withdrawal that is read again finds nothing to end.
         self.states[key] = new | {"through": self._place.offset} if is_claimed(new) else None
+
+
+class _Found:
+    """A finding counted: on its own alert, on the one that it joins, or on the fold of its record."""
+
+    def __init__(self, step: _Step, finding: Finding, record: RecordCounts) -> None:
+        self._step, self._record, self._uid = step, record, finding.uid()
+        self._rules = step.rules_for(finding.server_id)
+        if finding.also:
+            about = ((label, replace(finding, kind=Kind(label.partition(":")[0]), also=())) for label in finding.also)
+            finding = replace(finding, also=tuple(label for label, other in about if not self._covers(other)))
+        self._finding = with_carried_over(finding, step.alert)
+
+    def count(self, known: AlertState | None) -> None:
+        """Count the finding, by how its alert relates to a lead or fold, and by the state of that."""
+        if self._finding.known and (known is None or not known.raised):
+            # What else is wrong with a definition that returns speaks for itself, whichever was read first.
+            self._finding = replace(self._finding, also=())
+        finding, rules = self._finding, self._rules
+        speaker_uid = None if known is None else known.part_of or known.fold
+        if known is None or speaker_uid is None:
+            if known is None or not was_applied(known, finding.origin):
+                self._count_alone(self._ticked(self._uid), joins=True)
+            return
+        if was_applied(known, finding.origin):
+            return
+        speaker = self._ticked(speaker_uid)
+        if speaker is None:
+            self._count_alone(released(known), joins=True)
+            return
+        member = counted(known, finding, rules.severity(finding))
+        match "member" if known.part_of is None else "part", standing_of(speaker):
+            case "part", "open":
+                self._join(speaker_uid, speaker, member)
+            case "part", "closed_by_hand" if member.severity_id <= speaker.severity_id:
+                self._step.note(self._uid, member)
+            case "member", "open":
+                self._fold(speaker_uid, speaker, known, member)
+            case "member", "closed_by_hand" if known.resolved_us is None and member.severity_id <= known.severity_id:
+                self._step.note(self._uid, member)
+            case "member", _:
+                self._count_alone(released(known), was=known)
+            case _:
+                self._count_alone(released(known), joins=True)
+
+    def _ticked(self, uid: str) -> AlertState | None:
+        """Return an alert after writing what is due on it."""
+        state = self._step.alert(uid)
+        if state is not None:
+            state, outputs = tick(state, self._finding.time_us, self._rules)
+            self._step.note(uid, state, outputs)
+        return state
+
+    def _fold(self, fold_uid: str, fold: AlertState, known: AlertState, member: AlertState) -> None:
+        """Count a finding of a member, which leaves its fold if it is graver and its record has room."""
+        alone, outputs = apply_finding(released(known), self._finding, self._rules)
+        is_graver = outputs and alone.severity_id > known.severity_id
+        if is_graver and not self._covers(self._finding) and self._record.has_room(alone.severity_id):
+            self._step.note(fold_uid, without_member(fold, known, None, self._finding.time_us))
+            self._count_alone(released(known))
+        else:
+            self._step.note(self._uid, member)
+            self._step.note(fold_uid, with_member(fold, known, member, self._finding, self._record.place))
+
+    def _count_alone(self, known: AlertState | None, *, joins: bool = False, was: AlertState | None = None) -> None:
+        """Count a finding on an alert of its own, join that to one about the same definition, or fold it.
+
+        It is folded where its record has begun enough of them.
+
+        Args:
+            joins: whether it may join the lead.
+            was: its earlier state as the member of a folded alert that has closed.
+        """
+        finding = self._finding
+        alone, outputs = apply_finding(known, finding, self._rules)
+        begins = bool(outputs) and (known is None or not known.raised or known.closed)
+        if not begins or self._covers(finding):
+            self._step.note(self._uid, alone, outputs)
+            return
+        silent = replace(alone, reported=False, written_count=0 if known is None else known.written_count)
+        lead_uid = self._step.alerts.lead_of(finding) if joins else None
+        if lead_uid is not None and lead_uid != self._uid and (lead := self._ticked(lead_uid)) is not None:
+            member, is_heard = replace(silent, part_of=lead_uid), self._open_release(lead) is not None
+            if takes_part(lead, member, is_heard=is_heard) and covering(lead, self._rules, finding.time_us) is None:
+                self._join(lead_uid, lead, member)
+                return
+        if finding.release is None and self._record.has_room(alone.severity_id):
+            self._record.count(alone.severity_id)
+            self._step.note(self._uid, alone, outputs)
+            return
+        fold_uid = folded_finding(finding, self._record.place).uid()
+        if was is not None and finding.release is None:
+            fold_uid = str(was.fold)
+        was = was if was is not None and was.fold == fold_uid else None
+        member, fold = replace(silent, fold=fold_uid), self._step.alert(fold_uid)
+        self._step.note(self._uid, member)
+        self._step.note(fold_uid, with_member(fold, was, member, finding, self._record.place))
+        self._record.touch(fold_uid)
+
+    def _join(self, lead_uid: str, lead: AlertState, member: AlertState) -> None:
+        """Make a finding a reason of another alert, and write that one if it gained content or severity."""
+        new, time_us = with_part(lead, member), member.last.time_us
+        is_graver = new.severity_id > lead.severity_id
+        if lead.fold is None and (is_graver or not (has_told(lead, member) or is_acknowledged(lead))):
+            said = without(new.triage, "acknowledged_by") if is_graver else new.triage
+            new, outputs = written_again(replace(new, triage=said), time_us, self._rules)
+            self._step.outputs += outputs
+        elif is_graver and (release := self._open_release(lead)) is not None:
+            release = with_graver_member(release, lead, new)
+            self._step.note(str(lead.fold), *written_again(release, time_us, self._rules))
+        self._step.note(lead_uid, new)
+        self._step.note(self._uid, member)
+
+    def _open_release(self, member: AlertState) -> AlertState | None:
+        if member.fold is None or member.last.release is None:
+            return None
+        release = self._step.alert(member.fold)
+        return None if release is None or release.closed else release
+
+    def _covers(self, finding: Finding) -> bool:
+        return covering_rule(self._rules.suppressions, finding, finding.time_us) is not None
 
 
 def _order_of(shadow: Shadow) -> tuple[str, str, str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from assay_stream.drift import Change
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, SeverityProfile, assess, covers
 from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import SuppressionRule
 from assay_stream.model.kinds import KINDS, SAME_NAME, Kind
 from assay_stream.schemes.assay.manifest import action_class
 
@@ -89,8 +90,10 @@ class AlertRules:
     Args:
         version: version of this software, for ``metadata.product``.
         severity: returns the OCSF severity id of a finding.
+        suppressions: those in force for the server of an alert.
     """
 
     version: str
     severity: Callable[[Finding], int] = _SEVERITY
     pacing: Pacing = DEFAULT_PACING
+    suppressions: Sequence[SuppressionRule] = ()

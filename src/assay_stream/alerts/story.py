@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from assay_stream.alerts.formats.view import AlertView
-from assay_stream.alerts.index import AlertRow, Life, row_of
+from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.rules import default_level
 from assay_stream.alerts.shadowing import shadow_of
@@ -22,13 +21,12 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import ANY_SERVER, Entry, NameClaim, Resolution, Suppression, SuppressionRule
+from assay_stream.model.finding_topic import ANY_SERVER, Entry, NameClaim, Suppression, SuppressionRule
 from assay_stream.model.kinds import KINDS, Kind, KindInfo
 from assay_stream.text.escaping import counted
 from assay_stream.text.word_diff import Piece, marked
 from assay_stream.work import Work, WorkExhaustedError
 
-_ENDS_MAX = 20
 _TITLED_MAX = 2
 
 
@@ -47,19 +45,6 @@ class Sighting:
     last_us: int
 
 
-class End(NamedTuple):
-    """Why the alert ended.
-
-    Args:
-        time_us: event time, microseconds since the epoch.
-        observer_id: the observer it ended for, ``None`` for all.
-    """
-
-    time_us: int
-    reason: str
-    observer_id: str | None
-
-
 class Sightings:
     """Entries of the finding topic about one alert.
 
@@ -73,7 +58,6 @@ class Sightings:
         self._tool_name = tool_name
         self.by_observer: dict[str, Sighting] = {}
         self.last: Finding | None = None
-        self.ends: deque[End] = deque(maxlen=_ENDS_MAX)
         self.rules: dict[tuple[str, str], SuppressionRule] = {}
 
     def add(self, entry: Entry) -> None:
@@ -82,12 +66,13 @@ class Sightings:
             case Finding():
                 mine = (self._server_id, self._tool_name) == (entry.server_id, entry.tool_name)
                 if mine and entry.uid() == self._uid:
-                    self._seen(entry)
+                    self.last = entry
+                    self._count(entry.observer_id or UNNAMED_OBSERVER, entry.time_us)
             case NameClaim():
-                self._claimed(entry)
-            case Resolution():
-                if self._uid in entry.uids:
-                    self.ends.append(End(entry.time_us, entry.reason, entry.observer_id))
+                # The topic has no finding of a shadowed tool, so claims show when it came.
+                is_shown = entry.is_offered and not entry.approved and entry.server_id == self._server_id
+                if is_shown and shadow_of(entry, self._uid) is not None:
+                    self._count(UNNAMED_OBSERVER, entry.time_us)
             case Suppression():
                 key = (entry.rule.server_id, entry.rule.id)
                 if not entry.is_set:
@@ -98,19 +83,6 @@ class Sightings:
     def rule(self, rule_id: str) -> SuppressionRule | None:
         """Return the rule of this name in force for the server, its own before one for every server."""
         return self.rules.get((self._server_id, rule_id)) or self.rules.get((ANY_SERVER, rule_id))
-
-    def _claimed(self, claim: NameClaim) -> None:
-        """Record a claim: the topic has no finding of a shadowed tool, so claims show when it came and went."""
-        if claim.server_id != self._server_id or shadow_of(claim, self._uid) is None:
-            return
-        if claim.is_offered and not claim.approved:
-            self._count(UNNAMED_OBSERVER, claim.time_us)
-        else:
-            self.ends.append(End(claim.time_us, "decided" if claim.approved else "no_longer_offered", None))
-
-    def _seen(self, finding: Finding) -> None:
-        self.last = finding
-        self._count(finding.observer_id or UNNAMED_OBSERVER, finding.time_us)
 
     def _count(self, name: str, time_us: int) -> None:
         if name not in self.by_observer and len(self.by_observer) >= DEFAULT_LIMITS.alert_observers_max:
@@ -261,7 +233,6 @@ class AlertStory:
         see_also: uids of other alerts about the same definition, as a list shows them.
     """
 
-    row: AlertRow
     life: Life
     info: KindInfo | None
     details: tuple[tuple[str, str], ...]
@@ -318,12 +289,12 @@ class AlertStory:
         ]
 
     def commands(self) -> list[str]:
-        uid, server = self.row.uid, shlex.quote(self.row.server_id)
+        uid, server = self.view.uid, shlex.quote(self.view.server_id)
         listed: list[str] = []
         subject, which = subject_of(self.view), f"--alert {uid}"
         if subject is not None and self.view.kind == Kind.SERVER_CHANGED:
             # Another part may be the most severe by the time somebody decides.
-            which = shlex.join([f"--server-id={self.row.server_id}", f"--tool={subject[0]}", f"--digest={subject[1]}"])
+            which = shlex.join([f"--server-id={self.view.server_id}", f"--tool={subject[0]}", f"--digest={subject[1]}"])
         if subject is not None:
             listed += [f"assay-stream pins {act} {which} --reason ..." for act in ("approve", "reject")]
         if self.view.fact("mcp_pin_expected"):
@@ -368,7 +339,6 @@ def story_of(
         words = _words((*new, *old), signs)
         diff = definition_diff(before, after, words=words, full=full, work=work)
     return AlertStory(
-        row=row_of(view),
         life=life,
         info=None if kind is None else _info_of(Kind(kind), view),
         details=tuple(_details(view)),

@@ -15,8 +15,8 @@ import typer
 
 from assay_stream.alerts.formats import as_lines, read_alert, view_of
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
-from assay_stream.alerts.formats.view import time_ms_text
-from assay_stream.alerts.index import AlertRow, AlertSelection, ReviewState, SeverityLevel, by_group, row_of, short_uids
+from assay_stream.alerts.formats.view import AlertRow, ReviewState, row_of, time_ms_text
+from assay_stream.alerts.index import AlertSelection, SeverityLevel, by_group, short_uids
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
 from assay_stream.cli.deciding import Deciding, DecidingOnServer
 from assay_stream.cli.files import input_lines
@@ -126,7 +126,7 @@ def export(
     refused = Refusals()
     alerts: Iterable[dict[str, Any]]
     if looking.file is None and looking.store is not None:
-        alerts = (alert for alert in _latest(looking) if selection.wants(view_of(alert)))
+        alerts = (alert for alert in _latest(looking) if selection.wants(view := view_of(alert), view.time_ms))
     else:
         alerts = _recorded(looking.file, selection, refused, bootstrap=looking.bootstrap_servers)
     for line in as_lines(alerts, target):
@@ -253,7 +253,7 @@ def _recorded(
         except InputError as error:
             refused.append(f"{where}: {error}")
             continue
-        if selection.wants(view_of(alert)):
+        if selection.wants(view := view_of(alert), view.time_ms):
             yield alert
 
 

@@ -11,8 +11,8 @@ import orjson
 import typer
 
 from assay_stream import __version__
-from assay_stream.alerts.formats.view import read_alert
-from assay_stream.alerts.index import AlertRow, ReviewState, short_uids
+from assay_stream.alerts.formats.view import AlertRow, ReviewState, read_alert
+from assay_stream.alerts.index import short_uids
 from assay_stream.alerts.page import as_page, severity_style
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.output import Colour, Painter

@@ -9,7 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from assay_stream.alerts.index import AlertSelection, ReviewState, SeverityLevel
+from assay_stream.alerts.formats.view import ReviewState
+from assay_stream.alerts.index import AlertSelection, SeverityLevel
 from assay_stream.console.sessions import Session
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.limits.serving import CONSOLE_LIMITS

@@ -15,8 +15,7 @@ from urllib.parse import parse_qsl
 import orjson
 from aiohttp import web
 
-from assay_stream.alerts.formats.view import view_of
-from assay_stream.alerts.index import AlertRow
+from assay_stream.alerts.formats.view import AlertRow, view_of
 from assay_stream.alerts.story import subject_of
 from assay_stream.config import Settings
 from assay_stream.console.rendering import url

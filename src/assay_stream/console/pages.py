@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.formats.view import AlertView
-from assay_stream.alerts.index import AlertRow, AlertSelection, Life, ReviewState, SeverityLevel
+from assay_stream.alerts.formats.view import AlertRow, AlertView, ReviewState
+from assay_stream.alerts.index import AlertSelection, Life, SeverityLevel
 from assay_stream.alerts.page import sections
 from assay_stream.canonical.decode import decode_json
 from assay_stream.console.answers import FEW, Answer, Asked, absent
@@ -61,14 +61,14 @@ def alert(store: Store, asked: Asked) -> Shown:
     history = store.alert(asked.name("uid"))
     told = story(store, history, calls=calls_of(store, history), full=asked.is_full)
     view, life = told.view, told.life
-    wanted = _calls_filter(told.row.server_id, told.row.tool_name, view, life)
+    wanted = _calls_filter(view, life)
     after = view.fact("mcp_digest_after")
     alike = store.alerts(AlertFilter(state=None, digest=after), FEW).rows if after else ()
     places = () if told.diff is None else side_by_side(told.diff)
     named = ("changes", "signs", "why", "severity", "next", "observers", "history", "references")
     return {
         "story": told,
-        "row": told.row,
+        "row": view,
         "history": history,
         "full": asked.is_full,
         "places": places,
@@ -77,20 +77,19 @@ def alert(store: Store, asked: Asked) -> Shown:
         "wanted": wanted,
         "since": None if wanted is None or wanted.since_us is None else time_text(wanted.since_us),
         "calls": None if wanted is None else store.evidence(wanted, FEW),
-        "alike": [row for row in alike if row.uid != told.row.uid],
+        "alike": [row for row in alike if row.uid != view.uid],
         "subject": subject_of_alert(history.row, history.records[-1]),
         "done": asked.done(store),
     }
 
 
-def _calls_filter(server_id: str, tool_name: str, view: AlertView, life: Life) -> EvidenceFilter | None:
-    if not tool_name:
+def _calls_filter(view: AlertView, life: Life) -> EvidenceFilter | None:
+    if not view.tool_name:
         return None
     given: dict[str, Any] = {"digest": view.fact("mcp_digest_after")} if view.fact("mcp_digest_after") else {}
     since_ms = min(view.first_seen_ms, life.first[0].first_seen_ms)
-    return EvidenceFilter(
-        server_id=server_id, tool_name=view.fact("mcp_renamed_to") or tool_name, since_us=since_ms * 1_000, **given
-    )
+    tool_name = view.fact("mcp_renamed_to") or view.tool_name
+    return EvidenceFilter(server_id=view.server_id, tool_name=tool_name, since_us=since_ms * 1_000, **given)
 
 
 _TO_BE_LOOKED_AT = frozenset({PinStatus.MISMATCH, PinStatus.REJECTED})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -102,10 +102,6 @@ class Path:
         self._is_name = False
         self._text: str | None = text
 
-    @classmethod
-    def of(cls, path: Path | str) -> Path:
-        return cls(path) if isinstance(path, str) else path
-
     def keyword(self, name: str) -> Path:
         """Return the path of a member whose name is known to be plain."""
         return self._next(f".{name}", is_name=False)
@@ -183,7 +179,7 @@ def _cut(text: str, chars_max: int, start: int = 0) -> str:
     return f"{shown}… (cut: {len(text)} characters, {sha256_of(text.encode())})"
 
 
-def changed(code: str, path: Path | str, before: Any, after: Any, values: Values) -> Change:
+def changed(code: str, path: Path, before: Any, after: Any, values: Values) -> Change:
     """Return a change of this code, with its values bounded.
 
     Args:
@@ -208,6 +204,26 @@ def sorted_names(values: Values, *sides: Collection[str]) -> list[str]:
     for side in sides:
         values.work.spend(_NAME_UNITS * len(side) + sum(map(len, side)) // _NAME_CHARS_PER_UNIT)
     return sorted(set().union(*sides))
+
+
+def paired(
+    path: Path, was: Mapping[str, Any], now: Mapping[str, Any], values: Values
+) -> Iterator[tuple[str, Path, Any, Any]]:
+    """Yield each member of two objects, sorted by name, with its path and its value in either, or ``ABSENT``."""
+    for name in sorted_names(values, was, now):
+        yield name, path.member(name), was.get(name, ABSENT), now.get(name, ABSENT)
+
+
+def at_least(
+    code: str, changes: Iterable[Change], path: Path, before: Any, after: Any, values: Values
+) -> Iterator[Change]:
+    """Yield the changes of a place that differs, or one of this code: no difference goes without one."""
+    found = False
+    for change in changes:
+        found = True
+        yield change
+    if not found:
+        yield changed(code, path, before, after, values)
 
 
 def _units_to_cut(value: Any) -> int:

@@ -12,112 +12,84 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby, islice
 from typing import Any
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.drift.change import ABSENT, CODES, Change, Path, changed, sorted_names
+from assay_stream.drift.change import ABSENT, CODES, Change, Path, at_least, changed, paired, sorted_names
 from assay_stream.drift.equality import Values, same
 from assay_stream.drift.json_schema import compare_schemas
 from assay_stream.drift.text import compare_texts
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import Work, WorkExhaustedError
 
-DEFAULTS: Mapping[str, bool] = {
-    "readOnlyHint": False,
-    "destructiveHint": True,
-    "idempotentHint": False,
-    "openWorldHint": True,
+HINTS: Mapping[str, tuple[bool, str, str]] = {
+    "readOnlyHint": (False, "read_only", "read_only"),
+    "destructiveHint": (True, "destructive", "non_destructive"),
+    "idempotentHint": (False, "idempotent", "idempotent"),
+    "openWorldHint": (True, "open_world", "closed_world"),
 }
-"""Default of each hint."""
-
-_HARMLESS = {"readOnlyHint": "read_only", "idempotentHint": "idempotent"}
-_HARMFUL = {"destructiveHint": ("destructive", "non_destructive"), "openWorldHint": ("open_world", "closed_world")}
+"""Default of each hint, what it says where it is true, and what one claims who states the opposite of the default."""
 
 
-def compare_annotations(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
+def compare_annotations(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
     """Yield the changes between two objects of annotations."""
-    path, values = Path.of(path), Values() if values is None else values
     was, now = ({} if side is ABSENT else side for side in (before, after))
     if not isinstance(was, dict) or not isinstance(now, dict):
         yield changed("field_changed", path, before, after, values)
-        return
-    found = False
-    for name in sorted_names(values, was, now):
-        sides = was.get(name, ABSENT), now.get(name, ABSENT)
-        for change in _compare_member(name, path.member(name), *sides, values):
-            found = True
-            yield change
-    if not found:
-        yield changed("annotation_changed", path, before, after, values)
+    else:
+        yield from at_least("annotation_changed", _hints(path, was, now, values), path, before, after, values)
 
 
-def _compare_member(name: str, path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
-    if values.same(before, after):
-        return
-    if name == "title":
-        yield from compare_texts("title", path, before, after, values)
-        return
-    is_hint = name in DEFAULTS and all(side is ABSENT or isinstance(side, bool) for side in (before, after))
-    code = _hint_code(name, before, after) if is_hint else "annotation_changed"
-    yield changed(code, path, before, after, values)
+def _hints(path: Path, was: dict[str, Any], now: dict[str, Any], values: Values) -> Iterator[Change]:
+    for name, place, old, new in paired(path, was, now, values):
+        if values.same(old, new):
+            continue
+        if name == "title":
+            yield from compare_texts("title", place, old, new, values)
+            continue
+        is_hint = name in HINTS and all(side is ABSENT or isinstance(side, bool) for side in (old, new))
+        yield changed(_hint_code(name, old, new) if is_hint else "annotation_changed", place, old, new, values)
 
 
 def _hint_code(name: str, before: Any, after: Any) -> str:
-    default = DEFAULTS[name]
-    if before is ABSENT or after is ABSENT:
-        stated, came = (after, True) if before is ABSENT else (before, False)
-        if stated == default:
-            return "hint_default_stated" if came else "hint_default_unstated"
-        claim = _HARMLESS[name] if name in _HARMLESS else _HARMFUL[name][1]
-        return f"{claim}_claimed" if came else f"{claim}_unclaimed"
-    word = _HARMLESS[name] if name in _HARMLESS else _HARMFUL[name][0]
-    return f"{word}_set" if after else f"{word}_unset"
+    default, word, claim = HINTS[name]
+    if before is not ABSENT and after is not ABSENT:
+        return f"{word}_set" if after else f"{word}_unset"
+    stated, un = (after, "") if before is ABSENT else (before, "un")
+    return f"hint_default_{un}stated" if stated == default else f"{claim}_{un}claimed"
 
 
-def compare_arguments(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
+def compare_arguments(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
     """Yield the changes between two lists of arguments."""
-    path, values = Path.of(path), Values() if values is None else values
     was, now = _by_name(before), _by_name(after)
     if was is None or now is None:
         yield changed("field_changed", path, before, after, values)
         return
-    found = False
-    for name in sorted_names(values, was, now):
-        for change in _compare_argument(path.member(name), was.get(name), now.get(name), values):
-            found = True
-            yield change
-    if not found:
-        yield changed("arguments_reordered", path, before, after, values)
+    found = chain.from_iterable(
+        _argument(place, old, new, values) for _, place, old, new in paired(path, was, now, values)
+    )
+    yield from at_least("arguments_reordered", found, path, before, after, values)
 
 
-def _compare_argument(
-    path: Path, was: dict[str, Any] | None, now: dict[str, Any] | None, values: Values
-) -> Iterator[Change]:
-    if was is None or now is None:
-        which = "required" if _is_required(was if now is None else now) else "optional"
-        come_or_gone = "removed" if now is None else "added"
-        yield changed(
-            f"parameter_{come_or_gone}_{which}",
-            path,
-            ABSENT if was is None else was,
-            ABSENT if now is None else now,
-            values,
-        )
+def _argument(path: Path, was: Any, now: Any, values: Values) -> Iterator[Change]:
+    if was is ABSENT or now is ABSENT:
+        which = "required" if _is_required(was if now is ABSENT else now) else "optional"
+        yield changed(f"parameter_{'removed' if now is ABSENT else 'added'}_{which}", path, was, now, values)
         return
     if _is_required(was) is not _is_required(now):
         code = f"parameter_made_{'required' if _is_required(now) else 'optional'}"
         yield changed(code, path, _is_required(was), _is_required(now), values)
-    for name in sorted_names(values, was, now):
-        old, new = was.get(name, ABSENT), now.get(name, ABSENT)
+    for name, place, old, new in paired(path, was, now, values):
         if name in ("description", "title"):
-            yield from compare_texts(f"parameter_{name}", path.keyword(name), old, new, values)
+            yield from compare_texts(f"parameter_{name}", place, old, new, values)
         elif not values.same(old, new) and (name != "required" or _is_required(was) is _is_required(now)):
-            yield changed("field_changed", path.member(name), old, new, values)
+            yield changed("field_changed", place, old, new, values)
 
 
-def _is_required(argument: dict[str, Any] | None) -> bool:
-    return argument is not None and argument.get("required") is True
+def _is_required(argument: dict[str, Any]) -> bool:
+    return argument.get("required") is True
 
 
 def _by_name(arguments: Any) -> dict[str, dict[str, Any]] | None:
@@ -134,17 +106,15 @@ _CONTRACT = "handshake"
 _USER_INTERFACE = "ui"
 
 
-def compare_meta(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
+def compare_meta(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
     """Yield the changes between two objects of metadata, one for each member."""
-    path, values = Path.of(path), Values() if values is None else values
     was, now = ({} if side is ABSENT else side for side in (before, after))
     if not isinstance(was, dict) or not isinstance(now, dict) or not (was or now):
         yield changed("meta_changed", path, before, after, values)
         return
-    for name in sorted_names(values, was, now):
-        old, new = was.get(name, ABSENT), now.get(name, ABSENT)
+    for name, place, old, new in paired(path, was, now, values):
         if not values.same(old, new):
-            yield changed(_meta_code(name), path.member(name), old, new, values)
+            yield changed(_meta_code(name), place, old, new, values)
 
 
 def _meta_code(name: str) -> str:
@@ -175,45 +145,30 @@ def compare_definitions(before: Mapping[str, Any], after: Mapping[str, Any], wor
     """
     budget = Work(DEFAULT_LIMITS.definition_work_units_max) if work is None else work
     part = budget.part(DEFAULT_LIMITS.definition_work_units_max)
-    found = _Found()
+    found: list[Change] = []
     is_cut = False
     try:
-        _compare(before, after, Values(part), found)
+        for change in _compare(before, after, Values(part)):
+            found.append(change)  # noqa: PERF402 -- those before the budget ends count
     except WorkExhaustedError:
         is_cut = budget.left >= DEFAULT_LIMITS.definition_work_units_max
         if not is_cut:
             raise
     finally:
         budget.spend(part.spent)
-    changes = found.told()
-    return [*changes, not_compared()] if is_cut or found.is_cut else changes
+    changes = list(islice(_ordered(found), DEFAULT_LIMITS.changes_max + 1))
+    if not is_cut and len(changes) <= DEFAULT_LIMITS.changes_max:
+        return changes
+    return [*changes[: DEFAULT_LIMITS.changes_max], not_compared()]
 
 
-class _Found:
-    """The changes of one comparison: the first in order, up to the limit."""
-
-    def __init__(self) -> None:
-        self._changes: list[Change] = []
-        self.is_cut = False
-
-    def add(self, change: Change) -> None:
-        self._changes.append(change)
-        if len(self._changes) >= 2 * DEFAULT_LIMITS.changes_max:
-            self.told()
-
-    def told(self) -> list[Change]:
-        """Return the changes to report."""
-        self._changes.sort(key=_place_of)
-        ordered = []
-        for _, alike in groupby(self._changes, key=_place_of):
-            several = list(alike)
-            ordered.extend(several if len(several) == 1 else sorted(several, key=_values_of))
-        self.is_cut = self.is_cut or len(ordered) > DEFAULT_LIMITS.changes_max
-        self._changes = ordered[: DEFAULT_LIMITS.changes_max]
-        return self._changes
+def _ordered(changes: list[Change]) -> Iterator[Change]:
+    for _, alike in groupby(sorted(changes, key=_place_of), key=_place_of):
+        several = list(alike)
+        yield from several if len(several) == 1 else sorted(several, key=_values_of)
 
 
-def _compare(before: Mapping[str, Any], after: Mapping[str, Any], values: Values, found: _Found) -> None:
+def _compare(before: Mapping[str, Any], after: Mapping[str, Any], values: Values) -> Iterator[Change]:
     values.work.spend(_DEFINITION_UNITS)
     root = Path("$")
     names = sorted_names(values, before, after)
@@ -221,8 +176,7 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any], values: Values
     for name in sorted(names, key=_rank):
         sides = before.get(name, ABSENT), after.get(name, ABSENT)
         if not values.same(*sides):
-            for change in _FIELDS.get(name, _by_code("field_changed"))(root.member(name), *sides, values):
-                found.add(change)
+            yield from _FIELDS.get(name, _by_code("field_changed"))(root.member(name), *sides, values)
 
 
 def not_compared() -> Change:
@@ -244,13 +198,6 @@ def _values_of(change: Change) -> tuple[bytes, bytes]:
     return canonicalize(change.before), canonicalize(change.after)
 
 
-def _text(subject: str) -> Compare:
-    def compare(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
-        return compare_texts(subject, path, before, after, values)
-
-    return compare
-
-
 def _compare_names(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
     names = [_SEPARATORS.sub("", side).lower() for side in (before, after) if isinstance(side, str) and side.isascii()]
     code = "name_respelt" if len(names) == 2 and names[0] == names[1] else "name_changed"
@@ -266,9 +213,9 @@ def _by_code(code: str) -> Compare:
 
 _FIELDS: Mapping[str, Compare] = {
     "name": _compare_names,
-    "description": _text("description"),
-    "title": _text("title"),
-    "instructions": _text("instructions"),
+    "description": partial(compare_texts, "description"),
+    "title": partial(compare_texts, "title"),
+    "instructions": partial(compare_texts, "instructions"),
     "inputSchema": compare_schemas,
     "input_schema": compare_schemas,
     "outputSchema": compare_schemas,

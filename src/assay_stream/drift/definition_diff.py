@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +20,7 @@ _RENDERED_MAX = 10_000
 """Places whose paths are rendered for sorting; in a definition with more, the rest is only counted."""
 
 _FIRST = ("name", "title", "description", "annotations", "inputSchema", "outputSchema")
-_RANK = {name: number for number, name in enumerate(_FIRST)}
+_RANK: Mapping[str | int, int] = {name: number for number, name in enumerate(_FIRST)}
 _LACKING = object()
 """Marks a place missing from one definition."""
 
@@ -41,8 +40,6 @@ Words = tuple[int, str]
 """Some words of a text, and where they start in it as its reader sees it."""
 
 _NO_WORDS: Final[Mapping[str, Sequence[Words]]] = MappingProxyType({})
-_Place = tuple[Path, Any, Any]
-_Differing = tuple[Path, Leaf | None, Leaf | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,61 +90,38 @@ def definition_diff(
         work: the budget for comparing by words; texts that exceed it are shown as replaced.
     """
     work = Work(DEFAULT_LIMITS.definition_work_units_max) if work is None else work
-    counted = _Counted()
-    sides = (_LACKING if side is None else side for side in (before, after))
-    differing = counted.differing(_walk(Path("$"), *sides))
-    ordered = nsmallest(_RENDERED_MAX if full else _PLACES_MAX, differing, key=_order)
-    return DefinitionDiff(
-        places=tuple(_place(*each, words.get(each[0], ()), full, work) for each in ordered),
-        same=counted.same,
-        left_out=counted.different - len(ordered),
-    )
-
-
-class _Counted:
-    """Counts places as they pass, so that equal ones need not be kept."""
-
-    def __init__(self) -> None:
-        self.same = self.different = 0
-
-    def differing(self, places: Iterable[_Differing]) -> Iterator[tuple[str, Leaf | None, Leaf | None]]:
-        for path, was, now in places:
-            if was == now:
-                self.same += 1
-            else:
-                self.different += 1
-                if self.different <= _RENDERED_MAX:
-                    yield str(path), was, now
-
-
-def _walk(path: Path, was: Any, now: Any) -> Iterator[_Differing]:
-    open_places = [iter([(path, was, now)])]
-    while open_places:
-        place = next(open_places[-1], None)
-        if place is None:
-            open_places.pop()
-        elif (parts := _parts(*place)) is None:
-            at, was, now = place
-            yield at, _leaf(was), _leaf(now)
+    same = different = 0
+    differing: list[tuple[str, Leaf | None, Leaf | None]] = []
+    for path, was, now in _walk(*(_LACKING if side is None else side for side in (before, after))):
+        if was == now:
+            same += 1
         else:
-            open_places.append(parts)
+            different += 1
+            if different <= _RENDERED_MAX:
+                differing.append((str(path), was, now))
+    ordered = nsmallest(_RENDERED_MAX if full else _PLACES_MAX, differing, key=_order)
+    places = tuple(_place(*each, words.get(each[0], ()), full, work) for each in ordered)
+    return DefinitionDiff(places=places, same=same, left_out=different - len(ordered))
 
 
-def _parts(path: Path, was: Any, now: Any) -> Iterator[_Place] | None:
-    """Return the places that two values consist of, ``None`` where they are read as a whole."""
-    kinds = {_kind(side) for side in (was, now) if side is not _LACKING}
-    if len(kinds) > 1:
-        return iter([(path, was, _LACKING), (path, _LACKING, now)])
-    if not kinds:
-        return iter(())
-    if kinds == {"object"}:
-        one, other = (side if isinstance(side, Mapping) else {} for side in (was, now))
-        names = sorted({**one, **other}, key=_rank)
-        return ((path.member(name), one.get(name, _LACKING), other.get(name, _LACKING)) for name in names)
-    if kinds == {"list"}:
-        pairs = zip_longest(*(side if isinstance(side, list) else () for side in (was, now)), fillvalue=_LACKING)
-        return ((path.item(index), *pair) for index, pair in enumerate(pairs))
-    return None
+def _walk(before: Any, after: Any) -> Iterator[tuple[Path, Leaf | None, Leaf | None]]:
+    waiting = [(Path("$"), before, after)]
+    while waiting:
+        path, was, now = waiting.pop()
+        kinds = {_kind(side) for side in (was, now) if side is not _LACKING}
+        if len(kinds) > 1:
+            waiting += [(path, _LACKING, now), (path, was, _LACKING)]
+        elif kinds == {"leaf"}:
+            yield path, _leaf(was), _leaf(now)
+        else:
+            one, other = (_parts(side) for side in (was, now))
+            for name in sorted({**one, **other}, key=_rank)[::-1]:
+                place = path.item(name) if isinstance(name, int) else path.member(name)
+                waiting.append((place, one.get(name, _LACKING), other.get(name, _LACKING)))
+
+
+def _parts(value: Any) -> Mapping[Any, Any]:
+    return dict(enumerate(value)) if isinstance(value, list) else {} if value is _LACKING else value
 
 
 def _kind(value: Any) -> str:
@@ -168,7 +142,7 @@ def _order(place: tuple[str, Leaf | None, Leaf | None]) -> tuple[int, str]:
     return _rank(top), path
 
 
-def _rank(name: str) -> int:
+def _rank(name: str | int) -> int:
     return _RANK.get(name, len(_RANK))
 
 

@@ -12,7 +12,6 @@ import math
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -252,23 +251,8 @@ def same(before: Any, after: Any) -> bool:
 
     For values compared only once. Those of one comparison have ``Values.same``.
     """
-    if before != after:
-        return False
     # Equal for Python: only booleans and numbers are left to tell apart.
-    waiting: list[Iterator[tuple[Any, Any]]] = [iter(((before, after),))]
-    while waiting:
-        pair = next(waiting[-1], None)
-        if pair is None:
-            waiting.pop()
-            continue
-        one, other = pair
-        if isinstance(one, dict):
-            waiting.append(zip(one.values(), map(other.__getitem__, one), strict=True))
-        elif isinstance(one, list):
-            waiting.append(zip(one, other, strict=True))
-        elif isinstance(one, bool) is not isinstance(other, bool):
-            return False
-    return True
+    return before is after or bool(before == after and canonicalize(before) == canonicalize(after))
 
 
 _BRACKETS = re.compile(r"([\[\]{}])")

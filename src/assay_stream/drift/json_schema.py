@@ -194,8 +194,7 @@ _ITEM_UNITS = 8
 """Units of work per item of a list that is compared with another."""
 
 
-def compare_schemas(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
-    path, values = Path.of(path), Values() if values is None else values
+def compare_schemas(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
     if values.same(before, after):
         return
     silent = [side is ABSENT or (isinstance(side, dict) and side.keys() <= _SAYS_NOTHING) for side in (before, after)]

@@ -43,10 +43,7 @@ _WORD_UNITS = 4
 """Units of work per word: to find it, to keep it, and to look for it in another text."""
 
 
-def compare_texts(
-    subject: str, path: Path | str, before: Any, after: Any, values: Values | None = None
-) -> Iterator[Change]:
-    values = Values() if values is None else values
+def compare_texts(subject: str, path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
     how = None if values.same(before, after) else _how(before, after, values.work)
     if how is not None:
         code = "field_changed" if how == "no_text" else f"{subject}_{how}"

@@ -27,12 +27,11 @@ _LOWER = ("minimum", "exclusiveMinimum")
 _UPPER = ("maximum", "exclusiveMaximum")
 
 
-def compare_values(path: Path | str, before: Schema, after: Schema, values: Values | None = None) -> Iterator[Change]:
+def compare_values(path: Path, before: Schema, after: Schema, values: Values) -> Iterator[Change]:
     """Yield the changes of what one place of a schema allows, nested schemas left alone."""
-    values = Values() if values is None else values
     if not any(_differs(name, before, after, values) for name in _TELLING):
         return
-    yield from _Place(Path.of(path), before, after, values).changes()
+    yield from _Place(path, before, after, values).changes()
 
 
 def _differs(name: str, before: Schema, after: Schema, values: Values) -> bool:
@@ -59,10 +58,10 @@ class _Place:
             yield from self._compare_bound(keywords, is_lower, of_integers)
         for keyword, is_lower in _COUNTS:
             yield from self._compare_bound((keyword,), is_lower, False)
-        yield from self._compare_multiple()
-        for keyword in ("pattern", "format"):
-            yield from self._compare_form(keyword)
-        yield from self._compare_default()
+        for keyword, code_of in _CODES.items():
+            was, now = self._stated(keyword)
+            if not self._values.same(was, now):
+                yield self._changed(code_of(keyword, was, now, self._values), keyword, was, now)
         yield from self._compare_examples()
 
     def _stated(self, keyword: str) -> tuple[Any, Any]:
@@ -116,10 +115,8 @@ class _Place:
             return
         if was is None or now is None:
             code = "type_constrained" if was is None else "type_unconstrained"
-        elif was < now:
-            code = "type_widened"
         else:
-            code = "type_narrowed" if now < was else "type_changed"
+            code = "type_widened" if was < now else "type_narrowed" if now < was else "type_changed"
         yield self._changed(code, "type", *sides)
 
     def _compare_listed(self) -> Iterator[Change]:
@@ -157,30 +154,6 @@ class _Place:
         code = "bounds_restated" if was == now else ("bounds_tightened" if was < now else "bounds_loosened")
         yield self._changed(code, differing[0], *values)
 
-    def _compare_multiple(self) -> Iterator[Change]:
-        was, now = self._stated("multipleOf")
-        if self._values.same(was, now):
-            return
-        if was is ABSENT or now is ABSENT:
-            code = "bounds_tightened" if was is ABSENT else "bounds_loosened"
-        elif not _is_number(was) or not _is_number(now) or was <= 0 or now <= 0:
-            code = "schema_keyword_changed"
-        elif now % was == 0:
-            code = "bounds_tightened"
-        else:
-            code = "bounds_loosened" if was % now == 0 else "bounds_changed"
-        yield self._changed(code, "multipleOf", was, now)
-
-    def _compare_form(self, keyword: str) -> Iterator[Change]:
-        was, now = self._stated(keyword)
-        if self._values.same(was, now):
-            return
-        if was is ABSENT or now is ABSENT:
-            code = f"{keyword}_{'introduced' if was is ABSENT else 'dropped'}"
-        else:
-            code = f"{keyword}_changed"
-        yield self._changed(code, keyword, was, now)
-
     def _compare_examples(self) -> Iterator[Change]:
         was, now = self._stated("examples")
         if isinstance(was, list) and isinstance(now, list):
@@ -190,17 +163,30 @@ class _Place:
         if not self._values.same(was, now):
             yield self._changed("examples_changed", "examples", was, now)
 
-    def _compare_default(self) -> Iterator[Change]:
-        was, now = self._stated("default")
-        if self._values.same(was, now):
-            return
-        if was is ABSENT or now is ABSENT:
-            code = "default_added" if was is ABSENT else "default_removed"
-        elif is_reordered(was, now, self._values):
-            code = "default_reordered"
-        else:
-            code = "default_number_changed" if _is_number(was) and _is_number(now) else "default_changed"
-        yield self._changed(code, "default", was, now)
+
+def _multiple_code(_keyword: str, was: Any, now: Any, _values: Values) -> str:
+    if was is ABSENT or now is ABSENT:
+        return "bounds_tightened" if was is ABSENT else "bounds_loosened"
+    if not _is_number(was) or not _is_number(now) or was <= 0 or now <= 0:
+        return "schema_keyword_changed"
+    if now % was == 0:
+        return "bounds_tightened"
+    return "bounds_loosened" if was % now == 0 else "bounds_changed"
+
+
+def _form_code(keyword: str, was: Any, now: Any, _values: Values) -> str:
+    return f"{keyword}_{'introduced' if was is ABSENT else 'dropped' if now is ABSENT else 'changed'}"
+
+
+def _default_code(_keyword: str, was: Any, now: Any, values: Values) -> str:
+    if was is ABSENT or now is ABSENT:
+        return "default_added" if was is ABSENT else "default_removed"
+    if is_reordered(was, now, values):
+        return "default_reordered"
+    return "default_number_changed" if _is_number(was) and _is_number(now) else "default_changed"
+
+
+_CODES = {"multipleOf": _multiple_code, "pattern": _form_code, "format": _form_code, "default": _default_code}
 
 
 def _with_integers(names: frozenset[str]) -> frozenset[str]:

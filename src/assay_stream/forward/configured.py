@@ -72,7 +72,7 @@ class Wanted:
     def __call__(self, view: AlertView) -> bool:
         server_id = view.fact("mcp_server_id")
         return (
-            self.severity.wants(view)
+            self.severity.wants(view, view.time_ms)
             and (not self.kinds or view.kind in _OF_ANY_KIND or not self.kinds.isdisjoint((view.kind, *view.kinds)))
             and (not self.servers or any(each.match(server_id) for each in self.servers))
         )

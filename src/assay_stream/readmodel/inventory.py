@@ -15,8 +15,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.formats.view import read_alert, view_of
-from assay_stream.alerts.index import row_of
+from assay_stream.alerts.formats.view import read_alert, row_of, view_of
 from assay_stream.bindings.sightings import seen_at
 from assay_stream.bindings.state import OF_REGISTRIES, rows_of
 from assay_stream.canonical.decode import decode_json

@@ -13,7 +13,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import orjson
 
-from assay_stream.alerts.index import AlertRow, AlertSelection, ReviewState
+from assay_stream.alerts.formats.view import AlertRow, ReviewState
+from assay_stream.alerts.index import AlertSelection
 from assay_stream.errors import InputError
 from assay_stream.limits.storage import STORE_PAGE_ROWS_MAX
 from assay_stream.model.fields import compile_glob
@@ -268,7 +269,7 @@ class AlertFilter:
             self.state in (None, row.state)
             and self.kind in (None, row.kind)
             and (self.tool_name is None or compile_glob(self.tool_name).fullmatch(row.tool_name) is not None)
-            and self.selection.fits(time_ms=row.last_seen_ms, server_id=row.server_id, severity_id=row.severity_id)
+            and self.selection.wants(row, row.last_seen_ms)
         )
 
 

@@ -216,7 +216,7 @@ class Replay:
         time_us = max(self._ticked_us, self._time_us)
         # An alert may be dated thousands of years ahead.
         step_us = max(pacing.repeat_interval_us, (until_us - time_us) // _STEPS_MAX)
-        while time_us < until_us and self._state.alerts.due.any_by(until_us):
+        while time_us < until_us and self._state.alerts.any_due_by(until_us):
             time_us = min(time_us + step_us, until_us)
             outputs: list[Output] = []
             self._tick(time_us, outputs)
@@ -248,7 +248,7 @@ class Replay:
                 self._findings += 1
 
     def _tick(self, time_us: int, outputs: list[Output]) -> None:
-        while self._state.alerts.due.any_by(time_us):
+        while self._state.alerts.any_due_by(time_us):
             outputs += engine.process(self._state, _a_tick(time_us, self._findings))
             self._findings += 1
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from typing import Any
@@ -31,6 +32,7 @@ from assay_stream.drift.severity import MCPTRUST_LEVELS, Level, SeverityProfile,
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, PIN_FILE_LIMITS
 from assay_stream.model.fields import Subject, as_item
+from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.schemes.assay.manifest import (
     DECLARED_SCHEMA,
     OBSERVED_SCHEMA,
@@ -59,25 +61,17 @@ LISTS = {
     Subject.INSTRUCTIONS: "instructions",
 }
 
-KIND_TITLES: Mapping[str, str] = {
-    "tool_added": "A tool was added",
-    "tool_removed": "A tool was removed",
-    "tool_changed": "The definition of a tool changed",
-    "tool_renamed": "A tool goes by another name",
-    "prompt_added": "A prompt was added",
-    "prompt_removed": "A prompt was removed",
-    "prompt_changed": "A prompt changed",
-    "template_added": "A resource template was added",
-    "template_removed": "A resource template was removed",
-    "template_changed": "A resource template changed",
-    "instructions_added": "Instructions of the server were added",
-    "instructions_removed": "The instructions of the server were removed",
-    "instructions_changed": "The instructions of the server changed",
-    "risk_level_changed": "MCPTrust's risk level of a tool changed",
-    "contract_violation": "A tool changed what its contract promised to keep",
-    "definition_ambiguous": "A list holds one name twice, with different definitions",
-    "list_cached_long": "The server has its list cached for days",
-    "analysis_cut_short": "The recordings take more work to compare than the limits allow",
+_KINDS = (
+    *(Kind.TOOL_ADDED, Kind.TOOL_REMOVED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED),
+    *(Kind.PROMPT_ADDED, Kind.PROMPT_REMOVED, Kind.PROMPT_CHANGED),
+    *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_REMOVED, Kind.TEMPLATE_CHANGED),
+    *(Kind.INSTRUCTIONS_ADDED, Kind.INSTRUCTIONS_REMOVED, Kind.INSTRUCTIONS_CHANGED),
+    *(Kind.RISK_LEVEL_CHANGED, Kind.CONTRACT_VIOLATION, Kind.DEFINITION_AMBIGUOUS, Kind.LIST_CACHED_LONG),
+    Kind.ANALYSIS_CUT_SHORT,
+)
+KIND_TITLES: Mapping[str, str] = {kind.value: KINDS[kind].title for kind in _KINDS} | {
+    # A report also says where it fell.
+    "risk_level_changed": "MCPTrust's risk level of a tool changed"
 }
 """The kinds of finding in a report, and their titles."""
 
@@ -200,7 +194,8 @@ def drift_findings(
         InputError: as ``compare_lists``.
     """
     complete = after.complete or (before.is_single and after.is_single)
-    found: list[_Unjudged] = []
+    found: list[DriftFinding] = []
+    judged = partial(_judged, profile)
     # One budget for all lists, as one record of a stream has.
     work = Work(DEFAULT_LIMITS.work_units_max)
     is_first = not any(before.lists.values())
@@ -217,12 +212,12 @@ def drift_findings(
             siblings = Siblings(now if subject is Subject.TOOL else ())
             for drift in drifts:
                 if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
-                    found.extend(_findings(drift, names, siblings, work))
+                    found.extend(_findings(judged, drift, names, siblings, work))
     if after.is_cached_long and not before.is_cached_long:
-        found.append(_Unjudged(kind="list_cached_long", drift=ItemDrift("list_cached_long", "*")))
+        found.extend(judged(ItemDrift("list_cached_long", "*")))
     if work.is_exhausted:
-        found.append(_Unjudged(kind="analysis_cut_short", drift=ItemDrift("analysis_cut_short", "*")))
-    return [_judged(finding, profile) for finding in found if covers(profile, finding.kind, finding.changes)]
+        found.extend(judged(ItemDrift("analysis_cut_short", "*")))
+    return found
 
 
 def _names(items: Iterable[Item], work: Work) -> ToolNames:
@@ -232,56 +227,48 @@ def _names(items: Iterable[Item], work: Work) -> ToolNames:
         return NO_TOOLS  # Nothing more is searched either, and the signs say so.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Unjudged:
-    kind: str
-    drift: ItemDrift
-    changes: tuple[Change, ...] = ()
-    fields: tuple[str, ...] = ()
-    further_codes: tuple[str, ...] = ()
+def _findings(
+    judged: Callable[..., Iterator[DriftFinding]], drift: ItemDrift, names: ToolNames, siblings: Siblings, work: Work
+) -> Iterator[DriftFinding]:
+    before, after = drift.before, drift.after
     signs: Sequence[Sign] = ()
-
-
-def _findings(drift: ItemDrift, names: ToolNames, siblings: Siblings, work: Work) -> Iterator[_Unjudged]:
-    signs: Sequence[Sign] = ()
-    if drift.after is not None:
+    if after is not None:
         try:
-            signs = detect_indicators(drift.before, drift.after, tool_names=names, work=work)
-            signs = [*signs, *siblings.imitated(drift.before, drift.after, work)]
+            signs = detect_indicators(before, after, tool_names=names, work=work)
+            signs = [*signs, *siblings.imitated(before, after, work)]
         except WorkExhaustedError:
             signs = (*signs, CUT_SHORT)
-    fields: tuple[str, ...] = ()
-    if drift.before is not None and drift.after is not None:
-        fields = tuple(differing_fields(drift.before, drift.after))
-    yield _Unjudged(kind=drift.kind, drift=drift, changes=drift.changes, fields=fields, signs=signs)
-    if drift.before is None or drift.after is None or not drift.kind.startswith("tool_"):
+    fields = () if before is None or after is None else tuple(differing_fields(before, after))
+    yield from judged(drift, fields=fields, signs=signs)
+    if before is None or after is None or not drift.kind.startswith("tool_"):
         return
-    risk = _risk_change(drift.before, drift.after) if drift.kind == "tool_changed" else None
+    risk = _risk_change(before, after) if drift.kind == "tool_changed" else None
     if risk is not None:
-        yield _Unjudged(kind="risk_level_changed", drift=drift, changes=(risk,), fields=("description",))
-    broken = tuple(contract_drift(contract(drift.before), contract(drift.after)))
+        yield from judged(drift._replace(kind="risk_level_changed", changes=(risk,)), fields=("description",))
+    broken = tuple(contract_drift(contract(before), contract(after)))
     if broken:
-        yield _Unjudged(kind="contract_violation", drift=drift, fields=("_meta",), further_codes=broken)
+        yield from judged(drift._replace(kind="contract_violation", changes=()), fields=("_meta",), codes=broken)
 
 
-def _judged(finding: _Unjudged, profile: SeverityProfile) -> DriftFinding:
-    drift = finding.drift
-    names = [name for name in (drift.name, drift.renamed_to) if name is not None]
-    level = assess(
-        profile,
-        finding.kind,
-        finding.changes,
-        finding.signs,
-        privileged=any(action_class(name) is not None for name in names),
-    )
-    codes = {change.code for change in finding.changes} | {sign.rule for sign in finding.signs}
-    return DriftFinding(
-        kind=finding.kind,
+def _judged(
+    profile: SeverityProfile,
+    drift: ItemDrift,
+    *,
+    fields: tuple[str, ...] = (),
+    signs: Sequence[Sign] = (),
+    codes: Sequence[str] = (),
+) -> Iterator[DriftFinding]:
+    """Yield the finding of a drift with its level, unless the profile does not look at such findings."""
+    if not covers(profile, drift.kind, drift.changes):
+        return
+    privileged = any(name and action_class(name) is not None for name in (drift.name, drift.renamed_to))
+    yield DriftFinding(
+        kind=drift.kind,
         name=drift.name,
-        level=level,
-        codes=tuple(sorted(codes | set(finding.further_codes))),
-        fields=finding.fields,
-        changes=finding.changes,
+        level=assess(profile, drift.kind, drift.changes, signs, privileged=privileged),
+        codes=tuple(sorted({*codes, *(change.code for change in drift.changes), *(sign.rule for sign in signs)})),
+        fields=fields,
+        changes=drift.changes,
         renamed_to=drift.renamed_to,
     )
 

@@ -186,7 +186,7 @@ class Worker:
 def note_open_alerts(stage: Stage[AlertStageTable], metrics: Metrics) -> None:
     """Set the gauges of open alerts, of all partitions of this process together."""
     now_us = time.time_ns() // 1_000
-    counts = [state.alerts.open.counts() for state in stage.states]
+    counts = [state.alerts.open_counts() for state in stage.states]
     for severity_id, level in enumerate(SeverityLevel, start=1):
         found = [each[severity_id] for each in counts]
         waiting_us = [one.unreviewed_since_us for one in found if one.unreviewed_since_us is not None]

@@ -15,7 +15,15 @@ from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import NAME_GROUPS, FloodEnd, Resolution, Suppression, Tick, decode_entry
+from assay_stream.model.finding_topic import (
+    NAME_GROUPS,
+    FloodEnd,
+    Resolution,
+    Suppression,
+    Tick,
+    alone_max,
+    decode_entry,
+)
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from tests.support.findings import RULES, a_finding, a_rule, an_end, at, body, place
@@ -168,24 +176,25 @@ def test_a_restart_at_any_record_changes_no_byte() -> None:
 
 @pytest.mark.parametrize(("group", "each"), [(None, EACH), ("names-1", EACH // NAME_GROUPS)])
 def test_the_groups_of_names_share_the_room_of_one_record(group: str | None, each: int) -> None:
-    counts = RecordCounts(None, group)
+    counts = RecordCounts({}, "here", alone_max(group))
     for _ in range(each):
-        assert counts.has_room("here", 2)
-        counts.count("here", 2)
-    assert not counts.has_room("here", 2)
-    assert counts.has_room("here", 3)
-    assert counts.has_room("there", 2)
+        assert counts.has_room(2)
+        counts.count(2)
+    assert not counts.has_room(2)
+    assert counts.has_room(3)
+    assert RecordCounts({"records": counts.records}, "there", alone_max(group)).has_room(2)
 
 
-@pytest.mark.parametrize("group", [None, "names-1"])
-def test_counts_of_old_records_are_let_go(group: str | None) -> None:
+def test_counts_of_old_records_are_let_go() -> None:
     """State does not grow with the number of records."""
-    counts = RecordCounts(None, group)
+    records: list[dict[str, Any]] = []
     for offset in range(100):
-        counts.count(str(place(offset)), 2)
-    kept = RecordCounts(dict(counts.as_json()), group)
-    assert len(kept.as_json()["records"]) == DEFAULT_LIMITS.alert_records_max
-    assert kept.as_json() == counts.as_json()
+        counts = RecordCounts({"records": records}, str(place(offset)), EACH)
+        counts.count(2)
+        records = counts.records
+    assert [record["origin"] for record in records] == [
+        str(place(offset)) for offset in range(100 - DEFAULT_LIMITS.alert_records_max, 100)
+    ]
 
 
 @pytest.mark.parametrize("value", [{"findings": 21}, {"findings": "many", "server_id": "server", "time_us": 1}])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.alerts.formats.view import view_of
-from assay_stream.alerts.index import AlertSelection, SeverityLevel, row_of, short_uids
+from assay_stream.alerts.formats.view import row_of, view_of
+from assay_stream.alerts.index import AlertSelection, SeverityLevel, short_uids
 from tests.support.alerts import alert_of
 
 
@@ -17,6 +17,7 @@ def an_alert(uid: str = "a" * 64, **fields: Any) -> dict[str, Any]:
     return alert | fields
 
 
+TIME_MS = 1_772_323_200_123
 ROW = row_of(view_of(an_alert()))
 
 
@@ -55,12 +56,9 @@ def test_short_uids_are_unique() -> None:
     assert short_uids([one, other, third]) == {one: "a" * 21, other: "a" * 20 + "b", third: "c" * 8}
 
 
-TIME_MS = 1_772_323_200_123
-
-
 @pytest.mark.parametrize(("since_ms", "wanted"), [(TIME_MS - 1, True), (TIME_MS, True), (TIME_MS + 1, False)])
 def test_since_is_inclusive(since_ms: int, wanted: bool) -> None:
-    assert AlertSelection(since_ms=since_ms).wants(view_of(alert_of())) is wanted
+    assert AlertSelection(since_ms=since_ms).wants(ROW, TIME_MS) is wanted
 
 
 @pytest.mark.parametrize(
@@ -70,9 +68,9 @@ def test_since_is_inclusive(since_ms: int, wanted: bool) -> None:
 def test_a_severity_asks_for_higher_ones_too(level: str, severity_id: int, wanted: bool) -> None:
     """And for those that do not say how severe they are: nothing is hidden by not knowing."""
     selection = AlertSelection(severity=SeverityLevel(level))
-    assert selection.wants(view_of(alert_of() | {"severity_id": severity_id})) is wanted
+    assert selection.wants(view_of(alert_of() | {"severity_id": severity_id}), TIME_MS) is wanted
 
 
 def test_a_server_is_asked_for_by_its_id() -> None:
-    assert AlertSelection(server_id="server").wants(view_of(alert_of()))
-    assert not AlertSelection(server_id="serve").wants(view_of(alert_of()))
+    assert AlertSelection(server_id="server").wants(ROW, TIME_MS)
+    assert not AlertSelection(server_id="serve").wants(ROW, TIME_MS)

@@ -25,15 +25,16 @@ def live(
 ) -> tuple[AlertState, list[Output]]:
     state: AlertState | None = None
     alerts: list[Output] = []
+    rules = replace(rules, suppressions=suppressions)
     for entry in entries:
         if isinstance(entry, Finding):
-            state, written = apply_finding(state, entry, rules, suppressions)
+            state, written = apply_finding(state, entry, rules)
         elif state is None:
             raise AssertionError("begin with a finding")
         elif isinstance(entry, Resolution):
-            state, written = apply_resolution(state, entry, rules, suppressions)
+            state, written = apply_resolution(state, entry, rules)
         else:
-            state, written = tick(state, at(entry), rules, suppressions)
+            state, written = tick(state, at(entry), rules)
         alerts += written
     assert state is not None
     return state, alerts

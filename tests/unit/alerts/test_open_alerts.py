@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from assay_stream.alerts.processor import apply_entry
-from assay_stream.alerts.remembered import Alerts, OpenAlerts, OpenCount
+from assay_stream.alerts.remembered import Alerts, OpenCount
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.model.alert_state import AlertState, Triage
 from assay_stream.model.record import Origin
@@ -25,12 +25,12 @@ def state() -> AlertState:
 
 
 def counted(*states: AlertState | None) -> OpenCount:
-    alerts = OpenAlerts()
+    alerts = Alerts(RULES)
     for each in states:
-        alerts.note({"uid": each})
+        alerts.follow({"uid": each})
     first = states[0]
     assert first is not None
-    return alerts.counts()[first.severity_id]
+    return alerts.open_counts()[first.severity_id]
 
 
 @pytest.mark.parametrize("triage", [Triage(acknowledged_by="kim"), Triage(assigned_to="kim")])
@@ -57,11 +57,11 @@ def test_what_is_forgotten_is_not_open(state: AlertState) -> None:
 
 
 def test_an_alert_that_gets_worse_is_counted_once(state: AlertState) -> None:
-    alerts = OpenAlerts()
-    alerts.note({"uid": state})
-    alerts.note({"uid": replace(state, severity_id=5)})
-    assert sum(count.alerts for count in alerts.counts().values()) == 1
-    assert alerts.counts()[5].alerts == 1
+    alerts = Alerts(RULES)
+    alerts.follow({"uid": state})
+    alerts.follow({"uid": replace(state, severity_id=5)})
+    assert sum(count.alerts for count in alerts.open_counts().values()) == 1
+    assert alerts.open_counts()[5].alerts == 1
 
 
 def test_a_restored_stage_counts_as_the_one_before(state: AlertState) -> None:
@@ -69,5 +69,5 @@ def test_a_restored_stage_counts_as_the_one_before(state: AlertState) -> None:
     for offset in range(3):
         finding = a_finding(server_id=f"server-{offset}")
         apply_entry(alerts, finding, place=Origin(topic="f", partition=0, offset=offset))
-    assert Alerts(RULES, dict(alerts.states)).open.counts() == alerts.open.counts()
-    assert sum(count.alerts for count in alerts.open.counts().values()) == 3
+    assert Alerts(RULES, dict(alerts.states)).open_counts() == alerts.open_counts()
+    assert sum(count.alerts for count in alerts.open_counts().values()) == 3

@@ -22,7 +22,6 @@ class Stage:
         self.partition = partition
         self.offset = 0
         self.alerts = Alerts(RULES, self.states)
-        self.due = self.alerts.due
 
     def reads(self, entry: Entry, *, offset: int | None = None) -> list[Output]:
         if offset is None:
@@ -123,14 +122,14 @@ def test_a_rule_may_have_any_name() -> None:
 def test_due_times_are_those_of_the_states() -> None:
     stage = Stage()
     stage.reads(a_finding(0))
-    assert not stage.due.any_by(at(599))
+    assert not stage.alerts.any_due_by(at(599))
     again = Stage(stage.states)
     again.offset = stage.offset
-    assert again.due.any_by(at(600))
-    assert again.due.by(at(600)) == [a_finding().uid()]
+    assert again.alerts.any_due_by(at(600))
+    assert again.alerts.due_by(at(600)) == [a_finding().uid()]
     again.reads(an_end(700))
     again.reads(tick_at(800))
-    assert again.due.by(at(10**6)) == []
+    assert again.alerts.due_by(at(10**6)) == []
 
 
 def a_full_stage() -> Stage:
@@ -214,7 +213,7 @@ def test_a_closed_alert_is_forgotten_after_its_time() -> None:
     assert a_finding().uid() in stage.states
     assert stage.reads(tick_at(FORGET_S + 1)) == []
     assert a_finding().uid() not in stage.states
-    assert not stage.due.any_by(at(10 * FORGET_S))
+    assert not stage.alerts.any_due_by(at(10 * FORGET_S))
 
 
 @pytest.mark.parametrize("ticks", [(), (FORGET_S + 1,), (FORGET_S / 2, FORGET_S + 5)])

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from assay_stream.alerts.page import CUT_SHORT_TEXT, as_page
-from assay_stream.alerts.story import End, ShownIndicator, Sighting, Sightings, ToldChange, story_of, tool_names_of
+from assay_stream.alerts.story import ShownIndicator, Sighting, Sightings, ToldChange, story_of, tool_names_of
 from assay_stream.drift.severity import Level
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
@@ -17,7 +17,7 @@ from assay_stream.model.finding_topic import Suppression, Tick
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.work import Work
 from tests.support.alerts import alert_of
-from tests.support.findings import a_claim, a_finding, a_rule, an_end, at
+from tests.support.findings import a_claim, a_finding, a_rule, at
 from tests.support.stories import KNOWN, NEW, OLD, a_life, changed_alert, changed_finding, digest_of
 
 OVERRIDDEN = "Text that asks the model to ignore its earlier instructions clears the way for new ones."
@@ -158,7 +158,7 @@ def test_a_pinned_definition_stands_in_for_the_one_before() -> None:
                           expected="sha256:" + "1" * 64, observed="sha256:" + "2" * 64)  # fmt: skip
     story = story_of(a_life(alert), definitions=KNOWN, pinned=digest_of(OLD))
     assert (story.against_pin, story.has_before) == (True, True)
-    assert f"assay-stream pins approve --alert {story.row.uid} --reason ..." in story.commands()
+    assert f"assay-stream pins approve --alert {story.view.uid} --reason ..." in story.commands()
     assert "assay-stream pins diff --server-id server" in story.commands()
 
 
@@ -231,13 +231,6 @@ def test_observers_are_bounded() -> None:
     assert seen.by_observer[""].count == 100
 
 
-def test_what_put_an_end_to_it_is_kept() -> None:
-    seen = sightings()
-    seen.add(an_end(1, 20))
-    seen.add(an_end(2, 21, uids=("f" * 64,)))
-    assert list(seen.ends) == [End(at(20), "no_longer_offered", "alice")]
-
-
 def test_of_a_shadowed_tool_the_newcomers_claims_are_told() -> None:
     came = a_claim("b", "read-file", 1)
     seen = Sightings(uid_of(Kind.TOOL_SHADOWED, "b", "read-file", came.full, "confusable_name"), "b", "read-file")
@@ -250,7 +243,6 @@ def test_of_a_shadowed_tool_the_newcomers_claims_are_told() -> None:
     ):
         seen.add(claim)
     assert seen.by_observer == {UNNAMED_OBSERVER: Sighting(1, at(1), at(1))}
-    assert list(seen.ends) == [End(at(3), "decided", None), End(at(4), "no_longer_offered", None)]
 
 
 def test_rules_in_force_are_known() -> None:

@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
+from assay_stream.drift import definition
 from assay_stream.drift.change import ABSENT
-from assay_stream.drift.definition import (
-    DEFAULTS,
-    compare_annotations,
-    compare_arguments,
-    compare_definitions,
-    compare_meta,
-    differing_fields,
-)
+from assay_stream.drift.definition import HINTS, compare_definitions, differing_fields
 from assay_stream.drift.severity import PROFILES, Level, assess
 from assay_stream.limits.core import DEFAULT_LIMITS
+from tests.support.drift import on_its_own
+
+compare_annotations = on_its_own(definition.compare_annotations)
+compare_arguments = on_its_own(definition.compare_arguments)
+compare_meta = on_its_own(definition.compare_meta)
 
 TOOL = {"name": "t", "description": "Reads.", "inputSchema": {"type": "object"}}
 
@@ -61,7 +60,8 @@ def test_more_changes_than_the_limit_are_told_as_one() -> None:
 
 
 def test_the_defaults_are_the_standards() -> None:
-    assert DEFAULTS == {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+    defaults = {name: default for name, (default, *_) in HINTS.items()}
+    assert defaults == {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.alerts.formats.view import read_alert, view_of
-from assay_stream.alerts.index import AlertSelection, ReviewState, SeverityLevel, row_of
+from assay_stream.alerts.formats.view import ReviewState, read_alert, row_of, view_of
+from assay_stream.alerts.index import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.limits.storage import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role

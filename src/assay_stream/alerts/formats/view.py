@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeGuard
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.model.alert import CLASS_DETECTION_FINDING, SEVERITY_TEXTS, STATUS_TEXTS, Activity
+from assay_stream.model.alert import CLASS_DETECTION_FINDING, SEVERITY_TEXTS, STATUS_TEXTS, Activity, AlertStatus
 
 _TABLE = tomllib.loads((files(__package__) / "attacks.toml").read_text(encoding="utf-8"))
 _TECHNIQUES: dict[str, dict[str, Any]] = _TABLE["techniques"]
@@ -72,31 +73,80 @@ _UID = re.compile(r"[\x21-\x7e]{1,256}")
 _SEVERITIES = {0: "Unknown", **SEVERITY_TEXTS, 6: "Fatal", 99: "Other"}
 _ACTIVITIES = {0: "Unknown", **{each.value: each.name.capitalize() for each in Activity}, 99: "Other"}
 _STATUSES = {0: "Unknown", **STATUS_TEXTS, 5: "Archived", 6: "Deleted", 99: "Other"}
+_RESOLVED_AND_BEYOND = (4, 5, 6)
 
 Scalar = str | int | float | bool
 
 
+class ReviewState(StrEnum):
+    """Whether somebody has to look at an alert."""
+
+    OPEN = "open"
+    SUPPRESSED = "suppressed"
+    CLOSED = "closed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlertView:
-    """The parts of an alert that converters use.
+class AlertRow:
+    """The row of an alert in a list: its latest record.
 
     Args:
-        uid: identity of the finding.
-        kind: kind of the finding.
-        kinds: the same, and the kinds of other findings that joined this alert.
+        server_id: ``""`` where the record names none.
+        tool_name: ``""`` where it is about none.
+        count: findings counted.
+        observers: how many observers contributed.
+        first_seen_ms: event time of the earliest finding, milliseconds since the epoch.
+        last_seen_ms: event time of the latest.
+        status: as in the record.
+        group: shared by alerts of the same change on other servers, ``""`` where there is none.
+        assigned_to: the assignee, or else who acknowledged it, ``""`` for neither.
+    """
+
+    uid: str
+    severity: str
+    severity_id: int
+    kind: str
+    server_id: str
+    tool_name: str
+    count: int
+    observers: int
+    first_seen_ms: int
+    last_seen_ms: int
+    state: ReviewState
+    status: str
+    group: str
+    assigned_to: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row as a JSON object, times as RFC 3339."""
+        members = asdict(row_of(self))
+        first, last = members.pop("first_seen_ms"), members.pop("last_seen_ms")
+        return members | {
+            "severity": self.severity.lower(),
+            "state": self.state.value,
+            "first_seen": time_ms_text(first),
+            "last_seen": time_ms_text(last),
+        }
+
+
+def row_of(row: AlertRow) -> AlertRow:
+    """Return the row alone, without what else a record holds."""
+    return AlertRow(**{each.name: getattr(row, each.name) for each in fields(AlertRow)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertView(AlertRow):
+    """An alert record: its row, and what else converters use.
+
+    Args:
+        kinds: its kind, and the kinds of other findings that joined this alert.
         title: one line, without names.
         explanation: why it deserves attention.
         message: one line, with names.
         activity_id: OCSF activity: 1 create, 2 update, 3 close.
         activity: its name.
-        severity_id: OCSF severity, 1 informational to 5 critical, 6 fatal, 0 unknown, 99 other.
-        severity: its name.
         status_id: OCSF status, 0 where the alert has none.
-        status: its name.
-        count: findings counted.
         time_ms: event time, milliseconds since the epoch.
-        first_seen_ms: event time of the earliest finding.
-        last_seen_ms: event time of the latest.
         version: version of the software that raised it.
         flat: the flat facts under ``unmapped``: name to scalar.
         attacks: OCSF ``attacks`` objects: those of the record, or those that kinds and indicators map to. Their ids are
@@ -104,31 +154,22 @@ class AlertView:
         related: OCSF ``related_events`` objects, verbatim: the most severe members of a folded alert.
     """
 
-    uid: str
-    kind: str
     kinds: tuple[str, ...]
     title: str
     explanation: str
     message: str
     activity_id: int
     activity: str
-    severity_id: int
-    severity: str
     status_id: int
-    status: str
-    count: int
     time_ms: int
-    first_seen_ms: int
-    last_seen_ms: int
     version: str
     flat: dict[str, Scalar]
     attacks: list[dict[str, Any]]
-    related: list[dict[str, Any]] = field(default_factory=list)
+    related: list[dict[str, Any]]
 
     def fact(self, name: str) -> str:
         """Return a flat fact, named with ``mcp_``, as text; ``""`` where the alert has none of this name."""
-        value = self.flat.get(name)
-        return "" if value is None else scalar_text(value)
+        return _fact(self.flat, name)
 
     def key(self) -> str:
         """Return the idempotency key: the same for every delivery of one alert record."""
@@ -179,20 +220,28 @@ def view_of(alert: Any) -> AlertView:
         shown = technique_ids(stated, kinds, indicators)
         attacks = attack_objects(shown)
         flat |= {"mcp_attacks": ",".join(shown)} if shown else {}
-    time_ms = alert["time"]
-    title = _text(info, "title")
-    status_id = _integer(alert, "status_id", 0)
+    observers, time_ms, title = flat.get("mcp_observers"), alert["time"], _text(info, "title")
+    activity_id, severity_id, status_id = alert["activity_id"], alert["severity_id"], _integer(alert, "status_id", 0)
+    state = ReviewState.SUPPRESSED if status_id == AlertStatus.SUPPRESSED else ReviewState.OPEN
+    # What a rule covers is written as suppressed also when it closes.
+    is_closed = activity_id == Activity.CLOSE or status_id in _RESOLVED_AND_BEYOND
     return AlertView(
         uid=uid,
         kind=kind or str(flat.get("mcp_finding_kind", "")) or "unknown",
         kinds=tuple(kinds),
+        server_id=_fact(flat, "mcp_server_id"),
+        tool_name=_fact(flat, "mcp_tool_name"),
+        group=_fact(flat, "mcp_group"),
+        assigned_to=_fact(flat, "mcp_assigned_to") or _fact(flat, "mcp_acknowledged_by"),
+        observers=observers if isinstance(observers, int) else 1,
         title=title,
         explanation=_text(info, "desc"),
         message=_text(alert, "message") or title,
-        activity_id=alert["activity_id"],
-        activity=_text(alert, "activity_name") or _ACTIVITIES.get(alert["activity_id"], "Other"),
-        severity_id=alert["severity_id"],
-        severity=_text(alert, "severity") or _SEVERITIES.get(alert["severity_id"], "Other"),
+        activity_id=activity_id,
+        activity=_text(alert, "activity_name") or _ACTIVITIES.get(activity_id, "Other"),
+        severity_id=severity_id,
+        severity=_text(alert, "severity") or _SEVERITIES.get(severity_id, "Other"),
+        state=ReviewState.CLOSED if is_closed else state,
         status_id=status_id,
         status=_text(alert, "status") or _STATUSES.get(status_id, "Other"),
         count=_integer(alert, "count", 1),
@@ -212,6 +261,11 @@ def time_ms_text(time_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _fact(flat: Mapping[str, Scalar], name: str) -> str:
+    value = flat.get(name)
+    return "" if value is None else scalar_text(value)
+
+
 def scalar_text(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -226,13 +280,13 @@ def _text(parent: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _integer(parent: dict[str, Any], name: str, default: int) -> int:
     value = parent.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
+    return value if _is_integer(value) else default
 
 
 def _objects(parent: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -1,0 +1,15 @@
+"""Comparisons of single fields, called from a path as text and on a budget of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from assay_stream.drift.change import Change, Path
+from assay_stream.drift.equality import Values
+
+
+def on_its_own(
+    compare: Callable[[Path, Any, Any, Values], Iterator[Change]],
+) -> Callable[[str, Any, Any], list[Change]]:
+    return lambda path, before, after: list(compare(Path(path), before, after, Values()))
