@@ -93,9 +93,9 @@ def test_the_sorted_observations_answer_what_a_scan_would(history: list[Record],
             before = [old for old in every if old.position < seen.position]
             assert next(server.observations.back_from(seen.position), None) == _last(before)
             alike = [old for old in before if old.auth_context == seen.auth_context]
-            assert next(server.observations.back_under_rights(seen.position, seen.auth_context), None) == _last(alike)
+            assert next(server.observations.back_from(seen.position, "rights", seen.auth_context), None) == _last(alike)
             stating = [old for old in before if old.prompts is not None]
-            assert next(server.observations.back_stating(seen.position, Subject.PROMPT), None) == _last(stating)
+            assert next(server.observations.back_from(seen.position, "stating", Subject.PROMPT), None) == _last(stating)
             assert server.observations.was_shown_complete(seen.catalogue, seen.position) == any(
                 old.completeness == "complete" and old.catalogue == seen.catalogue for old in before
             )
