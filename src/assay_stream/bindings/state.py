@@ -25,7 +25,7 @@ from zlib import compress, decompress
 
 from assay_stream.bindings.server import AnswerBound, ServerBindings
 from assay_stream.bindings.sightings import SHARED_FIELDS, Row, Sightings, shared_part
-from assay_stream.bindings.timeline import Run, Timeline
+from assay_stream.bindings.timeline import Timeline
 from assay_stream.errors import IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Signatures
@@ -81,7 +81,7 @@ def apply_list(server: ServerBindings, fact: Seen | SeenRun | RunCut) -> None:
             before = timeline.cuts.get(fact.origin, ())
             timeline.put_cut(fact.origin, fact.gone)
             _remove_observations(server, fact.observer_id, fact.origin, {*fact.gone} - {*before})
-        case _ if timeline.run_of(fact.origin) is None:
+        case _ if not timeline.is_cut(fact.origin):
             server.add_observation(fact)
 
 
@@ -91,28 +91,25 @@ def forget_list(kind: str, server: ServerBindings, observer_id: str, origin: Ori
     if timeline is None:
         return
     if kind == SeenRun.fact_kind:
-        run = timeline.run_at(origin)
-        if run is not None:
-            timeline.drop_run(origin)
-            left = [timeline.table.offsets[number] - origin.offset for number in timeline.in_run(run)]
-            _remove_observations(server, observer_id, origin, {*left})
+        offsets = timeline.table.offsets
+        _remove_observations(
+            server, observer_id, origin, {offsets[each] - origin.offset for each in timeline.in_run(origin)}
+        )
     elif kind == RunCut.fact_kind:
         # Its run is written again, or taken back, with it.
         timeline.put_cut(origin, ())
-    elif timeline.run_of(origin) is None:
+    elif (number := timeline.row_at(origin)) is not None and timeline.table.run_of(number) is None:
         server.remove_observation(observer_id, origin)
 
 
 def _apply_run(server: ServerBindings, timeline: Timeline, fact: SeenRun) -> None:
     """Let the observations of a run be its rows, without those that its cut names."""
-    key, gone, rows = fact.origin, timeline.cuts.get(fact.origin, ()), rows_of(fact)
-    run = Run(key, rows[0][1], rows[-1][1], len(rows))
-    known = (timeline.run_at(key), run)
-    here = {timeline.table.offsets[number] - key.offset for each in known if each for number in timeline.in_run(each)}
-    rows = [row for row in rows if row[1] - key.offset not in gone]
-    timeline.put_run(run)
-    _remove_observations(server, fact.observer_id, key, here - {row[1] - key.offset for row in rows})
-    server.add_observations(shared_part(fact), [row for row in rows if row[1] - key.offset not in here])
+    key, gone, shared = fact.origin, timeline.cuts.get(fact.origin, ()), shared_part(fact)
+    rows = [row for row in rows_of(fact) if row[1] - key.offset not in gone]
+    here = timeline.in_run(key) if timeline.table.has(shared) else ()
+    left = {timeline.table.offsets[number] - key.offset for number in here} - {row[1] - key.offset for row in rows}
+    _remove_observations(server, fact.observer_id, key, left)
+    server.add_observations(shared, rows)
 
 
 def _remove_observations(server: ServerBindings, observer_id: str, key: Origin, further: set[int]) -> None:

@@ -26,7 +26,7 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from assay_stream.bindings.sightings import OrderedRows, Row, Sightings, seen_at
 from assay_stream.model.facts import Announcement, Rejection, Seen
@@ -41,24 +41,6 @@ def position_of(fact: Seen) -> Position:
     return fact.position
 
 
-class Run(NamedTuple):
-    """The offsets of one run of the binding topic.
-
-    Args:
-        key: the origin in its key.
-        first, last: those of its first and its last row.
-        rows: number of rows it was written with.
-    """
-
-    key: Origin
-    first: int
-    last: int
-    rows: int
-
-    def holds(self, origin: Origin) -> bool:
-        return origin[:2] == self.key[:2] and self.first <= origin.offset <= self.last
-
-
 _NO_CUTS: dict[Origin, tuple[int, ...]] = {}
 
 
@@ -69,7 +51,7 @@ class Timeline(OrderedRows):
         table: holds them; ``None`` for one of its own.
     """
 
-    __slots__ = ("_latest", "cuts", "horizon_us", "runs")
+    __slots__ = ("_latest", "cuts", "horizon_us")
 
     def __init__(self, table: Sightings | None = None) -> None:
         super().__init__(Sightings() if table is None else table)
@@ -77,8 +59,6 @@ class Timeline(OrderedRows):
         """The latest, once computed: most queries of a registry are about it."""
         self.horizon_us: int | None = None
         """Event time before which observations may have been folded away."""
-        self.runs: tuple[Run, ...] = ()
-        """The runs of the binding topic that hold its observations, sorted; they don't overlap."""
         self.cuts: dict[Origin, tuple[int, ...]] = _NO_CUTS
         """Contents of the cuts of runs, by the origin in their keys. Never changed in place."""
 
@@ -89,14 +69,14 @@ class Timeline(OrderedRows):
         """Yield the keys of the facts that make it up."""
         if self.horizon_us is not None:
             yield "horizon", server_id, observer_id
-        for origin in map(self.table.origin, self.numbers):
-            if self.run_of(origin) is None:
-                yield "seen", server_id, observer_id, *origin
-        yield from (("seen_run", server_id, observer_id, *run.key) for run in self.runs)
+        runs = {number: self.table.run_of(number) for number in self.numbers}
+        for number in (number for number, run in runs.items() if run is None):
+            yield "seen", server_id, observer_id, *self.table.origin(number)
+        yield from (("seen_run", server_id, observer_id, *run) for run in {*runs.values()} if run is not None)
         yield from (("run_cut", server_id, observer_id, *key) for key in self.cuts)
 
     def add(self, shared: Seen, rows: Sequence[Row]) -> Sequence[int]:
-        """Add those observations of one kind that are not here yet, and return their rows."""
+        """Add observations of one kind, and return the rows of those that were not here; the others join their run."""
         self._latest = None
         if self.count_before(seen_at(shared, rows[0]).position) == len(self):
             added = self.table.add(shared, rows)
@@ -109,6 +89,8 @@ class Timeline(OrderedRows):
             if not index or self.table.position(self.numbers[index - 1]) != position:
                 added += self.table.add(shared, [row])
                 self.numbers.insert(index, added[-1])
+            elif shared.origin.offset >= 0:
+                self.table.put_in_run(self.numbers[index - 1], shared)
         return added
 
     def row_at(self, origin: Origin) -> int | None:
@@ -128,27 +110,13 @@ class Timeline(OrderedRows):
             self.table.remove(number)
         self.numbers, self._latest = array("I"), None
 
-    def run_at(self, key: Origin) -> Run | None:
-        """Return the run with this origin in its key."""
-        return next((run for run in self.runs if run.key == key), None)
+    def in_run(self, key: Origin) -> list[int]:
+        """Return the rows of the run with this origin in its key, in order."""
+        return [number for number in self.numbers if self.table.run_of(number) == key]
 
-    def run_of(self, origin: Origin) -> Run | None:
-        """Return the run that holds the observation of this origin."""
-        return next((run for run in self.runs if run.holds(origin)), None)
-
-    def in_run(self, run: Run) -> list[int]:
-        """Return the rows of the observations in a run, in order."""
-        offsets = self.table.offsets
-        within = [number for number in self.numbers if run.first <= offsets[number] <= run.last]
-        return [number for number in within if run.holds(self.table.origin(number))]
-
-    def put_run(self, run: Run) -> None:
-        """Add a run, replacing an earlier form of it."""
-        self.drop_run(run.key)
-        self.runs = tuple(sorted([*self.runs, run]))
-
-    def drop_run(self, key: Origin) -> None:
-        self.runs = tuple(run for run in self.runs if run.key != key)
+    def is_cut(self, origin: Origin) -> bool:
+        """Return True if a cut names the observation of this origin."""
+        return any(key[:2] == origin[:2] and origin.offset - key.offset in gone for key, gone in self.cuts.items())
 
     def put_cut(self, key: Origin, gone: tuple[int, ...]) -> None:
         """Store the contents of a run's cut; an empty one is not stored."""

@@ -28,7 +28,7 @@ from heapq import nsmallest
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.sightings import shared_part
 from assay_stream.bindings.state import run_fact
-from assay_stream.bindings.timeline import Run, Timeline
+from assay_stream.bindings.timeline import Timeline
 from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Discovery
 from assay_stream.model.definition_facts import Catalogue, FormerTool
@@ -41,44 +41,43 @@ from assay_stream.registry.name_claims import claims_between
 
 
 def pack_repeats(step: Step, timeline: Timeline, seen: Seen) -> None:
-    limits, place = step.limits, seen.origin[:2]
-    last = next((run for run in reversed(timeline.runs) if run.key[:2] == place), None)
-    count = _packable(timeline, seen, -1 if last is None else last.last, limits)
-    if count < limits.seen_run_rows_min:
+    count = _packable(timeline, seen, step.limits)
+    if count < step.limits.seen_run_rows_min:
         return
-    tail = [timeline.table.seen(number) for number in timeline.numbers[-count:]]
-    key, entries = tail[0].origin, tail
-    if last is not None and _can_join(timeline, last, count, limits):
-        key = last.key
-        entries = [timeline.table.seen(number) for number in timeline.numbers[-count - last.rows :]]
+    table, together = timeline.table, count + _joined(timeline, count, step.limits)
+    tail, entries = ([table.seen(number) for number in timeline.numbers[-rows:]] for rows in (count, together))
+    key = table.run_of(timeline.numbers[-together]) or entries[0].origin
     step.publish(run_fact(key, entries))
     step.retract(*[packed.key() for packed in tail])
 
 
 def take_away(step: Step, timeline: Timeline, folded: Seen) -> None:
     """Retract an observation, whether it is a fact of its own or a row of a run."""
-    run = timeline.run_of(folded.origin)
-    if run is None:
+    number = timeline.row_at(folded.origin)
+    run = None if number is None else timeline.table.run_of(number)
+    if number is None or run is None:
         step.retract(folded.key())
         return
+    gone = timeline.cuts.get(run, ())
+    rows = timeline.table.count_alike(number) + len(gone)
     cut = RunCut(
         server_id=folded.server_id,
         observer_id=folded.observer_id,
-        origin=run.key,
-        gone=tuple(sorted({*timeline.cuts.get(run.key, ()), folded.origin.offset - run.key.offset})),
+        origin=run,
+        gone=tuple(sorted({*gone, folded.origin.offset - run.offset})),
     )
-    if run.rows == 1:
+    if rows == 1:
         step.retract((SeenRun.fact_kind, *cut.key()[1:]))
         return
     step.publish(cut)
-    if 2 * len(cut.gone) >= run.rows:
+    if 2 * len(cut.gone) >= rows:
         # Rewritten with the rows that are left: a row is rewritten once per halving of its run.
         left = [timeline.table.seen(number) for number in timeline.in_run(run)]
-        step.publish(run_fact(run.key, left))
+        step.publish(run_fact(run, left))
         step.retract(cut.key())
 
 
-def _packable(timeline: Timeline, seen: Seen, packed_until: int, limits: Limits) -> int:
+def _packable(timeline: Timeline, seen: Seen, limits: Limits) -> int:
     """Return how many of the latest observations a run may replace: none where ``seen`` is not the latest.
 
     No other observation of the observer may have an offset among theirs, as one dated ahead may.
@@ -89,7 +88,7 @@ def _packable(timeline: Timeline, seen: Seen, packed_until: int, limits: Limits)
     kind, tail, before = table.kinds[numbers[-1]], list[int](), seen.origin.offset + 1
     for number in reversed(numbers[-limits.seen_run_rows_max :]):
         offset = table.offsets[number]
-        if table.kinds[number] != kind or not packed_until < offset < before:
+        if table.kinds[number] != kind or offset >= before:
             break
         tail.append(offset)
         before = offset
@@ -105,19 +104,19 @@ def _highest_before(timeline: Timeline, count: int) -> int:
     return max((table.offsets[each] for each in numbers[:-count] if table.shared(each).origin[:2] == place), default=-1)
 
 
-def _can_join(timeline: Timeline, last: Run, count: int, limits: Limits) -> bool:
-    """Return True if the preceding run can absorb the latest observations."""
-    table, numbers, together = timeline.table, timeline.numbers, count + last.rows
-    if last.key in timeline.cuts or together > limits.seen_run_rows_max or together > len(numbers):
-        return False
-    kind = table.kinds[numbers[-1]]
+def _joined(timeline: Timeline, count: int, limits: Limits) -> int:
+    """Return the rows of the preceding run if it can absorb the latest observations, else 0."""
+    table, before = timeline.table, timeline.numbers[:-count]
+    run = table.run_of(before[-1]) if before else None
+    rows = table.count_alike(before[-1]) if before else 0
+    if run is None or run in timeline.cuts or rows + count > limits.seen_run_rows_max:
+        return 0
+    own, latest = table.shared(before[-1]), table.shared(timeline.numbers[-1])
     # An observation inserted among them stays a fact of its own.
-    if any(
-        table.kinds[each] != kind or not last.first <= table.offsets[each] <= last.last
-        for each in numbers[-together:-count]
-    ):
-        return False
-    return _highest_before(timeline, together) <= last.first
+    is_last = all(table.kinds[each] == table.kinds[before[-1]] for each in before[-rows:])
+    if not is_last or replace(own, origin=latest.origin) != latest:
+        return 0
+    return rows if _highest_before(timeline, count + rows) < table.offsets[before[-rows]] else 0
 
 
 _LATEST_KEPT = 2
