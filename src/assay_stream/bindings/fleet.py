@@ -287,7 +287,7 @@ class Fleet:
 
     def shows_others(self, tool_name: str, full: str, observer_id: str) -> bool:
         """Return True if another observer's latest list has a definition."""
-        shown = self._lists.definitions.get(tool_name, {}).get(full, 0)
+        shown = self._lists.definitions.get(tool_name, Counter[str]())[full]
         own = self._lists.of.get(observer_id)
         if own is not None and self._lists.users[own] == 1:
             shown -= self._catalogues[own].lists(tool_name, full)

@@ -28,7 +28,7 @@ from assay_stream.bindings.sightings import SHARED_FIELDS, Row, Sightings, share
 from assay_stream.bindings.timeline import Timeline
 from assay_stream.errors import IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.control_facts import Signatures
+from assay_stream.model.control_facts import Checked, ControlFact, Signatures
 from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemFact, ItemList, ToolFact
 from assay_stream.model.facts import (
     Allowance,
@@ -360,7 +360,7 @@ def _apply(server: ServerBindings, fact: Fact, *, keep_definitions: bool) -> Non
             server.allowance = fact
         case FormerTool():
             server.formers[fact.tool_name] = fact
-        case _:
+        case ControlFact() | Signatures() | Checked():
             server.controls.apply(fact)
 
 
@@ -378,11 +378,11 @@ def _forget(server: ServerBindings, key: FactKey) -> None:
             server.tools.pop(tool, None)
             server.keep_definition(tool, None)
         case "item":
-            item = Subject(place[0]), str(place[1])
+            item = Subject(str(place[0])), str(place[1])
             server.keep_item(item, None)
             server.items.pop(item, None)
         case "item_list":
-            server.drop_item_list((Subject(place[0]), str(place[1])))
+            server.drop_item_list((Subject(str(place[0])), str(place[1])))
         case "former_tool":
             server.formers.pop(str(place[0]), None)
         case "allowance":

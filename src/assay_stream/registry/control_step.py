@@ -215,10 +215,10 @@ def _replaced(fact: _Decision, before: Controls) -> Any:
 
 
 def _is_superseded(fact: _Decision, before: Controls) -> bool:
-    """Return True if the log already held a decision on the same subject that is later by event time.
-
-    Rules and alerts are the alert stage's: what is read last counts there.
-    """
+    """Return True if the log already held a decision on the same subject that is later by event time."""
+    if isinstance(fact, Suppression | AlertAct | ScopeAct):
+        # Rules and alerts are the alert stage's; what is read last counts there.
+        return False
     same: Iterable[ControlFact] = ()
     match fact:
         case Pin():

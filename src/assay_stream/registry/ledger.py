@@ -110,7 +110,7 @@ def _value(
 
 
 def policy_text(policy: DigestPolicy | None) -> dict[str, str] | None:
-    return policy and {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
+    return None if policy is None else {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
 
 
 class Registry:
