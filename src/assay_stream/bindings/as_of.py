@@ -17,7 +17,7 @@ unbound with ``snapshot_rejected`` although there may have been a good list. It 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assay_stream.bindings.server import ServerBindings
@@ -61,7 +61,7 @@ def bind(
     if snapshot_id is not None:  # rule 1
         named = server.named(snapshot_id, observer_id)
         if named:
-            return replace(_bind_to_all(server, named, tool_name, Scope.EXACT), span_us=(BEFORE_ALL_US, AFTER_ALL_US))
+            return _bind_to_all(server, named, tool_name, Scope.EXACT, (BEFORE_ALL_US, AFTER_ALL_US))
     timeline, own = server.observers.get(observer_id), None
     if timeline is None or not timeline.is_folded_at(time_us):
         own = None if timeline is None else timeline.as_of(time_us)
@@ -71,13 +71,13 @@ def bind(
             return Binding(seen=own, unbound=Unbound.LIST_CHANGE_ANNOUNCED)
         if own is not None and server.in_force(own, time_us):  # rule 2
             span_us = _span_over(server, [server.observers[observer_id].span_at(time_us)], time_us, observer_id)
-            return replace(_bind_to_one(server, own, tool_name, Scope.OBSERVER), span_us=span_us)
+            return _bind_to_one(server, own, tool_name, Scope.OBSERVER, span_us)
     if server.is_folded_at(time_us):
         # Some observer's list of then is folded away: neither that list nor the agreement of all can be claimed.
         return Binding(unbound=Unbound.HISTORY_FOLDED)
     anywhere = _in_force_anywhere(server, time_us, attributed=own is not None and own.attributed)
     if anywhere.lists:  # rule 3
-        return replace(_bind_to_all(server, anywhere.lists, tool_name, Scope.SERVER), span_us=anywhere.span_us)
+        return _bind_to_all(server, anywhere.lists, tool_name, Scope.SERVER, anywhere.span_us)
     if anywhere.refused or any(bad.time_us <= time_us for bad in server.endings.rejections_of(None)):
         return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
     return Binding(unbound=Unbound.NOT_OBSERVED)
@@ -141,31 +141,34 @@ def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool
     return answer
 
 
-def _bind_to_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
+def _bind_to_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope, span_us: tuple[int, int]) -> Binding:
     catalogue = server.catalogue_of(seen)
     if tool_name not in catalogue.tools:
         complete = seen.completeness == "complete"
-        return Binding(scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED)
+        unbound = Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED
+        return Binding(scope=scope, seen=seen, unbound=unbound, span_us=span_us)
     full = catalogue.tools[tool_name]
     if full is None:
-        return Binding(scope=scope, seen=seen, unbound=Unbound.AMBIGUOUS)
+        return Binding(scope=scope, seen=seen, unbound=Unbound.AMBIGUOUS, span_us=span_us)
     found = server.fingerprint_of(catalogue, full)
-    unbound = Unbound.NOT_DIGESTIBLE if found.definition_digest() is None else None
-    return Binding(scope=scope, seen=seen, fingerprint=found, unbound=unbound)
+    reason = Unbound.NOT_DIGESTIBLE if found.definition_digest() is None else None
+    return Binding(scope=scope, seen=seen, fingerprint=found, unbound=reason, span_us=span_us)
 
 
-def _bind_to_all(server: ServerBindings, candidates: list[Seen], tool_name: str, scope: Scope) -> Binding:
+def _bind_to_all(
+    server: ServerBindings, candidates: list[Seen], tool_name: str, scope: Scope, span_us: tuple[int, int]
+) -> Binding:
     """Return the common answer of several observations (oldest first), or that they disagree."""
     if len(candidates) == 1:
-        return _bind_to_one(server, candidates[0], tool_name, scope)
-    answers = [_bind_to_one(server, seen, tool_name, scope) for seen in candidates]
+        return _bind_to_one(server, candidates[0], tool_name, scope, span_us)
+    answers = [_bind_to_one(server, seen, tool_name, scope, span_us) for seen in candidates]
     # An incomplete list that lacks the tool says nothing about it.
     deciding = [answer for answer in answers if answer.unbound is not Unbound.NOT_OBSERVED]
     if not deciding:
         return answers[-1]
     verdicts = {(answer.unbound, _digest(answer)) for answer in deciding}
     if len(verdicts) > 1:
-        return Binding(scope=scope, unbound=Unbound.AMBIGUOUS)
+        return Binding(scope=scope, unbound=Unbound.AMBIGUOUS, span_us=span_us)
     return deciding[-1]
 
 
