@@ -23,7 +23,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from operator import attrgetter
 
 from assay_stream.bindings.as_of import is_overdue
@@ -69,10 +68,16 @@ def resolved_by_complete_list(server: ServerBindings, seen: Seen, limits: Limits
 
 def _is_run(server: ServerBindings, seen: Seen, length: int) -> bool:
     timeline = server.observers.get(seen.observer_id)
-    before = [] if timeline is None else list(islice(timeline.back_from(seen.position), max(length, 1)))
-    if timeline is None or any(old.completeness == "complete" for old in before):
+    if timeline is None:
         return False
-    return len(before) == max(length, 1) or (bool(before) and timeline.horizon_us is not None)
+    run = 0
+    for old in timeline.back_from(seen.position):
+        if old.completeness == "complete":
+            return False
+        run += 1
+        if run >= length:
+            return True
+    return run > 0 and timeline.horizon_us is not None
 
 
 def _is_fleets(server: ServerBindings, length: int) -> bool:
