@@ -120,11 +120,13 @@ class Sightings:
         self._free.append(number)
         self._release(self.kinds[number])
 
-    def put_in_run(self, number: int, shared: Seen) -> None:
-        """Let a row share its part with the others of a run."""
-        kind, was = self._kind(shared, 1), self.kinds[number]
-        self.kinds[number] = kind
-        self._release(was)
+    def put_in_run(self, numbers: Sequence[int], shared: Seen) -> None:
+        """Let rows share their part with the others of a run."""
+        if numbers:
+            kind = self._kind(shared, len(numbers))
+            for number in numbers:
+                self.kinds[number], was = kind, self.kinds[number]
+                self._release(was)
 
     def has(self, shared: Seen) -> bool:
         return shared in self._numbers

@@ -28,7 +28,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
-from assay_stream.bindings.sightings import OrderedRows, Row, Sightings, seen_at
+from assay_stream.bindings.sightings import OrderedRows, Row, Sightings
 from assay_stream.model.facts import Announcement, Rejection, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import Origin, Position
@@ -78,19 +78,22 @@ class Timeline(OrderedRows):
     def add(self, shared: Seen, rows: Sequence[Row]) -> Sequence[int]:
         """Add observations of one kind, and return the rows of those that were not here; the others join their run."""
         self._latest = None
-        if self.count_before(seen_at(shared, rows[0]).position) == len(self):
+        topic, partition, run = shared.origin
+        if self.count_before((rows[0][0], Origin(topic, partition, rows[0][1]))) == len(self):
             added = self.table.add(shared, rows)
             self.numbers += added
             return added
-        added = array("I")
+        added, known = array("I"), list[int]()
         for row in rows:
-            position = seen_at(shared, row).position
+            position = row[0], Origin(topic, partition, row[1])
             index = self.count_until(position)
-            if not index or self.table.position(self.numbers[index - 1]) != position:
+            if index and self.table.position(self.numbers[index - 1]) == position:
+                known.append(self.numbers[index - 1])
+            else:
                 added += self.table.add(shared, [row])
                 self.numbers.insert(index, added[-1])
-            elif shared.origin.offset >= 0:
-                self.table.put_in_run(self.numbers[index - 1], shared)
+        if run >= 0:
+            self.table.put_in_run(known, shared)
         return added
 
     def row_at(self, origin: Origin) -> int | None:
