@@ -79,16 +79,19 @@ class Timeline(OrderedRows):
         """Add observations of one kind, and return the rows of those that were not here; the others join their run."""
         self._latest = None
         topic, partition, run = shared.origin
-        if self.count_before((rows[0][0], Origin(topic, partition, rows[0][1]))) == len(self):
+        index = self.count_before((rows[0][0], Origin(topic, partition, rows[0][1])))
+        if index == len(self):
             added = self.table.add(shared, rows)
             self.numbers += added
             return added
         added, known = array("I"), list[int]()
         for row in rows:
             position = row[0], Origin(topic, partition, row[1])
-            index = self.count_until(position)
-            if index and self.table.position(self.numbers[index - 1]) == position:
-                known.append(self.numbers[index - 1])
+            while index < len(self) and (here := self.table.position(self.numbers[index])) <= position:
+                if here == position:
+                    known.append(self.numbers[index])
+                    break
+                index += 1
             else:
                 added += self.table.add(shared, [row])
                 self.numbers.insert(index, added[-1])
