@@ -10,11 +10,10 @@ from random import Random
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Seen, decode_fact, decode_key
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.ledger import Ledger
+from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.retention import pack_repeats
 from tests.support.fleet import START, a_call_by, a_listing, server_name
 
@@ -59,7 +58,7 @@ def facts(servers: int, observers: int, lists: int = 1) -> Iterator[Fact]:
 
 def _compacted(key: bytes, value: bytes, lists: int) -> dict[bytes, bytes]:
     """Return what compaction leaves of the facts about an observer's lists, from the fact of its first one."""
-    first, ledger = decode_fact(decode_key(key), value), Ledger(DEFAULT_LIMITS)
+    first, registry = decode_fact(decode_key(key), value), Registry(producer=Producer(version="bench"))
     assert isinstance(first, Seen)
     left: dict[bytes, bytes] = {}
     for number in range(lists):
@@ -69,12 +68,10 @@ def _compacted(key: bytes, value: bytes, lists: int) -> dict[bytes, bytes]:
             time_us=first.time_us + number * _HOUR_US,
             snapshot_id=_snapshot_id(0, number),
         )
-        record = Record(Role.SNAPSHOTS, seen.origin, b"", b"")
-        outputs = [ledger.publish(record, seen)]
-        outputs += pack_repeats(
-            ledger, record, ledger.bindings.server(seen.server_id).observers[seen.observer_id], seen
-        )
-        for output in outputs:
+        step = Step(registry, Record(Role.SNAPSHOTS, seen.origin, b"", b""))
+        step.publish(seen)
+        pack_repeats(step, registry.bindings.server(seen.server_id).observers[seen.observer_id], seen)
+        for output in step.outputs:
             left.pop(output.key or b"", None)
             if output.value is not None:
                 left[output.key or b""] = output.value

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.bindings import sightings
-from assay_stream.bindings.as_of import Binding, bind, span_of
+from assay_stream.bindings.as_of import Binding, bind
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.sightings import Sightings
+from assay_stream.bindings.sightings import Sightings, row_of, shared_part
 from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US, BEFORE_ALL_US, Timeline, latest_of_equal
 from assay_stream.errors import IntegrityError
@@ -198,7 +198,7 @@ def test_an_answer_holds_for_the_whole_of_its_span(facts: History, observer_id: 
         return bind(server, tool_name="t", observer_id=observer_id, snapshot_id=None, time_us=at_us)
 
     found = answer(time_us)
-    since_us, until_us = span_of(server, found, observer_id=observer_id, time_us=time_us)
+    since_us, until_us = found.span_us or (time_us, time_us + 1)
     for other_us in range(max(since_us, 0), min(until_us, 14)):
         assert answer(other_us) == found
 
@@ -279,7 +279,6 @@ def test_a_timeline_answers_what_a_scan_does(steps: Steps) -> None:
                 )
                 assert list(timeline.at(time_us)) == [each for each in plain if each.time_us == time_us]
             for place, entry in enumerate(plain):
-                assert timeline.before(entry.position) == plain[:place]
                 assert list(timeline.back_from(entry.position)) == plain[:place][::-1]
                 force = [(one, other.position) for one, other in pairwise(plain[place:])]
                 assert list(timeline.in_force_since(entry.position)) == [*force, (plain[-1], None)]
@@ -324,7 +323,7 @@ def test_only_a_repeat_is_folded_without_loss(steps: Steps, entries_max: int) ->
     timeline = Timeline()
     for _, fact in steps:
         if fact.observer_id == FEW_OBSERVERS[0]:
-            timeline.add(fact)
+            timeline.add(shared_part(fact), [row_of(fact)])
     plain, surplus = list(timeline), timeline.one_too_many(entries_max)
     repeats = [
         seen

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from assay_stream.bindings.sightings import seen_at
 from assay_stream.bindings.state import Bindings, rows_of
 from assay_stream.limits.core import Limits
+from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import RunCut, Seen, SeenRun, decode_fact, decode_key
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry import retention
-from assay_stream.registry.ledger import Ledger
+from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.retention import fold, pack_repeats
 from tests.support.facts import SERVER, a_catalogue, seen
 
@@ -41,24 +42,28 @@ def histories(draw: st.DrawFn) -> list[Seen]:
     return facts
 
 
-def step(ledger: Ledger, fact: Seen) -> list[Output]:
-    record = Record(Role.SNAPSHOTS, fact.origin, b"", b"", timestamp_ms=1)
-    server = ledger.bindings.server(SERVER)
+def step(registry: Registry, fact: Seen) -> list[Output]:
+    step = Step(registry, Record(Role.SNAPSHOTS, fact.origin, b"", b"", timestamp_ms=1))
+    server = registry.bindings.server(SERVER)
     if fact.catalogue not in server.catalogues:
         server.list_catalogue(a_catalogue(fact.catalogue, {"t": fact.catalogue}))
-    outputs = [ledger.publish(record, fact)]
-    outputs += pack_repeats(ledger, record, server.observers[fact.observer_id], fact)
-    outputs += fold(ledger, record, server, fact)
-    return [output for output in outputs if decode_key(output.key)[0] in ("seen", "seen_run", "run_cut")]
+    step.publish(fact)
+    pack_repeats(step, server.observers[fact.observer_id], fact)
+    fold(step, server, fact)
+    return [output for output in step.outputs if decode_key(output.key)[0] in ("seen", "seen_run", "run_cut")]
+
+
+def a_registry(limits: Limits) -> Registry:
+    return Registry(producer=Producer(version="1"), limits=limits)
 
 
 def read(bindings: Bindings, output: Output) -> None:
     bindings.take(Record(Role.BINDINGS, Origin("bindings", 0, 0), output.key, output.value))
 
 
-def written(facts: list[Seen], limits: Limits) -> tuple[Ledger, Transactions]:
-    ledger = Ledger(limits)
-    return ledger, [step(ledger, fact) for fact in facts]
+def written(facts: list[Seen], limits: Limits) -> tuple[Registry, Transactions]:
+    registry = a_registry(limits)
+    return registry, [step(registry, fact) for fact in facts]
 
 
 def compacted(transactions: Transactions, chance: random.Random) -> Transactions:
@@ -94,7 +99,7 @@ ENTRIES_MAX = st.integers(1, 20) | st.just(100)
 @given(histories(), ENTRIES_MAX)
 def test_packing_changes_nothing_that_is_kept(facts: list[Seen], entries_max: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retention, "take_away", lambda ledger, record, _, folded: ledger.retract(record, folded.key()))
+        patch.setattr(retention, "take_away", lambda step, _, folded: step.retract(folded.key()))
         plain, _ = written(facts, Limits(timeline_entries_max=entries_max))
     packed, _ = written(facts, limits(entries_max))
     assert lists_of(packed.bindings) == lists_of(plain.bindings)
@@ -105,19 +110,19 @@ def test_whatever_compaction_leaves_adds_up_to_the_same(
     facts: list[Seen], entries_max: int, chance: random.Random
 ) -> None:
     """In a join and in a registry; whatever the order in a transaction, and if records are read twice."""
-    ledger, transactions = written(facts, limits(entries_max))
+    registry, transactions = written(facts, limits(entries_max))
     for bindings in (Bindings(), Bindings(keep_definitions=True)):
         for outputs in compacted(transactions, chance):
             for output in reordered(outputs, chance):
                 for _ in range(chance.randint(1, 2)):
                     read(bindings, output)
-        assert lists_of(bindings) == lists_of(ledger.bindings)
+        assert lists_of(bindings) == lists_of(registry.bindings)
 
 
 @given(histories(), ENTRIES_MAX, st.randoms(use_true_random=False))
 def test_live_records_add_up_in_any_order(facts: list[Seen], entries_max: int, chance: random.Random) -> None:
     """A store of them that keeps no order, and is read in the middle of a transaction, makes the same of them."""
-    ledger, transactions = written(facts, limits(entries_max))
+    registry, transactions = written(facts, limits(entries_max))
     *before, last = transactions
     for count in range(len(last) + 1):
         live = {output.key: output for output in [*(each for outputs in before for each in outputs), *last[:count]]}
@@ -128,13 +133,13 @@ def test_live_records_add_up_in_any_order(facts: list[Seen], entries_max: int, c
         for output in [*(each for outputs in before for each in outputs), *last[:count]]:
             read(in_order, output)
         assert lists_of(shuffled) == lists_of(in_order)
-    assert lists_of(in_order) == lists_of(ledger.bindings)
+    assert lists_of(in_order) == lists_of(registry.bindings)
 
 
 @given(histories(), ENTRIES_MAX)
 def test_each_list_stands_in_the_topic_once(facts: list[Seen], entries_max: int) -> None:
     """As a fact of its own, or as a row of one run that no cut names; and nothing stands there that is not kept."""
-    ledger, transactions = written(facts, limits(entries_max))
+    registry, transactions = written(facts, limits(entries_max))
     left = {output.key: output for outputs in transactions for output in outputs}
     found = [decode_fact(decode_key(key), output.value) for key, output in left.items() if output.value is not None]
     gone = {(fact.origin, further) for fact in found if isinstance(fact, RunCut) for further in fact.gone}
@@ -142,7 +147,7 @@ def test_each_list_stands_in_the_topic_once(facts: list[Seen], entries_max: int)
     for run in (fact for fact in found if isinstance(fact, SeenRun)):
         entries = (seen_at(run, row) for row in rows_of(run))
         lists += [each for each in entries if (run.origin, each.origin.offset - run.origin.offset) not in gone]
-    kept = [each for lists_of_one in lists_of(ledger.bindings).values() for each in lists_of_one]
+    kept = [each for lists_of_one in lists_of(registry.bindings).values() for each in lists_of_one]
     assert sorted(lists, key=lambda each: each.position) == sorted(kept, key=lambda each: each.position)
 
 
@@ -150,7 +155,7 @@ def test_each_list_stands_in_the_topic_once(facts: list[Seen], entries_max: int)
 def test_a_restarted_registry_packs_on(facts: list[Seen], entries_max: int) -> None:
     _, transactions = written(facts, limits(entries_max))
     for stopped in range(0, len(facts), 7):
-        restarted = Ledger(limits(entries_max))
+        restarted = a_registry(limits(entries_max))
         for outputs in transactions[:stopped]:
             for output in outputs:
                 read(restarted.bindings, output)

@@ -258,16 +258,15 @@ def test_the_state_is_bounded(history: list[Record], limits: Limits) -> None:
     run(state, history)
     for server in state.registry.bindings.servers.values():
         endings = server.endings
-        buckets = [endings.unattributed, *(own.rejections for own in endings.own.values())]
-        assert all(len(bucket) <= limits.rejections_max for bucket in buckets)
+        assert all(len(bucket) <= limits.rejections_max for bucket in endings.rejections.values())
         assert len(endings.without_list) <= limits.unlisted_observers_max
-        for name, own in endings.own.items():
-            assert len(own.announcements) <= len(server.observers.get(name, ())) + 1
+        for name, announcements in endings.announcements.items():
+            assert len(announcements) <= len(server.observers.get(str(name), ())) + 1
         assert all(len(timeline) <= limits.timeline_entries_max for timeline in server.observers.values())
         kept = {seen.catalogue for timeline in server.observers.values() for seen in timeline}
         assert set(server.catalogues) == kept
         in_use = {full for catalogue in server.catalogues.values() for _, full in catalogue.definitions()}
-        formers = {tool.full for tool in server.formers.surplus(0, 0)}
+        formers = {tool.full for tool in server.formers.values()}
         assert {full for _, full in server.tools} == in_use | formers
         assert len(formers) <= limits.former_tools_max
         timelines = server.observers.values()

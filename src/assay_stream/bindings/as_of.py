@@ -17,7 +17,7 @@ unbound with ``snapshot_rejected`` although there may have been a good list. It 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assay_stream.bindings.server import ServerBindings
@@ -41,12 +41,15 @@ class Binding:
         seen: the observation the answer rests on; without a scope, the last one of the observer.
         fingerprint: the tool's fingerprint in that catalogue.
         unbound: why there is no tool definition digest; ``None`` where there is one.
+        span_us: event times from which, and before which, calls that differ only in time get the same result, until the
+            next fact about the server; ``None`` without a scope.
     """
 
     scope: Scope | None = None
     seen: Seen | None = None
     fingerprint: Fingerprint | None = None
     unbound: Unbound | None = None
+    span_us: tuple[int, int] | None = field(default=None, compare=False)
 
 
 def bind(
@@ -58,7 +61,7 @@ def bind(
     if snapshot_id is not None:  # rule 1
         named = server.named(snapshot_id, observer_id)
         if named:
-            return _bind_to_all(server, named, tool_name, Scope.EXACT)
+            return _bind_to_all(server, named, tool_name, Scope.EXACT, (BEFORE_ALL_US, AFTER_ALL_US))
     timeline, own = server.observers.get(observer_id), None
     if timeline is None or not timeline.is_folded_at(time_us):
         own = None if timeline is None else timeline.as_of(time_us)
@@ -67,14 +70,15 @@ def bind(
         if server.endings.announced(observer_id, own, time_us) is not None:
             return Binding(seen=own, unbound=Unbound.LIST_CHANGE_ANNOUNCED)
         if own is not None and server.in_force(own, time_us):  # rule 2
-            return _bind_to_one(server, own, tool_name, Scope.OBSERVER)
+            span_us = _span_over(server, [server.observers[observer_id].span_at(time_us)], time_us, observer_id)
+            return _bind_to_one(server, own, tool_name, Scope.OBSERVER, span_us)
     if server.is_folded_at(time_us):
         # Some observer's list of then is folded away: neither that list nor the agreement of all can be claimed.
         return Binding(unbound=Unbound.HISTORY_FOLDED)
     anywhere = _in_force_anywhere(server, time_us, attributed=own is not None and own.attributed)
     if anywhere.lists:  # rule 3
-        return _bind_to_all(server, anywhere.lists, tool_name, Scope.SERVER)
-    if anywhere.refused or any(bad.time_us <= time_us for bad in server.endings.unattributed):
+        return _bind_to_all(server, anywhere.lists, tool_name, Scope.SERVER, anywhere.span_us)
+    if anywhere.refused or any(bad.time_us <= time_us for bad in server.endings.rejections_of(None)):
         return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
     return Binding(unbound=Unbound.NOT_OBSERVED)
 
@@ -91,24 +95,8 @@ def is_overdue(server: ServerBindings, announcement: Announcement, time_us: int,
     return time_us - since_us > limit_us or count >= limits.announcements_max
 
 
-def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_us: int) -> tuple[int, int]:
-    """Return the event times from which, and before which, calls that differ only in time get the same result.
-
-    It holds until the next fact about the server.
-    """
-    if binding.scope is Scope.EXACT:
-        return BEFORE_ALL_US, AFTER_ALL_US
-    if binding.scope is Scope.OBSERVER:
-        return _span_over(server, [server.observers[observer_id].span_at(time_us)], time_us, observer_id=observer_id)
-    for attributed in (False, True):
-        known: _Anywhere | None = server.answers.get((_ANYWHERE, attributed))
-        if known is not None and known.since_us <= time_us < known.until_us:
-            return known.since_us, known.until_us
-    return _span_over(server, [timeline.span_at(time_us) for timeline in server.observers.values()], time_us)
-
-
 def _span_over(
-    server: ServerBindings, spans: Sequence[tuple[int, int]], time_us: int, *, observer_id: str | None = None
+    server: ServerBindings, spans: Sequence[tuple[int, int]], time_us: int, observer_id: str | None = None
 ) -> tuple[int, int]:
     ends_us = list(server.endings.times_us(observer_id))
     since_us = [since for since, _ in spans] + [end_us for end_us in ends_us if end_us <= time_us]
@@ -120,14 +108,12 @@ class _Anywhere(NamedTuple):
     """What is in force at a time for any observer.
 
     Args:
-        since_us: start of the period without changes, inclusive, microseconds since the epoch.
-        until_us: its end, exclusive.
+        span_us: the period without changes, its end exclusive, microseconds since the epoch.
         lists: of equal lists the latest one, oldest first.
         refused: whether a refused record ended the force of any other.
     """
 
-    since_us: int
-    until_us: int
+    span_us: tuple[int, int]
     lists: list[Seen]
     refused: bool
 
@@ -140,7 +126,7 @@ def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool
     """
     question = (_ANYWHERE, attributed)
     known: _Anywhere | None = server.answers.get(question)
-    if known is not None and known.since_us <= time_us < known.until_us:
+    if known is not None and known.span_us[0] <= time_us < known.span_us[1]:
         return known
     # Both of one observer before the next one's, so that what is parsed for the one serves the other.
     stands = [(other.as_of(time_us), other.span_at(time_us)) for other in server.observers.values()]
@@ -149,38 +135,40 @@ def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool
     if not attributed:
         readable = [seen for seen in readable if not server.endings.in_doubt(seen, time_us)]
     in_force = [seen for seen in readable if not server.endings.announced(seen.observer_id, seen, time_us)]
-    found = latest_of_equal(in_force)
     span_us = _span_over(server, [span for _, span in stands], time_us)
-    answer = _Anywhere(*span_us, found, len(readable) < len(latest))
+    answer = _Anywhere(span_us, latest_of_equal(in_force), len(readable) < len(latest))
     server.answers.keep(question, answer)
     return answer
 
 
-def _bind_to_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
+def _bind_to_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope, span_us: tuple[int, int]) -> Binding:
     catalogue = server.catalogue_of(seen)
     if tool_name not in catalogue.tools:
         complete = seen.completeness == "complete"
-        return Binding(scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED)
+        unbound = Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED
+        return Binding(scope=scope, seen=seen, unbound=unbound, span_us=span_us)
     full = catalogue.tools[tool_name]
     if full is None:
-        return Binding(scope=scope, seen=seen, unbound=Unbound.AMBIGUOUS)
+        return Binding(scope=scope, seen=seen, unbound=Unbound.AMBIGUOUS, span_us=span_us)
     found = server.fingerprint_of(catalogue, full)
-    unbound = Unbound.NOT_DIGESTIBLE if found.definition_digest() is None else None
-    return Binding(scope=scope, seen=seen, fingerprint=found, unbound=unbound)
+    reason = Unbound.NOT_DIGESTIBLE if found.definition_digest() is None else None
+    return Binding(scope=scope, seen=seen, fingerprint=found, unbound=reason, span_us=span_us)
 
 
-def _bind_to_all(server: ServerBindings, candidates: list[Seen], tool_name: str, scope: Scope) -> Binding:
+def _bind_to_all(
+    server: ServerBindings, candidates: list[Seen], tool_name: str, scope: Scope, span_us: tuple[int, int]
+) -> Binding:
     """Return the common answer of several observations (oldest first), or that they disagree."""
     if len(candidates) == 1:
-        return _bind_to_one(server, candidates[0], tool_name, scope)
-    answers = [_bind_to_one(server, seen, tool_name, scope) for seen in candidates]
+        return _bind_to_one(server, candidates[0], tool_name, scope, span_us)
+    answers = [_bind_to_one(server, seen, tool_name, scope, span_us) for seen in candidates]
     # An incomplete list that lacks the tool says nothing about it.
     deciding = [answer for answer in answers if answer.unbound is not Unbound.NOT_OBSERVED]
     if not deciding:
         return answers[-1]
     verdicts = {(answer.unbound, _digest(answer)) for answer in deciding}
     if len(verdicts) > 1:
-        return Binding(scope=scope, unbound=Unbound.AMBIGUOUS)
+        return Binding(scope=scope, unbound=Unbound.AMBIGUOUS, span_us=span_us)
     return deciding[-1]
 
 

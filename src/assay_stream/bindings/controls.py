@@ -143,10 +143,6 @@ class Controls:
         latest = {policy.tool_name: policy for policy in _until(self.policies, when)}
         return [policy for _, policy in sorted(latest.items(), key=lambda item: item[0] or "") if policy.enforcement]
 
-    def has_rules(self) -> bool:
-        """Return True if an operator has set a pin or a policy at any time."""
-        return bool(self.pins or self.policies)
-
     def key_acts_as_of(self, when: When) -> Sequence[KeyDecision]:
         """Return the operators' decisions on keys, oldest first."""
         return _until(self.key_decisions, when)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from assay_stream.bindings.as_of import change_points
 from assay_stream.bindings.controls import When
@@ -44,14 +44,6 @@ _UNITS_PER_ANSWER = 100
 
 _OF_CHANGE = frozenset({Kind.TOOL_ADDED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED})
 _OF_PIN = frozenset({Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL})
-
-
-class PinFields(TypedDict, total=False):
-    scheme: str | None
-    expected: str | None
-    observed: str | None
-    enforcement: str | None
-    action: str | None
 
 
 class PinEvaluation(NamedTuple):
@@ -202,14 +194,9 @@ def new_findings(found: Iterable[Finding]) -> list[Output]:
     return [output for *_, output in sorted(written, key=lambda place: (*place[:2], place[2].value))]
 
 
-def pin_fields(pin: PinResult) -> PinFields:
-    return {
-        "scheme": pin.scheme,
-        "expected": pin.expected,
-        "observed": pin.observed,
-        "enforcement": pin.enforcement,
-        "action": None if pin.action is None else pin.action.value,
-    }
+def pin_fields(pin: PinResult) -> dict[str, Any]:
+    """Return the fields of a finding that state a pin result."""
+    return {name: getattr(pin, name) for name in PIN_FIELDS} | {"action": pin.action and pin.action.value}
 
 
 def _wrong(pin: PinResult, signature: SignatureResult | None) -> Iterator[tuple[Kind, str | None]]:

@@ -27,7 +27,9 @@ _TO_POLICY = {
 
 
 UNPINNED = PinResult(status=PinStatus.UNPINNED)
-_WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
+STATUS_WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
+ACTION_WEIGHT = {action: weight for weight, action in enumerate(Action)}
+"""How restrictive each is, to choose the most restrictive of several."""
 
 
 def check_pins(
@@ -57,13 +59,13 @@ def check_pins(
             for value in sorted(values)
             if observed is not None and observed.has_value(scheme, value)
         )
-    worst = max(results, key=lambda result: (_WEIGHT[result.status], result.observed is not None))
+    worst = max(results, key=lambda result: (STATUS_WEIGHT[result.status], result.observed is not None))
     if policy is None:
         return worst
     action = policy.action(_TO_POLICY[worst.status])
     if worst.status is PinStatus.MISMATCH and worst.observed is None:
         # Neither a match nor a known mismatch: the more severe of the policy's two answers.
-        action = max(action, policy.action(PinComparison.UNKNOWN), key=list(Action).index)
+        action = max(action, policy.action(PinComparison.UNKNOWN), key=ACTION_WEIGHT.__getitem__)
     return replace(worst, enforcement=policy.enforcement.value, action=action)
 
 

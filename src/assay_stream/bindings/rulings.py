@@ -18,8 +18,6 @@ from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.schemes.fingerprint import SCHEMES, Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy
 
-_ORDER = (Action.ALLOW, Action.WARN, Action.BLOCK)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -102,11 +100,6 @@ class VerdictTable:
         if result.status is PinStatus.MISMATCH and result.observed is None:
             return Ruling(action=action, reason_code="definition_not_digestible", result=result)
         return _ruling(action, result)
-
-
-def gravity(action: Action) -> int:
-    """Return how restrictive an action is, to choose the most restrictive of several."""
-    return _ORDER.index(action)
 
 
 def _ruling(action: Action, result: PinResult) -> Ruling:

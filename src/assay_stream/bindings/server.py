@@ -9,17 +9,18 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Any, NoReturn
 
 from assay_stream.bindings.controls import Controls
-from assay_stream.bindings.fleet import Fleet, FormerTools, Observations
+from assay_stream.bindings.fleet import Fleet, Observations
 from assay_stream.bindings.offers import unpack
 from assay_stream.bindings.pins import check_pins
-from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes_of_id, seen_at
+from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes_of_id, row_of, shared_part
 from assay_stream.bindings.timeline import AFTER_ALL_US, Endings, Timeline, latest_of_equal
 from assay_stream.errors import IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.definition_facts import Catalogue, ItemList
+from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemList
 from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Allowance, Announcement, Rejection, Seen
 from assay_stream.model.fields import Subject
@@ -115,7 +116,8 @@ class ServerBindings:
         self.observers: dict[str, Timeline] = {}
         self._snapshots: SnapshotIndex | None = None
         self.endings = Endings()
-        self.formers = FormerTools()
+        self.formers: dict[str, FormerTool] = {}
+        """By name, the last definition of each tool that no kept list names, in case it reappears."""
         self.controls = Controls()
         self.allowance: Allowance | None = None
         """What the analysis of its lists may still cost, if any was charged for."""
@@ -158,7 +160,8 @@ class ServerBindings:
 
     @property
     def rejections(self) -> list[Rejection]:
-        return self.endings.rejections()
+        """All of them, ordered by position."""
+        return sorted((end for end in self.endings if isinstance(end, Rejection)), key=attrgetter("position"))
 
     def is_folded_at(self, time_us: int) -> bool:
         """Return True if any observer's observations at a time may have been folded away."""
@@ -204,20 +207,13 @@ class ServerBindings:
         self.items[place] = packed
 
     def add_observation(self, seen: Seen) -> None:
-        number = self.timeline(seen.observer_id).add(seen)
-        if number is not None:
-            self._index(seen.observer_id, [number])
+        self.add_observations(shared_part(seen), [row_of(seen)])
 
     def add_observations(self, shared: Seen, rows: list[Row]) -> None:
-        """Add the observations of a run that are not here yet."""
+        """Add those observations of one kind that are not here yet."""
         timeline = self.timeline(shared.observer_id)
-        if not rows:
-            return
-        if timeline.count_before(seen_at(shared, rows[0]).position) == len(timeline):
-            self._index(shared.observer_id, timeline.extend(shared, rows))
-        elif not timeline.ends_with(shared, rows):
-            for row in rows:
-                self.add_observation(seen_at(shared, row))
+        if rows and (added := timeline.add(shared, rows)):
+            self._index(shared.observer_id, added)
 
     def _index(self, observer_id: str, added: Sequence[int]) -> None:
         self.answers.clear()

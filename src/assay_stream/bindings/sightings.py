@@ -36,8 +36,8 @@ _PART_MAX = 1_024
 
 
 def shared_part(fact: Seen | SeenRun) -> Seen:
-    """Return what a list shares with its repeats: without time, offset and snapshot id."""
-    return _made(fact, 0, _place(*fact.origin[:2]), "")
+    """Return what a list shares with its repeats, and with the other rows of its run: the origin is that of the run."""
+    return _made(fact, 0, fact.origin if isinstance(fact, SeenRun) else _no_run(*fact.origin[:2]), "")
 
 
 def seen_at(shared: Seen | SeenRun, row: Row) -> Seen:
@@ -47,8 +47,8 @@ def seen_at(shared: Seen | SeenRun, row: Row) -> Seen:
 
 
 @lru_cache
-def _place(topic: str, partition: int) -> Origin:
-    return Origin(topic, partition, 0)
+def _no_run(topic: str, partition: int) -> Origin:
+    return Origin(topic, partition, -1)
 
 
 def _made(fact: Seen | SeenRun, time_us: int, origin: Origin, snapshot_id: str) -> Seen:
@@ -118,12 +118,27 @@ class Sightings:
         self._texts.pop(number, None)
         self._recent.pop(number, None)
         self._free.append(number)
-        kind = self.kinds[number]
-        self._counts[kind] -= 1
-        if not self._counts[kind]:
-            del self._numbers[self.shared(number)]
-            self._shared[kind] = None
-            self._free_kinds.append(kind)
+        self._release(self.kinds[number])
+
+    def put_in_run(self, numbers: Sequence[int], shared: Seen) -> None:
+        """Let rows share their part with the others of a run."""
+        if numbers:
+            kind = self._kind(shared, len(numbers))
+            for number in numbers:
+                self.kinds[number], was = kind, self.kinds[number]
+                self._release(was)
+
+    def has(self, shared: Seen) -> bool:
+        return shared in self._numbers
+
+    def run_of(self, number: int) -> Origin | None:
+        """Return the origin in the key of the run that a row belongs to, ``None`` for a fact of its own."""
+        run = self.shared(number).origin
+        return None if run.offset < 0 else run
+
+    def count_alike(self, number: int) -> int:
+        """Return the number of rows that share their part with a row, itself included."""
+        return self._counts[self.kinds[number]]
 
     def seen(self, number: int) -> Seen:
         seen = self._recent.get(number)
@@ -135,10 +150,7 @@ class Sightings:
         return seen
 
     def shared(self, number: int) -> Seen:
-        shared = self._shared[self.kinds[number]]
-        if shared is None:
-            raise AssertionError("a row that is in use has a kind")
-        return shared
+        return self._of_kind(self.kinds[number])
 
     def position(self, number: int) -> Position:
         return self.times_us[number], self.origin(number)
@@ -164,6 +176,19 @@ class Sightings:
             return packed
         self._texts |= {number: text for number, text in enumerate(ids, first) if _uuid_bytes([text]) is None}
         return b"".join(map(bytes_of_id, ids))
+
+    def _release(self, kind: int) -> None:
+        self._counts[kind] -= 1
+        if not self._counts[kind]:
+            del self._numbers[self._of_kind(kind)]
+            self._shared[kind] = None
+            self._free_kinds.append(kind)
+
+    def _of_kind(self, kind: int) -> Seen:
+        shared = self._shared[kind]
+        if shared is None:
+            raise AssertionError("a row that is in use has a kind")
+        return shared
 
     def _kind(self, shared: Seen, count: int) -> int:
         kind = self._numbers.get(shared)

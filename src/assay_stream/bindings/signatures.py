@@ -72,16 +72,8 @@ class SignatureResult:
 
     def as_json(self) -> dict[str, object]:
         """Return the result as in evidence, without absent members."""
-        fields: dict[str, object] = {
-            "scheme": "schemapin.v1",
-            "valid": self.valid,
-            "error_code": self.error_code,
-            "mode": self.mode,
-            "key_fingerprint": self.key_fingerprint,
-            "domain": self.domain,
-            **dict(self.claims),
-            "warning": self.warning,
-        }
+        names = ("valid", "error_code", "mode", "key_fingerprint", "domain", "warning")
+        fields = {"scheme": "schemapin.v1", **dict(self.claims)} | {name: getattr(self, name) for name in names}
         if self.discovery is not None:
             fields["discovery"] = {
                 "origin": self.discovery.origin.as_json(),

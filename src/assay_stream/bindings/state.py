@@ -21,15 +21,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TypeVar
 from zlib import compress, decompress
 
 from assay_stream.bindings.server import AnswerBound, ServerBindings
 from assay_stream.bindings.sightings import SHARED_FIELDS, Row, Sightings, shared_part
-from assay_stream.bindings.timeline import Run, Timeline
+from assay_stream.bindings.timeline import Timeline
 from assay_stream.errors import IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.control_facts import Signatures
+from assay_stream.model.control_facts import Checked, ControlFact, Signatures
 from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemFact, ItemList, ToolFact
 from assay_stream.model.facts import (
     Allowance,
@@ -49,6 +48,7 @@ from assay_stream.model.fields import Subject
 from assay_stream.model.format_level import KEY, read_level
 from assay_stream.model.record import Origin, Record, home_of
 from assay_stream.model.wire import FactKey, origin_of_key
+from assay_stream.schemes.fingerprint import ContentCache
 
 
 def rows_of(run: SeenRun) -> list[Row]:
@@ -81,7 +81,7 @@ def apply_list(server: ServerBindings, fact: Seen | SeenRun | RunCut) -> None:
             before = timeline.cuts.get(fact.origin, ())
             timeline.put_cut(fact.origin, fact.gone)
             _remove_observations(server, fact.observer_id, fact.origin, {*fact.gone} - {*before})
-        case _ if timeline.run_of(fact.origin) is None:
+        case _ if not timeline.is_cut(fact.origin):
             server.add_observation(fact)
 
 
@@ -91,35 +91,25 @@ def forget_list(kind: str, server: ServerBindings, observer_id: str, origin: Ori
     if timeline is None:
         return
     if kind == SeenRun.fact_kind:
-        run = timeline.run_at(origin)
-        if run is not None:
-            timeline.drop_run(origin)
-            left = [timeline.table.offsets[number] - origin.offset for number in timeline.in_run(run)]
-            _remove_observations(server, observer_id, origin, {*left})
+        offsets = timeline.table.offsets
+        _remove_observations(
+            server, observer_id, origin, {offsets[each] - origin.offset for each in timeline.in_run(origin)}
+        )
     elif kind == RunCut.fact_kind:
         # Its run is written again, or taken back, with it.
         timeline.put_cut(origin, ())
-    elif timeline.run_of(origin) is None:
+    elif (number := timeline.row_at(origin)) is not None and timeline.table.run_of(number) is None:
         server.remove_observation(observer_id, origin)
 
 
 def _apply_run(server: ServerBindings, timeline: Timeline, fact: SeenRun) -> None:
-    key, rows = fact.origin, rows_of(fact)
-    was, gone = timeline.run_at(key), timeline.cuts.get(key, ())
-    run = Run(key, rows[0][1], rows[-1][1], len(rows))
-    timeline.put_run(run)
-    is_longer = was is not None and run.rows >= was.rows and rows[was.rows - 1][1] == was.last
-    if was is not None and is_longer and not gone and run.first == was.first:
-        rows = rows[was.rows :]
-    elif gone and was is not None and run.rows == was.rows - len(gone):
-        return  # Rewritten with the rows that are left, which are those here.
-    else:
-        rows = [row for row in rows if row[1] - key.offset not in gone]
-        stale = {*gone}
-        if was is not None:
-            stale |= {timeline.table.offsets[number] - key.offset for number in timeline.in_run(was)}
-        _remove_observations(server, fact.observer_id, key, stale - {row[1] - key.offset for row in rows})
-    server.add_observations(shared_part(fact), rows)
+    """Let the observations of a run be its rows, without those that its cut names."""
+    key, gone, shared = fact.origin, timeline.cuts.get(fact.origin, ()), shared_part(fact)
+    rows = [row for row in rows_of(fact) if row[1] - key.offset not in gone]
+    here = timeline.in_run(key) if timeline.table.has(shared) else ()
+    left = {timeline.table.offsets[number] - key.offset for number in here} - {row[1] - key.offset for row in rows}
+    _remove_observations(server, fact.observer_id, key, left)
+    server.add_observations(shared, rows)
 
 
 def _remove_observations(server: ServerBindings, observer_id: str, key: Origin, further: set[int]) -> None:
@@ -128,32 +118,8 @@ def _remove_observations(server: ServerBindings, observer_id: str, key: Origin, 
         server.remove_observation(observer_id, key._replace(offset=key.offset + each))
 
 
-_Value = TypeVar("_Value")
 _DIGEST_BYTES = 16
 _SHARED = ("tool", "catalogue")
-
-
-class SharedValues(dict[bytes, _Value]):
-    """Values by their content: equal ones are kept once, across all servers.
-
-    Args:
-        bytes_max: total length of the remembered contents. Where there is no room, all is forgotten.
-    """
-
-    __slots__ = ("_bytes", "_bytes_max")
-
-    def __init__(self, bytes_max: int = DEFAULT_LIMITS.shared_facts_bytes_max) -> None:
-        super().__init__()
-        self._bytes = 0
-        self._bytes_max = bytes_max
-
-    def keep(self, content: bytes, value: _Value, size: int) -> _Value:
-        if self._bytes + size > self._bytes_max:
-            self.clear()
-            self._bytes = 0
-        self[content] = value
-        self._bytes += size
-        return value
 
 
 class SharedFacts:
@@ -166,7 +132,7 @@ class SharedFacts:
     __slots__ = ("_known",)
 
     def __init__(self, bytes_max: int = DEFAULT_LIMITS.shared_facts_bytes_max) -> None:
-        self._known = SharedValues[ToolFact | Catalogue](bytes_max)
+        self._known = ContentCache[ToolFact | Catalogue](bytes_max, bytes_max)
 
     def read(self, key: FactKey, value: bytes) -> Fact:
         """Return the fact that a record holds; a definition comes without its text.
@@ -180,17 +146,13 @@ class SharedFacts:
         content.update(value)
         known = self._known.get(content.digest())
         if known is not None:
-            return _of_server(known, str(key[1]))
+            return replace(known, server_id=str(key[1]))
         fact = decode_fact(key, value)
         if isinstance(fact, ToolFact):
             fact = replace(fact, packed="")
         if isinstance(fact, ToolFact | Catalogue):
-            self._known.keep(content.digest(), fact, len(value))
+            self._known.put(content.digest(), fact, len(value))
         return fact
-
-
-def _of_server(known: ToolFact | Catalogue, server_id: str) -> Fact:
-    return replace(known, server_id=server_id)
 
 
 _FASTEST = 1
@@ -225,7 +187,8 @@ class Bindings:
         self._servers: dict[str, ServerBindings] = {}
         self._unread: dict[str, dict[tuple[int, bytes], bytes]] = {}
         """Records about servers not read yet: by partition and key, the value, compressed for a run."""
-        self._values = SharedValues[bytes]()
+        bytes_max = DEFAULT_LIMITS.shared_facts_bytes_max
+        self._values = ContentCache[bytes](bytes_max, bytes_max)
         self.progress: dict[tuple[str, int], int] = {}
         self._answers, self._table = AnswerBound(), Sightings()
         self._shared_facts = SharedFacts()
@@ -294,16 +257,17 @@ class Bindings:
         # The latest record of a key comes last, as compaction would leave it.
         unread.pop(place, None)
         if record.value is not None:
+            value = record.value
             # No two lists are equal, so sharing their values would only keep them.
-            value = record.value if key[0] in OF_LISTS else self._shared_value(record.value)
+            if key[0] not in OF_LISTS and (known := self._values.get(value)) is not None:
+                value = known
+            elif key[0] not in OF_LISTS:
+                self._values.put(value, value, len(value))
             unread[place] = compress(value, _FASTEST) if key[0] == SeenRun.fact_kind else value
             if len(unread) > DEFAULT_LIMITS.unread_facts_max:
                 self._read(server_id)
         elif not unread:
             del self._unread[server_id]
-
-    def _shared_value(self, value: bytes) -> bytes:
-        return self._values.get(value) or self._values.keep(value, value, len(value))
 
     def _read(self, server_id: str) -> ServerBindings:
         found = self._servers[server_id] = self._new_server()
@@ -338,33 +302,14 @@ class Bindings:
         if isinstance(fact, Progress):
             self.progress[fact.topic, fact.partition] = fact.position
             return
-        if isinstance(fact, ItemFact | ItemList | Allowance | FormerTool):
-            if self._keep_definitions:
-                _apply_own(self.server(fact.server_id), fact)
+        if fact.fact_kind in OF_REGISTRIES and not self._keep_definitions:
             return
         server = self.server(fact.server_id)
         server.answers.clear()
-        match fact:
-            case ToolFact():
-                place = (fact.server_scoped, fact.full)
-                server.tools[place] = fact.fingerprint
-                if self._keep_definitions:
-                    server.keep_definition(place, fact.packed)
-            case Catalogue():
-                server.list_catalogue(fact)
-            case Seen() | SeenRun() | RunCut():
-                apply_list(server, fact)
-                server.endings.note_list(fact.observer_id)
-            case Rejection() | Announcement():
-                server.add_ending(fact)
-            case Horizon():
-                server.truncate_history(fact.observer_id, fact.time_us)
-            case _:
-                server.controls.apply(fact)
+        _apply(server, fact, keep_definitions=self._keep_definitions)
 
     def forget(self, key: FactKey, *, partition: int = 0) -> None:
-        kind, *rest = key
-        server_id = str(rest[0]) if rest else ""
+        server_id = str(key[1])
         of_server = self._holders.get(server_id, {})
         holders = of_server.get(key)
         if holders is not None:
@@ -377,22 +322,7 @@ class Bindings:
         if server is None:
             return
         server.answers.clear()
-        if kind in OF_LISTS:
-            _, observer_id, *place = rest
-            forget_list(kind, server, str(observer_id), origin_of_key(place))
-        elif kind == "catalogue":
-            server.drop_catalogue(str(rest[1]))
-        elif kind == "tool":
-            server.tools.pop((bool(rest[1]), str(rest[2])), None)
-            server.keep_definition((bool(rest[1]), str(rest[2])), None)
-        elif kind in OF_REGISTRIES:
-            _forget_own(server, kind, *map(str, rest[1:]))
-        elif kind == "horizon":
-            server.forget_horizon(str(rest[1]))
-        elif kind in ("rejection", "announcement"):
-            server.remove_ending(origin_of_key(rest[-3:]))
-        else:
-            server.controls.forget(key)
+        _forget(server, key)
         if not self._keep_definitions and server.is_empty:
             self.drop(server_id)
 
@@ -407,27 +337,57 @@ OF_REGISTRIES = {fact.fact_kind for fact in (ItemFact, ItemList, Allowance, Form
 """Kinds of facts that no answer for a call rests on."""
 
 
-def _apply_own(server: ServerBindings, fact: ItemFact | ItemList | Allowance | FormerTool) -> None:
-    """Apply a fact that only a registry uses: no answer for a call rests on it."""
+def _apply(server: ServerBindings, fact: Fact, *, keep_definitions: bool) -> None:
     match fact:
+        case ToolFact():
+            place = (fact.server_scoped, fact.full)
+            server.tools[place] = fact.fingerprint
+            server.keep_definition(place, fact.packed if keep_definitions else None)
+        case Catalogue():
+            server.list_catalogue(fact)
+        case Seen() | SeenRun() | RunCut():
+            apply_list(server, fact)
+            server.endings.note_list(fact.observer_id)
+        case Rejection() | Announcement():
+            server.add_ending(fact)
+        case Horizon():
+            server.truncate_history(fact.observer_id, fact.time_us)
+        case ItemFact():
+            server.keep_item((fact.subject, fact.full), fact.packed)
+        case ItemList():
+            server.list_items(fact)
         case Allowance():
             server.allowance = fact
         case FormerTool():
-            server.formers.keep(fact)
-        case ItemFact():
-            server.keep_item((fact.subject, fact.full), fact.packed)
+            server.formers[fact.tool_name] = fact
+        case ControlFact() | Signatures() | Checked():
+            server.controls.apply(fact)
+
+
+def _forget(server: ServerBindings, key: FactKey) -> None:
+    kind, _, *place = key
+    match kind:
+        case "seen" | "seen_run" | "run_cut":
+            forget_list(kind, server, str(place[0]), origin_of_key(place[1:]))
+        case "rejection" | "announcement":
+            server.remove_ending(origin_of_key(place[-3:]))
+        case "catalogue":
+            server.drop_catalogue(str(place[0]))
+        case "tool":
+            tool = bool(place[0]), str(place[1])
+            server.tools.pop(tool, None)
+            server.keep_definition(tool, None)
+        case "item":
+            item = Subject(str(place[0])), str(place[1])
+            server.keep_item(item, None)
+            server.items.pop(item, None)
+        case "item_list":
+            server.drop_item_list((Subject(str(place[0])), str(place[1])))
+        case "former_tool":
+            server.formers.pop(str(place[0]), None)
+        case "allowance":
+            server.allowance = None
+        case "horizon":
+            server.forget_horizon(str(place[0]))
         case _:
-            server.list_items(fact)
-
-
-def _forget_own(server: ServerBindings, kind: str, *place: str) -> None:
-    if kind == "item":
-        item = (Subject(place[0]), place[1])
-        server.keep_item(item, None)
-        server.items.pop(item, None)
-    elif kind == "item_list":
-        server.drop_item_list((Subject(place[0]), place[1]))
-    elif kind == "former_tool":
-        server.formers.drop(place[0])
-    else:
-        server.allowance = None
+            server.controls.forget(key)

@@ -26,9 +26,9 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any
 
-from assay_stream.bindings.sightings import OrderedRows, Row, Sightings, row_of, seen_at, shared_part
+from assay_stream.bindings.sightings import OrderedRows, Row, Sightings
 from assay_stream.model.facts import Announcement, Rejection, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import Origin, Position
@@ -41,25 +41,6 @@ def position_of(fact: Seen) -> Position:
     return fact.position
 
 
-def _key(run: Run) -> Origin:
-    return run.key
-
-
-class Run(NamedTuple):
-    """The offsets of one run of the binding topic.
-
-    Args:
-        key: the origin in its key.
-        first, last: those of its first and its last row.
-        rows: number of rows it was written with.
-    """
-
-    key: Origin
-    first: int
-    last: int
-    rows: int
-
-
 _NO_CUTS: dict[Origin, tuple[int, ...]] = {}
 
 
@@ -70,7 +51,7 @@ class Timeline(OrderedRows):
         table: holds them; ``None`` for one of its own.
     """
 
-    __slots__ = ("_latest", "cuts", "horizon_us", "runs")
+    __slots__ = ("_latest", "cuts", "horizon_us")
 
     def __init__(self, table: Sightings | None = None) -> None:
         super().__init__(Sightings() if table is None else table)
@@ -78,8 +59,6 @@ class Timeline(OrderedRows):
         """The latest, once computed: most queries of a registry are about it."""
         self.horizon_us: int | None = None
         """Event time before which observations may have been folded away."""
-        self.runs: tuple[Run, ...] = ()
-        """The runs of the binding topic that hold its observations, sorted; they don't overlap."""
         self.cuts: dict[Origin, tuple[int, ...]] = _NO_CUTS
         """Contents of the cuts of runs, by the origin in their keys. Never changed in place."""
 
@@ -90,35 +69,35 @@ class Timeline(OrderedRows):
         """Yield the keys of the facts that make it up."""
         if self.horizon_us is not None:
             yield "horizon", server_id, observer_id
-        for origin in map(self.table.origin, self.numbers):
-            if self.run_of(origin) is None:
-                yield "seen", server_id, observer_id, *origin
-        yield from (("seen_run", server_id, observer_id, *run.key) for run in self.runs)
+        runs = {number: self.table.run_of(number) for number in self.numbers}
+        for number in (number for number, run in runs.items() if run is None):
+            yield "seen", server_id, observer_id, *self.table.origin(number)
+        yield from (("seen_run", server_id, observer_id, *run) for run in {*runs.values()} if run is not None)
         yield from (("run_cut", server_id, observer_id, *key) for key in self.cuts)
 
-    def add(self, seen: Seen) -> int | None:
-        """Add an observation, and return its row; ``None`` if it is already here."""
-        index = same = self.count_until(seen.position)
-        while same and self.table.position(self.numbers[same - 1]) == seen.position:
-            same -= 1
-            if self.table.seen(self.numbers[same]) == seen:
-                return None
-        (number,) = self.table.add(shared_part(seen), [row_of(seen)])
-        self.numbers.insert(index, number)
+    def add(self, shared: Seen, rows: Sequence[Row]) -> Sequence[int]:
+        """Add observations of one kind, and return the rows of those that were not here; the others join their run."""
         self._latest = None
-        return number
-
-    def extend(self, shared: Seen, rows: Sequence[Row]) -> Sequence[int]:
-        """Add observations that come after all others, and return their rows."""
-        added = self.table.add(shared, rows)
-        self.numbers += added
-        self._latest = None
+        topic, partition, run = shared.origin
+        index = self.count_before((rows[0][0], Origin(topic, partition, rows[0][1])))
+        if index == len(self):
+            added = self.table.add(shared, rows)
+            self.numbers += added
+            return added
+        added, known = array("I"), list[int]()
+        for row in rows:
+            position = row[0], Origin(topic, partition, row[1])
+            while index < len(self) and (here := self.table.position(self.numbers[index])) <= position:
+                if here == position:
+                    known.append(self.numbers[index])
+                    break
+                index += 1
+            else:
+                added += self.table.add(shared, [row])
+                self.numbers.insert(index, added[-1])
+        if run >= 0:
+            self.table.put_in_run(known, shared)
         return added
-
-    def ends_with(self, shared: Seen, rows: Sequence[Row]) -> bool:
-        """Return True if these are the latest observations."""
-        latest = map(self.table.seen, self.numbers[-len(rows) :])
-        return list(latest) == [seen_at(shared, row) for row in rows]
 
     def row_at(self, origin: Origin) -> int | None:
         table = self.table
@@ -137,31 +116,13 @@ class Timeline(OrderedRows):
             self.table.remove(number)
         self.numbers, self._latest = array("I"), None
 
-    def run_at(self, key: Origin) -> Run | None:
-        """Return the run with this origin in its key."""
-        return next((run for run in self.runs if run.key == key), None)
+    def in_run(self, key: Origin) -> list[int]:
+        """Return the rows of the run with this origin in its key, in order."""
+        return [number for number in self.numbers if self.table.run_of(number) == key]
 
-    def run_of(self, origin: Origin) -> Run | None:
-        """Return the run that holds the observation of this origin."""
-        index = bisect_right(self.runs, origin, key=_key)
-        run = self.runs[index - 1] if index else None
-        if run is None or run.key[:2] != origin[:2] or not run.first <= origin.offset <= run.last:
-            return None
-        return run
-
-    def in_run(self, run: Run) -> list[int]:
-        """Return the rows of the observations in a run, in order."""
-        offsets = self.table.offsets
-        within = [number for number in self.numbers if run.first <= offsets[number] <= run.last]
-        return [number for number in within if self.table.origin(number)[:2] == run.key[:2]]
-
-    def put_run(self, run: Run) -> None:
-        """Add a run, replacing an earlier form of it."""
-        self.drop_run(run.key)
-        self.runs = tuple(sorted([*self.runs, run]))
-
-    def drop_run(self, key: Origin) -> None:
-        self.runs = tuple(run for run in self.runs if run.key != key)
+    def is_cut(self, origin: Origin) -> bool:
+        """Return True if a cut names the observation of this origin."""
+        return any(key[:2] == origin[:2] and origin.offset - key.offset in gone for key, gone in self.cuts.items())
 
     def put_cut(self, key: Origin, gone: tuple[int, ...]) -> None:
         """Store the contents of a run's cut; an empty one is not stored."""
@@ -190,9 +151,6 @@ class Timeline(OrderedRows):
     def is_folded_at(self, time_us: int) -> bool:
         """Return True if what was seen at a time may have been folded away."""
         return self.horizon_us is not None and time_us < self.horizon_us
-
-    def before(self, position: Position) -> list[Seen]:
-        return [self.table.seen(number) for number in self.numbers[: self.count_before(position)]]
 
     def back_from(self, position: Position) -> Iterator[Seen]:
         return map(self.table.seen, reversed(self.numbers[: self.count_before(position)]))
@@ -266,97 +224,65 @@ def _same_items(one: Seen, other: Seen) -> bool:
     return all(one.listed(subject) == other.listed(subject) for subject in ITEM_SUBJECTS)
 
 
-class OwnEnds:
-    """What ended the force of one observer's observations, each kind ordered by position."""
-
-    __slots__ = ("announcements", "rejections")
-
-    def __init__(self) -> None:
-        self.rejections: list[Rejection] = []
-        self.announcements: list[Announcement] = []
-
-    def __iter__(self) -> Iterator[Rejection | Announcement]:
-        yield from self.rejections
-        yield from self.announcements
-
-    def __bool__(self) -> bool:
-        return bool(self.rejections or self.announcements)
-
-    def last_origin(self) -> Origin:
-        return max(end.origin for end in self)
+_Ends = dict[str | None, list[Any]]
+"""By the observer that they name, ``None`` for none; ordered by position."""
 
 
 class Endings:
-    __slots__ = ("_observer_of", "own", "unattributed", "unlisted", "without_list")
+    __slots__ = ("_observer_of", "announcements", "rejections", "unlisted", "without_list")
 
     def __init__(self) -> None:
-        self.own: dict[str, OwnEnds] = {}
-        """Endings by the observer they are about."""
-        self.unattributed: list[Rejection] = []
-        """Rejections that name no observer."""
+        self.rejections: _Ends = {}
+        self.announcements: _Ends = {}
         self.unlisted: Rejection | None = None
         """Stands for the rejections of observers without a list that were folded away."""
         self.without_list: set[str] = set()
-        """Observers in ``own`` that never had a list."""
+        """Observers with endings that never had a list."""
         self._observer_of: dict[Origin, str | None] = {}
 
     def __iter__(self) -> Iterator[Rejection | Announcement]:
         if self.unlisted is not None:
             yield self.unlisted
-        yield from self.unattributed
-        for own in self.own.values():
-            yield from own
+        yield from chain.from_iterable((*self.rejections.values(), *self.announcements.values()))
 
-    def rejections(self) -> list[Rejection]:
-        return sorted((end for end in self if isinstance(end, Rejection)), key=_position)
+    def concern(self, observer_id: str) -> bool:
+        """Return True if any of them names this observer."""
+        return observer_id in self.rejections or observer_id in self.announcements
 
-    def rejections_of(self, observer_id: str | None) -> list[Rejection]:
+    def of(self, observer_id: str) -> list[Rejection | Announcement]:
+        """Return those that name an observer."""
+        return [*self.rejections_of(observer_id), *self.announcements_of(observer_id)]
+
+    def rejections_of(self, observer_id: str | None) -> Sequence[Rejection]:
         """Return the rejections that name an observer (with ``None``, those that name none), ordered by position."""
-        if observer_id is None:
-            return self.unattributed
-        own = self.own.get(observer_id)
-        return [] if own is None else own.rejections
+        return self.rejections.get(observer_id, ())
 
-    def announcements_of(self, observer_id: str) -> list[Announcement]:
-        own = self.own.get(observer_id)
-        return [] if own is None else own.announcements
+    def announcements_of(self, observer_id: str) -> Sequence[Announcement]:
+        return self.announcements.get(observer_id, ())
 
     def add(self, fact: Rejection | Announcement, listed: Container[str]) -> None:
         """Add a fact, replacing an earlier form of it."""
         self.remove(fact.origin)
-        self._observer_of[fact.origin] = fact.observer_id
-        if isinstance(fact, Rejection) and fact.observer_id is None:
-            if fact.unlisted:
-                self.unlisted = fact
-            else:
-                insort(self.unattributed, fact, key=_position)
+        observer_id = self._observer_of[fact.origin] = fact.observer_id
+        if isinstance(fact, Rejection) and fact.unlisted:
+            self.unlisted = fact
             return
-        observer_id = fact.observer_id or ""
-        own = self.own.get(observer_id)
-        if own is None:
-            own = self.own[observer_id] = OwnEnds()
-            if observer_id not in listed:
-                self.without_list.add(observer_id)
-        if isinstance(fact, Rejection):
-            insort(own.rejections, fact, key=_position)
-        else:
-            insort(own.announcements, fact, key=_position)
+        if observer_id is not None and observer_id not in listed and not self.concern(observer_id):
+            self.without_list.add(observer_id)
+        ends = self.rejections if isinstance(fact, Rejection) else self.announcements
+        insort(ends.setdefault(observer_id, []), fact, key=_position)
 
     def remove(self, origin: Origin) -> str | None:
         """Remove the fact with this origin, if any, and return the observer that it names."""
         if origin not in self._observer_of:
             return None
         observer_id = self._observer_of.pop(origin)
-        if observer_id is None:
-            if self.unlisted is not None and self.unlisted.origin == origin:
-                self.unlisted = None
-            self.unattributed = [kept for kept in self.unattributed if kept.origin != origin]
-            return None
-        own = self.own[observer_id]
-        own.rejections = [kept for kept in own.rejections if kept.origin != origin]
-        own.announcements = [kept for kept in own.announcements if kept.origin != origin]
-        if not own:
-            del self.own[observer_id]
+        if self.unlisted is not None and self.unlisted.origin == origin:
+            self.unlisted = None
+        for ends in (self.rejections, self.announcements):
+            if kept := [end for end in ends.pop(observer_id, ()) if end.origin != origin]:
+                ends[observer_id] = kept
+        if observer_id is not None and not self.concern(observer_id):
             self.without_list.discard(observer_id)
         return observer_id
 
@@ -368,12 +294,12 @@ class Endings:
 
         The order of the log counts, not that of the clocks: dating a list ahead keeps nothing in force.
         """
-        concerned = (self.rejections_of(seen.observer_id), () if seen.attributed else self.unattributed)
+        concerned = (self.rejections_of(seen.observer_id), () if seen.attributed else self.rejections_of(None))
         return any(end.ends(seen) for ends in concerned for end in ends if end.time_us <= time_us)
 
     def in_doubt(self, seen: Seen, time_us: int) -> bool:
         """Return True if a rejection that names no observer followed an observation of any observer by some time."""
-        return any(end.is_after(seen) for end in self.unattributed if end.time_us <= time_us)
+        return any(end.is_after(seen) for end in self.rejections_of(None) if end.time_us <= time_us)
 
     def refused_own(self, observer_id: str, seen: Seen | None, time_us: int) -> bool:
         """Return True if the latest record of an observer by some time was refused."""
@@ -398,7 +324,7 @@ class Endings:
         """Return True if the force of an observation had ended when its observer made the next one."""
         if self.is_announced_between(older.observer_id, older.position, newer.position):
             return True
-        concerned = chain(self.rejections_of(older.observer_id), self.unattributed)
+        concerned = chain(self.rejections_of(older.observer_id), self.rejections_of(None))
         return any(end.is_after(older) and not end.is_after(newer) for end in concerned)
 
     def unanswered(
@@ -424,7 +350,7 @@ class Endings:
         """Yield the event times at which what is in force for an observer may end."""
         if observer_id is None:
             return (end.time_us for end in self)
-        return (end.time_us for end in chain(self.unattributed, self.own.get(observer_id, ())))
+        return (end.time_us for end in chain(self.rejections_of(None), self.of(observer_id)))
 
 
 def _position(fact: Rejection | Announcement) -> Position:

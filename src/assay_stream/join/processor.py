@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw, UnsetType
 
-from assay_stream.bindings.as_of import Binding, bind, is_overdue, span_of
+from assay_stream.bindings.as_of import Binding, bind, is_overdue
 from assay_stream.bindings.pin_evaluation import PinEvaluation, pin_evaluation_of, pin_fields
 from assay_stream.bindings.pins import UNPINNED
 from assay_stream.bindings.server import ServerBindings
@@ -220,7 +220,7 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
     if server is not None:
         if snapshot_id is not None and (named := server.named(snapshot_id, observer_id)):
             question = (snapshot_id, named[0].observer_id, tool_name)
-        elif observer_id in server.observers or observer_id in server.endings.own:
+        elif observer_id in server.observers or server.endings.concern(observer_id):
             question = (None, observer_id, tool_name)
         known: _InForce | None = server.answers.get(question)
         if known is not None and known.since_us <= time_us < known.until_us and not record.hold_expired:
@@ -232,11 +232,10 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
     part = _describe(server, event.server_id, tool_name, binding)
     label = _LABELS[binding.unbound or binding.scope]
     is_controlled = server is not None and bool(server.controls)
-    if server is None or binding.fingerprint is None:
+    if server is None or binding.fingerprint is None or binding.span_us is None:
         # Not kept: made-up names must not fill the memory.
         return _InForce(time_us, time_us, binding, part, native_part(part), label, is_controlled)
-    span_us = span_of(server, binding, observer_id=observer_id, time_us=time_us)
-    found = _InForce(*span_us, binding, part, native_part(part), label, is_controlled)
+    found = _InForce(*binding.span_us, binding, part, native_part(part), label, is_controlled)
     server.answers.keep(question, found)
     return found
 

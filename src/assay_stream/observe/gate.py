@@ -26,7 +26,8 @@ from types import MappingProxyType
 from typing import Any
 
 from assay_stream.bindings.offers import content_key
-from assay_stream.bindings.rulings import NO_VERDICT, UNREADABLE, WITHDRAWN, Ruling, gravity
+from assay_stream.bindings.pins import ACTION_WEIGHT
+from assay_stream.bindings.rulings import NO_VERDICT, UNREADABLE, WITHDRAWN, Ruling
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import (
@@ -158,7 +159,7 @@ class Gate(Session):
         name = params_of(call)["name"]
         server_id = self.observer.vantage.server_id
         rulings = [self._rule(server_id, name, each) for each in self._definitions(name)]
-        return max(rulings, key=lambda ruling: gravity(ruling.action))
+        return max(rulings, key=lambda ruling: ACTION_WEIGHT[ruling.action])
 
     def _definitions(self, name: str) -> list[Fingerprint | None]:
         offered = self.observer.offered

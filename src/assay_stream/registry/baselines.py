@@ -63,7 +63,9 @@ def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, 
     otherwise its changes would never be analysed, and a server could slip its poison past the analysis by
     exhausting its allowance first.
     """
-    newest = next(_own_under_rights(server, seen), None)
+    own = server.observers.get(seen.observer_id)
+    back = own.back_from(seen.position) if own else ()
+    newest = next((old for old in back if old.auth_context == seen.auth_context), None)
     if newest is not None and newest.completeness == "complete" and not newest.rationed:
         latest = _merge(server, [newest])
         if None not in latest.tools.values():  # Nothing older counts.
@@ -84,42 +86,32 @@ def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, 
 
 
 def _history_for(server: ServerBindings, seen: Seen) -> tuple[list[Seen], bool]:
+    """Return the lists to compare a snapshot with, newest first, and whether they were seen under its rights."""
     own = server.observers.get(seen.observer_id)
-    history = own.before(seen.position) if own else []
-    same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, under_same_rights=True)
+    history = list(own.back_from(seen.position)) if own else []
+    same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, "rights", seen.auth_context)
     return same or history or _latest_of_fleet(server, seen), bool(same)
 
 
-def _own_under_rights(server: ServerBindings, seen: Seen) -> Iterator[Seen]:
-    own = server.observers.get(seen.observer_id)
-    return (old for old in own.back_from(seen.position) if old.auth_context == seen.auth_context) if own else iter(())
-
-
-def _under_rights_of(seen: Seen, history: list[Seen]) -> list[Seen]:
+def _under_rights_of(seen: Seen, history: Iterable[Seen]) -> list[Seen]:
     return [old for old in history if old.auth_context == seen.auth_context]
 
 
-def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: bool = False) -> list[Seen]:
+def _latest_of_fleet(server: ServerBindings, seen: Seen, *alike: str | None) -> list[Seen]:
     """Return the history of the observer with the last observation of the server before this one."""
-    observations = server.observations
-    if under_same_rights:
-        latest = next(observations.back_under_rights(seen.position, seen.auth_context), None)
-    else:
-        latest = next(observations.back_from(seen.position), None)
-    if latest is None:
-        return []
-    history = server.observers[latest.observer_id].before(seen.position)
-    return _under_rights_of(seen, history) if under_same_rights else history
+    latest = next(server.observations.back_from(seen.position, *alike), None)
+    history = [] if latest is None else list(server.observers[latest.observer_id].back_from(seen.position))
+    return _under_rights_of(seen, history) if alike else history
 
 
 def _merge(server: ServerBindings, history: list[Seen]) -> Baseline:
-    """Merge a history: each distinct list once, up to ``lists_merged_max`` of them, newest first.
+    """Merge a history, newest first: each distinct list once, up to ``lists_merged_max`` of them.
 
     A name that occurs only in older lists is still compared with its last definition (``last_shown``).
     """
     baseline = Baseline()
     merged: set[str] = set()
-    for seen in reversed(history):
+    for seen in history:
         if seen.catalogue not in merged:
             merged.add(seen.catalogue)
             catalogue = server.catalogue_of(seen)
@@ -134,59 +126,51 @@ def _merge(server: ServerBindings, history: list[Seen]) -> Baseline:
             break
     # A list that names a tool twice hides no change: the next is compared with the definition before that list.
     unknown = {name for name, known in baseline.tools.items() if known is None}
-    baseline.tools |= _last_known(server, history, unknown)
+    baseline.tools |= _last_in(server, history, unknown)
     return baseline
 
 
-def _last_known(server: ServerBindings, history: list[Seen], names: set[str]) -> dict[str, Fingerprint]:
-    """Return the last unambiguous definition of each name, reading each distinct list once."""
-    found: dict[str, Fingerprint] = {}
-    looked_at: set[str] = set()
-    for seen in reversed(history):
-        if len(found) == len(names):
-            break
-        if seen.catalogue in looked_at:
-            continue
-        looked_at.add(seen.catalogue)
-        catalogue = server.catalogue_of(seen)
-        for name in names & catalogue.tools.keys():
-            full = catalogue.tools[name]
-            if full is not None and name not in found:
-                found[name] = server.fingerprint_of(catalogue, full)
+def _last_in(
+    server: ServerBindings, lists: Iterable[Seen], names: Set[str], analysis: Analysis | None = None
+) -> dict[str, Fingerprint]:
+    """Return the last definition of each name in some lists, the newest first, reading each distinct list once.
+
+    Args:
+        analysis: pays for it, as far as it can; without one, only definitions that were not ambiguous count.
+    """
+    missing, found, looked_at = set(names), dict[str, Fingerprint](), set[str]()
+    try:
+        for old in lists if missing else ():
+            if analysis is not None:
+                analysis.work.spend(1 if old.catalogue in looked_at else 1 + len(missing))
+            if old.catalogue in looked_at:
+                continue
+            looked_at.add(old.catalogue)
+            catalogue = server.catalogue_of(old)
+            for name in sorted(missing & catalogue.tools.keys()):
+                fulls = catalogue.definitions_of(name)
+                if fulls and (analysis is not None or len(fulls) == 1):
+                    found[name] = server.fingerprint_of(catalogue, fulls[0])
+            missing -= found.keys()
+            if not missing:
+                break
+    except WorkExhaustedError:
+        if analysis is not None:
+            analysis.left_out.add(LeftOut.HISTORY)
     return found
 
 
 def last_shown(server: ServerBindings, seen: Seen, names: Iterable[str], analysis: Analysis) -> dict[str, Fingerprint]:
     """Return the last definition shown before an observation under each of these names, where there is one."""
-    missing = {name for name in names if server.knows(name)}
-    found: dict[str, Fingerprint] = {}
-    looked_at: set[str] = set()
-    try:
-        for old in _newest_first(server, seen):
-            if not missing:
-                break
-            analysis.work.spend(1)
-            if old.catalogue in looked_at:
-                continue
-            looked_at.add(old.catalogue)
-            analysis.work.spend(len(missing))
-            catalogue = server.catalogue_of(old)
-            for name in sorted(missing & catalogue.tools.keys()):
-                for full in catalogue.definitions_of(name)[:1]:
-                    found[name] = server.fingerprint_of(catalogue, full)
-                    missing.discard(name)
-    except WorkExhaustedError:
-        analysis.left_out.add(LeftOut.HISTORY)
-    for name in missing:
-        former = server.formers.get(name)
-        if former is not None:
-            found[name] = server.tools[former.place]
-    return found
+    known = {name for name in names if server.knows(name)}
+    found = _last_in(server, _newest_first(server, seen), known, analysis)
+    formers = (server.formers[name] for name in (known - found.keys()) & server.formers.keys())
+    return found | {former.tool_name: server.tools[former.place] for former in formers}
 
 
 def _newest_first(server: ServerBindings, seen: Seen) -> Iterator[Seen]:
     own = server.observers.get(seen.observer_id)
-    under_rights = server.observations.back_under_rights(seen.position, seen.auth_context)
+    under_rights = server.observations.back_from(seen.position, "rights", seen.auth_context)
     everything = server.observations.back_from(seen.position)
     if own is None:
         return chain(under_rights, everything)
@@ -214,7 +198,7 @@ def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen
     own = next(stated(server, seen.observer_id, subject, seen.position), None)
     if own is not None:
         return own
-    latest = next(server.observations.back_stating(seen.position, subject), None)
+    latest = next(server.observations.back_from(seen.position, "stating", subject), None)
     if latest is None or not latest.rationed:
         return latest
     return next(stated(server, latest.observer_id, subject, seen.position), latest)
@@ -229,7 +213,7 @@ def repeats(latest: Seen, offer: ItemOffer) -> bool:
 def item_baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis: Analysis) -> ItemBaseline:
     """Return the baseline of a list of prompts, or templates. Merging more than one list draws on the budget."""
     own = next(stated(server, seen.observer_id, subject, seen.position), None)
-    latest = own or next(server.observations.back_stating(seen.position, subject), None)
+    latest = own or next(server.observations.back_from(seen.position, "stating", subject), None)
     if latest is None:
         return ItemBaseline()
     baseline = ItemBaseline(stated=True)
@@ -258,7 +242,7 @@ def last_stated(
     found: dict[str, tuple[str, ...]] = {}
     looked_at: set[str] = set()
     try:
-        for old in server.observations.back_stating(seen.position, subject) if missing else ():
+        for old in server.observations.back_from(seen.position, "stating", subject) if missing else ():
             analysis.work.spend(1)
             listed = _list_of(server, old, subject)
             if listed.digest in looked_at:

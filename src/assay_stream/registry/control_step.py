@@ -42,7 +42,7 @@ from assay_stream.model.fields import TriageAct
 from assay_stream.model.finding_topic import AlertAct, Suppression, SuppressionRule
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.analysis import Analysis
-from assay_stream.registry.ledger import Registry
+from assay_stream.registry.ledger import Step, policy_text
 from assay_stream.registry.received_signatures import read_document
 from assay_stream.registry.resolution import resolved_by_decision
 from assay_stream.registry.retention import fold_discoveries
@@ -53,31 +53,30 @@ from assay_stream.schemes.hangar import UnknownPolicy
 _Decision = ControlDecision | Suppression | AlertAct | ScopeAct
 
 
-def apply_control(registry: Registry, record: Record, event: ControlEvent) -> list[Output]:
+def apply_control(step: Step, event: ControlEvent) -> None:
+    record, registry = step.record, step.registry
     fact = fact_of(record, event)
-    if isinstance(fact, ScopeAct):
-        # What is deleted is up to commands; the stream only states it.
-        return [change_record(record, event, fact, Controls(), registry.producer)]
-    if isinstance(fact, Suppression | AlertAct):
-        # Both are for the alert stage alone.
-        change = change_record(record, event, fact, Controls(), registry.producer)
-        return [change, *fact.outputs(registry.partitions or 1)]
-    ledger, server = registry.ledger, registry.bindings.server(fact.server_id)
-    outputs: list[Output] = []
+    if isinstance(fact, Suppression | AlertAct | ScopeAct):
+        # What is deleted is up to commands, and the other two are for the alert stage alone.
+        step.outputs.append(change_record(record, event, fact, Controls(), registry.producer))
+        step.outputs += () if isinstance(fact, ScopeAct) else fact.outputs(registry.partitions or 1)
+        return
+    server, analysis = step.bindings.server(fact.server_id), Analysis(step.limits.work_units_max)
     is_news = not says_nothing_new(fact, server.controls)
     if is_news:
-        outputs.append(change_record(record, event, fact, server.controls, registry.producer))
-    analysis = Analysis(registry.limits.work_units_max)
-    transition = Transition(registry, record, fact.server_id, server, start_of(fact.time_us), analysis, decision=fact)
-    outputs.append(ledger.publish(record, fact))
+        step.outputs.append(change_record(record, event, fact, server.controls, registry.producer))
+    transition = Transition(step, fact.server_id, server, start_of(fact.time_us), analysis, decision=fact)
+    step.publish(fact)
     if isinstance(fact, Discovery):
-        outputs += transition.check_signatures(signed for _, signed in sorted(server.controls.signatures.items()))
-        outputs += fold_discoveries(ledger, record, server, fact.domain)
-    outputs += transition.revise_first_uses()
-    outputs += transition.findings()
+        transition.check_signatures(signed for _, signed in sorted(server.controls.signatures.items()))
+        fold_discoveries(step, server, fact.domain)
+    transition.revise_first_uses()
+    step.outputs += transition.findings()
     if is_news:
-        outputs += [resolution.output() for resolution in resolved_by_decision(server, fact, analysis)]
-    return [*outputs, *transition.claims(), *transition.verdicts(), *transition.cut_short(fact.time_us)]
+        step.outputs += [resolution.output() for resolution in resolved_by_decision(server, fact, analysis)]
+    step.outputs += transition.claims()
+    transition.publish_verdicts()
+    transition.publish_cut(fact.time_us)
 
 
 def fact_of(record: Record, event: ControlEvent) -> _Decision:
@@ -192,49 +191,27 @@ def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:
 
 def _replaced(fact: _Decision, before: Controls) -> Any:
     """Return what was in force at the time of the change and no longer is."""
+    was: Any = None
+    now: Any = None
     match fact:
         case Pin():
-            return _replaced_pin(fact, before)
+            acts = [act for act in before.pins.get(fact.tool_name, ()) if act.position < fact.position]
+            was = pins_in_force(acts).approved.get(fact.scheme)
+            now = pins_in_force([*acts, fact]).approved.get(fact.scheme)
         case Policy():
-            now = digest_policy(fact)
-            if now is None:
-                policy = before.own_policy_as_of(fact.tool_name, fact.position)
-            else:
+            policy, now = before.own_policy_as_of(fact.tool_name, fact.position), policy_text(digest_policy(fact))
+            if now is not None:
                 policy = before.policy_as_of(fact.tool_name or "", fact.position)
-            if policy is None or policy == now:
-                return None
-            return {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
-        case KeyDecision():
-            return _replaced_key(fact, before)
-        case Discovery():
-            return _replaced_document(fact, before)
-        case Suppression() | AlertAct() | ScopeAct():
-            return None
-
-
-def _replaced_pin(fact: Pin, before: Controls) -> str | None:
-    acts = [act for act in before.pins.get(fact.tool_name, ()) if act.position < fact.position]
-    was = pins_in_force(acts).approved.get(fact.scheme)
-    return None if was == pins_in_force([*acts, fact]).approved.get(fact.scheme) else was
-
-
-def _replaced_key(fact: KeyDecision, before: Controls) -> str | None:
-    if fact.act != "accept" or fact.domain is None:
-        return None
-    # An acceptance for all tools replaces one for all tools; which key each of them used first stands with it.
-    was = pinned_key(before, fact.domain, fact.tool_name or "", fact.position)
-    return None if was == fact.fingerprint else was
-
-
-def _replaced_document(fact: Discovery, before: Controls) -> str | None:
-    if fact.status == "fetch_failed":
-        # What was observed last stays in force.
-        return None
-    documents = [
-        found for found in before.discoveries_as_of(fact.domain, fact.position) if found.status != "fetch_failed"
-    ]
-    was = documents[-1].fingerprint if documents else None
-    return None if was == fact.fingerprint else was
+            was = policy_text(policy)
+        case KeyDecision() if fact.act == "accept" and fact.domain is not None:
+            # An acceptance for all tools replaces one for all tools; which key each of them used first stands with it.
+            was = pinned_key(before, fact.domain, fact.tool_name or "", fact.position)
+            now = fact.fingerprint
+        case Discovery() if fact.status != "fetch_failed":  # else what was observed last stays in force
+            found = before.discoveries_as_of(fact.domain, fact.position)
+            was = next((old.fingerprint for old in reversed(found) if old.status != "fetch_failed"), None)
+            now = fact.fingerprint
+    return None if was == now else was
 
 
 def _is_superseded(fact: _Decision, before: Controls) -> bool:
@@ -242,19 +219,17 @@ def _is_superseded(fact: _Decision, before: Controls) -> bool:
     if isinstance(fact, Suppression | AlertAct | ScopeAct):
         # Rules and alerts are the alert stage's; what is read last counts there.
         return False
-    return any(known.position > fact.position for known in _of_same_thing(fact, before))
-
-
-def _of_same_thing(fact: ControlDecision, before: Controls) -> Iterable[ControlFact]:
+    same: Iterable[ControlFact] = ()
     match fact:
         case Pin():
-            return [known for known in before.pins.get(fact.tool_name, ()) if _is_about_same_pin(fact, known)]
+            same = [known for known in before.pins.get(fact.tool_name, ()) if _is_about_same_pin(fact, known)]
         case Policy():
-            return [known for known in before.policies if known.tool_name == fact.tool_name]
+            same = [known for known in before.policies if known.tool_name == fact.tool_name]
         case KeyDecision():
-            return [known for known in before.key_decisions if _is_about_same_key(fact, known)]
+            same = [known for known in before.key_decisions if _is_about_same_key(fact, known)]
         case Discovery():
-            return before.discoveries.get(fact.domain, ())
+            same = before.discoveries.get(fact.domain, ())
+    return any(known.position > fact.position for known in same)
 
 
 def _is_about_same_pin(fact: Pin, known: Pin) -> bool:

@@ -1,6 +1,6 @@
-"""The state of one registry partition (``Registry``), its ledger of facts, and the verdicts for proxies that enforce.
+"""The state of one registry partition (``Registry``), the steps that change it, and the verdicts for proxies.
 
-State changes by ``publish`` and ``retract`` of the ledger alone: a restart restores what was there.
+State changes by ``publish`` and ``retract`` of a step alone: a restart restores what was there.
 
 Verdicts: the stream cannot block a call that already happened. It keeps the current verdict per tool in a compacted
 topic, with the pins it rests on, so that a proxy can also check the definition that it sees itself against them.
@@ -14,22 +14,19 @@ from typing import Any
 import orjson
 
 from assay_stream.bindings.offers import Offers
-from assay_stream.bindings.pins import PinsInForce, check_pins
+from assay_stream.bindings.pins import ACTION_WEIGHT, STATUS_WEIGHT, PinsInForce, check_pins
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
-from assay_stream.model.evidence import PinResult, PinStatus
+from assay_stream.model.evidence import PinResult
 from assay_stream.model.facts import Fact, Progress, encode_key, encode_value
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy
-
-_ACTION_WEIGHT = {action: weight for weight, action in enumerate(Action)}
-_STATUS_WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
 
 Verdicts = dict[str | None, bytes]
 """Value bytes by tool; ``None`` stands for the server's tools that have no verdict of their own."""
@@ -41,7 +38,7 @@ def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
     Of several definitions in force, the most severe result counts for the tool.
     """
     controls = server.controls
-    if not controls.has_rules():
+    if not (controls.pins or controls.policies):
         return {}
     verdicts: Verdicts = {}
     in_force = _definitions_in_force(server)
@@ -93,8 +90,8 @@ def _definitions_in_force(server: ServerBindings) -> dict[str, list[Fingerprint 
 
 def _gravity(result: PinResult) -> tuple[int, int, str, str]:
     """Order results by action, then independently of the order of arrival."""
-    action = -1 if result.action is None else _ACTION_WEIGHT[result.action]
-    return (action, _STATUS_WEIGHT[result.status], result.scheme or "", result.observed or "")
+    action = -1 if result.action is None else ACTION_WEIGHT[result.action]
+    return (action, STATUS_WEIGHT[result.status], result.scheme or "", result.observed or "")
 
 
 def _value(
@@ -108,36 +105,12 @@ def _value(
         content["pins"] = dict(pins.approved)
         content["rejected"] = {scheme: list(values) for scheme, values in pins.rejected.items()}
     if policy is not None:
-        content["policy"] = {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
+        content["policy"] = policy_text(policy)
     return canonicalize(content)
 
 
-class Ledger:
-    """The bindings of one registry partition; applies each fact in the step that publishes it."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.bindings = Bindings(keep_definitions=True)
-        self.limits = limits
-
-    def publish(self, record: Record, fact: Fact) -> Output:
-        self.bindings.apply(fact, partition=record.origin.partition)
-        return fact_output(fact, partition=record.origin.partition, timestamp_ms=record.timestamp_ms)
-
-    def retract(self, record: Record, *keys: FactKey) -> list[Output]:
-        """Retract facts, and return their tombstones."""
-        for key in keys:
-            self.bindings.forget(key, partition=record.origin.partition)
-        return [
-            Output(
-                role=Role.BINDINGS,
-                key=encode_key(key),
-                value=None,
-                timestamp_ms=record.timestamp_ms,
-                partition=record.origin.partition,
-                label="fact:retracted",
-            )
-            for key in keys
-        ]
+def policy_text(policy: DigestPolicy | None) -> dict[str, str] | None:
+    return None if policy is None else {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
 
 
 class Registry:
@@ -152,8 +125,7 @@ class Registry:
         self.producer = producer
         self.limits = limits
         self.partitions = partitions
-        self.ledger = Ledger(limits)
-        self.bindings = self.ledger.bindings
+        self.bindings = Bindings(keep_definitions=True)
         self.offers = Offers(limits)
         self._verdicts: dict[str, Verdicts] = {}
         """Content of the verdict topic for each server evaluated so far; it follows from the bindings."""
@@ -171,6 +143,43 @@ class Registry:
         """Return what the verdict topic must hold for a server now, and remember it as published."""
         found = self._verdicts[server_id] = verdicts_of(server_id, server)
         return found
+
+
+class Step:
+    """What one input record changes in a registry, in order: each fact is applied as it is published.
+
+    Args:
+        record: the input record.
+
+    Attributes:
+        outputs: what to publish for it.
+    """
+
+    def __init__(self, registry: Registry, record: Record) -> None:
+        self.registry, self.record = registry, record
+        self.bindings, self.limits = registry.bindings, registry.limits
+        self.outputs: list[Output] = []
+
+    def publish(self, fact: Fact) -> None:
+        partition, timestamp_ms = self.record.origin.partition, self.record.timestamp_ms
+        self.bindings.apply(fact, partition=partition)
+        self.outputs.append(fact_output(fact, partition=partition, timestamp_ms=timestamp_ms))
+
+    def retract(self, *keys: FactKey) -> None:
+        """Retract facts: publish their tombstones."""
+        partition = self.record.origin.partition
+        for key in keys:
+            self.bindings.forget(key, partition=partition)
+            self.outputs.append(
+                Output(
+                    role=Role.BINDINGS,
+                    key=encode_key(key),
+                    value=None,
+                    timestamp_ms=self.record.timestamp_ms,
+                    partition=partition,
+                    label="fact:retracted",
+                )
+            )
 
 
 def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:

@@ -32,9 +32,9 @@ from assay_stream.model.facts import Announcement, Seen
 from assay_stream.model.finding import Finding, uid_of
 from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Output, Position, Record
+from assay_stream.model.record import Position
 from assay_stream.registry.analysis import finding_in
-from assay_stream.registry.ledger import Ledger
+from assay_stream.registry.ledger import Step
 from assay_stream.registry.retention import fold_unlisted
 
 
@@ -108,24 +108,22 @@ def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding 
     return finding_in(seen, Kind.SNAPSHOT_LATE, time_us=latest_us, late_ms=late_ms)
 
 
-def announce(ledger: Ledger, record: Record, announcement: Announcement, limits: Limits) -> list[Output]:
-    """Apply an announced change, and return the facts and findings to publish."""
-    server = ledger.bindings.server(announcement.server_id)
+def announce(step: Step, announcement: Announcement) -> None:
+    """Apply an announced change."""
+    server, limits = step.bindings.server(announcement.server_id), step.limits
     earlier, later = _neighbours(server, announcement)
     if earlier is not None and not _lists_between(server, earlier, announcement.position):
-        if earlier.overdue or not is_overdue(server, earlier, announcement.time_us, limits):
-            return []
-        return [ledger.publish(record, replace(earlier, overdue=True)), _finding(announcement).output()]
-    outputs: list[Output] = []
+        if not earlier.overdue and is_overdue(server, earlier, announcement.time_us, limits):
+            step.publish(replace(earlier, overdue=True))
+            step.outputs.append(_finding(announcement).output())
+        return
     overdue = is_overdue(server, announcement, announcement.time_us, limits)
-    is_known = overdue and earlier is not None and earlier.overdue
-    outputs.append(ledger.publish(record, replace(announcement, overdue=overdue)))
+    step.publish(replace(announcement, overdue=overdue))
     if later is not None and not _lists_between(server, announcement, later.position):
-        outputs += ledger.retract(record, later.key())
-    outputs.extend(fold_unlisted(ledger, record, server))
-    if overdue and not is_known:
-        outputs.append(_finding(announcement).output())
-    return outputs
+        step.retract(later.key())
+    fold_unlisted(step, server)
+    if overdue and not (earlier is not None and earlier.overdue):
+        step.outputs.append(_finding(announcement).output())
 
 
 def _neighbours(server: ServerBindings, announcement: Announcement) -> tuple[Announcement | None, Announcement | None]:

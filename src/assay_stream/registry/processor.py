@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.server import ServerBindings
@@ -34,7 +33,7 @@ from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.model.rejected import refusal
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.control_step import apply_control
-from assay_stream.registry.ledger import Registry
+from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.retention import evict, evict_observers, fold_unlisted, is_redundant, merge_rejections
 from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
 from assay_stream.registry.transition import Transition
@@ -54,6 +53,7 @@ def process(registry: Registry, record: Record) -> list[Output]:
     Returns:
         Facts, definitions, findings, changes and verdicts to publish, or the rejected copy. Bad input never raises.
     """
+    step = Step(registry, record)
     try:
         event = read_event(record, limits=registry.limits)
         if not isinstance(event, SnapshotEvent | ListChangedEvent | LossEvent | ControlEvent):
@@ -64,27 +64,27 @@ def process(registry: Registry, record: Record) -> list[Output]:
         observers = 0 if known is None else len(known.observers)
         match event:
             case SnapshotEvent():
-                outputs = apply_snapshot(registry, record, event)
+                apply_snapshot(step, event)
             case ListChangedEvent():
-                outputs = apply_announcement(registry, record, event)
+                apply_announcement(step, event)
             case LossEvent():
                 check_observer(record, event.data.observer_id, limits=registry.limits)
-                outputs = _loss(record, event)
+                _find_loss(step, event)
             case _:
-                outputs = apply_control(registry, record, event)
+                apply_control(step, event)
     except InputError as error:
-        return _refuse(registry, record, error)
+        return _refuse(step, error)
     now_known = registry.bindings.find(server_id)
     if now_known is not None and len(now_known.observers) > observers:
-        outputs = [*outputs, *evict_observers(registry, record, event_time_us(event))]
-    return _finish(registry, record, server_id, event_time_us(event), outputs)
+        evict_observers(step, event_time_us(event))
+    return _finish(step, server_id, event_time_us(event))
 
 
-def _loss(record: Record, event: LossEvent) -> list[Output]:
-    """Return the finding of a loss. State does not change: nothing follows from what was not observed."""
+def _find_loss(step: Step, event: LossEvent) -> None:
+    """Publish the finding of a loss. State does not change: nothing follows from what was not observed."""
     data = event.data
     if not data.lists and not data.calls:
-        return []
+        return
     finding = Finding(
         kind=Kind.OBSERVATIONS_LOST,
         server_id=data.server_id,
@@ -92,9 +92,9 @@ def _loss(record: Record, event: LossEvent) -> list[Output]:
         # One alert per observer, so that the losses of a second one show.
         item_name=data.observer_id,
         time_us=event_time_us(event),
-        origin=record.origin,
+        origin=step.record.origin,
     )
-    return [finding.output()]
+    step.outputs.append(finding.output())
 
 
 def _check_key(record: Record, server_id: str) -> None:
@@ -104,7 +104,8 @@ def _check_key(record: Record, server_id: str) -> None:
         raise InputError("key_mismatch", "the record's key must be the event's server_id", path="$.data.server_id")
 
 
-def _refuse(registry: Registry, record: Record, error: InputError) -> list[Output]:
+def _refuse(step: Step, error: InputError) -> list[Output]:
+    registry, record = step.registry, step.record
     server_id = identifier_of(record.key, limits=registry.limits)
     if record.role is not Role.SNAPSHOTS or server_id is None:
         return refusal(record, error)
@@ -115,10 +116,10 @@ def _refuse(registry: Registry, record: Record, error: InputError) -> list[Outpu
         code=error.code,
         observer_id=observer_in_header(record.headers, limits=registry.limits),
     )
-    outputs = [rejected(record, error)]
+    step.outputs = [rejected(record, error)]
     server = registry.bindings.server(server_id)
     if not is_redundant(server, rejection) or not _is_known_refusal(server, rejection):
-        outputs += _publish_rejection(registry, record, server, rejection)
+        _publish_rejection(step, server, rejection)
     finding = Finding(
         kind=Kind.SNAPSHOT_REJECTED,
         server_id=server_id,
@@ -127,25 +128,23 @@ def _refuse(registry: Registry, record: Record, error: InputError) -> list[Outpu
         origin=record.origin,
         reason=error.code,
     )
-    return _finish(registry, record, server_id, rejection.time_us, [*outputs, finding.output()])
+    step.outputs.append(finding.output())
+    return _finish(step, server_id, rejection.time_us)
 
 
-def _publish_rejection(
-    registry: Registry, record: Record, server: ServerBindings, rejection: Rejection
-) -> Iterator[Output]:
+def _publish_rejection(step: Step, server: ServerBindings, rejection: Rejection) -> None:
     # An observer without a list has no findings, and no verdict depends on it.
     concerns_lists = any(True for _ in server.concerned(rejection))
-    analysis = Analysis(registry.limits.work_units_max)
-    since = start_of(rejection.time_us)
-    transition = Transition(registry, record, rejection.server_id, server, since, analysis) if concerns_lists else None
-    yield registry.ledger.publish(record, rejection)
-    yield from merge_rejections(registry.ledger, record, server, rejection.observer_id)
-    yield from fold_unlisted(registry.ledger, record, server)
+    analysis, since = Analysis(step.limits.work_units_max), start_of(rejection.time_us)
+    transition = Transition(step, rejection.server_id, server, since, analysis) if concerns_lists else None
+    step.publish(rejection)
+    merge_rejections(step, server, rejection.observer_id)
+    fold_unlisted(step, server)
     if transition is not None:
-        yield from transition.revise_first_uses()
-        yield from transition.findings()
-        yield from transition.verdicts()
-        yield from transition.cut_short(rejection.time_us)
+        transition.revise_first_uses()
+        step.outputs += transition.findings()
+        transition.publish_verdicts()
+        transition.publish_cut(rejection.time_us)
 
 
 def _is_known_refusal(server: ServerBindings, rejection: Rejection) -> bool:
@@ -153,17 +152,18 @@ def _is_known_refusal(server: ServerBindings, rejection: Rejection) -> bool:
     return any(known.code == rejection.code for known in server.endings.rejections_of(rejection.observer_id))
 
 
-def _finish(registry: Registry, record: Record, server_id: str, time_us: int, outputs: list[Output]) -> list[Output]:
-    """Add evictions to a record's outputs, and an end mark if its findings are alerted together."""
-    server = registry.bindings.find(server_id)
+def _finish(step: Step, server_id: str, time_us: int) -> list[Output]:
+    """Evict what exceeds the bounds, and add an end mark if the record's findings are alerted together."""
+    server = step.bindings.find(server_id)
     if server is not None:
         server.drop_small_indexes()
-    outputs = [*outputs, *evict(registry, record, server_id, time_us)]
+    evict(step, server_id, time_us)
+    outputs = step.outputs
     findings = sum(output.label.startswith("finding:") for output in outputs)
     is_release = sum(output.label in _RELEASE_LABELS for output in outputs) > 1
     groups = Counter(output.key or b"" for output in outputs if output.label == "name_claim:come")
     ends = [
-        FloodEnd(server_id=server_id, group=group, findings=number, time_us=time_us, origin=record.origin)
+        FloodEnd(server_id=server_id, group=group, findings=number, time_us=time_us, origin=step.record.origin)
         for group, number in ((None, findings), *((key.decode(), number) for key, number in sorted(groups.items())))
         if number > alone_max(group) or (group is None and is_release)
     ]

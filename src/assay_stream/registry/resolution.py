@@ -51,6 +51,14 @@ _OF_KEY = (Kind.KEY_CHANGED, Kind.KEY_REVOKED, Kind.SIGNATURE_MISSING)
 
 OF_CALL: _Reasons = {Kind.BLOCKED_TOOL_CALLED: (None,)}
 
+_ENDED_BY: dict[PinStatus, _Reasons] = {
+    PinStatus.MATCH: OF_CHANGE | OF_PINS | OF_CALL,
+    PinStatus.MISMATCH: {Kind.PIN_MISMATCH: (PinStatus.REJECTED.value,), Kind.UNPINNED_TOOL: (None,)},
+    PinStatus.REJECTED: {Kind.PIN_MISMATCH: (None,), Kind.UNPINNED_TOOL: (None,)},
+    PinStatus.UNPINNED: {Kind.PIN_MISMATCH: (None, PinStatus.REJECTED.value)},
+}
+"""What a definition is no longer found for, by its state under the pins."""
+
 
 def uids_about(
     server: ServerBindings, server_id: str, tool_name: str, full: str, *, is_offered: bool = False
@@ -93,22 +101,25 @@ def resolved_by_snapshot(
     gone: dict[bool, list[str]] = {False: [], True: []}
     back: list[str] = []
     if baseline is not None and latest is not None:
-        for name, full, is_gone in _gone(baseline, catalogue, seen):
-            everywhere = not server.fleet.shows_others(name, full, seen.observer_id)
-            gone[everywhere] += uids_about(server, seen.server_id, name, full, is_offered=not is_gone)
+        ended: list[tuple[str, str, Uids]] = [
+            (name, full, uids_about(server, seen.server_id, name, full, is_offered=not is_gone))
+            for name, full, is_gone in _gone(baseline, catalogue, seen)
+        ]
         for name, fulls in _no_longer_ambiguous(server, baseline, catalogue, seen):
-            everywhere = not server.fleet.shows_others(name, set_digest(fulls), seen.observer_id)
-            gone[everywhere].append(uid_of(Kind.DEFINITION_AMBIGUOUS, seen.server_id, name, set_digest(fulls), None))
+            digest = set_digest(fulls)
+            ended.append((name, digest, [uid_of(Kind.DEFINITION_AMBIGUOUS, seen.server_id, name, digest, None)]))
+        for name, full, uids in ended:
+            gone[not server.fleet.shows_others(name, full, seen.observer_id)] += uids
         back = [
             uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
             for name in sorted(catalogue.tools.keys() - baseline.tools.keys())
             for full in analysis.paid(server.fleet.definitions_known(name), _UNITS_PER_UID, LeftOut.RESOLUTIONS)
         ]
     return [
-        *resolutions(seen.server_id, gone[False], "no_longer_offered", seen, seen.observer_id),
-        *resolutions(seen.server_id, gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
-        *resolutions(seen.server_id, back, "definition_returned", seen, seen.observer_id),
-        *resolutions(seen.server_id, _readable_again(server, seen), "definition_returned", seen, None),
+        *resolutions(gone[False], "no_longer_offered", seen, seen.observer_id),
+        *resolutions(gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
+        *resolutions(back, "definition_returned", seen, seen.observer_id),
+        *resolutions(_readable_again(server, seen), "definition_returned", seen, None),
     ]
 
 
@@ -116,7 +127,7 @@ def decided_before(
     server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen
 ) -> list[Resolution]:
     """Return the resolution of what is new in a snapshot and was approved before it was offered."""
-    return resolutions(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None)
+    return resolutions(_approved_before(server, baseline, catalogue), "decided", seen, None)
 
 
 def resolved_by_decision(
@@ -135,7 +146,7 @@ def resolved_by_decision(
         case KeyDecision() | Discovery():
             uids = _by_signatures(server, fact.server_id)
     paid = analysis.paid(uids, _UNITS_PER_UID, LeftOut.RESOLUTIONS)
-    return resolutions(fact.server_id, paid, "decided", fact, None)
+    return resolutions(paid, "decided", fact, None)
 
 
 def _gone(baseline: Baseline, catalogue: Catalogue, seen: Seen) -> Iterator[tuple[str, str, bool]]:
@@ -174,7 +185,7 @@ def _readable_again(server: ServerBindings, seen: Seen) -> Uids:
     """
     ended = {bad.code for observer_id in (None, seen.observer_id) for bad in _unanswered(server, observer_id)}
     if ended:
-        others = (observer_id for observer_id in server.endings.own if observer_id != seen.observer_id)
+        others = server.endings.rejections.keys() - {None, seen.observer_id}
         ended -= {bad.code for observer_id in others for bad in _unanswered(server, observer_id)}
     for code in sorted(ended):
         yield uid_of(Kind.SNAPSHOT_REJECTED, seen.server_id, None, None, code)
@@ -215,21 +226,11 @@ def _settled_by_pins(
     controls = server.controls
     policy = controls.policy_as_of(name, AFTER_ALL_US)
     stands = check_pins(controls.pins_as_of(name, AFTER_ALL_US), found, policy=policy)
-    if stands.status is PinStatus.MATCH:
-        yield from uids_of(server_id, name, full, OF_CHANGE | OF_PINS | OF_CALL)
-    elif approved_only:
+    if approved_only and stands.status is not PinStatus.MATCH:
         return
-    elif stands.status is PinStatus.MISMATCH:
-        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, PinStatus.REJECTED.value)
+    yield from uids_of(server_id, name, full, _ENDED_BY.get(stands.status, {}))
+    if stands.status is PinStatus.UNPINNED and stands.action in (None, Action.ALLOW):
         yield uid_of(Kind.UNPINNED_TOOL, server_id, name, full, None)
-    elif stands.status is PinStatus.REJECTED:
-        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, None)
-        yield uid_of(Kind.UNPINNED_TOOL, server_id, name, full, None)
-    elif stands.status is PinStatus.UNPINNED:
-        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, None)
-        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, PinStatus.REJECTED.value)
-        if stands.action in (None, Action.ALLOW):
-            yield uid_of(Kind.UNPINNED_TOOL, server_id, name, full, None)
 
 
 def _by_signatures(server: ServerBindings, server_id: str) -> Uids:
@@ -250,7 +251,6 @@ def _by_signatures(server: ServerBindings, server_id: str) -> Uids:
 
 
 def resolutions(
-    server_id: str,
     uids: Uids,
     reason: Reason,
     by: Seen | Pin | Policy | KeyDecision | Discovery,
@@ -263,7 +263,7 @@ def resolutions(
     most = DEFAULT_LIMITS.resolution_uids_max
     return [
         Resolution(
-            server_id=server_id,
+            server_id=by.server_id,
             uids=tuple(listed[first : first + most]),
             reason=reason,
             observer_id=observer_id,
@@ -290,7 +290,7 @@ def resolved_by_signature(
     if (earlier[-1].catalogue, earlier[-1].signatures) == (seen.catalogue, seen.signatures):
         return []
     ended: dict[bool, list[str]] = {False: [], True: []}
-    others = server.fleet.latest().values()
+    others = server.fleet.latest()
     sound = _sound_again(server, catalogue, seen, earlier)
     for name, full in analysis.paid(sound, _UNITS_PER_OBSERVER * len(others), LeftOut.RESOLUTIONS):
         everywhere = not any(
@@ -301,11 +301,8 @@ def resolved_by_signature(
         )
         ended[everywhere] += uids_of_signature(server, seen.server_id, name, full)
     return [
-        resolution
-        for everywhere, uids in ended.items()
-        for resolution in resolutions(
-            seen.server_id, uids, "signature_returned", seen, seen.observer_id, everywhere=everywhere
-        )
+        *resolutions(ended[False], "signature_returned", seen, seen.observer_id),
+        *resolutions(ended[True], "signature_returned", seen, seen.observer_id, everywhere=True),
     ]
 
 

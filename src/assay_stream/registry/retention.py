@@ -21,62 +21,63 @@ Folding: see ``bindings.timeline``. Eviction:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 
 from assay_stream.bindings.server import ServerBindings
+from assay_stream.bindings.sightings import shared_part
 from assay_stream.bindings.state import run_fact
-from assay_stream.bindings.timeline import Run, Timeline
+from assay_stream.bindings.timeline import Timeline
 from assay_stream.limits.core import Limits
 from assay_stream.model.control_facts import Discovery
 from assay_stream.model.definition_facts import Catalogue, FormerTool
 from assay_stream.model.facts import Horizon, Rejection, RunCut, Seen, SeenRun, encode_key
 from assay_stream.model.fields import ITEM_SUBJECTS
-from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.record import Role
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.ledger import Ledger, Registry, changed_verdicts
+from assay_stream.registry.ledger import Step, changed_verdicts
 from assay_stream.registry.name_claims import claims_between
 
 
-def pack_repeats(ledger: Ledger, record: Record, timeline: Timeline, seen: Seen) -> list[Output]:
-    limits, place = ledger.limits, seen.origin[:2]
-    last = next((run for run in reversed(timeline.runs) if run.key[:2] == place), None)
-    count = _packable(timeline, seen, -1 if last is None else last.last, limits)
-    if count < limits.seen_run_rows_min:
-        return []
-    tail = [timeline.table.seen(number) for number in timeline.numbers[-count:]]
-    key, entries = tail[0].origin, tail
-    if last is not None and _can_join(timeline, last, count, limits):
-        key = last.key
-        entries = [timeline.table.seen(number) for number in timeline.numbers[-count - last.rows :]]
-    outputs = [ledger.publish(record, run_fact(key, entries))]
-    return outputs + ledger.retract(record, *[packed.key() for packed in tail])
+def pack_repeats(step: Step, timeline: Timeline, seen: Seen) -> None:
+    count = _packable(timeline, seen, step.limits)
+    if count < step.limits.seen_run_rows_min:
+        return
+    table, together = timeline.table, count + _joined(timeline, count, step.limits)
+    tail, entries = ([table.seen(number) for number in timeline.numbers[-rows:]] for rows in (count, together))
+    key = table.run_of(timeline.numbers[-together]) or entries[0].origin
+    step.publish(run_fact(key, entries))
+    step.retract(*[packed.key() for packed in tail])
 
 
-def take_away(ledger: Ledger, record: Record, timeline: Timeline, folded: Seen) -> list[Output]:
+def take_away(step: Step, timeline: Timeline, folded: Seen) -> None:
     """Retract an observation, whether it is a fact of its own or a row of a run."""
-    run = timeline.run_of(folded.origin)
-    if run is None:
-        return ledger.retract(record, folded.key())
+    number = timeline.row_at(folded.origin)
+    run = None if number is None else timeline.table.run_of(number)
+    if number is None or run is None:
+        step.retract(folded.key())
+        return
+    gone = timeline.cuts.get(run, ())
+    rows = timeline.table.count_alike(number) + len(gone)
     cut = RunCut(
         server_id=folded.server_id,
         observer_id=folded.observer_id,
-        origin=run.key,
-        gone=tuple(sorted({*timeline.cuts.get(run.key, ()), folded.origin.offset - run.key.offset})),
+        origin=run,
+        gone=tuple(sorted({*gone, folded.origin.offset - run.offset})),
     )
-    if run.rows == 1:
-        return ledger.retract(record, (SeenRun.fact_kind, *cut.key()[1:]))
-    outputs = [ledger.publish(record, cut)]
-    if 2 * len(cut.gone) >= run.rows:
+    if rows == 1:
+        step.retract((SeenRun.fact_kind, *cut.key()[1:]))
+        return
+    step.publish(cut)
+    if 2 * len(cut.gone) >= rows:
         # Rewritten with the rows that are left: a row is rewritten once per halving of its run.
         left = [timeline.table.seen(number) for number in timeline.in_run(run)]
-        outputs.append(ledger.publish(record, run_fact(run.key, left)))
-        outputs += ledger.retract(record, cut.key())
-    return outputs
+        step.publish(run_fact(run, left))
+        step.retract(cut.key())
 
 
-def _packable(timeline: Timeline, seen: Seen, packed_until: int, limits: Limits) -> int:
+def _packable(timeline: Timeline, seen: Seen, limits: Limits) -> int:
     """Return how many of the latest observations a run may replace: none where ``seen`` is not the latest.
 
     No other observation of the observer may have an offset among theirs, as one dated ahead may.
@@ -87,7 +88,7 @@ def _packable(timeline: Timeline, seen: Seen, packed_until: int, limits: Limits)
     kind, tail, before = table.kinds[numbers[-1]], list[int](), seen.origin.offset + 1
     for number in reversed(numbers[-limits.seen_run_rows_max :]):
         offset = table.offsets[number]
-        if table.kinds[number] != kind or not packed_until < offset < before:
+        if table.kinds[number] != kind or offset >= before:
             break
         tail.append(offset)
         before = offset
@@ -103,113 +104,96 @@ def _highest_before(timeline: Timeline, count: int) -> int:
     return max((table.offsets[each] for each in numbers[:-count] if table.shared(each).origin[:2] == place), default=-1)
 
 
-def _can_join(timeline: Timeline, last: Run, count: int, limits: Limits) -> bool:
-    """Return True if the preceding run can absorb the latest observations."""
-    table, numbers, together = timeline.table, timeline.numbers, count + last.rows
-    if last.key in timeline.cuts or together > limits.seen_run_rows_max or together > len(numbers):
-        return False
-    kind = table.kinds[numbers[-1]]
+def _joined(timeline: Timeline, count: int, limits: Limits) -> int:
+    """Return the rows of the preceding run if it can absorb the latest observations, else 0."""
+    table, before = timeline.table, timeline.numbers[:-count]
+    run = table.run_of(before[-1]) if before else None
+    rows = table.count_alike(before[-1]) if before else 0
+    if run is None or run in timeline.cuts or rows + count > limits.seen_run_rows_max:
+        return 0
+    own, latest = table.shared(before[-1]), table.shared(timeline.numbers[-1])
     # An observation inserted among them stays a fact of its own.
-    if any(
-        table.kinds[each] != kind or not last.first <= table.offsets[each] <= last.last
-        for each in numbers[-together:-count]
-    ):
-        return False
-    return _highest_before(timeline, together) <= last.first
+    is_last = all(table.kinds[each] == table.kinds[before[-1]] for each in before[-rows:])
+    if not is_last or replace(own, origin=latest.origin) != latest:
+        return 0
+    return rows if _highest_before(timeline, count + rows) < table.offsets[before[-rows]] else 0
 
 
 _LATEST_KEPT = 2
 """Observations that stay however large they are: the latest, and the one it is compared with."""
 
 
-def fold(ledger: Ledger, record: Record, server: ServerBindings, seen: Seen) -> list[Output]:
+def fold(step: Step, server: ServerBindings, seen: Seen) -> None:
     """Fold surplus observations of the observer's timeline, and drop what nothing refers to any more."""
     timeline = server.observers[seen.observer_id]
-    outputs: list[Output] = []
-    while (surplus := _surplus(ledger, server, timeline)) is not None:
+    while (surplus := _surplus(step.limits, server, timeline)) is not None:
         folded, history_lost = surplus
-        outputs += take_away(ledger, record, timeline, folded)
+        take_away(step, timeline, folded)
         if history_lost:
             oldest = next(iter(timeline))
-            horizon = Horizon(
-                server_id=seen.server_id,
-                observer_id=seen.observer_id,
-                time_us=max(oldest.time_us, timeline.horizon_us or 0),
-            )
-            outputs.append(ledger.publish(record, horizon))
+            horizon_us = max(oldest.time_us, timeline.horizon_us or 0)
+            step.publish(Horizon(server_id=seen.server_id, observer_id=seen.observer_id, time_us=horizon_us))
             # No answer rests on an announcement before the first list that is kept.
             announced = server.endings.announcements_of(seen.observer_id)
-            outputs += ledger.retract(record, *[end.key() for end in announced if end.position < oldest.position])
-        outputs += _drop_unused_tools(ledger, record, server, folded)
-        outputs += _drop_unused_signatures(ledger, record, server, folded.signatures)
-        outputs += _drop_unused_items(ledger, record, server, folded)
-    return outputs
+            step.retract(*[end.key() for end in announced if end.position < oldest.position])
+        _drop_unused(step, server, folded)
 
 
-def forget_observer(
-    ledger: Ledger, record: Record, server: ServerBindings, server_id: str, observer_id: str
-) -> list[Output]:
+def forget_observer(step: Step, server: ServerBindings, server_id: str, observer_id: str) -> None:
     """Retract an observer's observations and their endings, and what nothing refers to any more."""
     timeline = server.observers[observer_id]
-    seen_once = {replace(seen, origin=record.origin, time_us=0, snapshot_id=""): seen for seen in timeline}
-    keys = [*timeline.keys(server_id, observer_id), *(end.key() for end in server.endings.own.get(observer_id, ()))]
-    outputs = ledger.retract(record, *sorted(keys, key=encode_key))
+    seen_once = {shared_part(seen): seen for seen in timeline}
+    keys = [*timeline.keys(server_id, observer_id), *(end.key() for end in server.endings.of(observer_id))]
+    step.retract(*sorted(keys, key=encode_key))
     for folded in seen_once.values():
-        outputs += _drop_unused_tools(ledger, record, server, folded)
-        outputs += _drop_unused_signatures(ledger, record, server, folded.signatures)
-        outputs += _drop_unused_items(ledger, record, server, folded)
-    return outputs
+        _drop_unused(step, server, folded)
 
 
-def merge_rejections(ledger: Ledger, record: Record, server: ServerBindings, observer_id: str | None) -> list[Output]:
+def merge_rejections(step: Step, server: ServerBindings, observer_id: str | None) -> None:
     """Merge the oldest two rejections into one that ends what either did: nothing comes into force again."""
-    outputs: list[Output] = []
-    while len(kept := server.endings.rejections_of(observer_id)) > ledger.limits.rejections_max:
+    while len(kept := server.endings.rejections_of(observer_id)) > step.limits.rejections_max:
         oldest, second = kept[:2]
-        outputs += ledger.retract(record, oldest.key())
-        outputs.append(ledger.publish(record, replace(second, time_us=oldest.time_us)))
-    return outputs
+        step.retract(oldest.key())
+        step.publish(replace(second, time_us=oldest.time_us))
 
 
-def fold_unlisted(ledger: Ledger, record: Record, server: ServerBindings) -> list[Output]:
+def fold_unlisted(step: Step, server: ServerBindings) -> None:
     """Once too many observers without a list are remembered, replace the earliest ones by one rejection.
 
     Made-up observers can then neither fill the memory nor get an observer without a list bound.
     """
-    endings, limit = server.endings, ledger.limits.unlisted_observers_max
+    endings, limit = server.endings, step.limits.unlisted_observers_max
     surplus = len(endings.without_list) - limit
     if surplus <= 0:
-        return []
+        return
     # More than necessary, so that the search for the earliest is rare.
     surplus += limit // 8
-    earliest = sorted(endings.without_list, key=lambda name: endings.own[name].last_origin())[:surplus]
-    folded = [end for name in earliest for end in endings.own[name]]
-    before = [] if endings.unlisted is None else [endings.unlisted]
+    earliest = sorted(endings.without_list, key=lambda name: max(end.origin for end in endings.of(name)))[:surplus]
+    folded = [end for name in earliest for end in endings.of(name)]
+    gone = folded if endings.unlisted is None else [*folded, endings.unlisted]
+    step.retract(*[end.key() for end in gone])
     stands_for_all = Rejection(
         server_id=folded[0].server_id,
         origin=folded[0].origin,
-        time_us=min(end.time_us for end in [*folded, *before]),
+        time_us=min(end.time_us for end in gone),
         code="too_many_observers",
         unlisted=True,
     )
-    outputs = ledger.retract(record, *[end.key() for end in [*folded, *before]])
-    return [*outputs, ledger.publish(record, stands_for_all)]
+    step.publish(stands_for_all)
 
 
-def fold_discoveries(ledger: Ledger, record: Record, server: ServerBindings, domain: str) -> list[Output]:
+def fold_discoveries(step: Step, server: ServerBindings, domain: str) -> None:
     """Fold away surplus discoveries of a domain, and signature checks against a key that is no longer known.
 
     The oldest between two with the same result goes first, which changes no answer; else the oldest.
     """
-    outputs: list[Output] = []
     controls = server.controls
-    while len(history := controls.discoveries[domain]) > ledger.limits.discoveries_max:
-        outputs += ledger.retract(record, _least_telling(history).key())
-    if outputs:
-        known = controls.key_documents()
-        checked = [held.key() for held in controls.checked.values() if held.fingerprint not in known]
-        outputs += ledger.retract(record, *sorted(checked))
-    return outputs
+    if len(controls.discoveries[domain]) <= step.limits.discoveries_max:
+        return
+    while len(history := controls.discoveries[domain]) > step.limits.discoveries_max:
+        step.retract(_least_telling(history).key())
+    known = controls.key_documents()
+    step.retract(*sorted(held.key() for held in controls.checked.values() if held.fingerprint not in known))
 
 
 def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
@@ -222,56 +206,40 @@ def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
     return all(kept[-1].is_after(seen) for timeline in server.concerned(rejection) for seen in timeline)
 
 
-def _surplus(ledger: Ledger, server: ServerBindings, timeline: Timeline) -> tuple[Seen, bool] | None:
-    entries_max = ledger.limits.timeline_entries_max
-    if len(timeline) > _LATEST_KEPT and server.definitions_bytes > ledger.limits.server_definitions_bytes_max:
+def _surplus(limits: Limits, server: ServerBindings, timeline: Timeline) -> tuple[Seen, bool] | None:
+    entries_max = limits.timeline_entries_max
+    if len(timeline) > _LATEST_KEPT and server.definitions_bytes > limits.server_definitions_bytes_max:
         entries_max = min(entries_max, len(timeline) - 1)
     return timeline.one_too_many(entries_max, server.endings.parts)
 
 
-def _drop_unused_items(ledger: Ledger, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
-    outputs: list[Output] = []
+def _drop_unused(step: Step, server: ServerBindings, folded: Seen) -> None:
+    """Retract the lists and signatures of an observation that no other has, and the definitions only in these."""
+    is_used, fleet, controls = server.observations.uses, server.fleet, server.controls
+    catalogue, signatures = server.catalogues.get(folded.catalogue), controls.signatures.get(folded.signatures or "")
+    if catalogue is not None and not is_used("catalogue", catalogue.digest):
+        step.retract(catalogue.key())
+        unused = {(catalogue.server_scoped, full) for _, full in catalogue.definitions()}
+        unused |= _keep_formers(step, server, catalogue, folded.time_us)
+        formers = {tool.place for tool in server.formers.values()}
+        gone = sorted(place for place in (unused & server.tools.keys()) - formers if place not in fleet.tool_uses)
+        step.retract(*[("tool", catalogue.server_id, *place) for place in gone])
+    if signatures is not None and not is_used("signatures", signatures.digest):
+        checked = [held.key() for held in controls.checked.values() if held.signatures == signatures.digest]
+        step.retract(signatures.key(), *sorted(checked))
     for subject in ITEM_SUBJECTS:
-        digest = folded.listed(subject)
-        if (subject, digest) not in server.item_lists or digest is None:
-            continue
-        if server.observations.uses(subject.value, digest):
-            continue
-        gone = server.item_list(subject, digest)
-        outputs += ledger.retract(record, gone.key())
-        unused = sorted({full for _, full in gone.items if not server.fleet.uses_item(subject, full)})
-        outputs += ledger.retract(record, *[("item", folded.server_id, subject.value, full) for full in unused])
-    return outputs
+        items = server.item_lists.get((subject, folded.listed(subject) or ""))
+        if items is not None and not is_used(subject, items.digest):
+            step.retract(items.key())
+            fulls = sorted({full for _, full in items.items if (subject, full) not in fleet.item_uses})
+            step.retract(*[("item", folded.server_id, subject.value, full) for full in fulls])
 
 
-def _drop_unused_signatures(ledger: Ledger, record: Record, server: ServerBindings, digest: str | None) -> list[Output]:
-    controls = server.controls
-    if digest is None or server.observations.uses("signatures", digest) or digest not in controls.signatures:
-        return []
-    checked = [held.key() for held in controls.checked.values() if held.signatures == digest]
-    return ledger.retract(record, controls.signatures[digest].key(), *sorted(checked))
-
-
-def _drop_unused_tools(ledger: Ledger, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
-    if folded.catalogue not in server.catalogues or server.observations.uses("catalogue", folded.catalogue):
-        return []
-    catalogue = server.catalogues[folded.catalogue]
-    outputs = ledger.retract(record, catalogue.key())
-    unused = {(catalogue.server_scoped, full) for _, full in catalogue.definitions()}
-    unused |= _keep_formers(ledger, record, server, catalogue, folded.time_us, outputs)
-    used = (place for place in unused if server.fleet.uses_tool(*place) or server.formers.uses(place))
-    gone = sorted((unused & server.tools.keys()).difference(used))
-    return outputs + ledger.retract(record, *[("tool", catalogue.server_id, *place) for place in gone])
-
-
-def _keep_formers(
-    ledger: Ledger, record: Record, server: ServerBindings, catalogue: Catalogue, time_us: int, outputs: list[Output]
-) -> set[tuple[bool, str]]:
+def _keep_formers(step: Step, server: ServerBindings, catalogue: Catalogue, time_us: int) -> set[tuple[bool, str]]:
     """Keep the definitions of names that went with a catalogue, and return those that are no longer kept."""
-    limits = ledger.limits
     lost = [name for name in sorted(catalogue.tools) if not server.fleet.is_known(name)]
     released: set[tuple[bool, str]] = set()
-    for name in lost[: limits.former_tools_max]:
+    for name in lost[: step.limits.former_tools_max]:
         place = (catalogue.server_scoped, catalogue.definitions_of(name)[0])
         older = server.formers.get(name)
         if older is not None:
@@ -285,11 +253,23 @@ def _keep_formers(
                 size=len(server.packed[place]),
                 time_us=time_us,
             )
-            outputs.append(ledger.publish(record, former))
-    for tool in list(server.formers.surplus(limits.former_tools_max, limits.former_tools_bytes_max)):
-        released.add(tool.place)
-        outputs += ledger.retract(record, tool.key())
-    return released
+            step.publish(former)
+    surplus = surplus_formers(server.formers.values(), step.limits) if lost else []
+    step.retract(*[tool.key() for tool in surplus])
+    return released.union(tool.place for tool in surplus)
+
+
+def surplus_formers(formers: Collection[FormerTool], limits: Limits) -> list[FormerTool]:
+    """Return what exceeds a bound, earliest first."""
+    count, size = len(formers), sum(tool.size for tool in formers)
+    surplus: list[FormerTool] = []
+    if count > limits.former_tools_max or size > limits.former_tools_bytes_max:
+        for tool in sorted(formers, key=lambda one: (one.time_us, one.tool_name)):
+            if count <= limits.former_tools_max and size <= limits.former_tools_bytes_max:
+                break
+            surplus.append(tool)
+            count, size = count - 1, size - tool.size
+    return surplus
 
 
 def _least_telling(history: Sequence[Discovery]) -> Discovery:
@@ -306,61 +286,65 @@ _OBSERVERS_MAX = 256
 """Observers beyond the surplus that a step evicts, for the same reason."""
 
 
-def evict(registry: Registry, record: Record, server_id: str, time_us: int) -> list[Output]:
+def evict(step: Step, server_id: str, time_us: int) -> None:
     """Evict surplus servers after a record has added one."""
-    bindings, servers_max = registry.bindings, registry.limits.servers_max
+    bindings, servers_max = step.bindings, step.limits.servers_max
     own = bindings.find(server_id)
     if len(bindings) <= servers_max or own is None or sum(_standing(own)[:2]) != 1:
-        return []
+        return
     standings = [(_standing(server), name) for name, server in bindings.servers.items()]
     surplus = sum(any(standing[:2]) for standing, _ in standings) - servers_max
-    spare = servers_max // 64 if surplus > 0 else 0
-    outputs: list[Output] = []
+    spare, before = servers_max // 64 if surplus > 0 else 0, len(step.outputs)
     for (lists, ends, _), name in sorted(standings):
-        if surplus <= 0 and (surplus <= -spare or len(outputs) >= _OUTPUTS_MAX):
+        if surplus <= 0 and (surplus <= -spare or len(step.outputs) - before >= _OUTPUTS_MAX):
             break
         server = bindings.servers[name]
         if name != server_id and (lists or ends) and not server.controls.is_decided:
-            outputs += _evicted(registry, record, name, server, time_us)
+            _evict(step, name, server, time_us)
             surplus -= 1
-    return outputs
 
 
-def evict_observers(registry: Registry, record: Record, time_us: int) -> list[Output]:
+def evict_observers(step: Step, time_us: int) -> None:
     """Evict surplus observers after a record has added one."""
-    observers_max = registry.limits.observers_max
+    registry, bindings, observers_max = step.registry, step.bindings, step.limits.observers_max
     # Reading all servers takes seconds after a restart.
-    if registry.bindings.observers_at_most <= observers_max:
-        return []
-    servers = registry.bindings.servers
-    surplus = registry.bindings.observers_at_most - observers_max
+    if bindings.observers_at_most <= observers_max:
+        return
+    servers, before = bindings.servers, len(step.outputs)
+    surplus = bindings.observers_at_most - observers_max
     if surplus <= 0:
-        return []
+        return
     standings = (
         (len(timeline), timeline.latest.origin.offset, server_id, observer_id)
         for server_id, server in servers.items()
         for observer_id, timeline in server.observers.items()
-        if timeline.latest is not None and timeline.latest.origin != record.origin
+        if timeline.latest is not None and timeline.latest.origin != step.record.origin
     )
     evicted: dict[str, list[str]] = {}
     for _, _, server_id, observer_id in nsmallest(surplus + min(observers_max // 64, _OBSERVERS_MAX), standings):
         evicted.setdefault(server_id, []).append(observer_id)
-    outputs: list[Output] = []
     for server_id, names in evicted.items():
         server = servers[server_id]
         if len(names) == len(server.observers) and not server.controls.is_decided:
-            outputs += _evicted(registry, record, server_id, server, time_us)
+            _evict(step, server_id, server, time_us)
             continue
         verdicts = registry.verdicts(server_id, server)
         server.fleet.forget_changes()
         for observer_id in names:
-            outputs += forget_observer(registry.ledger, record, server, server_id, observer_id)
+            forget_observer(step, server, server_id, observer_id)
         gone = {place: False for place, is_offered in server.fleet.changes() if not is_offered}
-        claims = claims_between(gone, {}, server_id, time_us=time_us, origin=record.origin)
-        outputs += [claim.output() for claim in claims]
-        outputs += changed_verdicts(record, server_id, verdicts, registry.revised_verdicts(server_id, server))
+        claims = claims_between(gone, {}, server_id, time_us=time_us, origin=step.record.origin)
+        step.outputs += [claim.output() for claim in claims]
+        step.outputs += changed_verdicts(step.record, server_id, verdicts, registry.revised_verdicts(server_id, server))
         server.drop_small_indexes()
-    return [output._replace(label="fact:evicted") if output.role is Role.BINDINGS else output for output in outputs]
+    _mark_evicted(step, before)
+
+
+def _mark_evicted(step: Step, first: int) -> None:
+    """Count the facts published and retracted from an output on as evicted."""
+    for place, output in enumerate(step.outputs[first:], first):
+        if output.role is Role.BINDINGS:
+            step.outputs[place] = output._replace(label="fact:evicted")
 
 
 def _standing(server: ServerBindings) -> tuple[int, int, int]:
@@ -370,17 +354,16 @@ def _standing(server: ServerBindings) -> tuple[int, int, int]:
     return lists, len(offsets) - sum(seen is not None for seen in latest), max(offsets, default=-1)
 
 
-def _evicted(
-    registry: Registry, record: Record, server_id: str, server: ServerBindings, time_us: int
-) -> Iterator[Output]:
+def _evict(step: Step, server_id: str, server: ServerBindings, time_us: int) -> None:
     offered = {(name, full): False for name in server.fleet.names_known() for full in server.fleet.offers(name)}
-    for claim in claims_between(offered, {}, server_id, time_us=time_us, origin=record.origin):
-        yield claim.output()
+    claims = claims_between(offered, {}, server_id, time_us=time_us, origin=step.record.origin)
+    step.outputs += [claim.output() for claim in claims]
     keys = sorted(_keys(server_id, server), key=encode_key)
     # Before retracting its facts: otherwise each retraction would update the indexes.
-    registry.forget(server_id)
-    for output in registry.ledger.retract(record, *keys):
-        yield output._replace(label="fact:evicted")
+    step.registry.forget(server_id)
+    first = len(step.outputs)
+    step.retract(*keys)
+    _mark_evicted(step, first)
 
 
 def _keys(server_id: str, server: ServerBindings) -> Iterator[FactKey]:
@@ -389,7 +372,7 @@ def _keys(server_id: str, server: ServerBindings) -> Iterator[FactKey]:
     yield from (("item", server_id, subject.value, full) for subject, full in server.items)
     for facts in (server.catalogues, server.item_lists, server.controls.signatures):
         yield from (fact.key() for fact in facts.values())
-    yield from (fact.key() for fact in (*server.formers, *server.endings))
+    yield from (fact.key() for fact in (*server.formers.values(), *server.endings))
     if server.allowance is not None:
         yield server.allowance.key()
     for observer_id, timeline in server.observers.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -20,11 +20,11 @@ from assay_stream.model.fields import Subject
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
-from assay_stream.model.record import Output, Position, Record, murmur2_partition
+from assay_stream.model.record import Position, Record, murmur2_partition
 from assay_stream.registry.allowance import Ration, change_of
 from assay_stream.registry.analysis import finding_in
 from assay_stream.registry.baselines import Baseline, baselines_for
-from assay_stream.registry.ledger import Registry
+from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.list_drift import compare, compare_items, first_look
 from assay_stream.registry.list_health import (
     announce,
@@ -40,13 +40,14 @@ from assay_stream.registry.retention import fold, pack_repeats
 from assay_stream.registry.transition import Transition
 
 
-def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> list[Output]:
-    """Apply a snapshot, and return what to publish; nothing for one that was published before.
+def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
+    """Apply a snapshot; one that was published before changes nothing.
 
     Raises:
         InputError: if a definition is beyond the limits, a hidden tool is not in the list, or the observer is not
             the one that the header names.
     """
+    registry, record = step.registry, step.record
     data, limits = event.data, registry.limits
     attributed = check_observer(record, data.observer_id, limits=limits)
     offer, lists = registry.offers.of(data), registry.offers.items_of(data)
@@ -54,7 +55,7 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     server = registry.bindings.server(data.server_id)
     seen = _observation(record, event, offer, lists, signatures, attributed=attributed)
     if _is_repetition(server, seen):
-        return []
+        return
     catalogue = Catalogue(
         server_id=data.server_id,
         digest=offer.digest,
@@ -74,52 +75,50 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     is_same = offers_the_same(server, catalogue, seen)
     since = start_of(seen.time_us)
     observer_id = None if _concerns_others(server, since) else seen.observer_id
-    transition = Transition(
-        registry, record, seen.server_id, server, since, ration.analysis, own=seen, observer_id=observer_id
-    )
+    transition = Transition(step, seen.server_id, server, since, ration.analysis, own=seen, observer_id=observer_id)
     # Apply: in the order in which facts refer to each other.
-    ledger = registry.ledger
-    outputs = [*_publish_offer(registry, record, server, catalogue, offer)]
+    _publish_offer(step, server, catalogue, offer)
     for items in lists.values():
-        outputs += _publish_items(registry, record, server, seen.server_id, items)
+        _publish_items(step, server, seen.server_id, items)
     if signatures is not None and signatures.digest not in server.controls.signatures:
-        outputs.append(ledger.publish(record, signatures))
-        outputs += transition.check_signatures([signatures])
-    outputs.append(ledger.publish(record, seen))
-    outputs += transition.revise_first_uses()
+        step.publish(signatures)
+        transition.check_signatures([signatures])
+    step.publish(seen)
+    transition.revise_first_uses()
     # After: the findings that are new.
     wrong = transition.findings()
     # Before folding, so that a list that is folded now does not seem to be in a run.
-    outputs += pack_repeats(ledger, record, server.observers[seen.observer_id], seen)
-    outputs += fold(ledger, record, server, seen)
+    pack_repeats(step, server.observers[seen.observer_id], seen)
+    fold(step, server, seen)
     findings = with_reasons(findings, transition.found)
-    outputs += [finding.output() for finding in (findings if baseline is None else _of_one_release(findings, seen))]
-    outputs += wrong
+    step.outputs += [
+        finding.output() for finding in (findings if baseline is None else _of_one_release(findings, seen))
+    ]
+    step.outputs += wrong
     ended += decided_before(server, baseline, catalogue, seen)
     ended += resolved_by_signature(server, catalogue, seen, ration.analysis)
-    outputs += [resolution.output() for resolution in ended]
+    step.outputs += [resolution.output() for resolution in ended]
     if not is_same:
-        outputs += transition.claims(had_complete=baseline is not None and baseline.complete)
-    outputs += transition.verdicts()
-    outputs += [finding.output() for finding in ration.findings()]
+        step.outputs += transition.claims(had_complete=baseline is not None and baseline.complete)
+    transition.publish_verdicts()
+    step.outputs += [finding.output() for finding in ration.findings()]
     left = ration.charge()
-    return outputs if left is None else [*outputs, ledger.publish(record, left)]
+    if left is not None:
+        step.publish(left)
 
 
-def apply_announcement(registry: Registry, record: Record, event: ListChangedEvent) -> list[Output]:
+def apply_announcement(step: Step, event: ListChangedEvent) -> None:
     """Apply the announcement of a changed list.
 
     Raises:
         InputError: if the observer is not the one that the header names.
     """
-    check_observer(record, event.data.observer_id, limits=registry.limits)
+    data, record = event.data, step.record
+    check_observer(record, data.observer_id, limits=step.limits)
     announcement = Announcement(
-        server_id=event.data.server_id,
-        observer_id=event.data.observer_id,
-        origin=record.origin,
-        time_us=event_time_us(event),
+        server_id=data.server_id, observer_id=data.observer_id, origin=record.origin, time_us=event_time_us(event)
     )
-    return announce(registry.ledger, record, announcement, registry.limits)
+    announce(step, announcement)
 
 
 def _observation(
@@ -201,9 +200,7 @@ def _named_beside(offer: Offer, lists: Iterable[ItemOffer]) -> Iterable[str]:
     return chain(offer.tools, (name for name in beside if isinstance(name, str)))
 
 
-def _publish_offer(
-    registry: Registry, record: Record, server: ServerBindings, catalogue: Catalogue, offer: Offer
-) -> Iterator[Output]:
+def _publish_offer(step: Step, server: ServerBindings, catalogue: Catalogue, offer: Offer) -> None:
     for full, print_ in offer.fingerprints.items():
         if (catalogue.server_scoped, full) not in server.tools:
             definition = Canonicalized(offer.definitions[full])
@@ -213,25 +210,22 @@ def _publish_offer(
                 fingerprint=print_,
                 packed=pack(definition),
             )
-            yield registry.ledger.publish(record, fact)
-            yield definition_record(record, full, definition)
+            step.publish(fact)
+            step.outputs.append(definition_record(step.record, full, definition))
     if catalogue.digest not in server.catalogues:
-        for full, tool in offer.nameless.items():
-            yield definition_record(record, full, tool)
-        yield registry.ledger.publish(record, catalogue)
+        step.outputs += [definition_record(step.record, full, tool) for full, tool in offer.nameless.items()]
+        step.publish(catalogue)
 
 
-def _publish_items(
-    registry: Registry, record: Record, server: ServerBindings, server_id: str, items: ItemOffer
-) -> Iterator[Output]:
+def _publish_items(step: Step, server: ServerBindings, server_id: str, items: ItemOffer) -> None:
     if (items.subject, items.digest) in server.item_lists:
         return
     for fact in items.item_facts(server_id):
         if (fact.subject, fact.full) not in server.items:
-            yield registry.ledger.publish(record, fact)
+            step.publish(fact)
             if fact.packed is not None:
-                yield definition_record(record, fact.full, items.definitions[fact.full])
-    yield registry.ledger.publish(record, items.as_fact(server_id))
+                step.outputs.append(definition_record(step.record, fact.full, items.definitions[fact.full]))
+    step.publish(items.as_fact(server_id))
 
 
 def _misrouted(registry: Registry, seen: Seen) -> Iterable[Finding]:

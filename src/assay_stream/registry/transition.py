@@ -7,6 +7,7 @@ and then asks what is different. Nothing is evaluated that the record cannot cha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 
 from assay_stream.bindings.pin_evaluation import evaluate_one, evaluate_pins, new_findings
 from assay_stream.bindings.server import ServerBindings
@@ -15,9 +16,9 @@ from assay_stream.model.control_facts import ControlDecision, Pin, Policy, Signa
 from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
-from assay_stream.model.record import Output, Position, Record
+from assay_stream.model.record import Output, Position
 from assay_stream.registry.analysis import Analysis, CutReason
-from assay_stream.registry.ledger import Registry, changed_verdicts
+from assay_stream.registry.ledger import Step, changed_verdicts
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
 from assay_stream.registry.received_signatures import check_against
 from assay_stream.work import WorkExhaustedError
@@ -40,8 +41,7 @@ class Transition:
 
     def __init__(
         self,
-        registry: Registry,
-        record: Record,
+        step: Step,
         server_id: str,
         server: ServerBindings,
         since: Position,
@@ -51,14 +51,14 @@ class Transition:
         decision: ControlDecision | None = None,
         observer_id: str | None = None,
     ) -> None:
-        self._registry, self._record, self._server_id, self._server = registry, record, server_id, server
+        self._step, self._server_id, self._server = step, server_id, server
         self._since, self._analysis = since, analysis
         self._own, self._observer_id = own, observer_id
         self._is_about_rules = isinstance(decision, Pin | Policy)
         self._pin = decision if isinstance(decision, Pin) else None
         self._tool_name = decision.tool_name if isinstance(decision, Pin | Policy) else None
         server.fleet.forget_changes()
-        self._verdicts = registry.verdicts(server_id, server)
+        self._verdicts = step.registry.verdicts(server_id, server)
         self._in_force = server.fleet.catalogues_in_force()
         self._wrong = self._evaluate()
         self.found: set[Finding] = set()
@@ -83,46 +83,43 @@ class Transition:
             return ()
         return (claim.output() for claim in claims)
 
-    def verdicts(self) -> Iterable[Output]:
-        if not self._is_about_rules and self._server.fleet.catalogues_in_force() == self._in_force:
-            return ()
-        after = self._registry.revised_verdicts(self._server_id, self._server)
-        return changed_verdicts(self._record, self._server_id, self._verdicts, after)
+    def publish_verdicts(self) -> None:
+        if self._is_about_rules or self._server.fleet.catalogues_in_force() != self._in_force:
+            after = self._step.registry.revised_verdicts(self._server_id, self._server)
+            self._step.outputs += changed_verdicts(self._step.record, self._server_id, self._verdicts, after)
 
-    def cut_short(self, time_us: int) -> Iterable[Output]:
-        """Return the finding that lists what the budget did not suffice for, if anything."""
-        origin = self._record.origin
-        for finding in self._analysis.finding(self._server_id, origin, time_us, catalogue=None, cut=CutReason.BUDGET):
-            yield finding.output()
+    def publish_cut(self, time_us: int) -> None:
+        """Publish the finding that lists what the budget did not suffice for, if anything."""
+        origin = self._step.record.origin
+        cut = self._analysis.finding(self._server_id, origin, time_us, catalogue=None, cut=CutReason.BUDGET)
+        self._step.outputs += [finding.output() for finding in cut]
 
-    def check_signatures(self, signed: Iterable[Signatures]) -> list[Output]:
+    def check_signatures(self, signed: Iterable[Signatures]) -> None:
         """Check sets of signatures against every key of the server that they were not yet checked against."""
-        outputs: list[Output] = []
         documents = sorted(self._server.controls.key_documents().items())
-        for signatures in list(signed):
-            for key, document in documents:
-                if (signatures.digest, key) in self._server.controls.checked:
-                    continue
-                try:
-                    self._analysis.work.spend(_UNITS_PER_SIGNATURE * len(signatures.tools))
-                except WorkExhaustedError:
-                    # The next discovery continues from here.
-                    self._analysis.left_out.add(LeftOut.SIGNATURES)
-                    return outputs
-                outputs.append(self._registry.ledger.publish(self._record, check_against(signatures, document)))
-        return outputs
+        for signatures, (key, document) in product(list(signed), documents):
+            if (signatures.digest, key) in self._server.controls.checked:
+                continue
+            try:
+                self._analysis.work.spend(_UNITS_PER_SIGNATURE * len(signatures.tools))
+            except WorkExhaustedError:
+                # The next discovery continues from here.
+                self._analysis.left_out.add(LeftOut.SIGNATURES)
+                return
+            self._step.publish(check_against(signatures, document))
 
-    def revise_first_uses(self) -> list[Output]:
+    def revise_first_uses(self) -> None:
         """Publish which keys were used first, where the record changes that."""
         if not self._server.controls.discoveries:
-            return []
+            return
         try:
             undone, revised = revised_first_uses(self._server, self._since, self._analysis.work, self._own)
         except WorkExhaustedError:
             self._analysis.left_out.add(LeftOut.SIGNATURES)
-            return []
-        ledger, record = self._registry.ledger, self._record
-        return ledger.retract(record, *undone) + [ledger.publish(record, use) for use in revised]
+            return
+        self._step.retract(*undone)
+        for use in revised:
+            self._step.publish(use)
 
     def _evaluate(self) -> set[Finding] | None:
         try:

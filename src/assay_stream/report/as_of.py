@@ -79,7 +79,7 @@ def _rejections(server: ServerBindings, time_us: int) -> Iterator[Row]:
 
 def _announcements(server: ServerBindings, time_us: int) -> Iterator[Row]:
     """Yield the changes announced to observers that have seen no list since."""
-    for observer_id in sorted(server.endings.own):
+    for observer_id in sorted(filter(None, server.endings.announcements)):
         timeline = server.observers.get(observer_id)
         seen = None if timeline is None else timeline.as_of(time_us)
         end = server.endings.announced(observer_id, seen, time_us)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from assay_stream.bindings.rulings import NO_VERDICT, UNREADABLE, VerdictTable, gravity
+from assay_stream.bindings.pins import ACTION_WEIGHT
+from assay_stream.bindings.rulings import NO_VERDICT, UNREADABLE, VerdictTable
 from assay_stream.bindings.state import Bindings
 from assay_stream.errors import IntegrityError
 from assay_stream.registry.ledger import verdict_key, verdicts_of
@@ -168,4 +169,4 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
 
 
 def test_gravity_orders_actions() -> None:
-    assert sorted(Action, key=gravity) == [Action.ALLOW, Action.WARN, Action.BLOCK]
+    assert sorted(Action, key=ACTION_WEIGHT.__getitem__) == [Action.ALLOW, Action.WARN, Action.BLOCK]

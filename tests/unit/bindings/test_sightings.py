@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from assay_stream.bindings import sightings
-from assay_stream.bindings.as_of import bind, span_of
+from assay_stream.bindings.as_of import bind
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.sightings import Sightings, SnapshotIndex, row_of, shared_part
 from assay_stream.bindings.timeline import Timeline
@@ -76,7 +76,7 @@ def test_a_late_call_reads_one_list_of_each_observer(monkeypatch: pytest.MonkeyP
 
     def late() -> None:
         binding = bind(server, tool_name="t", observer_id="other", snapshot_id=None, time_us=100)
-        assert span_of(server, binding, observer_id="other", time_us=100) == (100, 101)
+        assert binding.span_us == (100, 101)
 
     assert made_by(late, monkeypatch) == 8
 
@@ -153,7 +153,8 @@ def test_equal_prompts_are_folded_before_other_ones_and_tools_last() -> None:
     """No call is bound to prompts: what they were goes before an answer on a tool does."""
     timeline = Timeline()
     for offset, prompts in enumerate((None, "p", None, None, None)):
-        timeline.add(seen("alice", offset, "one", offset=offset, prompts=prompts))
+        listed = seen("alice", offset, "one", offset=offset, prompts=prompts)
+        timeline.add(shared_part(listed), [row_of(listed)])
     taken = []
     for entries_max in (4, 3, 2):
         surplus = timeline.one_too_many(entries_max)

@@ -41,7 +41,6 @@ def test_the_scope_is_part_of_a_definition_s_identity() -> None:
 def test_forgetting_what_is_unknown_is_nothing() -> None:
     bindings = Bindings()
     bindings.forget(("seen", "nobody", "alice", 0, 0))
-    bindings.forget(("seen",))
     assert bindings.servers == {}
 
 

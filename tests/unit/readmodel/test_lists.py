@@ -36,10 +36,10 @@ def a_history(chance: random.Random) -> list[Seen]:
 def test_the_store_holds_what_the_registry_keeps(seed: int) -> None:
     """However far the topic was compacted, and whether its lists were packed or not."""
     chance = random.Random(seed)
-    ledger, transactions = written(a_history(chance), LIMITS)
+    registry, transactions = written(a_history(chance), LIMITS)
     kept = [
         (name, each.origin.offset, each.time_us, each.catalogue, each.snapshot_id)
-        for name, lists in sorted(lists_of(ledger.bindings).items())
+        for name, lists in sorted(lists_of(registry.bindings).items())
         for each in lists
     ]
     for left in (transactions, compacted(transactions, chance)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from assay_stream import engine
-from assay_stream.bindings.fleet import FormerTools
 from assay_stream.bindings.state import Bindings
 from assay_stream.engine import EngineState
 from assay_stream.limits.core import Limits
@@ -14,6 +13,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import decode_fact, decode_key
 from assay_stream.model.record import Output, Role
 from assay_stream.model.wire import record_model
+from assay_stream.registry.retention import surplus_formers
 from tests.support.events import SERVER, TOOL, a_snapshot, record_of
 
 OTHER = {"name": "list_files", "inputSchema": {"type": "object"}}
@@ -24,13 +24,6 @@ def a_former(name: str, time_us: int, size: int = 10) -> FormerTool:
     return FormerTool(
         server_id=SERVER, tool_name=name, server_scoped=False, full=f"full:{name}", size=size, time_us=time_us
     )
-
-
-def kept(*tools: FormerTool) -> FormerTools:
-    formers = FormerTools()
-    for tool in tools:
-        formers.keep(tool)
-    return formers
 
 
 class Log:
@@ -98,15 +91,20 @@ def test_no_more_are_kept_than_the_bound() -> None:
     for number in range(40):
         log.lists(*({"name": f"tool_{number}_{each}"} for each in range(3)))
     server = log.bindings.server(SERVER)
-    assert len(list(server.formers.surplus(0, 0))) == 5
+    assert len(server.formers) == 5
     assert len(server.tools) == 5 + 2 * 3
 
 
 def test_the_earliest_go_first_until_both_bounds_hold() -> None:
-    formers = kept(a_former("b", 2), a_former("a", 1), a_former("c", 3, size=50))
-    assert [tool.tool_name for tool in formers.surplus(2, 100)] == ["a"]
-    assert [tool.tool_name for tool in formers.surplus(9, 55)] == ["a", "b"]
-    assert list(formers.surplus(3, 70)) == []
+    formers = [a_former("b", 2), a_former("a", 1), a_former("c", 3, size=50)]
+
+    def surplus(tools_max: int, bytes_max: int) -> list[str]:
+        limits = Limits(former_tools_max=tools_max, former_tools_bytes_max=bytes_max)
+        return [tool.tool_name for tool in surplus_formers(formers, limits)]
+
+    assert surplus(2, 100) == ["a"]
+    assert surplus(9, 55) == ["a", "b"]
+    assert surplus(3, 70) == []
 
 
 def test_the_fact_is_valid_under_its_schema() -> None:
