@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import orjson
 
+from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.bindings.state import Bindings
 from assay_stream.errors import InputError
+from assay_stream.model.evidence import Unbound
 from assay_stream.model.facts import foreign_fact
+from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.calls import decompressed, values_of
 from assay_stream.readmodel.rows import (
@@ -91,6 +95,29 @@ def _day(now_us: int) -> tuple[int, int]:
 def _begin(after: tuple[str, ...] | None) -> str:
     """Return the first name of a page: the successor of the last page's last. The first of all names is empty."""
     return "" if after is None else after[-1] + "\0"
+
+
+_LISTS = "SELECT server, observer, count(*), max(time_us) FROM seen WHERE time_us <= ? GROUP BY 1, 2"
+_CALLS = f"""SELECT server, observer, iif(unbound IS NULL, scope, NULL), unbound IS '{Unbound.NOT_OBSERVED}', count(*),
+  max(time_us) FROM evidence WHERE time_us >= ? AND time_us <= ? GROUP BY 1, 2, 3, 4"""  # noqa: S608
+_LOSSES = """SELECT (SELECT body FROM alert_record WHERE alert = a.id ORDER BY id DESC LIMIT 1) FROM alert a
+  WHERE kind = ?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What was observed, by server and observer. Times are microseconds since the epoch.
+
+    Args:
+        lists: server, observer, number of lists that the registry keeps, time of the latest.
+        calls: server, observer, the rule that bound them (``None`` for unbound ones), whether no list was in force,
+            number, time of the latest.
+        losses: latest record of each alert about lost observations.
+    """
+
+    lists: list[tuple[str, str, int, int]]
+    calls: list[tuple[str, str, str | None, bool, int, int]]
+    losses: list[AlertView]
 
 
 class InventoryQueries(Tables):
@@ -195,6 +222,17 @@ class InventoryQueries(Tables):
         found = self._connection.execute(_OBSERVERS, (begin, rows_max(paging) + 1)).fetchall()
         rows = [ObserverRow(*self._connection.execute(_OBSERVER, (*each, *_day(now_us))).fetchone()) for each in found]
         return page_of(rows, paging, lambda row: (row.observer_id,))
+
+    @at_one_moment
+    def coverage(self, *, since_us: int, until_us: int) -> Coverage:
+        """Return what was observed up to a time; of calls, those since another time. Reads all evidence."""
+        execute = self._connection.execute
+        losses = (view_of(read_alert(decompressed(body))) for (body,) in execute(_LOSSES, (Kind.OBSERVATIONS_LOST,)))
+        return Coverage(
+            lists=execute(_LISTS, (until_us,)).fetchall(),
+            calls=execute(_CALLS, (since_us, until_us)).fetchall(),
+            losses=[view for view in losses if view.first_seen_ms * 1_000 <= until_us],
+        )
 
     @at_one_moment
     def printed(self, server_id: str, full_digest: str) -> Mapping[str, str]:
