@@ -212,7 +212,7 @@ class ConsoleService:
         self._note(request.method, request.path, response.status)
         return response
 
-    async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse | Answer:
+    async def _admitted(self, request: web.Request, handler: Handler) -> Any:
         """Handle a request for one of our hosts, from one of our pages, by a signed-in user."""
         if not is_host_served(request.headers.get("Host", ""), self._hosts):
             return problem(421, "No such host is served here.", "Add the name with --allow-host.")

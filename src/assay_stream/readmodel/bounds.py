@@ -110,11 +110,9 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
     Verdicts follow from pins, policies and the lists in force; operators' decisions are never dropped.
     """
     drops = _Drops(connection, secret)
-    for dropped in _beyond(drops, now_us - bounds.age_us):
-        if dropped:
-            return dropped
-    if used_bytes(connection) <= bounds.size_bytes:
-        return Dropped()
+    done = next(filter(None, _beyond(drops, now_us - bounds.age_us)), Dropped())
+    if done or used_bytes(connection) <= bounds.size_bytes:
+        return done
     return next(filter(None, _for_room(drops, bounds.size_bytes)), Dropped())
 
 

@@ -15,10 +15,9 @@ import zstandard
 from msgspec import Struct
 
 from assay_stream.bindings.erasures import Erasures, Subject
-from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_KEPT_MAX
-from assay_stream.model.cloudevents import time_us_of
+from assay_stream.model.cloudevents import time_us_in
 from assay_stream.model.record import Record, erased_by
 from assay_stream.readmodel.rows import DigestValue
 
@@ -233,13 +232,6 @@ def decompressed(body: bytes) -> bytes:
     return _codec.decompress(body)
 
 
-def _time_us(line: EvidenceLine) -> int | None:
-    try:
-        return time_us_of(line.time)
-    except InputError:
-        return None
-
-
 class Calls:
     """Writes evidence to the store; the caller holds the transaction.
 
@@ -280,7 +272,7 @@ class Calls:
                 erased += 1
                 continue
             line = read_line(record.value)
-            time_us = None if line is None else _time_us(line)
+            time_us = None if line is None else time_us_in(line.time)
             if line is None or time_us is None:
                 refused += 1
                 continue

@@ -136,7 +136,7 @@ class Inventory:
             if isinstance(fact, Seen):
                 self._put(fact, part, None)
             return
-        origin: Origin = origin_of_key(key[3:])
+        origin: Origin = origin_of_key(list(key[3:]))
         run = str(key[1]), str(key[2]), part, origin.offset
         if isinstance(fact, RunCut):
             gone = [origin.offset + further for further in fact.gone]
