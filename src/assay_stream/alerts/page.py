@@ -177,12 +177,13 @@ def _signs(story: AlertStory) -> Iterator[SectionLine]:
 def _why(story: AlertStory) -> Iterator[SectionLine]:
     info = story.info
     yield from _said(info.explanation if info else shown(story.view.explanation), here_text(story))
-    agents = () if story.calls is None else story.calls.agents
-    for agent_id, calls, first_ms in agents[:_AGENTS_MAX]:
+    if story.calls is None:
+        return
+    for agent_id, calls, first_ms in story.calls.agents[:_AGENTS_MAX]:
         name = "(no named agent)" if agent_id is None else shown(agent_id)
         yield _line("named", f"by {name}: {counted(calls, 'call')} since {time_ms_text(first_ms)}")
-    if len(agents) > _AGENTS_MAX:
-        yield from _said(f"by {counted(len(agents) - _AGENTS_MAX, 'more agent')}")
+    if story.calls.agents_count > _AGENTS_MAX:
+        yield from _said(f"by {counted(story.calls.agents_count - _AGENTS_MAX, 'more agent')}")
 
 
 def _next(story: AlertStory) -> Iterator[SectionLine]:
@@ -442,6 +443,7 @@ def as_json(story: AlertStory) -> dict[str, Any]:
                 {"agent_id": agent.agent_id, "count": agent.calls, "first": time_ms_text(agent.first_ms)}
                 for agent in calls.agents
             ],
+            "agents_count": calls.agents_count,
             "latest": [call._asdict() | {"time": time_ms_text(call.time_ms)} for call in calls.latest],
         },
         "not_known": list(_unknown(story)),

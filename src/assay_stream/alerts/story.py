@@ -95,6 +95,8 @@ class Sightings:
 
 CALLS_NAMED_MAX = 20
 """Calls that are listed individually."""
+AGENTS_NAMED_MAX = 1_000
+"""Agents that are; all of them are counted."""
 
 
 class AgentCalls(NamedTuple):
@@ -138,7 +140,7 @@ class CallsSince:
         unbound: calls bound to no definition.
         other: calls bound to another one.
         latest: those that used it, latest first.
-        agents: whose calls used it, most calls first.
+        agents: whose calls used it, most calls first; at most ``AGENTS_NAMED_MAX`` of ``agents_count``.
     """
 
     full_digest: str | None
@@ -148,6 +150,7 @@ class CallsSince:
     other: int = 0
     latest: tuple[CallSummary, ...] = ()
     agents: tuple[AgentCalls, ...] = ()
+    agents_count: int = 0
 
 
 _EXAMINED = frozenset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -22,8 +23,9 @@ from assay_stream.cli.options import (
 from assay_stream.cli.output import Colour, Painter, ReportFormat, cell, print_json, print_rows
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, on_kafka, say
 from assay_stream.cli.sources import make_source
-from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
+from assay_stream.cli.store_sources import EvidenceOptions, StoreOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings
+from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.lookup import read_records
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Role
@@ -45,6 +47,9 @@ _HOUR_US = 3_600_000_000
 def coverage(
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
+    store: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Ask a store, which does not count refused and lost records.")
+    ] = None,
     since: Annotated[int | None, time_option("Only calls of this time or later. Every list counts.")] = None,
     until: Annotated[int | None, time_option("Only records of this time or earlier.")] = None,
     silent_after: Annotated[
@@ -63,11 +68,16 @@ def coverage(
     check_span(since, until)
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     counted = CoverageCounts(since_us=since, until_us=until)
-    source = make_source(inputs, from_kafka, Selection(), settings)
+    if [bool(inputs), from_kafka, store is not None].count(True) != 1:
+        raise ConfigurationError("no_source", "give one of --input, --from-kafka and --store")
     with collecting_seldom():
-        if from_kafka:
+        if store is not None:
+            with open_store(StoreOptions(store=store)) as opened:
+                counted.take_store(opened.store)
+        elif from_kafka:
             on_kafka(settings, lambda settings: _from_topics(settings, counted, since))
         else:
+            source = make_source(inputs, False, Selection(), settings)
             with source.spool() as spool:
                 source.read(lambda record: counted.take_snapshot(record) if record.role is Role.SNAPSHOTS else None)
                 for outputs in source.replay(spool).steps():

@@ -34,7 +34,7 @@ from assay_stream.model.observation import CallEvent
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.calls import read_line
-from assay_stream.readmodel.filling import Filler, fill
+from assay_stream.readmodel.filling import Filler, LogState, fill
 from assay_stream.readmodel.queries import Store, calls_of, first_ms, key_of, known_definitions, story
 from assay_stream.readmodel.rows import AlertHistory, Page, Paging
 from assay_stream.replay.log_cut import unbounded
@@ -97,10 +97,10 @@ class OpenedStore:
     ) -> tuple[int, int]:
         """Return how many records were read, and how many there can be."""
         filler, ends, read, batch = Filler(self.store.connection), await note_ends(settings, roles), 0, list[Record]()
-        for role, of_role in ends.items():
-            for number, end in of_role.items():
-                filler.note(role, topic_names(settings)[role], number, end=end)
-        known = sum(end for of_role in ends.values() for end in of_role.values())
+        names = topic_names(settings)
+        logs = {(role, names[role], number): end for role, each in ends.items() for number, end in each.items()}
+        filler.note({place: LogState(end=end) for place, end in logs.items()})
+        known = sum(logs.values())
         said_s, until_s = time.monotonic(), self._begun_s + (self.within_s or float("inf"))
         for role in roles:
             async for record in read_records(settings, role, since_ms=since_ms):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,8 +159,12 @@ class Answer:
     status: int = 200
 
 
-def absent(what: str, advice: str) -> Answer:
-    return Answer(template="problem.html", data={"what": what, "advice": advice, "code": None}, status=404)
+Handler = Callable[[web.Request], Awaitable[Any]]
+"""Returns a response, or an ``Answer`` that the service renders."""
+
+
+def problem(status: int, what: str, advice: str = "", code: str | None = None) -> Answer:
+    return Answer(template="problem.html", data={"what": what, "advice": advice, "code": code}, status=status)
 
 
 def status_of(error: AssayStreamError) -> int:

@@ -6,15 +6,16 @@ import hmac
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from aiohttp import web
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.console.answers import Answer, elsewhere, status_of
+from assay_stream.console.answers import Answer, Handler, elsewhere, problem, status_of
 from assay_stream.console.deciding import CSRF_FIELD, Fields, posted_fields
 from assay_stream.console.identity import Identity, LocalUsers, Proxied, secret_of
 from assay_stream.console.oidc import OidcProvider
@@ -37,8 +38,6 @@ SIGN_IN_PAGES = frozenset((SIGN_IN, START, CALLBACK))
 _SESSION = "assay-stream"
 _PENDING = "assay-stream-pending"
 _DEVICE = "assay-stream-device"
-
-Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,36 +114,32 @@ class Authenticator:
         elif isinstance(self._backend, OidcProvider):
             await self._backend.aclose()
 
-    def routes(self, render: Callable[[web.Request, Answer], web.Response]) -> list[web.RouteDef]:
-        def shown(handler: Handler) -> Handler:
-            async def handle(request: web.Request) -> web.Response:
-                try:
-                    return await handler(request)
-                except AssayStreamError as error:
-                    if error.code in ("sign_in_refused", "may_not_look"):
-                        # Without the name: people type passwords there.
-                        _log.warning("a sign-in from %s was refused: %s", self._source(request), error.code)
-                    return render(request, self._page(request, error))
-
-            return handle
-
-        async def form(request: web.Request) -> web.Response:
-            return render(request, self._page(request))
-
-        async def sign_out(request: web.Request) -> web.Response:
-            answer = await self._sign_out(request)
-            return render(request, answer) if isinstance(answer, Answer) else answer
-
+    def routes(self) -> list[web.RouteDef]:
         if isinstance(self._backend, ProxyHeaders):
             return []
-        routes = [web.post(SIGN_OUT, sign_out)]
+        found: list[tuple[Callable[..., web.RouteDef], str, Handler]] = [(web.post, SIGN_OUT, self._sign_out)]
         if self._backend is not None:
-            routes.append(web.get(SIGN_IN, form))
+            found.append((web.get, SIGN_IN, self._form))
         if isinstance(self._backend, OidcProvider):
-            routes += [web.get(START, shown(self._start)), web.get(CALLBACK, shown(self._come_back))]
+            found += [(web.get, START, self._start), (web.get, CALLBACK, self._come_back)]
         elif self._backend is not None:
-            routes.append(web.post(SIGN_IN, shown(self._sign_in)))
-        return routes
+            found.append((web.post, SIGN_IN, self._sign_in))
+        return [route(path, self._shown(handler)) for route, path, handler in found]
+
+    def _shown(self, handler: Handler) -> Handler:
+        async def handle(request: web.Request) -> Any:
+            try:
+                return await handler(request)
+            except AssayStreamError as error:
+                if error.code in ("sign_in_refused", "may_not_look"):
+                    # Without the name: people type passwords there.
+                    _log.warning("a sign-in from %s was refused: %s", self._source(request), error.code)
+                return self._page(request, error)
+
+        return handle
+
+    async def _form(self, request: web.Request) -> Answer:
+        return self._page(request)
 
     def session_of(self, request: web.Request) -> Session | None:
         """Return the session of a request; a proxy's headers may start one."""
@@ -230,8 +225,7 @@ class Authenticator:
             fields = dict(await posted_fields(request, self._limits))
         # Of another site too where there is no session: its browser does not send the cookie, but would drop it.
         if not self.is_own_form(request) or (session is not None and not has_token(fields, session)):
-            data = {"what": "You are still signed in.", "advice": "Load the page again to sign out.", "code": None}
-            return Answer(template="problem.html", data=data, status=403)
+            return problem(403, "You are still signed in.", "Load the page again to sign out.")
         self.sessions.end(request.cookies.get(self._name(_SESSION), ""))
         response = elsewhere(SIGN_IN)
         self._delete_cookie(response, _SESSION)

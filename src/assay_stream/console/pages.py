@@ -14,7 +14,7 @@ from assay_stream.alerts.formats.view import AlertRow, AlertView, ReviewState
 from assay_stream.alerts.index import AlertSelection, Life, SeverityLevel
 from assay_stream.alerts.page import sections
 from assay_stream.canonical.decode import decode_json
-from assay_stream.console.answers import FEW, Answer, Asked, absent
+from assay_stream.console.answers import FEW, Answer, Asked, problem
 from assay_stream.console.deciding import ALERT_ACTS, DEFINITION_ACTS, Subject, act_of, decisions_on, subject_of_alert
 from assay_stream.drift.definition_diff import DefinitionDiff, PlaceDiff, definition_diff
 from assay_stream.errors import InputError
@@ -255,7 +255,7 @@ def server(store: Store, asked: Asked) -> Shown:
     server_id, now_us = asked.name("server"), _now_us(store.status(), asked)
     row = store.server(server_id, now_us=now_us)
     if row is None:
-        return absent("No such server is in the store.", f"See the list of servers. {_LISTED_ELSEWHERE}")
+        return problem(404, "No such server is in the store.", f"See the list of servers. {_LISTED_ELSEWHERE}")
     return {
         "row": row,
         "tools": store.tools(now_us=now_us, server_id=server_id, paging=asked.paging()),
@@ -268,7 +268,7 @@ def tool(store: Store, asked: Asked) -> Shown:
     server_id, tool_name, now_us = asked.name("server"), asked.name("tool"), _now_us(store.status(), asked)
     row = store.tool(server_id, tool_name, now_us=now_us)
     if row is None:
-        return absent("No such tool is in the store.", f"See the tools of its server. {_LISTED_ELSEWHERE}")
+        return problem(404, "No such tool is in the store.", f"See the tools of its server. {_LISTED_ELSEWHERE}")
     versions = store.versions(server_id, tool_name)
     before, after = _chosen(versions, asked)
     bodies = [None if each is None else store.definition(each) for each in (before, after)]
@@ -333,7 +333,7 @@ def record(store: Store, asked: Asked) -> Shown:
     """Return the full evidence of one call, with every digest and its scheme."""
     found = store.evidence_of(asked.name("ref"))
     if found is None:
-        return absent("This evidence is not in the store.", _LISTED_ELSEWHERE)
+        return problem(404, "This evidence is not in the store.", _LISTED_ELSEWHERE)
     named = {digest.scheme: digest.value for digest in found.digests}
     return {
         "found": found,
@@ -350,7 +350,8 @@ def trace(store: Store, asked: Asked) -> Shown:
         return {"id": "", "steps": None, "more": False}
     page = store.evidence(EvidenceFilter(digest=wanted), Paging(limit=CONSOLE_LIMITS.trace_rows))
     if not page.rows:
-        return absent(
+        return problem(
+            404,
             "No call in the store has this id.",
             f"Paste the whole trace id, tool call id or evidence id. {_LISTED_ELSEWHERE}",
         )
@@ -376,7 +377,7 @@ def digest(store: Store, asked: Asked) -> Shown:
     if not places and not calls.rows:
         cut = "Give at least 6 digits. Ids, and digests of arguments, results and records, must be complete. "
         advice = cut if _CUT_DIGEST.fullmatch(wanted.lower()) else "Check that you copied all of it. "
-        return absent("The store has no such digest.", f"{advice}{_LISTED_ELSEWHERE}")
+        return problem(404, "The store has no such digest.", f"{advice}{_LISTED_ELSEWHERE}")
     return {
         "value": wanted,
         "candidates": (),

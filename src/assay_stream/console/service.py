@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -16,7 +17,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
 
 from assay_stream import __version__
-from assay_stream.console.answers import HEADERS, Answer, Asked, elsewhere, status_of
+from assay_stream.console.answers import HEADERS, Answer, Asked, Handler, elsewhere, problem, status_of
 from assay_stream.console.authentication import (
     CALLBACK,
     SIGN_IN,
@@ -121,8 +122,6 @@ _log = logging.getLogger(__name__)
 STATIC = {"/static/console.css": "text/css", "/static/console.js": "text/javascript"}
 """Files of the pages by address, and their types."""
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 _NOTHING_SENT = frozenset({"broker_unreachable", "console_busy", "store_slow", "store_failing"})
 """Errors after which it is certain that no decision was recorded."""
 
@@ -176,7 +175,7 @@ class ConsoleService:
         app.router.add_routes([web.get(path, self._page(path)) for path in PAGES])
         app.router.add_get("/events", self._events, allow_head=False)
         if self._authenticator is not None:
-            app.router.add_routes(self._authenticator.routes(self._rendered))
+            app.router.add_routes(self._authenticator.routes())
             if self._publish is not None:
                 for path, action in self._actions.items():
                     app.router.add_post(path, self._form(action, self._publish, self._authenticator))
@@ -191,39 +190,40 @@ class ConsoleService:
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         request["session"] = None
+        allowed: dict[str, str] = {}
         try:
-            response = await self._admitted(request, handler)
+            answer = await self._admitted(request, handler)
         except web.HTTPMethodNotAllowed as error:
-            allowed = ", ".join(sorted(error.allowed_methods))
-            response = self._problem(request, 405, "Method not allowed.", f"Use {allowed}.")
-            response.headers["Allow"] = allowed
+            allowed["Allow"] = ", ".join(sorted(error.allowed_methods))
+            answer = problem(405, "Method not allowed.", f"Use {allowed['Allow']}.")
         except web.HTTPNotFound:
-            response = self._problem(request, 404, "There is no such page.", "Choose one from the menu.")
+            answer = problem(404, "There is no such page.", "Choose one from the menu.")
         except AssayStreamError as error:
-            response = self._problem(request, status_of(error), error.message, "", code=error.code)
+            answer = problem(status_of(error), error.message, code=error.code)
         except Exception as error:  # noqa: BLE001 -- the browser gets an answer whatever goes wrong here
             # Its text may quote what a server said.
             _log.error("page %s failed: %s", request.path, type(error).__name__)
-            response = self._problem(
-                request, 500, "The console failed to make this page.", "Its log says which page and why."
-            )
-        if self._authenticator is not None and not response.prepared:
-            self._authenticator.keep_session(request, response)
+            answer = problem(500, "The console failed to make this page.", "Its log says which page and why.")
+        response = self._rendered(request, answer) if isinstance(answer, Answer) else answer
+        if not response.prepared:
+            response.headers.update(allowed)
+            if self._authenticator is not None:
+                self._authenticator.keep_session(request, response)
         self._note(request.method, request.path, response.status)
         return response
 
-    async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _admitted(self, request: web.Request, handler: Handler) -> Any:
         """Handle a request for one of our hosts, from one of our pages, by a signed-in user."""
         if not is_host_served(request.headers.get("Host", ""), self._hosts):
-            return self._problem(request, 421, "No such host is served here.", "Add the name with --allow-host.")
+            return problem(421, "No such host is served here.", "Add the name with --allow-host.")
         if _is_of_another_page(request):
-            return self._problem(request, 403, "A page of another site asked for this.", "Open it in a new window.")
+            return problem(403, "A page of another site asked for this.", "Open it in a new window.")
         if self._authenticator is not None and request.path not in STATIC:
             request["session"] = self._authenticator.session_of(request)
             is_open = request.method not in ("GET", "HEAD") or request.path in SIGN_IN_PAGES
             if request["session"] is None and not is_open:
-                return self._authenticator.refusal(request) or self._problem(
-                    request, 401, "You are not signed in.", "Sign in, and open this page again."
+                return self._authenticator.refusal(request) or problem(
+                    401, "You are not signed in.", "Sign in, and open this page again."
                 )
         return await handler(request)
 
@@ -265,11 +265,9 @@ class ConsoleService:
             await publish(found.decisions, form.operator.name)
             return found.address
 
-        async def handle(request: web.Request) -> web.StreamResponse:
+        async def handle(request: web.Request) -> web.StreamResponse | Answer:
             if not authenticator.is_own_form(request):
-                return self._problem(
-                    request, 403, "Another site's page sent this form.", "Nothing was recorded. Open the console."
-                )
+                return problem(403, "Another site's page sent this form.", "Nothing was recorded. Open the console.")
             fields: Fields = {}
             try:
                 fields = await posted_fields(request, self._limits)
@@ -286,7 +284,7 @@ class ConsoleService:
 
         return handle
 
-    def _undone(self, request: web.Request, error: AssayStreamError, fields: Fields) -> web.Response:
+    def _undone(self, request: web.Request, error: AssayStreamError, fields: Fields) -> Answer:
         """Return the page of a form that failed, keeping what was entered."""
         session = request["session"]
         is_known = not isinstance(error, OperatingError) or error.code in _NOTHING_SENT
@@ -300,29 +298,16 @@ class ConsoleService:
             # What changed has to be looked at first.
             "sends_again": error.code != "definition_changed" and (session is None or session.operator.may_decide),
         }
-        return self._rendered(request, Answer(template="undone.html", data=data, status=status_of(error)))
+        return Answer(template="undone.html", data=data, status=status_of(error))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers=HEADERS | {"Content-Type": "text/event-stream"})
-        try:
-            with self._following.by(request["session"]):
-                if self._live.is_full:
-                    raise OperatingError("console_busy", "too many pages are kept up to date")
-                await response.prepare(request)
-                await self._live.stream(response.write)
-        except OperatingError:
-            return self._problem(
-                request, 503, "Too many pages are kept up to date.", "Reload this one to see what is new."
-            )
-        except ConnectionError:  # the page is gone
-            return response
+        with self._following.by(request["session"]), suppress(ConnectionError):  # the page is gone
+            if self._live.is_full:
+                raise OperatingError("console_busy", "too many pages are kept up to date: reload this one later")
+            await response.prepare(request)
+            await self._live.stream(response.write)
         return response
-
-    def _problem(
-        self, request: web.Request, status: int, what: str, advice: str, *, code: str | None = None
-    ) -> web.Response:
-        data = {"what": what, "advice": advice, "code": code}
-        return self._rendered(request, Answer(template="problem.html", data=data, status=status))
 
     def _rendered(self, request: web.Request, answer: Answer) -> web.Response:
         shared: dict[str, Any] = {

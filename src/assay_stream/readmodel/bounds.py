@@ -57,18 +57,14 @@ _UNKNOWN_DEFINITION = """DELETE FROM definition WHERE full = ?1 AND NOT EXISTS (
 _TAKEN = """SELECT t.server, sum(length(d.body)) AS bytes FROM tool_fact t JOIN definition d ON d.full = t.full
   WHERE EXISTS (SELECT 1 FROM seen WHERE server = t.server) GROUP BY t.server ORDER BY bytes DESC, t.server"""
 
-_CROWDED = "SELECT server, count(*) - ? FROM {} GROUP BY server HAVING count(*) > ?"
-_UNDECIDED = "decision WHERE author IS NULL"
+_CROWDED = "SELECT server, count(*) - ? FROM {} WHERE {} GROUP BY server HAVING count(*) > ?"
 _CROWDED_TOOLS = """SELECT c.server, count(*) - ? FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id
   GROUP BY c.server HAVING count(*) > ? AND EXISTS (SELECT 1 FROM seen WHERE server = c.server)"""
-_ALERTS = """DELETE FROM alert WHERE id IN
-  (SELECT id FROM alert WHERE {} ORDER BY state != 'closed', last_ms LIMIT ?)"""
-_CHANGES = """DELETE FROM decision WHERE id IN
-  (SELECT id FROM decision WHERE server = ? AND author IS NULL ORDER BY time_us, id LIMIT ?)"""
+_ROWS = "DELETE FROM {0} WHERE id IN (SELECT id FROM {0} WHERE {1} ORDER BY {2} LIMIT ?)"
+_FIRST = {"alert": "state != 'closed', last_ms", "finding": "time_us", "decision": "time_us, id"}
+"""Which rows of a table are dropped first."""
 
 _FACTS = "SELECT server, sum(length(body)) AS bytes FROM fact GROUP BY server ORDER BY bytes DESC, server"
-
-_FINDINGS = "DELETE FROM finding WHERE id IN (SELECT id FROM finding WHERE {} ORDER BY time_us LIMIT ?)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +110,9 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
     Verdicts follow from pins, policies and the lists in force; operators' decisions are never dropped.
     """
     drops = _Drops(connection, secret)
-    for dropped in _beyond(drops, now_us - bounds.age_us):
-        if dropped:
-            return dropped
-    if used_bytes(connection) <= bounds.size_bytes:
-        return Dropped()
+    done = next(filter(None, _beyond(drops, now_us - bounds.age_us)), Dropped())
+    if done or used_bytes(connection) <= bounds.size_bytes:
+        return done
     return next(filter(None, _for_room(drops, bounds.size_bytes)), Dropped())
 
 
@@ -134,15 +128,16 @@ def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
     """Drop rows that are too old, and those beyond one server's share, step by step."""
     rows = drops.evidence(_OLD_EVIDENCE, [(old_us, STORE_DROP_ROWS)])
     yield Dropped(rows=rows, bound="age", horizon_us=old_us)
-    yield Dropped(rows=drops.alerts("state = 'closed' AND last_ms < ?", old_us // 1_000), kind="alert", bound="age")
-    yield Dropped(rows=drops.findings("time_us < ?", old_us), kind="finding", bound="age")
-    for server, surplus in drops.crowded(_CROWDED.format("finding"), STORE_FINDINGS_PER_SERVER_MAX):
-        yield Dropped(rows=drops.findings("server = ?", server, limit=surplus), kind="finding", bound="server")
-    for server, surplus in drops.crowded(_CROWDED.format("alert"), STORE_ALERTS_PER_SERVER_MAX):
-        yield Dropped(rows=drops.alerts("server = ?", server, limit=surplus), kind="alert", bound="server")
-    for server, surplus in drops.crowded(_CROWDED.format(_UNDECIDED), STORE_CHANGES_PER_SERVER_MAX):
-        yield Dropped(rows=drops.changes(server, surplus), kind="decision", bound="server")
-    for server, surplus in drops.crowded(_CROWDED.format("seen"), STORE_LISTS_PER_SERVER_MAX):
+    yield drops.rows("alert", "age", "state = 'closed' AND last_ms < ?", old_us // 1_000)
+    yield drops.rows("finding", "age", "time_us < ?", old_us)
+    for table, condition, rows_max in (
+        ("finding", "TRUE", STORE_FINDINGS_PER_SERVER_MAX),
+        ("alert", "TRUE", STORE_ALERTS_PER_SERVER_MAX),
+        ("decision", "author IS NULL", STORE_CHANGES_PER_SERVER_MAX),
+    ):
+        for server, surplus in drops.crowded(_CROWDED.format(table, condition), rows_max):
+            yield drops.rows(table, "server", f"server = ? AND {condition}", server, limit=surplus)
+    for server, surplus in drops.crowded(_CROWDED.format("seen", "TRUE"), STORE_LISTS_PER_SERVER_MAX):
         yield Dropped(rows=drops.lists(_REPLACED_LISTS, server, surplus), kind="seen", bound="server")
     for server, surplus in drops.crowded(_CROWDED_TOOLS, STORE_LISTED_PER_SERVER_MAX):
         yield Dropped(rows=drops.first_lists(server, tools=surplus), kind="seen", bound="server")
@@ -158,9 +153,9 @@ def _for_room(drops: _Drops, size_bytes: int) -> Iterator[Dropped]:
     if greedy is not None:
         yield Dropped(rows=drops.facts(greedy), kind="fact", bound="server")
     yield Dropped(rows=drops.evidence(_FIRST_EVIDENCE, _surpluses(drops.connection), are_latest=True))
-    yield Dropped(rows=drops.findings("TRUE"), kind="finding")
+    yield drops.rows("finding", "size", "TRUE")
     yield Dropped(rows=drops.lists(_OLDEST_LISTS, STORE_DROP_ROWS), kind="seen")
-    yield Dropped(rows=drops.alerts("TRUE"), kind="alert")
+    yield drops.rows("alert", "size", "TRUE")
     for largest, _ in drops.connection.execute(f"{_FACTS} LIMIT 1").fetchall():
         yield Dropped(rows=drops.facts(largest), kind="fact")
 
@@ -223,14 +218,9 @@ class _Drops:
             drop_subject(self.connection, subject)
         return len(gone)
 
-    def alerts(self, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> int:
-        return self.connection.execute(_ALERTS.format(condition), (*given, limit)).rowcount
-
-    def changes(self, server: str, limit: int) -> int:
-        return self.connection.execute(_CHANGES, (server, limit)).rowcount
-
-    def findings(self, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> int:
-        return self.connection.execute(_FINDINGS.format(condition), (*given, limit)).rowcount
+    def rows(self, table: str, bound: str, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> Dropped:
+        statement = _ROWS.format(table, condition, _FIRST[table])
+        return Dropped(rows=self.connection.execute(statement, (*given, limit)).rowcount, kind=table, bound=bound)
 
     def facts(self, server: str) -> int:
         """Drop all facts about a server: keeping some of them would give wrong answers."""

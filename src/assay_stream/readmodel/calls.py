@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from struct import unpack
 from threading import local
 
@@ -14,10 +15,9 @@ import zstandard
 from msgspec import Struct
 
 from assay_stream.bindings.erasures import Erasures, Subject
-from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_KEPT_MAX
-from assay_stream.model.cloudevents import time_us_of
+from assay_stream.model.cloudevents import time_us_in
 from assay_stream.model.record import Record, erased_by
 from assay_stream.readmodel.rows import DigestValue
 
@@ -28,7 +28,7 @@ _HEX_DIGITS = 64
 _HASH_BYTES = 8
 
 
-class _Identity(Struct, gc=False):
+class _Identity(Struct, frozen=True, gc=False):
     schema_hash: str | None = None
     meta_hash: str | None = None
 
@@ -45,20 +45,20 @@ class _Pin(Struct, gc=False):
     observed: str | None = None
 
 
-class _Signature(Struct, gc=False):
+class _Signature(Struct, frozen=True, gc=False):
     key_fingerprint: str | None = None
     previous_hash: str | None = None
 
 
-class _Inputs(Struct, gc=False):
+class _Inputs(Struct, frozen=True, gc=False):
     requests_hash: str | None = None
 
 
-class _Task(Struct, gc=False):
+class _Task(Struct, frozen=True, gc=False):
     id_hash: str | None = None
 
 
-class _Actor(Struct, gc=False):
+class _Actor(Struct, frozen=True, gc=False):
     agent_id: str | None = None
 
 
@@ -74,7 +74,7 @@ class CallData(Struct, gc=False):
     decision: str | None = None
     ok: bool | None = None
     unbound_reason: str | None = None
-    actor: _Actor | None = None
+    actor: _Actor = _Actor()
     trace_id: str | None = None
     args_hash: str | None = None
     args_schema_hash: str | None = None
@@ -83,10 +83,10 @@ class CallData(Struct, gc=False):
     policy_snapshot_digest: str | None = None
     redaction: str | None = None
     tool_definition_digest: str | None = None
-    tool_identity: _Identity | None = None
-    signature: _Signature | None = None
-    inputs: _Inputs | None = None
-    task: _Task | None = None
+    tool_identity: _Identity = _Identity()
+    signature: _Signature = _Signature()
+    inputs: _Inputs = _Inputs()
+    task: _Task = _Task()
 
 
 class EvidenceLine(Struct, gc=False):
@@ -101,69 +101,49 @@ class EvidenceLine(Struct, gc=False):
 
 EVIDENCE_LINES: msgspec.json.Decoder[EvidenceLine] = msgspec.json.Decoder(EvidenceLine)
 
+_SHARED = (
+    ("arguments_schema", "args_schema_hash", "args_schema_hash"),
+    ("definition", "full", "binding.full_digest"),
+    ("list", "catalogue", "binding.catalogue_digest"),
+    ("pin_expected", "", "pin.expected"),
+    ("pin_observed", "", "pin.observed"),
+    ("policy", "policy_digest", "policy_digest"),
+    ("policy_snapshot", "policy_snapshot_digest", "policy_snapshot_digest"),
+    ("redaction", "redaction", "redaction"),
+    ("tool_definition", "assay.v1", "tool_definition_digest"),
+    ("tool_definition", "assay.schema_hash", "tool_identity.schema_hash"),
+    ("tool_definition", "assay.meta_hash", "tool_identity.meta_hash"),
+    ("signing_key", "schemapin.v1", "signature.key_fingerprint"),
+    ("signature_previous", "schemapin.v1", "signature.previous_hash"),
+)
+"""Digests that calls with the same definition share: role, scheme and member. A pin names its scheme itself."""
+_OWN = (
+    ("record", "assaycontenthash", "assaycontenthash"),
+    ("evidence", "id", "id"),
+    ("arguments", "args_hash", "data.args_hash"),
+    ("result", "result_hash", "data.result_hash"),
+    ("call", "tool_call_id", "data.tool_call_id"),
+    ("trace", "trace_id", "data.trace_id"),
+    ("trace", "traceparent", "traceparent"),
+    ("inputs", "requests_hash", "data.inputs.requests_hash"),
+    ("task", "id_hash", "data.task.id_hash"),
+)
+"""Digests of one call alone, and the identifiers by which it can be found."""
+_shared_values = attrgetter(*(member for _, _, member in _SHARED))
+_own_values = attrgetter(*(member for _, _, member in _OWN))
+
 
 def shared_digests(data: CallData) -> Digests:
-    """Return the digests that calls with the same definition share: sorted, without absent ones."""
-    binding, pin, identity, signature = data.binding, data.pin, data.tool_identity, data.signature
-    found = [
-        ("arguments_schema", "args_schema_hash", data.args_schema_hash),
-        ("definition", "full", binding.full_digest),
-        ("list", "catalogue", binding.catalogue_digest),
-        ("pin_expected", pin.scheme or "", pin.expected),
-        ("pin_observed", pin.scheme or "", pin.observed),
-        ("policy", "policy_digest", data.policy_digest),
-        ("policy_snapshot", "policy_snapshot_digest", data.policy_snapshot_digest),
-        ("redaction", "redaction", data.redaction),
-        ("tool_definition", "assay.v1", data.tool_definition_digest),
-    ]
-    if identity is not None:
-        found += [
-            ("tool_definition", "assay.schema_hash", identity.schema_hash),
-            ("tool_definition", "assay.meta_hash", identity.meta_hash),
-        ]
-    if signature is not None:
-        found += [
-            ("signing_key", "schemapin.v1", signature.key_fingerprint),
-            ("signature_previous", "schemapin.v1", signature.previous_hash),
-        ]
-    return [(role, scheme, value) for role, scheme, value in found if value]
-
-
-_OWN = (
-    ("record", "assaycontenthash"),
-    ("evidence", "id"),
-    ("arguments", "args_hash"),
-    ("result", "result_hash"),
-    ("call", "tool_call_id"),
-    ("trace", "trace_id"),
-    ("trace", "traceparent"),
-    ("inputs", "requests_hash"),
-    ("task", "id_hash"),
-)
-
-
-def _own(line: EvidenceLine) -> tuple[str | None, ...]:
-    data = line.data
-    return (
-        line.assaycontenthash,
-        line.id,
-        data.args_hash,
-        data.result_hash,
-        data.tool_call_id,
-        data.trace_id,
-        line.traceparent,
-        None if data.inputs is None else data.inputs.requests_hash,
-        None if data.task is None else data.task.id_hash,
-    )
-
-
-def own_values(line: EvidenceLine) -> list[str]:
-    return [value for value in _own(line) if value]
+    named = zip(_SHARED, _shared_values(data), strict=True)
+    return [(role, scheme or data.pin.scheme or "", value) for (role, scheme, _), value in named if value]
 
 
 def own_digests(line: EvidenceLine) -> Digests:
-    """Return the digests of one call alone, and the identifiers by which it can be found."""
-    return [(role, scheme, value) for (role, scheme), value in zip(_OWN, _own(line), strict=True) if value]
+    return [(role, scheme, value) for (role, scheme, _), value in zip(_OWN, _own_values(line), strict=True) if value]
+
+
+def own_values(line: EvidenceLine) -> list[str]:
+    return [value for value in _own_values(line) if value]
 
 
 def digest_key(value: str) -> str:
@@ -172,25 +152,19 @@ def digest_key(value: str) -> str:
     return bare.lower() if len(bare) == _HEX_DIGITS else bare
 
 
-class Marks:
-    """Hashes that index the digests of single calls. They are keyed, so that collisions cannot be constructed.
+def mark_hashes(secret: bytes, values: Iterable[str]) -> tuple[int, ...]:
+    """Hash digests of single calls for their index, equal for all spellings that ``digest_key`` unifies.
 
     Args:
-        secret: the key, the store's own.
+        secret: the store's own key: collisions cannot be constructed without it.
     """
-
-    def __init__(self, secret: bytes) -> None:
-        # As a prefix, a key of 16 bytes and a digest are one block to hash; as BLAKE2's own key they are two.
-        self._keyed = blake2b(secret, digest_size=_HASH_BYTES).copy
-
-    def hashes(self, values: Iterable[str]) -> tuple[int, ...]:
-        """Return the hash of each digest, equal for all spellings that ``digest_key`` unifies."""
-        found = []
-        for value in values:
-            hashed = self._keyed()
-            hashed.update(digest_key(value).encode("utf-8", "surrogatepass"))
-            found.append(hashed.digest())
-        return unpack(f">{len(found)}q", b"".join(found))
+    # As a prefix, a key of 16 bytes and a digest are one block to hash; as BLAKE2's own key they are two.
+    keyed, found = blake2b(secret, digest_size=_HASH_BYTES).copy, []
+    for value in values:
+        hashed = keyed()
+        hashed.update(digest_key(value).encode("utf-8", "surrogatepass"))
+        found.append(hashed.digest())
+    return unpack(f">{len(found)}q", b"".join(found))
 
 
 def values_of(digests: Digests) -> tuple[DigestValue, ...]:
@@ -258,17 +232,6 @@ def decompressed(body: bytes) -> bytes:
     return _codec.decompress(body)
 
 
-def _time_us(line: EvidenceLine) -> int | None:
-    try:
-        return time_us_of(line.time)
-    except InputError:
-        return None
-
-
-def _subject_of(data: CallData, time_us: int) -> Subject:
-    return Subject(data.server_id, None if data.actor is None else data.actor.agent_id, time_us)
-
-
 class Calls:
     """Writes evidence to the store; the caller holds the transaction.
 
@@ -278,9 +241,8 @@ class Calls:
 
     def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
         self._connection = connection
-        self._marks = Marks(secret)
-        self._subjects: dict[bytes, int] = {}
-        self._new_digests: list[_DigestRow] = []
+        self._secret = secret
+        self._subjects: dict[int, int] = {}
         self._horizon_us = 0
         self._last = 0
 
@@ -292,7 +254,6 @@ class Calls:
             last: number of the latest row of evidence.
         """
         self._subjects.clear()
-        self._new_digests.clear()
         self._horizon_us, self._last = horizon_us, last
 
     @property
@@ -311,7 +272,7 @@ class Calls:
                 erased += 1
                 continue
             line = read_line(record.value)
-            time_us = None if line is None else _time_us(line)
+            time_us = None if line is None else time_us_in(line.time)
             if line is None or time_us is None:
                 refused += 1
                 continue
@@ -319,7 +280,7 @@ class Calls:
                 dropped += 1
                 continue
             data = line.data
-            if erasures.standing() and erasures.due(_subject_of(data, time_us)):
+            if erasures.standing() and erasures.due(Subject(data.server_id, data.actor.agent_id, time_us)):
                 erased += 1
                 continue
             self._last += 1
@@ -327,8 +288,7 @@ class Calls:
                 (
                     *(self._last, time_us, source, record.origin.offset, self._subject(data)),
                     *(data.server_id, data.tool, data.observer_id),
-                    None if data.actor is None else data.actor.agent_id,
-                    *(data.decision, data.binding.scope, data.unbound_reason, data.ok),
+                    *(data.actor.agent_id, data.decision, data.binding.scope, data.unbound_reason, data.ok),
                     compressed(record.value or b""),
                 )
             )
@@ -342,26 +302,25 @@ class Calls:
         # In the order of the table: each of its pages is visited once. Equal digests of one call are one mark.
         marks = sorted(
             (owner // STORE_ERA_RECORDS, hashed, time_us, owner)
-            for hashed, (time_us, owner) in zip(self._marks.hashes(keys), owners, strict=True)
+            for hashed, (time_us, owner) in zip(mark_hashes(self._secret, keys), owners, strict=True)
         )
         self._connection.executemany("INSERT OR IGNORE INTO mark VALUES (?, ?, ?, ?)", marks)
-        self._connection.executemany(_INSERT_DIGEST, sorted(self._new_digests))
-        self._new_digests.clear()
         self._connection.executemany(_COUNT, sorted((*place, *counts) for place, counts in called.items()))
         return refused, dropped, erased
 
     def _subject(self, data: CallData) -> int:
-        digests = shared_digests(data)
-        # Remembered by hash: the texts are a kilobyte each.
-        key = blake2b(orjson.dumps((data.server_id, data.tool, digests)), digest_size=_SUBJECT_BYTES).digest()
+        # Remembered by hash: the texts are a kilobyte each. Texts hash by a key of this process.
+        key = hash((data.server_id, data.tool, data.pin.scheme, _shared_values(data)))
         found = self._subjects.get(key)
         if found is None:
             if len(self._subjects) >= STORE_SUBJECTS_KEPT_MAX:
                 self._subjects.clear()
-            found = self._subjects[key] = self._stored_subject(data, digests, key)
+            found = self._subjects[key] = self._stored_subject(data)
         return found
 
-    def _stored_subject(self, data: CallData, digests: Digests, key: bytes) -> int:
+    def _stored_subject(self, data: CallData) -> int:
+        digests = shared_digests(data)
+        key = blake2b(orjson.dumps((data.server_id, data.tool, digests)), digest_size=_SUBJECT_BYTES).digest()
         select = "SELECT id FROM subject WHERE server = ? AND tool = ? AND hash = ?"
         known = self._connection.execute(select, (data.server_id, data.tool, key)).fetchone()
         if known is not None:
@@ -369,12 +328,12 @@ class Calls:
         insert = "INSERT INTO subject (server, tool, full, hash, digests) VALUES (?, ?, ?, ?, ?) RETURNING id"
         row = (data.server_id, data.tool, data.binding.full_digest or "", key, orjson.dumps(digests).decode())
         subject = int(self._connection.execute(insert, row).fetchone()[0])
-        self._new_digests += _digest_rows("calls", subject, digests)
+        write_digests(self._connection, "calls", subject, digests)
         return subject
 
 
 def write_digests(connection: sqlite3.Connection, place: str, owner: int, digests: Digests) -> None:
-    """Index the places of digests."""
+    """Index the places of digests, as far as they have a value."""
     connection.executemany(_INSERT_DIGEST, _digest_rows(place, owner, digests))
 
 
@@ -388,7 +347,7 @@ def drop_subject(connection: sqlite3.Connection, number: int) -> None:
 
 
 def _digest_rows(place: str, owner: int, digests: Digests) -> list[_DigestRow]:
-    return [(digest_key(value), place, owner, role, scheme) for role, scheme, value in digests]
+    return [(digest_key(value), place, owner, role, scheme) for role, scheme, value in digests if value]
 
 
 def drop_marks(connection: sqlite3.Connection, secret: bytes, rows: Iterable[tuple[int, int, bytes]]) -> None:
@@ -397,11 +356,10 @@ def drop_marks(connection: sqlite3.Connection, secret: bytes, rows: Iterable[tup
     Args:
         rows: number, event time and compressed record of each.
     """
-    hashes = Marks(secret).hashes
     marks = [
         (number // STORE_ERA_RECORDS, each, time_us, number)
         for number, time_us, body in rows
         if (line := read_line(decompressed(body))) is not None
-        for each in hashes(own_values(line))
+        for each in mark_hashes(secret, own_values(line))
     ]
     connection.executemany("DELETE FROM mark WHERE era = ? AND hash = ? AND time_us = ? AND evidence = ?", marks)

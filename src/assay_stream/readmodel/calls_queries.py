@@ -9,22 +9,21 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.story import CALLS_NAMED_MAX, AgentCalls, CallsSince, CallSummary
+from assay_stream.alerts.story import AGENTS_NAMED_MAX, CALLS_NAMED_MAX, AgentCalls, CallsSince, CallSummary
 from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import (
     EvidenceLine,
-    Marks,
     decompressed,
     digest_key,
+    mark_hashes,
     own_digests,
     own_values,
     read_line,
     shared_digests,
     values_of,
 )
-from assay_stream.readmodel.filling import meta
 from assay_stream.readmodel.rows import (
     EvidenceFilter,
     EvidenceRecord,
@@ -37,9 +36,11 @@ from assay_stream.readmodel.rows import (
     place_of,
     rows_max,
 )
+from assay_stream.readmodel.schema import meta
 
-_COLUMNS = """e.id, e.time_us, e.source, e.pos, e.subject, e.server, e.tool, e.observer, e.agent, e.decision, e.scope,
-  e.unbound, e.ok"""
+_COLUMNS = """e.id, e.time_us, o.topic, o.part, e.pos, e.server, e.tool, e.observer, e.agent, e.decision, e.scope,
+  e.unbound, e.ok, s.digests"""
+_JOINED = "CROSS JOIN subject s ON s.id = e.subject CROSS JOIN source o ON o.id = e.source WHERE"
 _COLUMN_OF = {
     "unbound_reason": "unbound",
     "agent_id": "agent",
@@ -53,12 +54,38 @@ _INDEXED = ("unbound", "agent", "decision", "tool", "observer", "server")
 """The order in which an index is chosen: what is rare first."""
 _LAST = 2**63 - 1
 _REFERENCE_CHARS_MAX = 18
+_CALLED = "FROM evidence e JOIN subject s ON s.id = e.subject WHERE {}"
+# One pass over the calls; of the agents, who may be many, only the first leave SQLite. Totals come without any as well.
+_COUNTED = """WITH called AS MATERIALIZED ({}),
+  by_agent AS (SELECT agent, sum(calls) AS calls, min(first_us) / 1000 AS first_ms FROM called
+    WHERE ? IS NULL OR full = ? GROUP BY agent)
+  SELECT c.*, a.* FROM (SELECT coalesce(sum(calls), 0), coalesce(sum(calls) FILTER (WHERE full = ''), 0),
+      (SELECT coalesce(sum(calls), 0) FROM by_agent), (SELECT count(*) FROM by_agent) FROM called) c
+    LEFT JOIN (SELECT * FROM by_agent ORDER BY calls DESC, agent LIMIT ?) a ORDER BY a.calls DESC, a.agent"""
 
 _Row = tuple[Any, ...]
 
 
 def _newest_first(row: _Row) -> tuple[int, int]:
     return -row[1], -row[0]
+
+
+def _row(found: _Row) -> EvidenceRow:
+    number, time_us, topic, part, offset, server, tool, observer, agent, decision, scope, unbound, ok, digests = found
+    return EvidenceRow(
+        reference=str(number),
+        time_us=time_us,
+        origin=Origin(topic, part, offset),
+        server_id=server,
+        tool_name=tool,
+        observer_id=observer,
+        agent_id=agent,
+        decision=decision,
+        scope=scope,
+        unbound_reason=unbound,
+        ok=None if ok is None else bool(ok),
+        digests=values_of(orjson.loads(digests)),
+    )
 
 
 def _summary(line: EvidenceLine) -> CallSummary:
@@ -76,7 +103,7 @@ class CallQueries(Tables):
         """
         limit = rows_max(paging) + 1
         found = list(islice(self._found(wanted, place_of(paging, int, int) or (_LAST, _LAST), limit), limit))
-        return page_of(self._rows(found), paging, lambda row: (row.time_us, int(row.reference)))
+        return page_of(list(map(_row, found)), paging, lambda row: (row.time_us, int(row.reference)))
 
     @at_one_moment
     def evidence_of(self, reference: str) -> EvidenceRecord | None:
@@ -111,24 +138,19 @@ class CallQueries(Tables):
         """
         since_us = min(max(since_ms * 1_000, -_LAST), _LAST)
         places = ",".join("?" * len(tool_names))
-        condition = f"e.server = ? AND e.tool IN ({places}) AND e.time_us >= ?"
+        called = _CALLED.format(f"e.server = ? AND e.tool IN ({places}) AND e.time_us >= ?")
         given = (server_id, *sorted(tool_names), since_us)
-        counts: dict[str, int] = dict(
-            self._connection.execute(
-                f"SELECT s.full, count(*) FROM evidence e JOIN subject s ON s.id = e.subject WHERE {condition} "  # noqa: S608
-                "GROUP BY s.full",
-                given,
-            )
-        )
-        total, unbound = sum(counts.values()), counts.get("", 0)
-        used = total if full_digest is None else counts.get(full_digest, 0)
-        using = f"FROM evidence e JOIN subject s ON s.id = e.subject WHERE {condition} AND (? IS NULL OR s.full = ?)"
-        asked = (*given, full_digest, full_digest)
-        agents = self._connection.execute(
-            f"SELECT e.agent, count(*), min(e.time_us) / 1000 {using} GROUP BY e.agent ORDER BY 2 DESC, 1", asked
-        )
+        wanted = (full_digest, full_digest)
+        counts = self._connection.execute(
+            _COUNTED.format(
+                f"SELECT s.full, e.agent, count(*) AS calls, min(e.time_us) AS first_us {called} GROUP BY 1, 2"
+            ),
+            (*given, *wanted, AGENTS_NAMED_MAX),
+        ).fetchall()
+        total, unbound, used, agents_count = counts[0][:4]
         bodies = self._connection.execute(
-            f"SELECT e.body {using} ORDER BY e.time_us DESC, e.id DESC LIMIT ?", (*asked, CALLS_NAMED_MAX)
+            f"SELECT e.body {called} AND (? IS NULL OR s.full = ?) ORDER BY e.time_us DESC, e.id DESC LIMIT ?",
+            (*given, *wanted, CALLS_NAMED_MAX),
         )
         lines = [line for (body,) in bodies if (line := read_line(decompressed(body))) is not None]
         return CallsSince(
@@ -138,64 +160,30 @@ class CallQueries(Tables):
             unbound=0 if full_digest is None else unbound,
             other=0 if full_digest is None else total - used - unbound,
             latest=tuple(_summary(line) for line in lines),
-            agents=tuple(AgentCalls(*row) for row in agents),
+            agents=tuple(AgentCalls(*row[4:]) for row in counts if agents_count),
+            agents_count=agents_count,
         )
 
     @at_one_moment
     def evidence_at(self, origin: Origin) -> EvidenceRecord | None:
         """Return the evidence at an offset of its log."""
-        number = self._connection.execute(
-            "SELECT id FROM source WHERE topic = ? AND part = ?", (origin.topic, origin.partition)
-        ).fetchone()
-        return None if number is None else self._whole("e.source = ? AND e.pos = ?", number[0], origin.offset)
+        return self._whole("e.source = (SELECT id FROM source WHERE topic = ? AND part = ?) AND e.pos = ?", *origin)
 
-    def _whole(self, condition: str, *given: int) -> EvidenceRecord | None:
-        statement = f"SELECT {_COLUMNS}, e.body FROM evidence e WHERE {condition}"  # noqa: S608
+    def _whole(self, condition: str, *given: str | int) -> EvidenceRecord | None:
+        statement = f"SELECT {_COLUMNS}, e.body FROM evidence e {_JOINED} {condition}"  # noqa: S608
         found = self._connection.execute(statement, given).fetchone()
         if found is None:
             return None
         value = decompressed(found[-1])
         line = read_line(value)
         digests = () if line is None else values_of(shared_digests(line.data) + own_digests(line))
-        return EvidenceRecord(row=self._rows([found[:-1]])[0], value=value, digests=digests)
-
-    def _rows(self, found: Sequence[_Row]) -> list[EvidenceRow]:
-        origins, subjects = dict(self._origins()), self._subjects({row[4] for row in found})
-        return [
-            EvidenceRow(
-                reference=str(number),
-                time_us=time_us,
-                origin=Origin(*origins[source], offset),
-                server_id=server,
-                tool_name=tool,
-                observer_id=observer,
-                agent_id=agent,
-                decision=decision,
-                scope=scope,
-                unbound_reason=unbound,
-                ok=None if ok is None else bool(ok),
-                digests=subjects[subject],
-            )
-            for number, time_us, source, offset, subject, server, tool, observer, agent, *rest in found
-            for decision, scope, unbound, ok in [rest]
-        ]
-
-    def _origins(self) -> Iterator[tuple[int, tuple[str, int]]]:
-        for number, topic, part in self._connection.execute("SELECT id, topic, part FROM source"):
-            yield number, (topic, part)
-
-    def _subjects(self, numbers: set[int]) -> dict[int, Any]:
-        found = {}
-        for number in numbers:
-            text = self._connection.execute("SELECT digests FROM subject WHERE id = ?", (number,)).fetchone()[0]
-            found[number] = values_of(orjson.loads(text))
-        return found
+        return EvidenceRecord(row=_row(found[:-1]), value=value, digests=digests)
 
     def _found(self, wanted: EvidenceFilter, before: tuple[int, int], limit: int) -> Iterator[_Row]:
         """Yield rows of evidence in order, lazily."""
         conditions, given, index = self._conditions(wanted)
         if wanted.digest is None:
-            return self._ordered(f"evidence e{index}", conditions, given, before, limit)
+            return self._ordered(index, conditions, given, before, limit)
         return self._with_digest(wanted.digest, conditions, given, before, limit)
 
     def _conditions(self, wanted: EvidenceFilter) -> tuple[list[str], list[Any], str]:
@@ -213,15 +201,15 @@ class CallQueries(Tables):
             columns.remove("decision")
         elif wanted.decision is not None:
             conditions.append("e.decision != 'allow'")
-        chosen = next((column for column in _INDEXED if column in columns), "time")
-        return conditions, given, f" INDEXED BY evidence_{chosen}"
+        return conditions, given, next((column for column in _INDEXED if column in columns), "time")
 
     def _ordered(
-        self, table: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
+        self, index: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
     ) -> Iterator[_Row]:
         statement = (
-            f"SELECT {_COLUMNS} FROM {table} WHERE {' AND '.join([*conditions, 'e.time_us <= ?'])} "  # noqa: S608
-            "AND (e.time_us < ? OR e.id < ?) ORDER BY e.time_us DESC, e.id DESC LIMIT ?"
+            f"SELECT {_COLUMNS} FROM evidence e INDEXED BY evidence_{index} {_JOINED} "  # noqa: S608
+            f"{' AND '.join([*conditions, 'e.time_us <= ?'])} AND (e.time_us < ? OR e.id < ?) "
+            "ORDER BY e.time_us DESC, e.id DESC LIMIT ?"
         )
         yield from self._connection.execute(statement, (*given, before[0], *before, limit))
 
@@ -229,9 +217,9 @@ class CallQueries(Tables):
         self, digest: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
     ) -> Iterator[_Row]:
         key = digest_key(digest)
-        hashed = Marks(meta(self._connection, "secret", b"")).hashes([key])[0]
+        hashed = mark_hashes(meta(self._connection, "secret", b""), [key])[0]
         marked = (
-            f"SELECT {_COLUMNS} FROM mark m CROSS JOIN evidence e ON e.id = m.evidence WHERE m.era = ? "  # noqa: S608
+            f"SELECT {_COLUMNS} FROM mark m CROSS JOIN evidence e ON e.id = m.evidence {_JOINED} m.era = ? "  # noqa: S608
             f"AND m.hash = ? AND {' AND '.join([*conditions, 'm.time_us <= ?'])} AND (m.time_us < ? OR m.evidence < ?) "
             "ORDER BY m.time_us DESC, m.evidence DESC LIMIT ?"
         )
@@ -242,24 +230,13 @@ class CallQueries(Tables):
         subjects = [
             row[0] for row in self._connection.execute(f"{owners} LIMIT ?", (key, STORE_SUBJECTS_MERGED_MAX + 1))
         ]
-        if len(subjects) <= STORE_SUBJECTS_MERGED_MAX:
-            shared = [
-                self._ordered(
-                    "evidence e INDEXED BY evidence_subject",
-                    [*conditions, "e.subject = ?"],
-                    [*given, subject],
-                    before,
-                    limit,
-                )
-                for subject in subjects
-            ]
-        else:
-            condition = f"e.subject IN ({owners})"
-            shared = [
-                self._ordered(
-                    "evidence e INDEXED BY evidence_time", [*conditions, condition], [*given, key], before, limit
-                )
-            ]
+        asked: list[tuple[str, str, str | int]] = [("subject", "e.subject = ?", subject) for subject in subjects]
+        if len(subjects) > STORE_SUBJECTS_MERGED_MAX:
+            asked = [("time", f"e.subject IN ({owners})", key)]
+        shared = [
+            self._ordered(index, [*conditions, condition], [*given, value], before, limit)
+            for index, condition, value in asked
+        ]
         seen: int | None = None
         for row in heapq.merge(self._checked(own, key), *shared, key=_newest_first):
             # A digest can stand in a record twice, in both ways.

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import groupby, islice
-from typing import Any
+from typing import NamedTuple
 
 import orjson
 
@@ -26,16 +26,31 @@ from assay_stream.model.record import Record, Role
 from assay_stream.readmodel.bounds import Bounds, Dropped, drop, erase
 from assay_stream.readmodel.calls import Calls, decompressed
 from assay_stream.readmodel.inventory import Inventory
-from assay_stream.readmodel.schema import failures
+from assay_stream.readmodel.schema import failures, meta, put_meta
 
 ROLES = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.FINDINGS, Role.ALERTS), Role.EVIDENCE)
 """What the store is filled from."""
 
-_Place = tuple[Role, str, int]
+LogPlace = tuple[Role, str, int]
+"""Role, topic and partition."""
 _EVER_US = -(2**63)
 _TIMESTAMP_MS_MAX = 2**63 // 1_000 - 1
 _OFFSET_MAX = 2**63 - 1
 _WITNESS_BYTES = 16
+
+
+class LogState(NamedTuple):
+    """How far a log goes.
+
+    Args:
+        following: continue here at the earliest: what precedes it is not a record, or is gone.
+        lost: number of offsets that are gone.
+        end: its current end, ``None`` if unknown.
+    """
+
+    following: int = 0
+    lost: int = 0
+    end: int | None = None
 
 
 class Filler:
@@ -90,28 +105,8 @@ class Filler:
                 new += self._take_log((role, topic, part), list(group))
         return new
 
-    def note(
-        self,
-        role: Role,
-        topic: str,
-        partition: int,
-        *,
-        following: int | None = None,
-        lost: int = 0,
-        end: int | None = None,
-    ) -> None:
-        """Update the state of a log without a record.
-
-        Args:
-            following: continue here: what precedes it is not a record, or is gone.
-            lost: number of offsets that are gone.
-            end: current end of the log.
-        """
-        with self._transaction():
-            self._note((role, topic, partition), following, lost, end)
-
-    def note_all(self, logs: Mapping[tuple[Role, str, int], tuple[int, int | None]], *, looked_us: int | None) -> None:
-        """Update the next offset and the end of each log.
+    def note(self, logs: Mapping[LogPlace, LogState], *, looked_us: int | None = None) -> None:
+        """Update the state of logs without a record.
 
         Args:
             looked_us: when the brokers last reported the ends, microseconds since the epoch; ``None`` leaves it
@@ -122,19 +117,16 @@ class Filler:
         """
         self._check_file()
         with self._transaction():
-            for place, (following, end) in logs.items():
-                self._note(place, following, 0, end)
+            for place, state in logs.items():
+                number, before = self._source(place)
+                following = max(before, state.following)
+                self._connection.execute(
+                    "UPDATE source SET next = ?, lost = lost + ?, ends = coalesce(?, ends) WHERE id = ?",
+                    (following, state.lost, state.end, number),
+                )
+                self._sources[place[1:]] = number, following
             if looked_us is not None:
                 put_meta(self._connection, "looked_us", looked_us)
-
-    def _note(self, place: _Place, following: int | None, lost: int, end: int | None) -> None:
-        number, before = self._source(place)
-        following = before if following is None else max(before, following)
-        self._connection.execute(
-            "UPDATE source SET next = ?, lost = lost + ?, ends = coalesce(?, ends) WHERE id = ?",
-            (following, lost, end, number),
-        )
-        self._sources[place[1:]] = number, following
 
     def _check_file(self) -> None:
         if self._inode is not None and self._inode != _inode_of(self._path):
@@ -207,7 +199,7 @@ class Filler:
                 self.refresh()
                 raise
 
-    def _source(self, place: _Place) -> tuple[int, int]:
+    def _source(self, place: LogPlace) -> tuple[int, int]:
         role, topic, part = place
         known = self._sources.get((topic, part))
         if known is None:
@@ -216,7 +208,7 @@ class Filler:
             self._sources[topic, part] = known
         return known
 
-    def _take_log(self, place: _Place, records: list[Record]) -> int:
+    def _take_log(self, place: LogPlace, records: list[Record]) -> int:
         number, following = self._source(place)
         new: list[Record] = []
         for record in records:
@@ -278,7 +270,7 @@ def _inode_of(path: str) -> int | None:
         return None
 
 
-def _place_of(record: Record) -> _Place:
+def _place_of(record: Record) -> LogPlace:
     return record.role, record.origin.topic, record.origin.partition
 
 
@@ -297,13 +289,3 @@ def fill(connection: sqlite3.Connection, records: Iterable[Record]) -> Filler:
     while batch := list(islice(ours, STORE_BATCH_RECORDS)):
         filler.take(batch)
     return filler
-
-
-def meta(connection: sqlite3.Connection, name: str, default: Any) -> Any:
-    """Return a metadata value of the store."""
-    row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-    return default if row is None else row[0]
-
-
-def put_meta(connection: sqlite3.Connection, name: str, value: int | str) -> None:
-    connection.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (name, value))

@@ -46,65 +46,8 @@ _INT64_MAX = 2**63 - 1
 _PUT = """INSERT INTO seen (part, fact, server, observer, time_us, pos, digest, snapshot, run)
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (part, fact) DO UPDATE SET run = coalesce(excluded.run, run)"""
 _DROP_SINGLE = "DELETE FROM seen WHERE part = ? AND fact = ? AND run IS NULL"
-_OF_RUN = "FROM seen WHERE server = ? AND observer = ? AND part = ? AND run = ?"
-
-
-class Sightings:
-    """Writes facts of lists to the store; the caller holds the transaction."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def take(self, fact: Seen | SeenRun | RunCut, part: int) -> None:
-        match fact:
-            case Seen():
-                self._connection.execute(_DROP_SINGLE, (part, encode_key(fact.key())))
-                self._put(fact, part, None)
-            case SeenRun():
-                rows = [seen_at(fact, row) for row in rows_of(fact)]
-                self._keep(fact.key(), part, {seen.origin.offset for seen in rows})
-                for seen in rows:
-                    self._put(seen, part, fact.origin.offset)
-            case RunCut():
-                gone = {fact.origin.offset + further for further in fact.gone}
-                self._keep(fact.key(), part, self._offsets(fact.key(), part) - gone)
-
-    def forget(self, key: FactKey, part: int) -> None:
-        """Remove a fact. A truncation mark goes with its run, or when that is rewritten."""
-        if key[0] == Seen.fact_kind:
-            self._connection.execute(_DROP_SINGLE, (part, encode_key(key)))
-        elif key[0] == SeenRun.fact_kind:
-            self._keep(key, part, set())
-
-    def _offsets(self, key: FactKey, part: int) -> set[int]:
-        return {row[0] for row in self._connection.execute(f"SELECT pos {_OF_RUN}", self._run(key, part))}
-
-    def _keep(self, key: FactKey, part: int, offsets: set[int]) -> None:
-        """Delete the rows of a run except those with the given offsets."""
-        run = self._run(key, part)
-        gone = [(*run, offset) for offset in self._offsets(key, part) - offsets]
-        self._connection.executemany(f"DELETE {_OF_RUN} AND pos = ?", gone)
-
-    def _run(self, key: FactKey, part: int) -> tuple[str, str, int, int]:
-        _, server_id, observer_id, *place = key
-        origin: Origin = origin_of_key(place)
-        return str(server_id), str(observer_id), part, origin.offset
-
-    def _put(self, seen: Seen, part: int, run: int | None) -> None:
-        self._connection.execute(
-            _PUT,
-            (
-                part,
-                encode_key(seen.key()),
-                seen.server_id,
-                seen.observer_id,
-                min(seen.time_us, _INT64_MAX),
-                seen.origin.offset,
-                seen.catalogue,
-                seen.snapshot_id,
-                run,
-            ),
-        )
+_DROP_OF_RUN = """DELETE FROM seen WHERE server = ? AND observer = ? AND part = ? AND run = ?
+  AND pos {} (SELECT value FROM json_each(?))"""
 
 
 _OF_REGISTRIES = OF_REGISTRIES | {Progress.fact_kind}
@@ -134,7 +77,6 @@ class Inventory:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._lists = Sightings(connection)
         self._takers = {
             Role.BINDINGS: self._fact,
             Role.VERDICTS: self._verdict,
@@ -182,11 +124,32 @@ class Inventory:
         if kind in _TABLES:
             self._drop(_TABLES[kind], part, record.key or b"")
             if fact is not None:
-                self._insert(fact, part, record.key or b"")
-        elif isinstance(fact, Seen | SeenRun | RunCut):
-            self._lists.take(fact, part)
+                self._insert_fact(fact, part, record.key or b"")
         elif kind in KINDS:
-            self._lists.forget(key, part)
+            self._list(key, fact, part)
+
+    def _list(self, key: FactKey, fact: Fact | None, part: int) -> None:
+        """Keep the rows of lists. A truncation mark goes with its run, or when that is rewritten."""
+        if key[0] == Seen.fact_kind:
+            self._connection.execute(_DROP_SINGLE, (part, encode_key(key)))
+            if isinstance(fact, Seen):
+                self._put(fact, part, None)
+            return
+        origin: Origin = origin_of_key(list(key[3:]))
+        run = str(key[1]), str(key[2]), part, origin.offset
+        if isinstance(fact, RunCut):
+            gone = [origin.offset + further for further in fact.gone]
+            self._connection.execute(_DROP_OF_RUN.format("IN"), (*run, _json(gone)))
+        elif key[0] == SeenRun.fact_kind:
+            rows = [seen_at(fact, row) for row in rows_of(fact)] if isinstance(fact, SeenRun) else []
+            kept = [seen.origin.offset for seen in rows]
+            self._connection.execute(_DROP_OF_RUN.format("NOT IN"), (*run, _json(kept)))
+            for seen in rows:
+                self._put(seen, part, origin.offset)
+
+    def _put(self, seen: Seen, part: int, run: int | None) -> None:
+        place = seen.server_id, seen.observer_id, min(seen.time_us, _INT64_MAX), seen.origin.offset
+        self._connection.execute(_PUT, (part, encode_key(seen.key()), *place, seen.catalogue, seen.snapshot_id, run))
 
     def _keep_fact(self, record: Record, server: str, fact: Fact | None) -> None:
         part, key, value = record.origin.partition, record.key or b"", record.value or b""
@@ -199,34 +162,27 @@ class Inventory:
             "INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?)", (part, key, server, compressed(value))
         )
 
-    def _insert(self, fact: Fact, part: int, key: bytes) -> None:
+    def _insert(self, table: str, digests: Digests, **columns: object) -> int:
+        """Insert a row with the places of its digests; those without a value are left out."""
+        statement = f"INSERT INTO {table} ({','.join(columns)}) VALUES ({','.join('?' * len(columns))}) RETURNING id"  # noqa: S608
+        row = int(self._one(statement, *columns.values()))
+        write_digests(self._connection, "tool" if table == "tool_fact" else table, row, digests)
+        return row
+
+    def _insert_fact(self, fact: Fact, part: int, key: bytes) -> None:
         match fact:
-            case ToolFact():
-                digests: Digests = [("tool_definition", name, value) for name, value in fact.schemes.items() if value]
-                row = self._one(
-                    "INSERT INTO tool_fact (part, fact, server, full, schemes, errors) VALUES (?, ?, ?, ?, ?, ?) "
-                    "RETURNING id",
-                    part,
-                    key,
-                    fact.server_id,
-                    fact.full,
-                    _json(dict(fact.schemes)),
-                    _json(dict(fact.errors)),
-                )
-                write_digests(self._connection, "tool", row, [("definition", "full", fact.full), *digests])
-            case Catalogue():
-                row = self._one(
-                    "INSERT INTO catalogue (part, fact, server, digest) VALUES (?, ?, ?, ?) RETURNING id",
-                    part,
-                    key,
-                    fact.server_id,
-                    fact.digest,
-                )
+            case ToolFact(server_id=server, full=full):
+                schemes, errors = dict(fact.schemes), dict(fact.errors)
+                digests = [("definition", "full", full), *(("tool_definition", *each) for each in schemes.items())]
+                columns = {"full": full, "schemes": _json(schemes), "errors": _json(errors)}
+                self._insert("tool_fact", digests, part=part, fact=key, server=server, **columns)
+            case Catalogue(server_id=server, digest=digest):
+                digests = [("list", "catalogue", digest)]
+                row = self._insert("catalogue", digests, part=part, fact=key, server=server, digest=digest)
                 self._connection.executemany(
                     "INSERT OR IGNORE INTO listed VALUES (?, ?, ?)",
                     [(row, name, full) for name, full in fact.definitions()],
                 )
-                write_digests(self._connection, "catalogue", row, [("list", "catalogue", fact.digest)])
 
     def _verdict(self, record: Record) -> None:
         server, tool = orjson.loads(record.key or b"")
@@ -234,28 +190,16 @@ class Inventory:
         content = None if record.value is None else orjson.loads(record.value)
         if not isinstance(server, str) or not isinstance(tool, str | None) or not isinstance(content, dict | None):
             raise ValueError("a verdict's key is an array of server and tool")
+        row: dict[str, object] = {}
         digests: Digests = []
-        status = action = ""
         if content is not None:
-            status, action = str(content["status"]), str(content["action"])
-            digests += [("pin", scheme, str(value)) for scheme, value in content.get("pins", {}).items() if value]
+            row = {"status": str(content["status"]), "action": str(content["action"]), "body": _json(content)}
+            digests += [("pin", scheme, str(value or "")) for scheme, value in content.get("pins", {}).items()]
             for scheme, values in content.get("rejected", {}).items():
-                digests += [("rejected", scheme, str(value)) for value in values if value]
+                digests += [("rejected", scheme, str(value or "")) for value in values]
         self._drop("verdict", part, key)
-        if content is None:
-            return
-        row = self._one(
-            "INSERT INTO verdict (part, fact, server, tool, status, action, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
-            "RETURNING id",
-            part,
-            key,
-            server,
-            tool,
-            status,
-            action,
-            _json(content),
-        )
-        write_digests(self._connection, "verdict", row, digests)
+        if row:
+            self._insert("verdict", digests, part=part, fact=key, server=server, tool=tool, **row)
 
     def _definition(self, record: Record) -> None:
         full = (record.key or b"").decode()
@@ -321,7 +265,7 @@ class Inventory:
             ("pin_observed", scheme, view.fact("mcp_pin_observed")),
             ("detection", "detection", view.fact("mcp_detection_digest")),
         ]
-        write_digests(self._connection, "alert", number, [each for each in named if each[2]])
+        write_digests(self._connection, "alert", number, named)
 
     def _finding(self, record: Record) -> None:
         entry = decode_entry(record.value)
@@ -332,10 +276,7 @@ class Inventory:
             if entry.is_set:
                 self._connection.execute("INSERT INTO suppression VALUES (?, ?, ?)", (*place, body))
         elif isinstance(entry, Finding | NameClaim | Resolution):
-            self._connection.execute(
-                "INSERT INTO finding (server, time_us, body) VALUES (?, ?, ?)",
-                ((record.key or b"").decode(), entry.time_us, body),
-            )
+            self._insert("finding", [], server=(record.key or b"").decode(), time_us=entry.time_us, body=body)
 
     def _decision(self, record: Record) -> None:
         event = decode_json(record.value or b"")
@@ -348,22 +289,16 @@ class Inventory:
         origin = Origin(**data["origin"])
         if [type(part) for part in origin] != [str, int, int]:
             raise ValueError("a change names the place of its control record")
-        row = self._one(
-            "INSERT INTO decision (time_us, change, server, tool, author, alert, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
-            "RETURNING id",
-            time_us_of(event["time"]),
-            str(data["change"]),
-            str(data["server_id"]),
-            *texts,
-            compressed(record.value or b""),
-        )
         scheme, value, key, content = (text or "" for text in named)
         digests = [
             ("decision", scheme, value),
             ("signing_key", "schemapin.v1", key),
             ("record", "assaycontenthash", content),
         ]
-        write_digests(self._connection, "decision", row, [each for each in digests if each[2]])
+        columns = dict(zip(("tool", "author", "alert"), texts, strict=True))
+        body, server, change = compressed(record.value or b""), str(data["server_id"]), str(data["change"])
+        time_us = time_us_of(event["time"])
+        self._insert("decision", digests, time_us=time_us, change=change, server=server, **columns, body=body)
 
 
 def _json(value: Any) -> str:

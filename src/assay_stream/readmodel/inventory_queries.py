@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
+from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.bindings.state import Bindings
 from assay_stream.errors import InputError
+from assay_stream.model.evidence import Unbound
 from assay_stream.model.facts import foreign_fact
+from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.calls import decompressed, values_of
 from assay_stream.readmodel.rows import (
@@ -46,32 +48,44 @@ _SERVERS = (
     " UNION ".join(_distinct(each, "server") for each in ("called", "seen", "catalogue")) + " ORDER BY n LIMIT ?2"
 )
 _OBSERVERS = " UNION ".join(_distinct(each, "observer") for each in ("called", "seen")) + " ORDER BY n LIMIT ?2"
-_LISTED = "SELECT l.tool, l.full FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id WHERE c.server = ?1"
-_TOOLS = f"""SELECT tool FROM ({_LISTED}) WHERE tool >= ?2
-  UNION SELECT tool FROM called WHERE server = ?1 AND tool >= ?2 ORDER BY tool LIMIT ?3"""  # noqa: S608
-_VERSIONS = f"""SELECT tool, count(*) FROM ({_LISTED} UNION
-  SELECT tool, full FROM subject WHERE server = ?1 AND full != '') GROUP BY tool"""  # noqa: S608
-_STATUSES = "SELECT tool, status FROM verdict WHERE server = ? AND tool IS NOT NULL ORDER BY part DESC, id DESC"
-_IN_A_DAY = "time_us > ? AND time_us <= ?"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OfServer:
-    """Data for the rows of a server's tools.
-
-    Args:
-        latest: time and digest of each observer's latest list.
-        called: calls and the time of the last one, by tool.
-        day: calls of the last day, by tool.
-        versions: number of known definitions, by tool.
-        statuses: of verdicts, by tool.
-    """
-
-    latest: dict[str, tuple[int, str]]
-    called: dict[str, tuple[int, int]]
-    day: dict[str, int]
-    versions: dict[str, int]
-    statuses: dict[str, str]
+# The latest list of each observer of a server, and the definitions in them.
+_IN_FORCE = """latest AS (SELECT observer, time_us, digest FROM (SELECT observer, time_us, digest,
+    row_number() OVER (PARTITION BY observer ORDER BY time_us DESC, pos DESC, part DESC) AS nth
+    FROM seen WHERE server = ?1) WHERE nth = 1),
+  shown AS (SELECT l.tool, l.full, max(s.time_us) AS time_us FROM latest s
+    CROSS JOIN catalogue c ON c.server = ?1 AND c.digest = s.digest CROSS JOIN listed l ON l.catalogue = c.id
+    GROUP BY 1, 2)"""
+_SERVER = f"""WITH {_IN_FORCE} SELECT ?1, (SELECT count(DISTINCT tool) FROM shown),
+  (SELECT count(*) FROM (SELECT observer FROM latest UNION SELECT observer FROM called WHERE server = ?1)),
+  (SELECT count(DISTINCT tool) FROM verdict WHERE server = ?1 AND status != 'unpinned'), coalesce(sum(calls), 0),
+  (SELECT count(*) FROM evidence WHERE server = ?1 AND time_us > ?2 AND time_us <= ?3),
+  (SELECT max(time_us) FROM latest), max(last_us) FROM called WHERE server = ?1"""  # noqa: S608
+_OBSERVER = """SELECT ?1, (SELECT count(*) FROM (SELECT server FROM called WHERE observer = ?1
+    UNION SELECT server FROM seen WHERE observer = ?1)), coalesce(sum(calls), 0),
+  (SELECT count(*) FROM evidence WHERE observer = ?1 AND time_us > ?2 AND time_us <= ?3),
+  (SELECT max(time_us) FROM seen WHERE observer = ?1), max(last_us) FROM called WHERE observer = ?1"""
+_TOOLS = f"""WITH {_IN_FORCE},
+  known AS (SELECT l.tool, l.full FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id WHERE c.server = ?1
+    UNION SELECT tool, full FROM subject WHERE server = ?1 AND full != ''),
+  called_ AS (SELECT tool, sum(calls) AS calls, max(last_us) AS last_us FROM called WHERE server = ?1 GROUP BY 1),
+  named AS (SELECT tool FROM known WHERE tool >= ?4 UNION SELECT tool FROM called_ WHERE tool >= ?4 ORDER BY 1 LIMIT ?5)
+  SELECT n.tool, i.fulls, coalesce(v.versions, 0), (SELECT status FROM verdict WHERE server = ?1 AND tool = n.tool
+      ORDER BY part, id LIMIT 1), coalesce(c.calls, 0), coalesce(d.calls, 0), i.time_us, c.last_us FROM named n
+    LEFT JOIN (SELECT tool, count(*) AS versions FROM known GROUP BY 1) v ON v.tool = n.tool
+    LEFT JOIN (SELECT tool, json_group_array(full) AS fulls, max(time_us) AS time_us FROM shown GROUP BY 1) i
+      ON i.tool = n.tool
+    LEFT JOIN called_ c ON c.tool = n.tool
+    LEFT JOIN (SELECT tool, count(*) AS calls FROM evidence WHERE server = ?1 AND time_us > ?2 AND time_us <= ?3
+      GROUP BY 1) d ON d.tool = n.tool ORDER BY 1"""  # noqa: S608
+_VERSIONS = f"""WITH {_IN_FORCE}, times AS (SELECT l.full, min(s.time_us) AS first_us, max(s.time_us) AS last_us
+    FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id AND l.tool = ?2
+      LEFT JOIN seen s ON s.digest = c.digest AND s.server = c.server WHERE c.server = ?1 GROUP BY 1),
+  calls AS (SELECT full, sum((SELECT count(*) FROM evidence WHERE subject = s.id)) AS calls FROM subject s
+    WHERE server = ?1 AND tool = ?2 AND full != '' GROUP BY 1)
+  SELECT n.full, t.first_us, t.last_us, n.full IN (SELECT full FROM shown WHERE tool = ?2), coalesce(c.calls, 0)
+    FROM (SELECT full FROM times UNION SELECT full FROM calls) n
+    LEFT JOIN times t ON t.full = n.full LEFT JOIN calls c ON c.full = n.full
+    ORDER BY coalesce(t.last_us, 0) DESC, n.full DESC"""  # noqa: S608
 
 
 def _day(now_us: int) -> tuple[int, int]:
@@ -81,6 +95,29 @@ def _day(now_us: int) -> tuple[int, int]:
 def _begin(after: tuple[str, ...] | None) -> str:
     """Return the first name of a page: the successor of the last page's last. The first of all names is empty."""
     return "" if after is None else after[-1] + "\0"
+
+
+_LISTS = "SELECT server, observer, count(*), max(time_us) FROM seen WHERE time_us <= ? GROUP BY 1, 2"
+_CALLS = f"""SELECT server, observer, iif(unbound IS NULL, scope, NULL), unbound IS '{Unbound.NOT_OBSERVED}', count(*),
+  max(time_us) FROM evidence WHERE time_us >= ? AND time_us <= ? GROUP BY 1, 2, 3, 4"""  # noqa: S608
+_LOSSES = """SELECT (SELECT body FROM alert_record WHERE alert = a.id ORDER BY id DESC LIMIT 1) FROM alert a
+  WHERE kind = ?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What was observed, by server and observer. Times are microseconds since the epoch.
+
+    Args:
+        lists: server, observer, number of lists that the registry keeps, time of the latest.
+        calls: server, observer, the rule that bound them (``None`` for unbound ones), whether no list was in force,
+            number, time of the latest.
+        losses: latest record of each alert about lost observations.
+    """
+
+    lists: list[tuple[str, str, int, int]]
+    calls: list[tuple[str, str, str | None, bool, int, int]]
+    losses: list[AlertView]
 
 
 class InventoryQueries(Tables):
@@ -123,13 +160,13 @@ class InventoryQueries(Tables):
         """
         begin = _begin(place_of(paging, str))
         found = self._connection.execute(_SERVERS, (begin, rows_max(paging) + 1)).fetchall()
-        rows = [self._server_row(server, now_us) for (server,) in found]
+        rows = [self._server(server, now_us) for (server,) in found]
         return page_of(rows, paging, lambda row: (row.server_id,))
 
     @at_one_moment
     def server(self, server_id: str, *, now_us: int) -> ServerRow | None:
         """Return one server, ``None`` if unknown."""
-        row = self._server_row(server_id, now_us)
+        row = self._server(server_id, now_us)
         return None if row.listed_us is None and row.called_us is None else row
 
     @at_one_moment
@@ -145,10 +182,7 @@ class InventoryQueries(Tables):
         rows: list[ToolRow] = []
         for server in self._servers_from(at, server_id):
             begin = _begin(place if server == at else None)
-            found = self._connection.execute(_TOOLS, (server, begin, limit - len(rows))).fetchall()
-            if found:
-                known = self._of_server(server, now_us)
-                rows += [self._tool_row(server, tool, known) for (tool,) in found]
+            rows += self._tools(server, now_us, begin, limit - len(rows))
             if len(rows) >= limit:
                 break
         return page_of(rows, paging, lambda row: (row.server_id, row.tool_name))
@@ -156,43 +190,26 @@ class InventoryQueries(Tables):
     @at_one_moment
     def tool(self, server_id: str, tool_name: str, *, now_us: int) -> ToolRow | None:
         """Return one tool, ``None`` if it was neither listed nor called."""
-        row = self._tool_row(server_id, tool_name, self._of_server(server_id, now_us))
-        return row if row.versions or row.calls or row.is_listed else None
+        rows = self._tools(server_id, now_us, tool_name, 1)
+        return next((row for row in rows if row.tool_name == tool_name), None)
 
     @at_one_moment
     def versions(self, server_id: str, tool_name: str) -> tuple[VersionRow, ...]:
         """Return the definitions of a tool known from lists or calls, latest first."""
-        times: dict[str, tuple[int | None, int | None]] = {}
-        for full, first, last in self._connection.execute(
-            "SELECT l.full, min(s.time_us), max(s.time_us) FROM catalogue c "
-            "CROSS JOIN listed l ON l.catalogue = c.id AND l.tool = ? "
-            "LEFT JOIN seen s ON s.digest = c.digest AND s.server = c.server WHERE c.server = ? GROUP BY l.full",
-            (tool_name, server_id),
-        ):
-            times[full] = (first, last)
-        calls: dict[str, int] = {}
-        for full, count in self._connection.execute(
-            "SELECT s.full, (SELECT count(*) FROM evidence e WHERE e.subject = s.id) FROM subject s "
-            "WHERE s.server = ? AND s.tool = ? AND s.full != ''",
-            (server_id, tool_name),
-        ):
-            calls[full] = calls.get(full, 0) + count
-            times.setdefault(full, (None, None))
-        shown = self._shown(self._latest(server_id), server_id, tool_name)
-        rows = [
+        found = self._connection.execute(_VERSIONS, (server_id, tool_name)).fetchall()
+        return tuple(
             VersionRow(
                 server_id=server_id,
                 tool_name=tool_name,
                 full_digest=full,
                 digests=self._digests_of(server_id, full),
-                first_us=first,
-                last_us=last,
-                is_listed=full in shown,
-                calls=calls.get(full, 0),
+                first_us=first_us,
+                last_us=last_us,
+                is_listed=bool(is_listed),
+                calls=calls,
             )
-            for full, (first, last) in times.items()
-        ]
-        return tuple(sorted(rows, key=lambda row: (row.last_us or 0, row.full_digest), reverse=True))
+            for full, first_us, last_us, is_listed, calls in found
+        )
 
     @at_one_moment
     def observers(self, *, now_us: int, paging: Paging = Paging()) -> Page[ObserverRow]:  # noqa: B008 -- frozen
@@ -202,26 +219,20 @@ class InventoryQueries(Tables):
             InputError: ``bad_cursor``.
         """
         begin = _begin(place_of(paging, str))
-        rows = []
-        for (observer,) in self._connection.execute(_OBSERVERS, (begin, rows_max(paging) + 1)).fetchall():
-            calls, last = self._called("observer", observer)
-            listed = self._one("SELECT max(time_us) FROM seen WHERE observer = ?", observer)
-            servers = self._one(
-                "SELECT count(*) FROM (SELECT server FROM called WHERE observer = ?1 "
-                "UNION SELECT server FROM seen WHERE observer = ?1)",
-                observer,
-            )
-            rows.append(
-                ObserverRow(
-                    observer_id=observer,
-                    servers=servers,
-                    calls=calls,
-                    calls_day=self._calls_day("observer", observer, now_us),
-                    listed_us=listed,
-                    called_us=last,
-                )
-            )
+        found = self._connection.execute(_OBSERVERS, (begin, rows_max(paging) + 1)).fetchall()
+        rows = [ObserverRow(*self._connection.execute(_OBSERVER, (*each, *_day(now_us))).fetchone()) for each in found]
         return page_of(rows, paging, lambda row: (row.observer_id,))
+
+    @at_one_moment
+    def coverage(self, *, since_us: int, until_us: int) -> Coverage:
+        """Return what was observed up to a time; of calls, those since another time. Reads all evidence."""
+        execute = self._connection.execute
+        losses = (view_of(read_alert(decompressed(body))) for (body,) in execute(_LOSSES, (Kind.OBSERVATIONS_LOST,)))
+        return Coverage(
+            lists=execute(_LISTS, (until_us,)).fetchall(),
+            calls=execute(_CALLS, (since_us, until_us)).fetchall(),
+            losses=[view for view in losses if view.first_seen_ms * 1_000 <= until_us],
+        )
 
     @at_one_moment
     def printed(self, server_id: str, full_digest: str) -> Mapping[str, str]:
@@ -254,14 +265,7 @@ class InventoryQueries(Tables):
             (*place, rows_max(paging) + 1),
         ).fetchall()
         page = page_of(found, paging, lambda row: (row[0],))
-        rows = tuple(
-            VerdictRow(server_id=server, tool_name=tool, status=status, action=action)
-            for _, server, tool, status, action in page.rows
-        )
-        return Page(rows=rows, following=page.following)
-
-    def _one(self, statement: str, *given: object) -> Any:
-        return self._connection.execute(statement, given).fetchone()[0]
+        return Page(rows=tuple(VerdictRow(*row[1:]) for row in page.rows), following=page.following)
 
     def _servers_from(self, at: str, only: str | None) -> Iterator[str]:
         """Yield servers by name from one on, or only the given one."""
@@ -274,92 +278,31 @@ class InventoryQueries(Tables):
                 yield server
             at = _begin(found[-1])
 
-    def _server_row(self, server: str, now_us: int) -> ServerRow:
-        latest = self._latest(server)
-        digests = sorted({digest for _, digest in latest.values()})
-        places = ",".join("?" * len(digests))
-        tools = self._one(
-            "SELECT count(DISTINCT l.tool) FROM catalogue c JOIN listed l ON l.catalogue = c.id "  # noqa: S608
-            f"WHERE c.server = ? AND c.digest IN ({places})",
-            server,
-            *digests,
-        )
-        calls, last = self._called("server", server)
-        distinct = "SELECT DISTINCT observer FROM called WHERE server = ?"
-        observers = {observer for (observer,) in self._connection.execute(distinct, (server,))}
-        return ServerRow(
-            server_id=server,
-            tools=tools,
-            observers=len(observers | latest.keys()),
-            pinned=self._one(
-                "SELECT count(DISTINCT tool) FROM verdict WHERE server = ? AND tool IS NOT NULL "
-                "AND status != 'unpinned'",
-                server,
-            ),
-            calls=calls,
-            calls_day=self._calls_day("server", server, now_us),
-            listed_us=max((time_us for time_us, _ in latest.values()), default=None),
-            called_us=last,
-        )
+    def _server(self, server: str, now_us: int) -> ServerRow:
+        return ServerRow(*self._connection.execute(_SERVER, (server, *_day(now_us))).fetchone())
 
-    def _of_server(self, server: str, now_us: int) -> _OfServer:
-        execute = self._connection.execute
-        day = f"SELECT tool, count(*) FROM evidence WHERE server = ? AND {_IN_A_DAY} GROUP BY tool"  # noqa: S608
-        called = "SELECT tool, sum(calls), max(last_us) FROM called WHERE server = ? GROUP BY tool"
-        return _OfServer(
-            latest=self._latest(server),
-            called={tool: (calls, last_us) for tool, calls, last_us in execute(called, (server,))},
-            day=dict(execute(day, (server, *_day(now_us)))),
-            versions=dict(execute(_VERSIONS, (server,))),
-            # Of several partitions the first: it is put last.
-            statuses=dict(execute(_STATUSES, (server,))),
-        )
-
-    def _tool_row(self, server: str, tool: str, known: _OfServer) -> ToolRow:
-        shown = self._shown(known.latest, server, tool)
-        calls, last = known.called.get(tool, (0, None))
-        fulls = tuple(sorted(shown))
-        return ToolRow(
-            server_id=server,
-            tool_name=tool,
-            full_digests=fulls,
-            digests=self._digests_of(server, fulls[0]) if fulls else (),
-            versions=known.versions.get(tool, 0),
-            is_listed=bool(shown),
-            pin_status=known.statuses.get(tool, "unpinned"),
-            calls=calls,
-            calls_day=known.day.get(tool, 0),
-            listed_us=max(shown.values(), default=None),
-            called_us=last,
-        )
-
-    def _latest(self, server: str) -> dict[str, tuple[int, str]]:
-        """Return time and digest of the latest list of each observer of a server."""
-        statement = "SELECT observer, time_us, digest FROM seen WHERE server = ? ORDER BY time_us, pos, part"
-        return {
-            observer: (time_us, digest) for observer, time_us, digest in self._connection.execute(statement, (server,))
-        }
-
-    def _shown(self, latest: dict[str, tuple[int, str]], server: str, tool: str) -> dict[str, int]:
-        """Return the definitions of a tool in the latest lists, and when each was last seen."""
-        shown: dict[str, int] = {}
-        for time_us, digest in sorted(set(latest.values())):
-            for (full,) in self._connection.execute(
-                "SELECT l.full FROM catalogue c JOIN listed l ON l.catalogue = c.id AND l.tool = ? "
-                "WHERE c.server = ? AND c.digest = ?",
-                (tool, server, digest),
-            ):
-                shown[full] = time_us
-        return shown
-
-    def _called(self, column: str, name: str) -> tuple[int, int | None]:
-        statement = f"SELECT coalesce(sum(calls), 0), max(last_us) FROM called WHERE {column} = ?"  # noqa: S608
-        found: tuple[int, int | None] = self._connection.execute(statement, (name,)).fetchone()
-        return found
-
-    def _calls_day(self, column: str, name: str, now_us: int) -> int:
-        statement = f"SELECT count(*) FROM evidence WHERE {column} = ? AND {_IN_A_DAY}"  # noqa: S608
-        return int(self._one(statement, name, *_day(now_us)))
+    def _tools(self, server: str, now_us: int, begin: str, limit: int) -> list[ToolRow]:
+        rows = []
+        for tool, listed, versions, status, calls, calls_day, listed_us, called_us in self._connection.execute(
+            _TOOLS, (server, *_day(now_us), begin, limit)
+        ).fetchall():
+            fulls = tuple(sorted(orjson.loads(listed or "[]")))
+            rows.append(
+                ToolRow(
+                    server_id=server,
+                    tool_name=tool,
+                    full_digests=fulls,
+                    digests=self._digests_of(server, fulls[0]) if fulls else (),
+                    versions=versions,
+                    is_listed=bool(fulls),
+                    pin_status=status or "unpinned",
+                    calls=calls,
+                    calls_day=calls_day,
+                    listed_us=listed_us,
+                    called_us=called_us,
+                )
+            )
+        return rows
 
     def _digests_of(self, server: str, full: str) -> tuple[DigestValue, ...]:
         """Return a definition's digest under every scheme, as printed by the registry for a server, or for another."""

@@ -18,7 +18,7 @@ from assay_stream.model.record import Record
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.calls import digest_key
 from assay_stream.readmodel.calls_queries import CallQueries
-from assay_stream.readmodel.filling import fill, meta
+from assay_stream.readmodel.filling import fill
 from assay_stream.readmodel.inventory_queries import InventoryQueries
 from assay_stream.readmodel.review_queries import ReviewQueries
 from assay_stream.readmodel.rows import (
@@ -30,7 +30,7 @@ from assay_stream.readmodel.rows import (
     Paging,
     at_one_moment,
 )
-from assay_stream.readmodel.schema import DropRow, PositionRow, StoreStatus, rows_of, used_bytes
+from assay_stream.readmodel.schema import PositionRow, StoreStatus, meta, positions_of, status_of
 from assay_stream.work import Work
 
 _PREFIX = re.compile(r"(?:sha256:)?([0-9a-f]{6,63})…?")
@@ -131,12 +131,7 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
         )
 
     def positions(self) -> tuple[PositionRow, ...]:
-        return tuple(
-            PositionRow(*row)
-            for row in self._connection.execute(
-                "SELECT role, topic, part, next, ends, read, refused, lost, time_us FROM source ORDER BY 1, 2, 3"
-            )
-        )
+        return positions_of(self._connection)
 
     def looked_us(self) -> int | None:
         """Return when the ends of the logs were last checked, ``None`` if the store is not filled from topics."""
@@ -146,27 +141,7 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
     @at_one_moment
     def status(self) -> StoreStatus:
         """Return what the store holds, and what it lacks."""
-        execute = self._connection.execute
-        positions = self.positions()
-        rows = execute("SELECT kind, bound, rows FROM dropped ORDER BY kind, bound")
-        drops = tuple(DropRow(kind=kind, bound=bound, rows=count) for kind, bound, count in rows)
-        is_cut = any(each.kind == "evidence" for each in drops)
-        oldest, newest = execute(
-            "SELECT (SELECT min(time_us) FROM evidence), (SELECT max(time_us) FROM evidence)"
-        ).fetchone()
-        return StoreStatus(
-            schema_version=schema.SCHEMA_VERSION,
-            deployment=meta(self._connection, "deployment", ""),
-            counts=rows_of(self._connection),
-            size_bytes=used_bytes(self._connection),
-            oldest_us=oldest,
-            newest_us=newest,
-            complete_since_us=meta(self._connection, "horizon_us", None) if is_cut else None,
-            drops=drops,
-            updated_us=max((row.time_us for row in positions), default=None),
-            looked_us=self.looked_us(),
-            positions=positions,
-        )
+        return status_of(self._connection)
 
 
 def load(records: Iterable[Record]) -> Store:

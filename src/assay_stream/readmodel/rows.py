@@ -84,7 +84,7 @@ class DigestPlace:
     calls: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ServerRow:
     """A server. Times are microseconds since the epoch, ``None`` for never.
 
@@ -151,7 +151,7 @@ class VersionRow:
     calls: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class VerdictRow:
     """How an offered tool compares with its pins, and the resulting action of its policy.
 
@@ -166,7 +166,7 @@ class VerdictRow:
     action: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ObserverRow:
     """An observer of servers: a tap, a gateway, list-watch."""
 

@@ -11,10 +11,10 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import zstandard
@@ -58,7 +58,7 @@ class PositionRow(NamedTuple):
         return None if self.end is None else max(self.end - self.following, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DropRow:
     """Number of rows of one kind dropped for one bound: ``age``, ``size``, ``server``, or ``erased`` on record."""
 
@@ -104,21 +104,6 @@ class StoreStatus:
         return self.deployment not in ("", FILES_DEPLOYMENT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """Metrics of a store being filled.
-
-    Args:
-        rows: by kind.
-        size_bytes: size of the content.
-        refused: invalid records, by role.
-    """
-
-    rows: dict[str, int] = field(default_factory=dict)
-    size_bytes: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-
-
 def used_bytes(connection: sqlite3.Connection) -> int:
     """Return the size of the content, without free pages."""
     pages, free, size = (
@@ -127,18 +112,43 @@ def used_bytes(connection: sqlite3.Connection) -> int:
     return int((pages - free) * size)
 
 
-def rows_of(connection: sqlite3.Connection) -> dict[str, int]:
-    counts = dict.fromkeys(KINDS, 0)
-    for kind in KINDS:
-        # Each record of evidence is a call that is counted.
-        what = "coalesce(sum(calls), 0) FROM called" if kind == "evidence" else f"count(*) FROM {kind}"
-        counts[kind] = connection.execute(f"SELECT {what}").fetchone()[0]
-    return counts
+def meta(connection: sqlite3.Connection, name: str, default: Any) -> Any:
+    """Return a metadata value of the store."""
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    return default if row is None else row[0]
 
 
-def figures_of(connection: sqlite3.Connection) -> Figures:
-    refused = connection.execute("SELECT role, sum(refused) FROM source GROUP BY role")
-    return Figures(rows=rows_of(connection), size_bytes=used_bytes(connection), refused=dict(refused))
+def put_meta(connection: sqlite3.Connection, name: str, value: int | str) -> None:
+    connection.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (name, value))
+
+
+def positions_of(connection: sqlite3.Connection) -> tuple[PositionRow, ...]:
+    columns = "role, topic, part, next, ends, read, refused, lost, time_us"
+    return tuple(PositionRow(*row) for row in connection.execute(f"SELECT {columns} FROM source ORDER BY 1, 2, 3"))  # noqa: S608
+
+
+def status_of(connection: sqlite3.Connection) -> StoreStatus:
+    """Return what a store holds, and what it lacks."""
+    # Each record of evidence is a call that is counted.
+    kept = {kind: f"count(*) FROM {kind}" for kind in KINDS} | {"evidence": "coalesce(sum(calls), 0) FROM called"}
+    rows = connection.execute("SELECT kind, bound, rows FROM dropped ORDER BY kind, bound")
+    drops = tuple(DropRow(*row) for row in rows)
+    positions = positions_of(connection)
+    ends = "SELECT (SELECT min(time_us) FROM evidence), (SELECT max(time_us) FROM evidence)"
+    oldest, newest = connection.execute(ends).fetchone()
+    return StoreStatus(
+        schema_version=SCHEMA_VERSION,
+        deployment=meta(connection, "deployment", ""),
+        counts={kind: connection.execute(f"SELECT {what}").fetchone()[0] for kind, what in kept.items()},
+        size_bytes=used_bytes(connection),
+        oldest_us=oldest,
+        newest_us=newest,
+        complete_since_us=meta(connection, "horizon_us", None) if any(d.kind == "evidence" for d in drops) else None,
+        drops=drops,
+        updated_us=max((row.time_us for row in positions), default=None),
+        looked_us=meta(connection, "looked_us", None),
+        positions=positions,
+    )
 
 
 SCHEMA_VERSION = 9

@@ -11,11 +11,13 @@ from assay_stream.model.cloudevents import event_time_us, read_event, time_us_of
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.observation import LossEvent, SnapshotEvent
 from assay_stream.model.record import OBSERVER_HEADER, Record
+from assay_stream.readmodel.queries import Store
 from assay_stream.report.pins import Row, time_text
 from assay_stream.verify.evidence import Recorded
 
 GRAVE = frozenset({"never_listed", "calls_unlisted", "observations_lost", "silent", "names_beyond_limit"})
 """Gaps in which calls stay unbound, or may go on unobserved."""
+_EVER_US = 2**63 - 1
 _SCOPES = frozenset(scope.value for scope in Scope)
 
 
@@ -55,6 +57,7 @@ class CoverageCounts:
         self._until_us = until_us
         self._names_max = names_max
         self._seen: dict[str, dict[str | None, _Seen]] = {"server": {}, "observer": {}}
+        self._is_of_store = False
         self.latest_us = 0
         """The latest event time counted."""
 
@@ -104,6 +107,28 @@ class CoverageCounts:
             seen.unlisted += evidence.text("unbound_reason") == Unbound.NOT_OBSERVED
             seen.last_call_us = max(seen.last_call_us, time_us)
 
+    def take_store(self, store: Store) -> None:
+        """Count what a store holds. It knows of lost observations, not how many, and nothing of refused lists."""
+        self._is_of_store = True
+        until_us = _EVER_US if self._until_us is None else self._until_us
+        found = store.coverage(since_us=self._since_us, until_us=until_us)
+        for server_id, observer_id, lists, last_us in found.lists:
+            self._is_later(last_us)
+            for seen in self._of(server_id, observer_id):
+                seen.lists += lists
+                seen.last_list_us = max(seen.last_list_us, last_us)
+        for server_id, observer_id, scope, is_unlisted, calls, last_us in found.calls:
+            self._is_later(last_us)
+            for seen in self._of(server_id, observer_id):
+                seen.calls += calls
+                seen.unlisted += calls * is_unlisted
+                seen.last_call_us = max(seen.last_call_us, last_us)
+                if scope in _SCOPES:
+                    seen.bound[scope] += calls
+        for view in found.losses:
+            for seen in self._of(view.fact("mcp_server_id"), view.fact("mcp_observer_id") or None):
+                seen.lost += 1
+
     def rows(self, *, silent_after_us: int) -> Iterator[Row]:
         """Yield a row for each server and each observer, by name; those counted together come last.
 
@@ -118,9 +143,9 @@ class CoverageCounts:
                     "what": what,
                     "name": name,
                     "lists": seen.lists,
-                    "incomplete": seen.incomplete,
-                    "refused": seen.refused,
-                    "lost": seen.lost,
+                    "incomplete": None if self._is_of_store else seen.incomplete,
+                    "refused": None if self._is_of_store else seen.refused,
+                    "lost": None if self._is_of_store else seen.lost,
                     "calls": seen.calls,
                     **seen.bound,
                     "unbound": seen.calls - sum(seen.bound.values()),

@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,8 @@ from assay_stream.limits.storage import STORE_BATCH_RECORDS
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.bounds import Bounds
-from assay_stream.readmodel.filling import ROLES, Filler, witness_of
-from assay_stream.readmodel.schema import Figures, figures_of
+from assay_stream.readmodel.filling import ROLES, Filler, LogPlace, LogState, witness_of
+from assay_stream.readmodel.schema import StoreStatus, status_of
 
 if TYPE_CHECKING:
     from assay_stream.worker.host import Host, PartitionCounts
@@ -94,7 +95,7 @@ class StoreFilling:
         self._started_s = self._moved_s = time.monotonic()
         self.committed_s = 0.0
         """When records were last committed, seconds since the epoch; 0 where none were yet."""
-        self.figures = Figures()
+        self.status: StoreStatus | None = None
         self._stopping = asyncio.Event()
         self._patience = Patience("filling the store", self._stopping, settings, waits=not once)
         self.ready = False
@@ -167,22 +168,17 @@ class StoreFilling:
         for place in places:
             await self._check_same(consumer, place, begins[place])
         consumer.assign(places)
+        found: dict[LogPlace, LogState] = {}
         for place in places:
             begin, before = begins[place], self._filler.position(place.topic, place.partition)
-            lost = 0 if before is None else max(begin - before, 0)
             is_compacted = self._roles[place.topic] in (Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS)
-            if lost and not is_compacted:
+            lost = 0 if before is None or is_compacted else max(begin - before, 0)
+            if lost:
                 self._metrics.lost(lost)
                 _log.error("input_expired", topic=place.topic, partition=place.partition, lost=lost)
-            await asyncio.to_thread(
-                self._filler.note,
-                self._roles[place.topic],
-                *place,
-                following=begin,
-                lost=0 if is_compacted else lost,
-                end=self._ends[place],
-            )
+            found[self._roles[place.topic], *place] = LogState(begin, lost, self._ends[place])
             consumer.seek(place, max(begin, before or 0))
+        await asyncio.to_thread(self._filler.note, found)
         _log.info("filling_store", logs=len(places))
 
     async def _check_same(self, consumer: Consumer, place: TopicPartition, begin: int) -> None:
@@ -229,18 +225,18 @@ class StoreFilling:
         # Markers of transactions are offsets without a record: where one was passed, the store must know.
         was_ready = self.ready
         self.ready = was_ready or all(positions[place] >= end for place, end in self._ends.items())
-        known: dict[tuple[Role, str, int], tuple[int, int | None]] = {}
+        known: dict[LogPlace, LogState] = {}
         for place in places:
             end = consumer.last_stable_offset(place)
             end = None if end is None or end < 0 else end
-            known[self._roles[place.topic], place.topic, place.partition] = positions[place], end
+            known[self._roles[place.topic], *place] = LogState(positions[place], end=end)
             self._lags[place] = max((self._ends[place] if end is None else end) - positions[place], 0)
             if not self._lags[place]:
                 self._even_s[place] = self._looked_s
         # A broker that does not answer does not say how far its logs go.
         heard_ms = [consumer.last_poll_timestamp(place) for place in places]
         looked_us = None if None in heard_ms else min(heard_ms, default=0) * 1_000 or None
-        await asyncio.to_thread(self._filler.note_all, known, looked_us=looked_us)
+        await asyncio.to_thread(self._filler.note, known, looked_us=looked_us)
         self._tell(was_ready=was_ready)
         counts = Counter(place.topic for place in places)
         if any(len(consumer.partitions_for_topic(topic) or ()) > count for topic, count in counts.items()):
@@ -250,7 +246,7 @@ class StoreFilling:
             self._stopping.is_set()
         ):
             self._metrics.batch(0, {f"dropped:{done.kind}:{done.bound}": done.rows}, seconds=0)
-        self.figures = await asyncio.to_thread(figures_of, self._filler.connection)
+        self.status = await asyncio.to_thread(status_of, self._filler.connection)
 
     def _tell(self, *, was_ready: bool) -> None:
         """Say how far the store is until it is up to date, and that it is."""
@@ -263,11 +259,12 @@ class StoreFilling:
 
 def note_store(metrics: Metrics, filling: StoreFilling) -> None:
     """Set the gauges of a store that is filled."""
-    for kind, rows in filling.figures.rows.items():
-        metrics.store_rows.labels(_STAGE, kind).set(rows)
-    for role, refused in filling.figures.refused.items():
-        metrics.store_refused.labels(_STAGE, role).set(refused)
-    metrics.store_bytes.labels(_STAGE).set(filling.figures.size_bytes)
+    if filling.status is not None:
+        for kind, rows in filling.status.counts.items():
+            metrics.store_rows.labels(_STAGE, kind).set(rows)
+        for role, positions in groupby(filling.status.positions, key=lambda each: each.role):
+            metrics.store_refused.labels(_STAGE, role).set(sum(each.refused for each in positions))
+        metrics.store_bytes.labels(_STAGE).set(filling.status.size_bytes)
     metrics.store_behind.labels(_STAGE).set(filling.behind_s)
     metrics.store_committed.labels(_STAGE).set(filling.committed_s)
 

@@ -161,7 +161,11 @@ def test_words_that_carry_an_alert_are_marked_in_a_definition_that_none_came_bef
 
 def test_agents_beyond_the_first_are_counted() -> None:
     agents = (AgentCalls(None, 9, START_MS), *(AgentCalls(f"agent-{n}", 2, START_MS) for n in range(6)))
-    text = page(story_of(a_life(), calls=CallsSince(full_digest=None, since_ms=START_MS, used=21, agents=agents)))
+    text = page(
+        story_of(
+            a_life(), calls=CallsSince(full_digest=None, since_ms=START_MS, used=21, agents=agents, agents_count=7)
+        )
+    )
     assert "  by (no named agent): 9 calls since 2026-03-01T00:00:00.123Z\n" in text
     assert "agent-3: 2 calls" in text
     assert "agent-4" not in text

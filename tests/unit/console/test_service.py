@@ -17,7 +17,7 @@ import pytest
 from aiohttp import ClientTimeout
 
 from assay_stream.console import pages
-from assay_stream.console.answers import HEADERS, Answer, absent
+from assay_stream.console.answers import HEADERS, Answer, problem
 from assay_stream.console.authentication import Authenticator
 from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
@@ -27,9 +27,10 @@ from assay_stream.limits.serving import CONSOLE_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
-from assay_stream.readmodel.filling import fill, put_meta
+from assay_stream.readmodel.filling import fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import EvidenceFilter, Paging
+from assay_stream.readmodel.schema import put_meta
 from assay_stream.text.escaping import is_unseen
 from tests.support.console import (
     ALICE,
@@ -466,7 +467,7 @@ async def test_one_person_leaves_pages_and_streams_for_others(fleet: Path, monke
 
     def waiting(*_: object) -> Answer:
         going_on.wait(10)
-        return absent("", "")
+        return problem(404, "")
 
     monkeypatch.setitem(pages.PAGES, "/servers", waiting)
     limits = replace(CONSOLE_LIMITS, operator_streams_max=1, operator_questions_max=1)

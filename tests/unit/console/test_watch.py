@@ -57,7 +57,7 @@ def sample(metrics: ConsoleMetrics, name: str, **labels: str) -> float | None:
 def looked_at(folder: Path, time_us: int) -> None:
     """Note that the store was filled up to a time, as ``store run`` does every few seconds."""
     with schema.writing(folder) as connection:
-        Filler(connection).note_all({}, looked_us=time_us)
+        Filler(connection).note({}, looked_us=time_us)
 
 
 async def test_requests_are_counted_by_page_and_status(tmp_path: Path, metrics: ConsoleMetrics) -> None:

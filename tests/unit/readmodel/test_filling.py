@@ -13,7 +13,7 @@ from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import calls, schema
-from assay_stream.readmodel.filling import Filler, fill, witness_of
+from assay_stream.readmodel.filling import Filler, LogState, fill, witness_of
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import EvidenceFilter, Paging
 from tests.support.readmodel import NOW_US, data_of, history, of_role, tables
@@ -139,7 +139,7 @@ def test_offsets_that_are_gone_are_counted() -> None:
     """Reading goes on behind a hole, and the store says how large it was."""
     connection = schema.temporary()
     filler = Filler(connection)
-    filler.note(Role.ALERTS, "alerts", 0, following=120, lost=120, end=130)
+    filler.note({(Role.ALERTS, "alerts", 0): LogState(120, 120, 130)})
     [row] = Store(connection).positions()
     assert (row.following, row.lost, row.end, row.lag) == (120, 120, 130, 10)
 
@@ -195,8 +195,8 @@ def test_evidence_is_what_the_topic_holds() -> None:
 def test_who_hears_nothing_of_brokers_does_not_make_a_store_look_fresh() -> None:
     connection = schema.temporary()
     filler, store = Filler(connection), Store(connection)
-    filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=7)
-    filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=None)
+    filler.note({(Role.ALERTS, "alerts", 0): LogState(end=0)}, looked_us=7)
+    filler.note({(Role.ALERTS, "alerts", 0): LogState(end=0)}, looked_us=None)
     assert store.status().looked_us == 7
 
 
@@ -204,10 +204,10 @@ def test_a_store_that_was_deleted_stops_filling(tmp_path: Path) -> None:
     """What went into a file without a name would be lost, and readers would see nothing of it."""
     with schema.writing(tmp_path) as connection:
         filler = Filler(connection)
-        filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=1)
+        filler.note({(Role.ALERTS, "alerts", 0): LogState(end=0)}, looked_us=1)
         (tmp_path / schema.FILE).unlink()
         with pytest.raises(ConfigurationError) as caught:
-            filler.note_all({(Role.ALERTS, "alerts", 0): (0, 0)}, looked_us=2)
+            filler.note({(Role.ALERTS, "alerts", 0): LogState(end=0)}, looked_us=2)
     assert caught.value.code == "store_missing"
     assert "store run" in caught.value.message
 

@@ -14,6 +14,7 @@ from assay_stream.alerts.index import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.limits.storage import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.readmodel import calls_queries
 from assay_stream.readmodel.calls import compressed
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging, cursor_of
@@ -366,3 +367,23 @@ def test_the_agents_of_a_tool_s_calls_are_counted_with_the_first_call_of_each() 
     assert sum(agent.calls for agent in found.agents) == found.used
     for agent in found.agents:
         assert agent.first_ms == min(each.time_us for each in rows if each.agent_id == agent.agent_id) // 1_000
+
+
+def test_of_many_agents_the_first_are_named_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls_queries, "AGENTS_NAMED_MAX", 2)
+    rows = STORE.evidence(EvidenceFilter(server_id="server-0", tool_name="tool_1"), Paging(limit=1_000)).rows
+    full = next(digest.value for digest in rows[0].digests if digest.scheme == "full")
+    counts = Counter(each.agent_id for each in rows if full in {digest.value for digest in each.digests})
+    assert len(counts) > 2
+    found = STORE.calls_since("server-0", ["tool_1"], full_digest=full, since_ms=0)
+    assert (found.used, found.other) == (counts.total(), len(rows) - counts.total())
+    assert found.agents_count == len(counts)
+    assert [agent.calls for agent in found.agents] == [calls for _, calls in counts.most_common(2)]
+
+
+@pytest.mark.parametrize("tool_name", ["tool_1", "nothing"])
+def test_calls_that_nobody_made_are_none(tool_name: str) -> None:
+    """Of a definition that no call used, and of a tool that nobody called."""
+    rows = STORE.evidence(EvidenceFilter(server_id="server-0", tool_name=tool_name), Paging(limit=1_000)).rows
+    found = STORE.calls_since("server-0", [tool_name], full_digest="sha256:none", since_ms=0)
+    assert (found.used, found.other, found.agents, found.agents_count) == (0, len(rows), (), 0)

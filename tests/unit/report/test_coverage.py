@@ -6,10 +6,12 @@ import orjson
 import pytest
 
 from assay_stream.model.record import Role
+from assay_stream.readmodel.queries import load
 from assay_stream.report.coverage import GRAVE, CoverageCounts
 from assay_stream.report.pins import Row
 from assay_stream.verify.evidence import Recorded
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, Story, an_event
+from tests.support.readmodel import written
 
 HOUR_US = 3_600_000_000
 START_US = TEN_O_CLOCK_MS * 1_000
@@ -107,3 +109,16 @@ def test_what_an_observer_dropped_is_a_gap() -> None:
     told = story.tell()
     assert told.of(Role.REJECTED) == []
     assert "finding:observations_lost" in [output.label for output in told.of(Role.FINDINGS)]
+
+
+def test_a_store_gives_the_same_rows_but_for_what_it_does_not_count() -> None:
+    loss = {"server_id": SERVER, "observer_id": "proxy-1", "lists": 1, "calls": 40}
+    value = an_event(Role.SNAPSHOTS, 9, 1, loss, type="mcp.observer.loss.observed")
+    story = Story().lists(TOOL).raw(Role.SNAPSHOTS, value).calls(snapshot_id="snapshot-0").calls("ghost").calls()
+    story.calls(observer_id="gateway").calls(server_id="dark")
+    for options in ({}, {"since_us": START_US + 3_000_000}, {"until_us": START_US + 3_000_000}):
+        counts, asked = CoverageCounts(**options), covered(story, **options)
+        counts.take_store(load(written(story.records)))
+        found = {(row["what"], row["name"]): row for row in counts.rows(silent_after_us=HOUR_US)}
+        unknown = dict.fromkeys(("incomplete", "refused", "lost"))
+        assert found == {key: row | unknown for key, row in asked.items()}
