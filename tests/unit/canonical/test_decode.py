@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from assay_stream.canonical.decode import decode_json, decode_json_strict
 from assay_stream.canonical.lenient import member_bytes, read_leniently
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from tests.support.counting import passes
+from tests.support.counting import allocating, passes
 
 # Bytes, code, path: RFC 8259 for the grammar, RFC 7493 (I-JSON) section 2 for the rest.
 REFUSALS = {
@@ -217,13 +216,9 @@ class TestContainers:
 
     def test_the_worst_text_within_the_limits_takes_little_memory(self) -> None:
         """8 MiB of empty arrays would take 180 MB; so many texts of two letters take what is allowed."""
-        tracemalloc.start()
-        try:
-            with pytest.raises(InputError):
-                decode_json(b"[" + b"[]," * 2_500_000 + b"0]")
-            assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
-        finally:
-            tracemalloc.stop()
+        with allocating() as allocated, pytest.raises(InputError):
+            decode_json(b"[" + b"[]," * 2_500_000 + b"0]")
+        assert allocated.peak_bytes < 64 * 1024 * 1024
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections import OrderedDict
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from assay_stream.canonical.digest import Canonicalized, Digest, canonicalize, compact_copy, plain_form
 from assay_stream.errors import InputError
+from tests.support.counting import allocating
 
 # FIPS 180-4 examples.
 OF_ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -149,12 +149,7 @@ class TestCanonicalized:
 
 def test_what_is_kept_takes_its_own_size() -> None:
     """Kilobytes of room behind each of many short forms would be most of a worker's memory."""
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
+    with allocating() as allocated:
         forms = [compact_copy(canonicalize({"number": number, "text": "x" * 100})) for number in range(1_000)]
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert forms[7] == canonicalize({"number": 7, "text": "x" * 100})
-    assert after - before < 2 * sum(map(len, forms))
+    assert allocated.kept_bytes < 2 * sum(map(len, forms))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from assay_stream.detect import CUT_SHORT, NO_TOOLS, ToolNames, detect_indicators
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
+from tests.support.counting import allocating
 from tests.support.hostile_texts import WORST, repeated
 from tests.support.peaks import SHORT_TEXTS, deep_texts, taken
 
@@ -40,12 +40,9 @@ def test_cost_is_linear_whatever_the_text(part: str) -> None:
 def test_memory_is_linear_whatever_the_text(part: str) -> None:
     definition = {"name": "t", "description": repeated(part, 8_000)}
     detect_indicators(None, definition, work=Work(UNLIMITED))
-    tracemalloc.start()
-    try:
+    with allocating() as allocated:
         detect_indicators(None, definition, work=Work(UNLIMITED))
-        assert tracemalloc.get_traced_memory()[1] < MEMORY_PER_BYTE_MAX * 8_000 + 500_000
-    finally:
-        tracemalloc.stop()
+    assert allocated.peak_bytes < MEMORY_PER_BYTE_MAX * 8_000 + 500_000
 
 
 @pytest.mark.parametrize("name", SHORT_TEXTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -18,7 +17,7 @@ from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.log_cut import History, history_of, in_log_order, unbounded
 from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names, time_of_refused_ms
 from assay_stream.replay.run import replay
-from tests.support.counting import counted_calls
+from tests.support.counting import allocating, counted_calls
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.fleet import START, Published, a_call_by, a_listing
 from tests.support.inventory import without_inventory
@@ -292,15 +291,10 @@ def named_times(lists: Iterable[tuple[str, str, int]]) -> _NamedTimes:
 
 def test_the_names_of_a_list_take_few_bytes() -> None:
     """A replay of very many lists keeps two names of each: both take no more than one id as text."""
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
+    with allocating() as allocated:
         names = named_times(("proxy", f"00000000-0000-4000-8000-{number:012x}", number) for number in range(20_000))
         _names.cache_clear()
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert (after - before) / 20_000 < 40
+    assert allocated.kept_bytes / 20_000 < 40
     assert names.of("server", "proxy", f"00000000-0000-4000-8000-{7:012x}") == 7
 
 
