@@ -84,18 +84,6 @@ class TestCanonicalize:
             canonicalize(value)
         assert caught.value.code == "lone_surrogate"
 
-    @pytest.mark.parametrize("leaf", [1, 0.5, "x"])
-    @pytest.mark.parametrize("depth", [300, 5_000, 100_000])
-    def test_deep(self, depth: int, leaf: Any) -> None:
-        value = leaf
-        for _ in range(depth):
-            value = [value]
-        try:
-            outcome = canonicalize(value)
-        except InputError as error:
-            outcome = error.code.encode()
-        assert outcome in (b"[" * depth + canonicalize(leaf) + b"]" * depth, b"too_deep")
-
     def test_depth_of_records(self) -> None:
         value: Any = 0.5
         for _ in range(127 + 10):

@@ -103,16 +103,6 @@ def test_what_is_no_json_is_refused(value: Any, code: str) -> None:
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize("tool", [{"name": 1}, {"description": []}, {"description": False}])
-def test_a_field_of_another_type_refuses_the_tool(tool: dict[str, Any]) -> None:
-    """Go refuses the whole tool, so every hash and the risk level are refused."""
-    for compute in (mcptrust.description_hash, mcptrust.input_schema_hash, mcptrust.risk_level):
-        with pytest.raises(InputError) as caught:
-            compute(tool)
-        assert caught.value.code == "wrong_type"
-        assert caught.value.path == f"$.{next(iter(tool))}"
-
-
 @pytest.mark.parametrize("schema", [[], "object", 0, True])
 def test_a_schema_that_is_no_object_refuses_the_tool(schema: Any) -> None:
     for compute in (mcptrust.description_hash, mcptrust.input_schema_hash, mcptrust.risk_level):
