@@ -14,7 +14,7 @@ from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.log_cut import History, history_of, in_log_order, unbounded
+from assay_stream.replay.log_cut import History, history_of, unbounded
 from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names, time_of_refused_ms
 from assay_stream.replay.run import replay
 from tests.support.counting import allocating, counted_calls
@@ -52,36 +52,9 @@ def evidence(*records: Record) -> list[dict[str, Any]]:
     return [orjson.loads(output.value or b"")["data"] for output in outputs_of(*records, role=Role.EVIDENCE)]
 
 
-def test_a_snapshot_goes_before_calls_of_its_time() -> None:
-    control = Record(
-        role=Role.CONTROL,
-        origin=Origin(topic="control", partition=0, offset=0),
-        key=b"server-0",
-        value=orjson.dumps({"time": "2026-03-01T00:01:00Z"}),
-    )
-    assert places([call(0, 1), listing(0, 1), control]) == [("control", 0), ("snapshots", 0), ("calls", 0)]
-
-
 def test_a_snapshot_goes_before_every_call_that_is_not_earlier() -> None:
     records = [listing(0, 9), listing(1, 2), call(0, 1), call(1, 3)]
     assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
-
-
-def test_a_call_goes_after_the_snapshot_it_names() -> None:
-    records = [listing(0, 5, number=7), call(0, 1, "snapshot-7"), call(1, 2)]
-    assert places(records) == [("snapshots", 0), ("calls", 0), ("calls", 1)]
-    assert evidence(*records)[0]["binding"]["scope"] == "exact"
-
-
-def test_records_without_a_time_are_where_the_log_put_them() -> None:
-    junk = call(1, 0)._replace(value=b"{", timestamp_ms=call(0, 5).timestamp_ms)
-    assert places([junk, listing(0, 4), listing(1, 6)]) == [("snapshots", 0), ("calls", 1), ("snapshots", 1)]
-
-
-def test_binary_events_are_dated_by_their_header() -> None:
-    record = call(0, 0)
-    binary = record._replace(value=b"{}", headers=(("ce_time", b"2026-03-01T00:05:00Z"),), timestamp_ms=0)
-    assert places([binary, listing(0, 4)]) == [("snapshots", 0), ("calls", 0)]
 
 
 def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
@@ -112,14 +85,6 @@ def binary_form(record: Record, *, data: dict[str, Any] | None = None) -> Record
     return record._replace(value=orjson.dumps(event["data"] | (data or {})), headers=headers)
 
 
-def test_both_content_modes_are_replayed_alike() -> None:
-    history = [listing(0, 0), call(0, 1), listing(1, 5, version=1), call(1, 6)]
-    expected = [output.value for output in outputs_of(*history, role=Role.EVIDENCE)]
-    for chosen in range(16):
-        mixed = [binary_form(record) if chosen >> place & 1 else record for place, record in enumerate(history)]
-        assert [output.value for output in outputs_of(*mixed, role=Role.EVIDENCE)] == expected
-
-
 @pytest.mark.parametrize("member", [{"time": "2020-01-01T00:00:00Z"}, {"time": "2027-01-01T00:00:00Z"}])
 def test_a_member_of_the_data_called_time_is_not_the_event_s_time(member: dict[str, Any]) -> None:
     """An unknown field in the data of a binary event moves nothing: its time is in ce_time."""
@@ -145,34 +110,11 @@ def test_a_call_that_names_null_names_nothing() -> None:
     assert places(records) == [("calls", 0), ("snapshots", 0)]
 
 
-@pytest.mark.parametrize("time", ["2099-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_a_refused_call_does_not_move_those_behind_it(time: str) -> None:
-    event = orjson.loads(call(0, 1).value or b"")
-    poison = call(0, 1)._replace(value=orjson.dumps(event | {"time": time}))
-    history = [listing(0, 0), poison, call(1, 2), listing(1, 5, version=1)]
-    assert places(history) == [("snapshots", 0), ("calls", 0), ("calls", 1), ("snapshots", 1)]
-
-
 def test_a_call_waits_for_the_first_snapshot_of_a_name() -> None:
     records = [listing(0, 0, number=7), call(0, 1, "snapshot-7"), listing(1, 5, version=1, number=7)]
     assert places(records) == [("snapshots", 0), ("calls", 0), ("snapshots", 1)]
     assert evidence(*records)[0]["binding"]["scope"] == "exact"
     assert "tool_definition_digest" in evidence(*records)[0]
-
-
-def test_a_call_does_not_wait_for_a_snapshot_that_is_refused() -> None:
-    refused = listing(0, 5, number=7)
-    refused = refused._replace(value=(refused.value or b"").replace(b'"complete"', b'"novelty"'))
-    assert places([call(0, 1, "snapshot-7"), refused]) == [("calls", 0), ("snapshots", 0)]
-
-
-def test_a_refused_snapshot_takes_effect_at_the_log_s_time() -> None:
-    refused = listing(1, 0)
-    refused = refused._replace(
-        value=(refused.value or b"").replace(b'"complete"', b'"novelty"'), timestamp_ms=listing(1, 9).timestamp_ms
-    )
-    records = [listing(0, 5), refused, call(0, 1), call(1, 9)]
-    assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
 
 
 def test_two_records_at_one_place_are_an_error() -> None:
@@ -195,13 +137,6 @@ CHANGE = [listing(0, 0), listing(1, 1, version=1), listing(2, 2)]
 
 def another_server(minute: float) -> Record:
     return at(3, a_listing(1, 0, 0, 3, START + timedelta(minutes=minute)))
-
-
-def test_time_passes_with_what_is_replayed() -> None:
-    assert [alert["activity_name"] for alert in alerts_of(CHANGE)] == ["Create"]
-    closed = alerts_of([*CHANGE, another_server(12)])
-    assert [alert["activity_name"] for alert in closed] == ["Create", "Close"]
-    assert closed[1]["time"] == int((START + timedelta(minutes=2)).timestamp() * 1_000)
 
 
 def test_nothing_is_written_for_the_time_after_the_last_record() -> None:
@@ -238,17 +173,6 @@ def test_what_was_there_is_remembered_of_every_topic() -> None:
     story = Story().lists(TOOL).calls().calls()
     assert history_of(lambda: story.records[1:]).ranges == {("calls", 0): (0, 1)}
     assert history_of(lambda: story.records).ranges == {("calls", 0): (0, 1), ("snapshots", 0): (0, 0)}
-
-
-def test_partitions_are_put_together_by_the_time_of_the_log() -> None:
-    """A record that is dated before its predecessor stands right behind it all the same."""
-    story = Story().lists(TOOL).lists().calls()
-    dated = [
-        record._replace(timestamp_ms=time_ms, origin=Origin(topic, 0, offset))
-        for record, (topic, offset, time_ms) in zip(story.records, [("a", 0, 5), ("a", 1, 1), ("b", 0, 3)], strict=True)
-    ]
-    assert [record.origin[:1] for record in in_log_order(dated)] == [("b",), ("a",), ("a",)]
-    assert all(record.role is not Role.EVIDENCE for record in dated)
 
 
 # --- the order of a replay: how far refused calls are held back -----------------------------------------------
