@@ -15,7 +15,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.log_cut import History, history_of, unbounded
-from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names, time_of_refused_ms
+from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names
 from assay_stream.replay.run import replay
 from tests.support.counting import allocating, counted_calls
 from tests.support.events import SERVER, TOOL, Story
@@ -169,23 +169,7 @@ def test_the_order_in_which_records_are_given_does_not_matter() -> None:
     assert [entry.origin.offset for entry in seen[0]] == [0, 1, 2]
 
 
-def test_what_was_there_is_remembered_of_every_topic() -> None:
-    story = Story().lists(TOOL).calls().calls()
-    assert history_of(lambda: story.records[1:]).ranges == {("calls", 0): (0, 1)}
-    assert history_of(lambda: story.records).ranges == {("calls", 0): (0, 1), ("snapshots", 0): (0, 0)}
-
-
 # --- the order of a replay: how far refused calls are held back -----------------------------------------------
-
-
-def test_more_refused_calls_than_are_held_back_keep_their_order() -> None:
-    poison: list[Record] = [
-        call(offset, 1)._replace(value=b'{"time": "2099-01-01T00:00:00Z"}', timestamp_ms=0)
-        for offset in range(REFUSED_AHEAD_MAX + 50)
-    ]
-    merged = merge_by_event_time([*poison, call(len(poison), 2), listing(0, 0), listing(1, 5)])
-    offsets = [record.origin.offset for record in merged if record.role == "calls"]
-    assert offsets == list(range(len(poison) + 1))
 
 
 def test_each_refused_call_is_looked_at_a_few_times() -> None:
@@ -195,14 +179,6 @@ def test_each_refused_call_is_looked_at_a_few_times() -> None:
     beyond = 2 * REFUSED_AHEAD_MAX
     more = counted_calls(lambda: merged(2 * beyond)) - counted_calls(lambda: merged(beyond))
     assert more / beyond < REFUSED_AHEAD_MAX / 2
-
-
-def test_a_refused_call_without_a_log_time_is_dated_by_what_it_claims() -> None:
-    claimed = call(0, 0)._replace(value=b'{"time": "1970-01-01T00:00:01Z"}')
-    assert time_of_refused_ms(claimed, DEFAULT_LIMITS) == claimed.timestamp_ms
-    assert time_of_refused_ms(claimed._replace(timestamp_ms=0), DEFAULT_LIMITS) == 1_000
-    broken = claimed._replace(timestamp_ms=0, value=b'{"time": "9999-01-01T00:00:00Z"}')
-    assert time_of_refused_ms(broken, DEFAULT_LIMITS) == 0
 
 
 def named_times(lists: Iterable[tuple[str, str, int]]) -> _NamedTimes:
