@@ -57,6 +57,12 @@ def test_a_snapshot_goes_before_every_call_that_is_not_earlier() -> None:
     assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
 
 
+def test_binary_events_are_dated_by_their_header() -> None:
+    record = call(0, 0)
+    binary = record._replace(value=b"{}", headers=(("ce_time", b"2026-03-01T00:05:00Z"),), timestamp_ms=0)
+    assert places([binary, listing(0, 4)]) == [("snapshots", 0), ("calls", 0)]
+
+
 def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
     plain = listing(0, 5, number=7)
     event = orjson.loads(plain.value or b"")

@@ -46,6 +46,12 @@ def _line(**members: Any) -> bytes:
 
 
 class TestMcptrust:
+    def test_a_tool_needs_all_three(self) -> None:
+        """A lockfile with half a tool would report drift that is none."""
+        raw, left_out = write_pins([*LOCKED[:2], HANGAR], format="mcptrust", server_id="s")
+        assert json.loads(raw) == {"version": "2.0", "server_command": "s", "tools": {}}
+        assert left_out == [HANGAR, *LOCKED[:2]]
+
     @pytest.mark.parametrize(
         "head", [{"version": "2.0", "server_command": "npx s"}, {"lockFileVersion": "3.0", "server": {"name": "n"}}]
     )
