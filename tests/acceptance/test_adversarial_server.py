@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from types import FrameType
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.acceptance.test_cut_short import a_list, a_state, some_tools
+from tests.support.counting import counted_calls
 from tests.support.fleet import START, _event, a_call_by
 
 SERVER = "server-0"
@@ -170,27 +170,10 @@ def test_new_names_on_every_list_do_not_add_up() -> None:
     """Of tools that came and went long ago no more is kept than the last definitions of some names."""
     stream = Stream(server_definitions_bytes_max=64 * 1024, timeline_entries_max=16, former_tools_max=20)
     sizes = []
-    for number in range(60):
+    for number in range(40):
         stream.lists(number, [{**a_tool(0), "name": f"tool_{number}_{index}"} for index in range(20)])
         sizes.append(len(stream.facts))
     assert sizes[-1] <= sizes[20] + 40
-
-
-def calls_of(state: EngineState, record: Record) -> int:
-    """How many functions a record takes: a count that no machine's speed changes."""
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _arg: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        engine.process(state, record)
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 def upgraded(observers: int) -> list[Record]:
@@ -218,11 +201,11 @@ def the_next(records: list[Record]) -> list[Record]:
 @pytest.mark.parametrize("fleet", [upgraded, own_versions])
 def test_a_list_costs_the_same_in_a_fleet_of_any_size(fleet: Callable[[int], list[Record]]) -> None:
     costs = []
-    for observers in (40, 400):
+    for observers in (20, 200):
         state = a_state(Limits())
         records = fleet(observers)
         for record in records:
             engine.process(state, record)
-        costs.append([calls_of(state, record) for record in the_next(records)])
+        costs.append([counted_calls(partial(engine.process, state, record)) for record in the_next(records)])
     for small, large in zip(*costs, strict=True):
         assert large < 2 * small, costs

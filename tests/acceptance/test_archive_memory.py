@@ -23,6 +23,8 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.seals import checkpoint_records, checkpoints_of, lines_of, some_records, write_keys
 
+pytestmark = pytest.mark.tier(name="adversary")
+
 MIB = 1024 * 1024
 ABOVE_NORMAL_MB = 128
 FORMS: dict[str, Callable[[Path], BinaryIO]] = {

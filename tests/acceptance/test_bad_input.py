@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from assay_stream.model.record import TOPIC_NAMES, Output, Role
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import TOPIC_NAMES, Output, Record, Role
+from tests.support.counting import counted_calls
 from tests.support.events import TOOL, Story, an_event, call_data, record_of, snapshot_data
 
 GOOD = {
@@ -308,6 +312,28 @@ def test_a_cluster_field_of_null_is_absent(field: str) -> None:
     nothing: dict[str, Any] = {field: None}
     (payload,) = Story().calls(**nothing).tell().evidence
     assert field not in payload
+
+
+POISON = [
+    b'{"data": ' + b"x" * 1_000,
+    b'{"data": {"a": 1, "a": 2}, "fill": "' + b"x" * 1_000 + b'"}',
+    b"\xff" * 1_000,
+    b"[" * 1_000,
+    b'{"specversion": "1.0", "type": "of nobody", "fill": "' + b"x" * 1_000 + b'"}',
+]
+"""About as long as a call, each refused at another stage of reading."""
+
+
+@pytest.mark.parametrize("value", POISON, ids=lambda value: value[:16].decode(errors="replace"))
+def test_a_flood_of_poison_leaves_sound_partitions_at_least_half_their_speed(value: bytes) -> None:
+    """Of three partitions that take turns one has poison: it costs at most what four sound calls do."""
+    state = EngineState(producer=Producer(version="1"))
+
+    def cost(record: Record) -> int:
+        engine.process(state, record)
+        return counted_calls(lambda: engine.process(state, record))
+
+    assert cost(record_of(Role.CALLS, value)) <= 4 * cost(record_of(Role.CALLS, GOOD[Role.CALLS]))
 
 
 def test_after_a_thousand_bad_records_the_next_good_ones_are_processed() -> None:

@@ -329,13 +329,3 @@ def test_what_a_rationed_first_list_left_out_is_looked_at_with_the_next() -> Non
     state.registry.limits = Limits()
     added = findings(run(state, a_list(1, some_tools(30, 0) + POISON, ms=3_600_000)), "tool_added")
     assert [found["tool_name"] for found in added if found.get("indicators")] == [tool["name"] for tool in POISON]
-
-
-def test_two_thousand_new_tools_of_a_kilobyte_are_analysed_in_full() -> None:
-    tools = [
-        {"name": f"tool_{index}", "description": f"Does thing {index}. " + "Reads one record of the archive. " * 29}
-        for index in range(2_000)
-    ]
-    state = a_state(Limits())
-    outputs = run(state, a_list(0, some_tools(1, 0)), a_list(1, tools))
-    assert findings(outputs, "analysis_cut_short") == []

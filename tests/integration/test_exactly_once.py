@@ -90,24 +90,6 @@ async def findings_of(deployment: Deployment) -> list[Record]:
     return [record for record in written if b'"kind":"tick"' not in (record.value or b"")]
 
 
-async def test_live_evidence_is_the_replayed_evidence(deployment: Deployment) -> None:
-    """Same in, same out: a worker on Kafka writes the bytes that a replay of its input logs writes."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
-    calls = await publish(deployment, Fleet(servers=7, calls=600, changes=20))
-    evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls)
-    expected = await undisturbed(deployment)
-    assert sorted(values(evidence)) == sorted(expected[Role.EVIDENCE])
-    findings = await deployment.wait_for(Role.FINDINGS, lambda records: len(records) >= len(expected[Role.FINDINGS]))
-    assert sorted(values(findings)) == sorted(expected[Role.FINDINGS])
-    await advance_time(deployment, len(expected[Role.FINDINGS]))
-    wanted = of_one_server(expected[Role.ALERTS])
-    alerts = await deployment.wait_for(Role.ALERTS, lambda records: len(of_one_server(values(records))) >= len(wanted))
-    assert sorted(of_one_server(values(alerts))) == sorted(wanted)
-    assert len(wanted) >= 1
-    assert worker.terminate() == 0
-
-
 async def test_kill_9_in_mid_stream_leaves_exactly_one_evidence_record_per_call(deployment: Deployment) -> None:
     """Five kills: one record per call read committed, the undisturbed bytes, every alert once."""
     choose = random.Random(5)

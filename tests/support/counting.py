@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -36,6 +37,26 @@ def counted_calls(function: Callable[[], object]) -> int:
     with counting_calls() as counted:
         function()
     return counted.calls
+
+
+class Allocated:
+    """Bytes that Python allocated within a block: the most at any time, and what was left at its end."""
+
+    peak_bytes = 0
+    kept_bytes = 0
+
+
+@contextmanager
+def allocating() -> Iterator[Allocated]:
+    allocated = Allocated()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        yield allocated
+        after, allocated.peak_bytes = tracemalloc.get_traced_memory()
+        allocated.kept_bytes = after - before
+    finally:
+        tracemalloc.stop()
 
 
 def passes(function: Callable[[str], object], text: str, *, rounds: int = 3) -> float:

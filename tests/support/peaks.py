@@ -135,7 +135,11 @@ def _texts(name: str) -> Callable[[], int]:
     return search
 
 
-def _resident_mb(what: str) -> float:
+def begin_peak_anew() -> None:
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def resident_mb(what: str) -> float:
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:")) / 1024
 
@@ -146,10 +150,10 @@ _KINDS = {"comparison": _comparison, "lists": _lists, "texts": _texts}
 def _measured(kind: str, name: str) -> Taken:
     work = _KINDS[kind](name)
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # The peak begins anew.
-    before_mb = _resident_mb("VmRSS")
+    begin_peak_anew()
+    before_mb = resident_mb("VmRSS")
     units = work()
-    return Taken(units, _resident_mb("VmHWM") - before_mb)
+    return Taken(units, resident_mb("VmHWM") - before_mb)
 
 
 def _main(kind: str, *names: str) -> None:

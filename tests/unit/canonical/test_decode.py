@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +13,7 @@ from assay_stream.canonical.decode import decode_json, decode_json_strict
 from assay_stream.canonical.lenient import member_bytes, read_leniently
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from tests.support.counting import passes
+from tests.support.counting import allocating, passes
 
 # Bytes, code, path: RFC 8259 for the grammar, RFC 7493 (I-JSON) section 2 for the rest.
 REFUSALS = {
@@ -74,14 +72,6 @@ class TestRefusals:
             decode_json(raw)
         assert (caught.value.code, caught.value.path) == (code, path)
 
-    @pytest.mark.parametrize(
-        "raw", [b'{"a":"hunter2","a":"hunter2"}', b'["hunter2",NaN]', b'["hunter2",1e400]', rb'["hunter2\ud800"]']
-    )
-    def test_no_values_in_messages(self, raw: bytes) -> None:
-        with pytest.raises(InputError) as caught:
-            decode_json(raw)
-        assert "hunter2" not in str(caught.value)
-
     def test_the_first_offence_is_named(self) -> None:
         with pytest.raises(InputError) as caught:
             decode_json(b'{"a":{"b":1,"b":2},"a":NaN}')
@@ -134,14 +124,6 @@ class TestDepth:
         with pytest.raises(InputError) as caught:
             decode_json(beside + b"," + opened * 126 + innermost + closed * 126 + b"]")
         assert caught.value.code == "too_deep"
-
-    def test_many_shallow_containers(self) -> None:
-        raw = b"[" + b",".join([b'{"a":[]}'] * 10_000) + b"]"
-        assert decode_json(raw) == decode_json_strict(raw) == [{"a": []}] * 10_000
-
-    @pytest.mark.parametrize("text", [b"[{" * 500, rb"\"[" * 500, rb"\\\"{" * 500])
-    def test_brackets_inside_text(self, text: bytes) -> None:
-        assert len(decode_json(b'["%b"]' % text)[0]) > 500
 
     def test_open_text_full_of_quotes(self) -> None:
         """A text that never ends is refused in some 10 passes over it, whatever its length."""
@@ -204,10 +186,6 @@ class TestForms:
 class TestContainers:
     LIMITS = Limits(containers_max=4)
 
-    @pytest.mark.parametrize("text", [b"[[],{},[]]", b'{"a":[[]],"b":{}}', b'["[[[[[[", "{\\"{{{{"]'])
-    def test_as_many_as_are_allowed(self, text: bytes) -> None:
-        assert decode_json(text, limits=self.LIMITS) == json.loads(text)
-
     @pytest.mark.parametrize("decode", [decode_json, decode_json_strict])
     @pytest.mark.parametrize("text", [b"[[],{},[],[]]", b"[ [], {}, [], [] ]", b'{"a":[[[[]]]]}'])
     def test_one_more_is_refused(self, decode: Callable[..., Any], text: bytes) -> None:
@@ -217,13 +195,9 @@ class TestContainers:
 
     def test_the_worst_text_within_the_limits_takes_little_memory(self) -> None:
         """8 MiB of empty arrays would take 180 MB; so many texts of two letters take what is allowed."""
-        tracemalloc.start()
-        try:
-            with pytest.raises(InputError):
-                decode_json(b"[" + b"[]," * 2_500_000 + b"0]")
-            assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
-        finally:
-            tracemalloc.stop()
+        with allocating() as allocated, pytest.raises(InputError):
+            decode_json(b"[" + b"[]," * 2_500_000 + b"0]")
+        assert allocated.peak_bytes < 64 * 1024 * 1024
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from assay_stream.canonical.digest import canonicalize, jcs_digest
+from assay_stream.canonical.digest import jcs_digest
 from assay_stream.canonical.redaction import (
     DEFAULT_REDACTION,
     ISSUED,
@@ -18,10 +17,9 @@ from assay_stream.canonical.redaction import (
     SENSITIVE_NAMES,
     Redaction,
     redact,
-    redacted_digest,
     redaction_with,
 )
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import ConfigurationError
 from tests.support.counting import passes
 
 # One text per form that a rule knows; the form is published by whoever issues the secret.
@@ -141,25 +139,8 @@ class TestKeyNames:
     def test_other_names(self, name: str) -> None:
         assert redact({name: "x"}) == {name: "x"}
 
-    def test_keys_stay(self) -> None:
-        assert redact({"a@example.com": "b@example.com"}) == {"a@example.com": "[REDACTED:pii:pii_email]"}
-
 
 class TestValues:
-    def test_the_argument_is_not_changed(self) -> None:
-        value = {"password": "x", "list": ["a@example.com"]}
-        redact(value)
-        assert value == {"password": "x", "list": ["a@example.com"]}
-
-    def test_deep(self) -> None:
-        value: Any = "a@example.com"
-        for _ in range(100_000):
-            value = [value]
-        redacted = redact(value)
-        while isinstance(redacted, list):
-            (redacted,) = redacted
-        assert redacted == "[REDACTED:pii:pii_email]"
-
     @pytest.mark.parametrize(
         "unit",
         ["a", "-", "1", "-----BEGIN ", "-----BEGIN PRIVATE KEY", "a://b:", "://", "a@", "@a.", "eyJ", "eyJ-a.",
@@ -174,15 +155,6 @@ class TestValues:
             assert passes(redact, text) < 300
 
 
-class TestDigest:
-    def test_replacements_are_canonical_text(self) -> None:
-        assert canonicalize(redact(["a@example.com"])) == b'["[REDACTED:pii:pii_email]"]'
-
-    def test_what_is_no_json_is_refused(self) -> None:
-        with pytest.raises(InputError):
-            redacted_digest(float("nan"))
-
-
 class TestConfiguration:
     def test_the_default_is_the_default_however_it_is_asked_for(self) -> None:
         same = redaction_with(enable=["pii_email"], disable=["env_var"], names=["Pass-Word"])
@@ -194,12 +166,6 @@ class TestConfiguration:
         chosen = redaction_with(enable=["path_absolute"])
         assert redact({"p": "/home/jane"}) == {"p": "/home/jane"}
         assert redact({"p": "/home/jane"}, chosen) == {"p": "[REDACTED:pii:path_absolute]"}
-
-    def test_a_rule_can_be_turned_off(self) -> None:
-        chosen = redaction_with(disable=["pii_email"])
-        text = "AKIAIOSFODNN7EXAMPLE of a@example.com"
-        assert redact(text, chosen) == "[REDACTED:secret:secret_aws] of a@example.com"
-        assert redact(text) == "[REDACTED:secret:secret_aws] of [REDACTED:pii:pii_email]"
 
     @pytest.mark.parametrize("name", ["customer_id", "CustomerID", "customer id", "x-customer-id"])
     def test_a_key_name_can_be_added(self, name: str) -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import tracemalloc
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay_stream.detect import CUT_SHORT, NO_TOOLS, ToolNames, detect_indicators
+from assay_stream.detect import NO_TOOLS, ToolNames, detect_indicators
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
+from tests.support.counting import allocating
 from tests.support.hostile_texts import WORST, repeated
 from tests.support.peaks import SHORT_TEXTS, deep_texts, taken
 
-CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures"
 NAMES = ["get_user", "search", *("_".join("a" * length) for length in range(1, 40))]
 UNITS_PER_BYTE_MAX = 160
 MEMORY_PER_BYTE_MAX = 400
@@ -40,12 +37,9 @@ def test_cost_is_linear_whatever_the_text(part: str) -> None:
 def test_memory_is_linear_whatever_the_text(part: str) -> None:
     definition = {"name": "t", "description": repeated(part, 8_000)}
     detect_indicators(None, definition, work=Work(UNLIMITED))
-    tracemalloc.start()
-    try:
+    with allocating() as allocated:
         detect_indicators(None, definition, work=Work(UNLIMITED))
-        assert tracemalloc.get_traced_memory()[1] < MEMORY_PER_BYTE_MAX * 8_000 + 500_000
-    finally:
-        tracemalloc.stop()
+    assert allocated.peak_bytes < MEMORY_PER_BYTE_MAX * 8_000 + 500_000
 
 
 @pytest.mark.parametrize("name", SHORT_TEXTS)
@@ -57,27 +51,8 @@ def test_many_short_texts_cost_a_share_and_no_more(name: str) -> None:
     assert all(len(indicator.path) <= DEFAULT_LIMITS.path_chars_max for indicator in found)
 
 
+@pytest.mark.tier(name="adversary")
 def test_many_short_texts_take_bounded_memory() -> None:
     found = taken("texts", *SHORT_TEXTS)
     assert found.keys() == SHORT_TEXTS.keys()
     assert {name: each for name, each in found.items() if each.peak_mb >= 64} == {}
-
-
-def test_gateway_with_two_thousand_new_tools_is_searched_in_full() -> None:
-    """Real tools of some 1 KB each, under as many names, all new at once, fit into the budget of one record."""
-    real = [
-        tool
-        for path in sorted(CAPTURES.glob("*tools_list.json"))
-        for tool in json.loads(path.read_text(encoding="utf-8"))["result"]["tools"]
-    ]
-    tools = []
-    for index in range(2_000):
-        tool = real[index % len(real)]
-        padding = 1_000 - len(json.dumps(tool))
-        more = " ".join(other["description"] for other in real[index % 7 :])[: max(0, padding)]
-        tools.append({**tool, "name": f"{tool['name']}_{index}", "title": more})
-    assert sum(len(json.dumps(tool)) for tool in tools) >= 1_900_000
-    work = Work(DEFAULT_LIMITS.work_units_max)
-    names = ToolNames([tool["name"] for tool in tools], work)
-    for tool in tools:
-        assert CUT_SHORT not in detect_indicators(None, tool, tool_names=names, work=work)

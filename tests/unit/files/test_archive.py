@@ -95,18 +95,6 @@ def test_an_unsound_snapshot_stays_a_snapshot() -> None:
     assert (record.role, record.key, record.value) == (Role.SNAPSHOTS, b"s", line)
 
 
-def test_a_record_line_keeps_its_place() -> None:
-    (record,) = read(a_line())
-    assert record == Record(
-        role=Role.CALLS,
-        origin=Origin(topic="prod.mcp.tools.call", partition=3, offset=99),
-        key=b"k",
-        value=b"v",
-        headers=(("a", b"1"), ("a", b"2")),
-        timestamp_ms=7,
-    )
-
-
 def test_a_record_line_says_that_its_record_was_set_aside() -> None:
     record = Record(Role.CALLS, Origin("prod.mcp.tools.call", 3, 99), b"k", b"v", (), 7, set_aside=True)
     assert orjson.loads(record_line(record))["set_aside"] is True
@@ -119,11 +107,6 @@ def test_bytes_that_are_no_text_are_base64() -> None:
     text = base64.b64encode(raw).decode()
     (record,) = read(a_line(key_base64=text, value_base64=text, headers=[], headers_base64=[["h", text]]))
     assert (record.key, record.value, record.headers) == (raw, raw, (("h", raw),))
-
-
-def test_null_is_no_bytes() -> None:
-    (record,) = read(a_line(key=None, value=None, headers=[]))
-    assert (record.key, record.value, record.headers) == (None, None, ())
 
 
 @pytest.mark.parametrize(
@@ -182,22 +165,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def refused(record: Record) -> Output:
     return rejected(record, InputError("not_json", "it is not"))
-
-
-def test_a_rejected_line_says_what_and_why() -> None:
-    (record,) = read(a_line())
-    assert orjson.loads(rejected_line(refused(record))) == {
-        "error": {
-            "code": "not_json",
-            "message": "not_json: it is not",
-            "topic": "prod.mcp.tools.call",
-            "partition": "3",
-            "offset": "99",
-        },
-        "headers": [["a", "1"], ["a", "2"]],
-        "key": "k",
-        "value": "v",
-    }
 
 
 def test_a_rejected_line_keeps_bytes_that_are_no_text() -> None:

@@ -26,28 +26,6 @@ NAME = LogName(TOPIC, 0)
 RECORDS = some_records(1, 2, 5)
 
 
-def test_the_logs_of_a_file_are_told_apart(tmp_path: Path) -> None:
-    other = [record._replace(origin=record.origin._replace(partition=1)) for record in RECORDS]
-    mixed = [record for pair in zip(RECORDS, other, strict=True) for record in pair]
-    (tmp_path / "a").write_bytes(lines_of(mixed))
-    logs = FileLogs([tmp_path / "a"], Role.EVIDENCE)
-    assert logs.names() == [NAME, LogName(TOPIC, 1)]
-    for _ in range(2):
-        assert list(logs.records(NAME)) == RECORDS
-        assert list(logs.records(LogName(TOPIC, 1))) == other
-    assert list(logs.records(LogName("other", 0))) == []
-
-
-def test_a_folder_is_read_by_the_names_of_its_files(tmp_path: Path) -> None:
-    (tmp_path / "evidence-0.ndjson").write_bytes(lines_of(RECORDS))
-    (tmp_path / "checkpoints-0.ndjson").write_bytes(lines_of(checkpoint_records(checkpoints_of(RECORDS))))
-    (tmp_path / "notes.txt").write_bytes(b"?")
-    for role, count in ((Role.EVIDENCE, 3), (Role.CHECKPOINTS, 1)):
-        logs = FileLogs([tmp_path], role)
-        [name] = logs.names()
-        assert (len(list(logs.records(name))), logs.bad_lines) == (count, [])
-
-
 def test_what_is_no_line_of_the_kind_is_told_and_passed_over(tmp_path: Path) -> None:
     bad = [
         b"{",

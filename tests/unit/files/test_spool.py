@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import tempfile
 from operator import itemgetter
 from pathlib import Path
@@ -17,29 +16,6 @@ from assay_stream.model.record import Origin, Record, Role
 
 def a_spool(**sizes: int) -> Spool[str]:
     return Spool(itemgetter(slice(2)), **sizes)
-
-
-@pytest.mark.parametrize("sizes", [{}, {"in_memory_bytes_max": 1, "block_bytes": 1, "runs_max": 2}])
-def test_rows_come_in_the_order_of_their_keys(sizes: dict[str, int]) -> None:
-    rows = sorted((number, name, f"{number}{name}".encode()) for number in (-1, 2, 10) for name in ("", "a", "é"))
-    with a_spool(**sizes) as spool:
-        for row in random.Random(1).sample(rows, len(rows)):
-            spool.put("one", row)
-        spool.put("other", (0, "", b"other"))
-        spool.finish()
-        assert list(spool.rows("one")) == rows
-        assert list(spool.rows("one", after=(2, "a"))) == rows[5:]
-        assert list(spool.rows("other")) == [(0, "", b"other")]
-        assert list(spool.rows("none")) == []
-
-
-def test_of_equal_keys_the_first_row_counts() -> None:
-    for sizes in ({}, {"in_memory_bytes_max": 1, "block_bytes": 1, "runs_max": 2}):
-        with a_spool(**sizes) as spool:
-            for value in (b"first", b"second", b"third"):
-                spool.put("s", (1, "", value))
-            spool.finish()
-            assert [row[:2] for row in spool.rows("s")] == [(1, "")]
 
 
 def test_rows_can_be_read_twice_and_added_to() -> None:
@@ -75,12 +51,6 @@ def spooled(*records: Record) -> LogSpool:
         spool.close()
         raise
     return spool
-
-
-def test_records_come_back_as_they_were_whatever_the_order() -> None:
-    records = [record(offset) for offset in range(200)]
-    with spooled(*reversed(records)) as spool:
-        assert list(spool.read(Log(Role.CALLS, "t", 0))) == records
 
 
 def test_a_copy_that_says_that_a_record_was_set_aside_counts() -> None:

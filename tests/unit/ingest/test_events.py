@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import from_observations
 from assay_stream.observe.observation import Observation, Vantage, list_changed_event
+from tests.support.counting import allocating
 from tests.support.ingest import AT, TOOL, a_call, a_list, batch
 from tests.support.toml import toml_of
 
@@ -240,13 +240,9 @@ def test_other_content_types_are_refused(content_type: str) -> None:
 def test_a_batch_of_millions_is_refused_before_its_events_are_kept() -> None:
     """Each would take seventy bytes: of the largest body, half a gigabyte, on the loop that serves all clients."""
     body = b"[" + b"0," * 1_000_000 + b"0]"
-    tracemalloc.start()
-    try:
-        with pytest.raises(RequestRefused, match="1000"):
-            split([("Content-Type", BATCH)], body)
-        assert tracemalloc.get_traced_memory()[1] < len(body)
-    finally:
-        tracemalloc.stop()
+    with allocating() as allocated, pytest.raises(RequestRefused, match="1000"):
+        split([("Content-Type", BATCH)], body)
+    assert allocated.peak_bytes < len(body)
 
 
 def test_a_batch_helper_makes_what_clients_send() -> None:

@@ -77,16 +77,6 @@ def code_of(record: Record, limits: Limits | None = None) -> str:
     return caught.value.code
 
 
-def test_headers_of_others_do_not_make_an_event_binary() -> None:
-    record = structured()._replace(headers=(("traceparent", b"\xff"), ("ce_id", b"other")))
-    assert read_event(record).id == "1"
-
-
-def test_a_binary_event_takes_no_data_from_headers() -> None:
-    record = binary()
-    assert read_event(record._replace(headers=(*record.headers, ("ce_data", b"{}")))) == read_event(record)
-
-
 @pytest.mark.parametrize("name", ["content-type", "traceparent", "ce_specversion", "ce_type", "assay-observer"])
 @pytest.mark.parametrize("role", DATA)
 def test_a_header_without_a_value_never_raises_anything_else(role: Role, name: str) -> None:
@@ -117,24 +107,6 @@ def test_an_event_belongs_in_its_topic(role: Role, kind: str) -> None:
     with pytest.raises(InputError, match=TYPES[role]) as caught:
         read_event(structured(role, type=kind))
     assert (caught.value.code, caught.value.path) == ("unknown_type", "$.type")
-
-
-@pytest.mark.parametrize(
-    ("value", "code"),
-    [
-        (None, "tombstone"),
-        (b"", "not_json"),
-        (b"[]", "not_an_event"),
-        (b'"text"', "not_an_event"),
-        (b"{}", "unknown_type"),
-        (b'{"type":"a","type":"b"}', "duplicate_key"),
-        (b"\xff", "not_utf8"),
-        (b'{"a":NaN}', "non_finite_number"),
-        (b"[" * 128 + b"]" * 128, "too_deep"),
-    ],
-)
-def test_what_is_no_event_is_refused(value: bytes | None, code: str) -> None:
-    assert code_of(a_record(value)) == code
 
 
 @pytest.mark.parametrize(

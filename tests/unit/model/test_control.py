@@ -92,23 +92,6 @@ def test_a_rule_with_a_bad_pattern_is_refused_with_its_reason(pattern: str) -> N
     assert not outcome.of(Role.CHANGES)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"id": None}, {"author": None}, {"reason": ""}, {"kind": "novelty"}, {"until": "tomorrow"}, {"tools": "x"}],
-)
-def test_a_rule_that_is_not_whole_is_refused(changes: dict[str, Any]) -> None:
-    assert len(Story().raw(Role.CONTROL, suppression(**changes)).tell().refusals) == int("tools" not in changes)
-
-
-def test_a_rule_leaves_evidence_and_goes_to_the_alerts() -> None:
-    outcome = Story().raw(Role.CONTROL, suppression(tool="read_*", until="2026-03-02T00:00:00Z")).tell()
-    [change] = [json.loads(output.value or b"")["data"] for output in outcome.of(Role.CHANGES)]
-    assert (change["change"], change["rule_id"], change["author"]) == ("suppression.set", "rule-1", "ann")
-    [entry] = [json.loads(output.value or b"") for output in outcome.of(Role.FINDINGS)]
-    assert (entry["kind"], entry["is_set"], entry["rule"]["tool"]) == ("suppression", True, "read_*")
-    assert entry["rule"]["until_us"] == 1_772_409_600_000_000
-
-
 def test_what_a_rule_covers_is_written_as_suppressed_until_it_is_taken_back() -> None:
     other, third = TOOL | {"description": "other"}, TOOL | {"description": "third"}
     story = Story().lists(TOOL).raw(Role.CONTROL, suppression(kind="tool_changed", second=1)).lists(other)

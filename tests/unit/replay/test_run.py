@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -15,10 +14,10 @@ from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.log_cut import History, history_of, in_log_order, unbounded
-from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names, time_of_refused_ms
+from assay_stream.replay.log_cut import History, history_of, unbounded
+from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names
 from assay_stream.replay.run import replay
-from tests.support.counting import counted_calls
+from tests.support.counting import allocating, counted_calls
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.fleet import START, Published, a_call_by, a_listing
 from tests.support.inventory import without_inventory
@@ -53,30 +52,9 @@ def evidence(*records: Record) -> list[dict[str, Any]]:
     return [orjson.loads(output.value or b"")["data"] for output in outputs_of(*records, role=Role.EVIDENCE)]
 
 
-def test_a_snapshot_goes_before_calls_of_its_time() -> None:
-    control = Record(
-        role=Role.CONTROL,
-        origin=Origin(topic="control", partition=0, offset=0),
-        key=b"server-0",
-        value=orjson.dumps({"time": "2026-03-01T00:01:00Z"}),
-    )
-    assert places([call(0, 1), listing(0, 1), control]) == [("control", 0), ("snapshots", 0), ("calls", 0)]
-
-
 def test_a_snapshot_goes_before_every_call_that_is_not_earlier() -> None:
     records = [listing(0, 9), listing(1, 2), call(0, 1), call(1, 3)]
     assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
-
-
-def test_a_call_goes_after_the_snapshot_it_names() -> None:
-    records = [listing(0, 5, number=7), call(0, 1, "snapshot-7"), call(1, 2)]
-    assert places(records) == [("snapshots", 0), ("calls", 0), ("calls", 1)]
-    assert evidence(*records)[0]["binding"]["scope"] == "exact"
-
-
-def test_records_without_a_time_are_where_the_log_put_them() -> None:
-    junk = call(1, 0)._replace(value=b"{", timestamp_ms=call(0, 5).timestamp_ms)
-    assert places([junk, listing(0, 4), listing(1, 6)]) == [("snapshots", 0), ("calls", 1), ("snapshots", 1)]
 
 
 def test_binary_events_are_dated_by_their_header() -> None:
@@ -113,14 +91,6 @@ def binary_form(record: Record, *, data: dict[str, Any] | None = None) -> Record
     return record._replace(value=orjson.dumps(event["data"] | (data or {})), headers=headers)
 
 
-def test_both_content_modes_are_replayed_alike() -> None:
-    history = [listing(0, 0), call(0, 1), listing(1, 5, version=1), call(1, 6)]
-    expected = [output.value for output in outputs_of(*history, role=Role.EVIDENCE)]
-    for chosen in range(16):
-        mixed = [binary_form(record) if chosen >> place & 1 else record for place, record in enumerate(history)]
-        assert [output.value for output in outputs_of(*mixed, role=Role.EVIDENCE)] == expected
-
-
 @pytest.mark.parametrize("member", [{"time": "2020-01-01T00:00:00Z"}, {"time": "2027-01-01T00:00:00Z"}])
 def test_a_member_of_the_data_called_time_is_not_the_event_s_time(member: dict[str, Any]) -> None:
     """An unknown field in the data of a binary event moves nothing: its time is in ce_time."""
@@ -146,34 +116,11 @@ def test_a_call_that_names_null_names_nothing() -> None:
     assert places(records) == [("calls", 0), ("snapshots", 0)]
 
 
-@pytest.mark.parametrize("time", ["2099-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_a_refused_call_does_not_move_those_behind_it(time: str) -> None:
-    event = orjson.loads(call(0, 1).value or b"")
-    poison = call(0, 1)._replace(value=orjson.dumps(event | {"time": time}))
-    history = [listing(0, 0), poison, call(1, 2), listing(1, 5, version=1)]
-    assert places(history) == [("snapshots", 0), ("calls", 0), ("calls", 1), ("snapshots", 1)]
-
-
 def test_a_call_waits_for_the_first_snapshot_of_a_name() -> None:
     records = [listing(0, 0, number=7), call(0, 1, "snapshot-7"), listing(1, 5, version=1, number=7)]
     assert places(records) == [("snapshots", 0), ("calls", 0), ("snapshots", 1)]
     assert evidence(*records)[0]["binding"]["scope"] == "exact"
     assert "tool_definition_digest" in evidence(*records)[0]
-
-
-def test_a_call_does_not_wait_for_a_snapshot_that_is_refused() -> None:
-    refused = listing(0, 5, number=7)
-    refused = refused._replace(value=(refused.value or b"").replace(b'"complete"', b'"novelty"'))
-    assert places([call(0, 1, "snapshot-7"), refused]) == [("calls", 0), ("snapshots", 0)]
-
-
-def test_a_refused_snapshot_takes_effect_at_the_log_s_time() -> None:
-    refused = listing(1, 0)
-    refused = refused._replace(
-        value=(refused.value or b"").replace(b'"complete"', b'"novelty"'), timestamp_ms=listing(1, 9).timestamp_ms
-    )
-    records = [listing(0, 5), refused, call(0, 1), call(1, 9)]
-    assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
 
 
 def test_two_records_at_one_place_are_an_error() -> None:
@@ -196,13 +143,6 @@ CHANGE = [listing(0, 0), listing(1, 1, version=1), listing(2, 2)]
 
 def another_server(minute: float) -> Record:
     return at(3, a_listing(1, 0, 0, 3, START + timedelta(minutes=minute)))
-
-
-def test_time_passes_with_what_is_replayed() -> None:
-    assert [alert["activity_name"] for alert in alerts_of(CHANGE)] == ["Create"]
-    closed = alerts_of([*CHANGE, another_server(12)])
-    assert [alert["activity_name"] for alert in closed] == ["Create", "Close"]
-    assert closed[1]["time"] == int((START + timedelta(minutes=2)).timestamp() * 1_000)
 
 
 def test_nothing_is_written_for_the_time_after_the_last_record() -> None:
@@ -235,34 +175,7 @@ def test_the_order_in_which_records_are_given_does_not_matter() -> None:
     assert [entry.origin.offset for entry in seen[0]] == [0, 1, 2]
 
 
-def test_what_was_there_is_remembered_of_every_topic() -> None:
-    story = Story().lists(TOOL).calls().calls()
-    assert history_of(lambda: story.records[1:]).ranges == {("calls", 0): (0, 1)}
-    assert history_of(lambda: story.records).ranges == {("calls", 0): (0, 1), ("snapshots", 0): (0, 0)}
-
-
-def test_partitions_are_put_together_by_the_time_of_the_log() -> None:
-    """A record that is dated before its predecessor stands right behind it all the same."""
-    story = Story().lists(TOOL).lists().calls()
-    dated = [
-        record._replace(timestamp_ms=time_ms, origin=Origin(topic, 0, offset))
-        for record, (topic, offset, time_ms) in zip(story.records, [("a", 0, 5), ("a", 1, 1), ("b", 0, 3)], strict=True)
-    ]
-    assert [record.origin[:1] for record in in_log_order(dated)] == [("b",), ("a",), ("a",)]
-    assert all(record.role is not Role.EVIDENCE for record in dated)
-
-
 # --- the order of a replay: how far refused calls are held back -----------------------------------------------
-
-
-def test_more_refused_calls_than_are_held_back_keep_their_order() -> None:
-    poison: list[Record] = [
-        call(offset, 1)._replace(value=b'{"time": "2099-01-01T00:00:00Z"}', timestamp_ms=0)
-        for offset in range(REFUSED_AHEAD_MAX + 50)
-    ]
-    merged = merge_by_event_time([*poison, call(len(poison), 2), listing(0, 0), listing(1, 5)])
-    offsets = [record.origin.offset for record in merged if record.role == "calls"]
-    assert offsets == list(range(len(poison) + 1))
 
 
 def test_each_refused_call_is_looked_at_a_few_times() -> None:
@@ -272,14 +185,6 @@ def test_each_refused_call_is_looked_at_a_few_times() -> None:
     beyond = 2 * REFUSED_AHEAD_MAX
     more = counted_calls(lambda: merged(2 * beyond)) - counted_calls(lambda: merged(beyond))
     assert more / beyond < REFUSED_AHEAD_MAX / 2
-
-
-def test_a_refused_call_without_a_log_time_is_dated_by_what_it_claims() -> None:
-    claimed = call(0, 0)._replace(value=b'{"time": "1970-01-01T00:00:01Z"}')
-    assert time_of_refused_ms(claimed, DEFAULT_LIMITS) == claimed.timestamp_ms
-    assert time_of_refused_ms(claimed._replace(timestamp_ms=0), DEFAULT_LIMITS) == 1_000
-    broken = claimed._replace(timestamp_ms=0, value=b'{"time": "9999-01-01T00:00:00Z"}')
-    assert time_of_refused_ms(broken, DEFAULT_LIMITS) == 0
 
 
 def named_times(lists: Iterable[tuple[str, str, int]]) -> _NamedTimes:
@@ -292,15 +197,10 @@ def named_times(lists: Iterable[tuple[str, str, int]]) -> _NamedTimes:
 
 def test_the_names_of_a_list_take_few_bytes() -> None:
     """A replay of very many lists keeps two names of each: both take no more than one id as text."""
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
+    with allocating() as allocated:
         names = named_times(("proxy", f"00000000-0000-4000-8000-{number:012x}", number) for number in range(20_000))
         _names.cache_clear()
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert (after - before) / 20_000 < 40
+    assert allocated.kept_bytes / 20_000 < 40
     assert names.of("server", "proxy", f"00000000-0000-4000-8000-{7:012x}") == 7
 
 

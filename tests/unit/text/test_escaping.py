@@ -16,7 +16,6 @@ from assay_stream.text.escaping import (
     counted,
     csv_line,
     is_unseen,
-    json_bytes,
     json_text,
     markdown,
     shown,
@@ -61,12 +60,6 @@ def test_escaped_json_is_the_same_value(value: object) -> None:
         text = json_text(json.dumps(value, ensure_ascii=False, indent=indent))
         assert json.loads(text) == value
         assert not any(is_unseen(character) for character in text if character != "\n")
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_bytes_and_text_of_json_agree(text: str) -> None:
-    raw = json.dumps(text, ensure_ascii=False)
-    assert json_bytes(raw.encode()).decode() == json_text(raw)
 
 
 def test_line_ends_can_be_kept() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import pytest
 
 from assay_stream.text.word_diff import Piece, marked, shortened, word_diff
 from assay_stream.work import UNLIMITED, Work
-from tests.support.counting import passes
+from tests.support.counting import allocating, passes
 
 
 @pytest.mark.parametrize(
@@ -117,13 +115,9 @@ def test_what_a_budget_does_not_suffice_for_is_shown_as_replaced(units_max: int)
 def test_long_texts_are_not_taken_apart_where_they_are_alike() -> None:
     for words in ("word " * 200_000, "漢字" * 300_000):
         middle = len(words) // 2
-        tracemalloc.start()
-        try:
+        with allocating() as allocated:
             pieces = word_diff(words, f"{words[:middle]}new {words[middle:]}", Work(UNLIMITED))
-            peak_bytes = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
         assert [piece for piece in pieces if piece.op != "same"] == [Piece("come", "new ")]
-        assert peak_bytes < 16 * 1024 * 1024
+        assert allocated.peak_bytes < 16 * 1024 * 1024
     one, other = "a " * 300_000, "b " * 300_000
     assert word_diff(one, other, Work(UNLIMITED)) == [Piece("gone", one), Piece("come", other)]

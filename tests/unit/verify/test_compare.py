@@ -66,25 +66,10 @@ def test_a_digest_that_another_version_worked_out_is_its_own_cause() -> None:
     assert compared(story.records, [other])[0].causes == ("altered_record",)
 
 
-def test_another_version_does_not_explain_what_was_copied_from_the_call() -> None:
-    """A decision is the proxy's: no version of ours works it out."""
-    story = a_story()
-    [value] = values_of(story)
-    denied = with_data(value, decision="deny")
-    assert compared(story.records, [denied], version="0.2.0")[0].causes == ("altered_record",)
-
-
 def test_what_is_no_evidence_was_altered() -> None:
     story = a_story()
     found = compared(story.records, [b"{}"])
     assert [difference.causes for difference in found] == [("altered_record",), ("missing_record",)]
-
-
-def test_evidence_of_a_call_that_is_not_there_is_unexpected() -> None:
-    story = a_story()
-    values = values_of(story)
-    records = [record for record in story.records if record.role is not Role.CALLS]
-    assert [difference.causes for difference in compared(records, values)] == [("unexpected_record",)]
 
 
 def test_an_alert_that_is_a_moment_ahead_of_the_replay_is_not_compared() -> None:

@@ -16,12 +16,10 @@ from assay_stream.schemes.assay.bundle import (
     Member,
     check_event,
     event_line,
-    producer_of,
     read_manifest,
     read_tar_header,
     run_event,
     tar_header,
-    tar_padding,
     written_time,
 )
 from tests.support.exports import evidence, sealed
@@ -71,11 +69,6 @@ def test_an_event_without_data_is_refused() -> None:
 def test_a_run_replaces_the_one_before() -> None:
     moved = run_event(run_event(EVENT, run_id="a", seq=9), run_id="b", seq=1)
     assert (moved["id"], moved["assayrunid"], moved["assayseq"]) == ("b:1", "b", 1)
-
-
-def test_a_commit_that_is_not_known_is_left_out_of_the_manifest() -> None:
-    assert producer_of(EVENT) == {"name": "assay-stream", "version": "1.2.3"}
-    assert producer_of(EVENT | {"assaygit": "abc"})["git"] == "abc"
 
 
 def test_a_long_line_is_refused() -> None:
@@ -160,13 +153,6 @@ def test_a_manifest_that_says_something_else_is_refused(changes: dict[str, Any],
     assert (caught.value.code, caught.value.path) == ("bundle_manifest", path)
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'{"a":1,"a":1}', b"\xff"])
-def test_what_is_no_object_is_refused(raw: bytes) -> None:
-    with pytest.raises(InputError) as caught:
-        read_manifest(raw)
-    assert caught.value.code == "bundle_manifest"
-
-
 def test_more_events_than_a_bundle_may_have_are_refused_at_once() -> None:
     with pytest.raises(InputError) as caught:
         read_manifest(orjson.dumps(CONTENT | {"event_count": 100_001}))
@@ -210,11 +196,6 @@ def test_a_size_beyond_octal_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         read_tar_header(info.tobuf(tarfile.GNU_FORMAT))
     assert caught.value.code == "bundle_member"
-
-
-@pytest.mark.parametrize(("size_bytes", "zeros"), [(0, 0), (1, 511), (512, 0), (513, 511)])
-def test_content_is_filled_up_to_blocks(size_bytes: int, zeros: int) -> None:
-    assert tar_padding(size_bytes) == bytes(zeros)
 
 
 def altered(where: slice, content: bytes) -> bytes:

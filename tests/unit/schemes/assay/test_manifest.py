@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.digest import Digest, jcs_digest
+from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay import manifest
 from assay_stream.schemes.assay.manifest import (
@@ -37,20 +37,6 @@ def test_duplicate_names() -> None:
     assert (observed.status, len(observed.tools), observed.digest()) == ("ambiguous", 2, None)
 
 
-def test_a_tool_without_a_name() -> None:
-    with pytest.raises(InputError) as caught:
-        manifest.observe_manifest("s", [{"name": "t"}, {}], "complete")
-    assert caught.value.code == "tool_name_missing"
-
-
-def test_names_are_sorted_as_utf_8() -> None:
-    """Tools are ordered by the bytes of their names, not by UTF-16 code units."""
-    tools = [{"name": "\U0001f600"}, {"name": "\uff3a"}]
-    listed = [{"name": tool["name"], "tool_digest": str(manifest.manifest_tool_digest(tool))} for tool in tools[::-1]]
-    wanted = jcs_digest({"projection": manifest.MANIFEST_PROJECTION, "tools": listed})
-    assert manifest.observe_manifest("s", tools, "complete").digest() == wanted
-
-
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
@@ -68,13 +54,6 @@ def test_names_are_sorted_as_utf_8() -> None:
 )
 def test_classification_goes_by_the_name_after_the_last_dot(name: str, wanted: str | None) -> None:
     assert manifest.action_class(name) == wanted
-
-
-@pytest.mark.parametrize("hint", [{"readOnlyHint": True}, {"destructiveHint": False}, None])
-def test_annotations_do_not_decide_privilege(hint: Any) -> None:
-    """A server cannot talk its tool out of the classification."""
-    observed = manifest.observe_manifest("s", [{"name": "x.grant_admin", "annotations": hint}], "complete")
-    assert [tool.privileged for tool in observed.tools] == [True]
 
 
 def test_what_was_not_observed_is_a_state_of_its_own() -> None:
@@ -106,12 +85,6 @@ def test_what_may_not_be_declared(tools: Any, completeness: manifest.Completenes
 
 PLAIN = {"name": "search", "description": "finds", "inputSchema": {"type": "object"}}
 PRIVILEGED = {"name": "github.add_deploy_key", "description": "adds"}
-CHANGES: dict[str, dict[str, Any]] = {
-    "description": {"description": "other"},
-    "input_schema": {"inputSchema": {"type": "object", "required": ["q"]}},
-    "output_schema": {"outputSchema": {"type": "object"}},
-    "annotations": {"annotations": {"readOnlyHint": True}},
-}
 
 
 def seen(*tools: dict[str, Any], completeness: Completeness = "complete") -> ObservedManifest:
@@ -120,59 +93,6 @@ def seen(*tools: dict[str, Any], completeness: Completeness = "complete") -> Obs
 
 def declared(*tools: dict[str, Any]) -> DeclaredManifest:
     return declare_manifest(seen(*tools))
-
-
-def told(before: DeclaredManifest, after: ObservedManifest) -> list[tuple[str, str]]:
-    return [(finding.reason_code, finding.severity) for finding in compare_manifests(before, after).findings]
-
-
-@pytest.mark.parametrize(
-    ("field", "plain", "privileged"),
-    [
-        ("description", "medium", "high"),
-        ("input_schema", "medium", "high"),
-        ("output_schema", "low", "medium"),
-        ("annotations", "low", "medium"),
-    ],
-)
-def test_a_changed_field_is_named(field: str, plain: str, privileged: str) -> None:
-    change = CHANGES[field]
-    assert told(declared(PLAIN), seen(PLAIN | change)) == [
-        ("mcp_tool_changed", "medium"),
-        (f"mcp_tool_{field}_changed", plain),
-    ]
-    assert told(declared(PRIVILEGED), seen(PRIVILEGED | change)) == [
-        ("mcp_privileged_tool_changed", "high"),
-        (f"mcp_tool_{field}_changed", privileged),
-    ]
-
-
-def test_added_and_removed() -> None:
-    assert told(declared(), seen(PLAIN, PRIVILEGED)) == [
-        ("mcp_new_privileged_tool", "high"),
-        ("mcp_tool_added", "medium"),
-    ]
-    assert told(declared(PLAIN, PRIVILEGED), seen()) == [
-        ("mcp_privileged_tool_removed", "high"),
-        ("mcp_tool_removed", "medium"),
-    ]
-
-
-def test_fields_are_named_where_both_sides_carry_them() -> None:
-    bare = dataclasses.replace(
-        declared(PLAIN), tools=tuple(dataclasses.replace(t, field_digests=None) for t in declared(PLAIN).tools)
-    )
-    assert told(bare, seen(PLAIN | CHANGES["description"])) == [("mcp_tool_changed", "medium")]
-
-
-@pytest.mark.parametrize("side", ["declared", "observed"])
-def test_one_side_makes_a_change_privileged(side: str) -> None:
-    was, now = declared(PLAIN), seen(PLAIN | CHANGES["description"])
-    if side == "declared":
-        was = dataclasses.replace(was, tools=(dataclasses.replace(was.tools[0], privileged=True),))
-    else:
-        now = dataclasses.replace(now, tools=(dataclasses.replace(now.tools[0], privileged=True),))
-    assert told(was, now)[0] == ("mcp_privileged_tool_changed", "high")
 
 
 def test_obstacles_end_the_comparison() -> None:
@@ -203,18 +123,6 @@ FILES = json.loads(VECTORS.read_text(encoding="utf-8"))["files"]
 DECLARED = {key: value for key, value in FILES["declared_per_tool_baseline.json"].items() if key != "note"}
 OBSERVED = FILES["granular_diff_cases.json"]["cases"][0]["observed"]
 Read = Callable[[Any], Any]
-
-
-def test_unknown_fields_are_ignored() -> None:
-    record = copy.deepcopy(DECLARED)
-    record["tools"][0]["novelty"] = record["novelty"] = 1
-    assert read_declared(record) == read_declared(DECLARED)
-
-
-def test_a_list_that_was_not_observed_is_not_observed() -> None:
-    record = copy.deepcopy(OBSERVED)
-    record["observed"]["tools_list_observed"] = False
-    assert read_observed(record).status == "not_observed"
 
 
 @pytest.mark.parametrize("record", [None, [], "x", 5])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.digest import Digest, jcs_digest
+from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.assay.tool import DECISION_TYPE, check_envelope, check_payload
@@ -97,27 +97,6 @@ class TestContentHash:
     ids=["definition", "policy"],
 )
 class TestClusters:
-    def test_half(self, check: Check, cluster: dict[str, Any]) -> None:
-        for field in cluster:
-            for half in ({key: cluster[key] for key in cluster if key != field}, cluster | {field: None}):
-                with pytest.raises(InputError) as caught:
-                    check(half)
-                assert caught.value.code == f"half_{NAMES[check]}_cluster"
-                assert field in caught.value.message
-
-    def test_alone(self, check: Check, cluster: dict[str, Any]) -> None:
-        for field in cluster.keys() - {"policy_digest"}:
-            with pytest.raises(InputError) as caught:
-                check({field: cluster[field]})
-            assert caught.value.code == f"half_{NAMES[check]}_cluster"
-
-    def test_closed_values(self, check: Check, cluster: dict[str, Any]) -> None:
-        for field in cluster.keys() - {"policy_digest", "policy_snapshot_digest", "tool_definition_digest"}:
-            for value in (cluster[field].upper(), cluster[field] + " ", "", 1, [cluster[field]]):
-                with pytest.raises(InputError) as caught:
-                    check(cluster | {field: value})
-                assert (caught.value.code, caught.value.path) == (f"bad_{NAMES[check]}_cluster", f"$.{field}")
-
     @pytest.mark.parametrize(
         "digest",
         ["", "sha256:", "0" * 64, "sha512:00", "SHA256:00", 5, {}, ["sha256:00"], f" {DIGEST}", f"{DIGEST}\n",
@@ -139,19 +118,6 @@ class TestClusters:
 class TestPolicyCluster:
     def test_policy_digest_alone(self) -> None:
         assert assay.check_policy_cluster({"policy_digest": DIGEST}) is None
-
-    def test_unequal_digests(self) -> None:
-        with pytest.raises(InputError) as caught:
-            assay.check_policy_cluster(POLICY | {"policy_digest": "sha256:other"})
-        assert caught.value.code == "bad_policy_cluster"
-
-
-class TestDefinitionCluster:
-    def test_written_cluster_is_accepted(self) -> None:
-        digest = Digest("0" * 64)
-        assert assay.check_definition_cluster(
-            {"tool_definition_digest": str(digest), **assay.CLUSTER_CONSTANTS}
-        ) == str(digest)
 
 
 VECTORS = Path(__file__).resolve().parents[3] / "data/vectors"

@@ -9,17 +9,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import PIN_FILE_LIMITS
-from assay_stream.schemes.mcptrust import hashes as mcptrust
-from assay_stream.schemes.mcptrust.lockfile import (
-    Lock,
-    ToolLock,
-    lock,
-    lock_tool,
-    new_lockfile,
-    new_lockfile_v3,
-    read_lockfile,
-    write_lockfile,
-)
+from assay_stream.schemes.mcptrust.lockfile import lock, read_lockfile, write_lockfile
 
 HASH = f"sha256:{'a' * 64}"
 TOOL = {"description_hash": HASH, "input_schema_hash": HASH, "risk_level": "LOW"}
@@ -44,13 +34,6 @@ def _refused(raw: bytes) -> tuple[str, str]:
     return caught.value.code, caught.value.path
 
 
-def test_a_v2_lockfile_covers_tools_alone() -> None:
-    found = read_lockfile(_bytes(V2))
-    assert (found.version, found.server) == ("2.0", "npx <s>")
-    assert found.lock.tools["t"].description_hash == HASH
-    assert (found.lock.prompts, found.lock.templates) == (None, None)
-
-
 def test_a_v3_lockfile_covers_all_three() -> None:
     """A section that is missing covers nothing, which is not the same as not covering."""
     found = read_lockfile(_bytes(V3))
@@ -61,11 +44,6 @@ def test_a_v3_lockfile_covers_all_three() -> None:
     assert found.lock.templates["u"].mime_type == "x/y"
     bare = read_lockfile(_bytes({name: V3[name] for name in ("lockFileVersion", "server", "tools")}))
     assert (bare.lock.prompts, bare.lock.templates) == ({}, {})
-
-
-def test_the_legacy_version_is_read_and_kept() -> None:
-    """Version 1.0 has the shape of 2.0 and is written back as 1.0."""
-    assert json.loads(write_lockfile(read_lockfile(_bytes(V2 | {"version": "1.0"}))))["version"] == "1.0"
 
 
 @pytest.mark.parametrize(
@@ -80,36 +58,6 @@ def test_the_legacy_version_is_read_and_kept() -> None:
 )
 def test_unknown_members_survive(document: dict[str, Any]) -> None:
     assert json.loads(write_lockfile(read_lockfile(_bytes(document)))) == document
-
-
-def test_it_is_written_as_mcptrust_writes_it() -> None:
-    """Two blanks of indent, escaped as Go escapes, no line end at the end in version 2 and one in version 3."""
-    assert write_lockfile(read_lockfile(_bytes(V2))).decode() == (
-        '{\n  "version": "2.0",\n  "server_command": "npx \\u003cs\\u003e",\n  "tools": {\n    "t": {\n'
-        f'      "description_hash": "{HASH}",\n      "input_schema_hash": "{HASH}",\n      "risk_level": "LOW"\n'
-        "    }\n  }\n}"
-    )
-    assert write_lockfile(read_lockfile(_bytes(V3))).decode() == json.dumps(V3, indent=2) + "\n"
-
-
-def test_the_order_in_the_file_means_nothing() -> None:
-    tools = {"b": TOOL, "a": TOOL}
-    one, other = V2 | {"tools": tools}, V2 | {"tools": dict(reversed(tools.items()))}
-    assert write_lockfile(read_lockfile(_bytes(one))) == write_lockfile(read_lockfile(_bytes(other)))
-
-
-def test_new_lockfiles_hold_the_lock() -> None:
-    locked = lock({"tools": [{"name": "t"}], "prompts": [{"name": "p"}], "resourceTemplates": [{"uriTemplate": "u"}]})
-    two = read_lockfile(write_lockfile(new_lockfile(locked, server="s")))
-    assert two.lock == Lock(tools=locked.tools)
-    three = new_lockfile_v3(locked, server="s", generator="g", updated_at="2026-01-01T00:00:00Z")
-    assert read_lockfile(write_lockfile(three)).lock == locked
-
-
-def test_an_empty_schema_hash_is_no_schema() -> None:
-    """It is kept as the empty text."""
-    tool = read_lockfile(_bytes(V2 | {"tools": {"t": TOOL | {"input_schema_hash": ""}}})).lock.tools["t"]
-    assert tool == ToolLock(description_hash=HASH, input_schema_hash="", risk_level="LOW")
 
 
 @pytest.mark.parametrize("version", ["4.0", "3.1", "2", "", None, 2, ["2.0"]])
@@ -172,36 +120,6 @@ def test_a_lockfile_has_a_size() -> None:
     raw = _bytes(V2).ljust(PIN_FILE_LIMITS.record_bytes_max)
     assert read_lockfile(raw).version == "2.0"
     assert _refused(raw + b" ")[0] == "too_large"
-
-
-def test_a_missing_list_is_empty() -> None:
-    found = lock({})
-    assert (found.tools, found.prompts, found.templates) == ({}, {}, {})
-
-
-def test_a_tool() -> None:
-    tool = {"name": "run", "description": "d", "inputSchema": {"type": "object"}}
-    found = lock_tool(tool)
-    assert found.description_hash == mcptrust.description_hash(tool)
-    assert found.input_schema_hash == mcptrust.input_schema_hash(tool)
-    assert found.risk_level == "MEDIUM"
-    assert lock({"tools": [tool]}).tools == {"run": found}
-
-
-def test_the_order_of_arguments_means_nothing() -> None:
-    one = {"name": "p", "arguments": [{"name": "b"}, {"name": "a", "required": False, "description": ""}]}
-    other = {"name": "p", "arguments": [{"name": "a"}, {"name": "b"}]}
-    assert lock({"prompts": [one]}) == lock({"prompts": [other]})
-
-
-def test_no_text_has_no_hash() -> None:
-    """Names and descriptions that are absent or empty are not locked."""
-    prompts, templates = ([{"name": "p", "description": ""}], [{"uriTemplate": "u", "name": "", "description": None}])
-    found = lock({"prompts": prompts, "resourceTemplates": templates})
-    assert found.prompts is not None
-    assert found.templates is not None
-    assert found.prompts["p"].description_hash == ""
-    assert (found.templates["u"].name_hash, found.templates["u"].description_hash) == ("", "")
 
 
 @pytest.mark.parametrize(

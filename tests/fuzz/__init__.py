@@ -1,1 +1,0 @@
-"""Fuzzing in its long form: ``make fuzz``."""
