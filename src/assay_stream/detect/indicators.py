@@ -365,13 +365,17 @@ def _supported(matches: Sequence[Match]) -> list[Match]:
     of these, and of 673 honest texts in them 3 had one.
     """
     signs: dict[tuple[Place, int], set[str]] = {}
-    for match in filter(_is_sign, matches):
-        for part in _parts(match):
-            signs.setdefault((match.place, part), set()).add(match.rule)
+    faint: dict[tuple[Place, int], set[str]] = {}
+    for match in matches:
+        if match.is_faint or _is_sign(match):
+            for part in _parts(match):
+                (faint if match.is_faint else signs).setdefault((match.place, part), set()).add(match.rule)
 
     def is_alone(match: Match) -> bool:
         near = range(_parts(match).start - 1, _parts(match).stop + 1)
-        return all(signs.get((match.place, part), _NO_RULES) <= {match.rule} for part in near)
+        # Honest texts have relations in faint passages as well, but hardly ever a phrase.
+        looked_at = (signs,) if match.rule in _SECONDED else (signs, faint)
+        return all(each.get((match.place, part), _NO_RULES) <= {match.rule} for each in looked_at for part in near)
 
     return [
         match._replace(level=_EVIDENCE_LEVEL)
@@ -388,8 +392,7 @@ def _parts(match: Match) -> range:
 
 def _is_sign(match: Match) -> bool:
     """Return True if a match may be the second sign of another: what tells nothing by itself is none."""
-    is_faint = match.is_faint or match.rule in _ORDINARY or _needs_second(match)
-    return match.level >= _EVIDENCE_LEVEL + is_faint
+    return match.level >= _EVIDENCE_LEVEL + (match.rule in _ORDINARY or _needs_second(match))
 
 
 def _needs_second(match: Match) -> bool:

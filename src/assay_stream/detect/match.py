@@ -166,7 +166,7 @@ class Match(NamedTuple):
         place: where the text stands in its definition.
         how: the disguises that were undone to read it, outermost first: ``base64 > hex``.
         is_phrase: whether English words alone show it, in their order and whatever they are about.
-        is_faint: whether it is no second sign of another match, as a passage that barely reaches medium.
+        is_faint: whether it is a passage that barely reaches medium: a second sign of phrases only.
     """
 
     rule: str
