@@ -201,7 +201,11 @@ def test_comparisons_are_paid_for() -> None:
 
 
 def test_a_second_sign_stands_in_the_same_passage() -> None:
-    key, mark, between = "Reads ~/.ssh/id_rsa.", "<IMPORTANT>", " Returns the rate of a currency on a date, in cents." * 8
+    key, mark, between = (
+        "Reads ~/.ssh/id_rsa.",
+        "<IMPORTANT>",
+        " Returns the rate of a currency on a date, in cents." * 8,
+    )
     assert levels(key)["key_store_named"] == 3
     assert levels(f"{mark} {key}")["key_store_named"] == 4
     assert levels(f"{mark}{between} {key}")["key_store_named"] == 3
