@@ -94,6 +94,7 @@ def _write(
         f'digest = "sha256:{sha256(content).hexdigest()}"\n'
         f"bias = {round(bias * _SCALE)}\n"
         f"medium = {round(medium * _SCALE)}\n"
+        f"sign = {round((medium + high) / 2 * _SCALE)}\n"
         f"high = {round(high * _SCALE)}\n"
         f'trained_on = "{attacks} poisoned and {len(bags) - attacks} benign definitions"\n',
         encoding="utf-8",

@@ -18,7 +18,7 @@ BY_TEXT = [
 RECALL_OF_SIGNS = 0.85
 """What was reached: 198 of 232. The rest stands in docs/alert-quality.md, each with why."""
 
-FOUND = {"attacks": 147, "held_out": 24, "unseen": 19, "unseen_2": 19}
+FOUND = {"attacks": 145, "held_out": 24, "unseen": 18, "unseen_2": 18}
 """Attacks that reach high, by part of the corpus, as docs/alert-quality.md has them."""
 
 BENIGN_AT_HIGH = ["new-tool-28"]

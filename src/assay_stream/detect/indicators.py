@@ -290,8 +290,11 @@ _EVIDENCE_LEVEL = 3
 _SECONDED = frozenset(rule.id for rule in RULES if rule.needs_second)
 _SUFFICIENT = frozenset(rule.id for rule in RULES if rule.is_sufficient)
 _PARAMETERS = frozenset(rule.id for rule in RULES if rule.names)
-_ORDINARY = frozenset(["url_introduced", "address_introduced"]) | _PARAMETERS
-"""Rules on what honest definitions have as well: they are evidence for a phrase only where they are high."""
+_ORDINARY = _PARAMETERS | {"url_introduced", "address_introduced", "secret_file_named", "secret_command_named"}
+"""Rules on what honest definitions have as well: they are a second sign only where they are high."""
+_PART_CHARS = 100
+"""Signs in the same or neighbouring parts of a text are near each other."""
+_NO_RULES: Final[frozenset[str]] = frozenset()
 
 
 _INSTRUCTIONS_LEVELS = {rule.id: rule.instructions_level or _LEVEL_MAX for rule in RULES}
@@ -354,28 +357,46 @@ def detect_indicators(
 
 
 def _supported(matches: Sequence[Match]) -> list[Match]:
-    """Return matches with those of phrases and of some relations at medium, unless there is evidence of another kind.
+    """Return matches with those that need a second sign at medium, unless one of another rule stands near.
 
-    A phrase is words in their order, and documentation may have the same: a second look at the text, by relations or
-    the score, at its names or at what it hides has to agree, or a phrase of another rule. Of 15,216 tools of benign
-    servers 28 had such a phrase alone, one had two, and none said that earlier instructions are void. Phrases in other
-    languages count as they are: the score knows less of these, and of 673 honest texts in them 3 had one. Relations
-    that need a second stand alone on 28 of 1,247 public servers, and in no attack that the rules were made with.
+    Long honest texts have one sign here and another one there by chance, so both have to stand in the same passage.
+    A rule that is high alone is so on at most one of 540 public servers that no rule was made with, and the score on
+    four; one that needs a second was on up to 17. Phrases in other languages count as they are: the score knows less
+    of these, and of 673 honest texts in them 3 had one.
     """
-    phrases = {match.rule for match in matches if _needs_second(match) and match.level > _EVIDENCE_LEVEL}
-    if len(phrases) > 1 or not phrases.isdisjoint(_SUFFICIENT) or any(map(_is_evidence, matches)):
-        return list(matches)
+    signs: dict[tuple[Place, int], set[str]] = {}
+    faint: dict[tuple[Place, int], set[str]] = {}
+    for match in matches:
+        if match.is_faint or _is_sign(match):
+            for part in _parts(match):
+                (faint if match.is_faint else signs).setdefault((match.place, part), set()).add(match.rule)
+
+    def is_alone(match: Match) -> bool:
+        near = range(_parts(match).start - 1, _parts(match).stop + 1)
+        # Honest texts have relations in faint passages as well, but hardly ever a phrase.
+        looked_at = (signs,) if match.rule in _SECONDED else (signs, faint)
+        return all(each.get((match.place, part), _NO_RULES) <= {match.rule} for each in looked_at for part in near)
+
     return [
-        match._replace(level=min(match.level, _EVIDENCE_LEVEL)) if _needs_second(match) else match for match in matches
+        match._replace(level=_EVIDENCE_LEVEL)
+        if match.level > _EVIDENCE_LEVEL and _needs_second(match) and is_alone(match)
+        else match
+        for match in matches
     ]
 
 
-def _is_evidence(match: Match) -> bool:
-    return not _needs_second(match) and match.level >= _EVIDENCE_LEVEL + (match.rule in _ORDINARY)
+def _parts(match: Match) -> range:
+    """Return the numbers of the parts of its text that a match touches."""
+    return range(match.start // _PART_CHARS, match.end // _PART_CHARS + 1)
+
+
+def _is_sign(match: Match) -> bool:
+    """Return True if a match may be the second sign of another: what tells nothing by itself is none."""
+    return match.level >= _EVIDENCE_LEVEL + (match.rule in _ORDINARY or _needs_second(match))
 
 
 def _needs_second(match: Match) -> bool:
-    return match.is_phrase or match.rule in _SECONDED
+    return (match.is_phrase and match.rule not in _SUFFICIENT) or match.rule in _SECONDED
 
 
 def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]:

@@ -166,6 +166,7 @@ class Match(NamedTuple):
         place: where the text stands in its definition.
         how: the disguises that were undone to read it, outermost first: ``base64 > hex``.
         is_phrase: whether English words alone show it, in their order and whatever they are about.
+        is_faint: whether it is a passage that barely reaches medium: a second sign of phrases only.
     """
 
     rule: str
@@ -177,6 +178,7 @@ class Match(NamedTuple):
     place: Place
     how: str = ""
     is_phrase: bool = False
+    is_faint: bool = False
 
 
 def key_of(rule: DetectionRule, matched: str) -> Key:

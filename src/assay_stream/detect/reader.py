@@ -329,7 +329,8 @@ class Reader:
         """Yield the matches by words of a text as it stands."""
         page = visit.page
         for found in visit.steering(self._offered, self._work):
-            yield Match(found.rule, found.level, page.seen, found.start, found.end, found.key, self._place)
+            where = page.seen, found.start, found.end, found.key, self._place
+            yield Match(found.rule, found.level, *where, is_faint=found.is_faint)
         others = self._others
         counted: _Counted = {}
         is_tool_named = visit.names_tool(others, self._work)

@@ -142,6 +142,7 @@ class ScorerModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         digest: of ``weights.tsv``: ``sha256:`` and hexadecimal digits.
         bias: initial score of every passage.
         medium: the score from which a passage counts as medium.
+        sign: the score from which it supports what a rule finds near it.
         high: the score from which it counts as high.
         trained_on: description of the training data.
     """
@@ -149,6 +150,7 @@ class ScorerModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
     bias: int
     medium: int
+    sign: int
     high: int
     trained_on: str
 

@@ -41,6 +41,8 @@ _CHARS_PER_UNIT = 4
 _COMMON_PERCENT_MIN = 70
 _WORDS_MIN = 3
 _LEVEL_OF_NAMES = 3
+_LEVEL_OF_CLAIMS = (0, 3, LEVELS[_RULE])
+"""By the number of claims: one word that claims something is common among honest neighbours, two are not."""
 _SHORT_WORD_CHARS = 3
 _PREFIXED_MIN = 2
 _CHARS_MAX = 4_000
@@ -100,7 +102,8 @@ class Siblings:
         if own.uses & (self._names - {own.name.lower()}):
             claims -= _COMPARING  # It is another one that is better.
         near = [
-            (_level(own, other), other.name) for other in self._near(own, self._index, work) if claims - other.claims
+            (min(_level(own, other), _LEVEL_OF_CLAIMS[min(len(claims - other.claims), 2)]), other.name)
+            for other in self._near(own, self._index, work)
         ]
         level, name = max(near, default=(0, ""))
         if level:

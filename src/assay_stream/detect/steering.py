@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from assay_stream.detect.catalog import CATALOG, DATA, LEVELS, reading
-from assay_stream.detect.scorer import RULE, passages_in
+from assay_stream.detect.scorer import MODEL, RULE, passages_in
 from assay_stream.detect.surfaces import Text, TextRole
 from assay_stream.detect.symbols import OfferedNames, Sentence, sentences_of, spans_of
 from assay_stream.detect.tool_names import OtherTools
@@ -285,6 +285,7 @@ class Steering(NamedTuple):
         start: start in the text of the part that shows it best.
         end: its end, exclusive.
         key: the words, which must not have occurred before.
+        is_faint: whether it is a passage that says little by itself.
     """
 
     rule: str
@@ -292,6 +293,7 @@ class Steering(NamedTuple):
     start: int
     end: int
     key: tuple[str, ...]
+    is_faint: bool = False
 
 
 def offered_by(others: OtherTools, texts: Iterable[Text]) -> OfferedNames:
@@ -332,7 +334,8 @@ def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Steeri
     for passage in passages:
         spans = spans or spans_of(seen)
         key = tuple(symbol for sentence in passage.sentences for symbol in sentence.symbols)
-        yield _steering(RULE, passage.level, passage.sentences[passage.at], passage.heaviest, key, spans)
+        steering = _steering(RULE, passage.level, passage.sentences[passage.at], passage.heaviest, key, spans)
+        yield steering._replace(is_faint=passage.score < MODEL.sign)
 
 
 def _relations(
