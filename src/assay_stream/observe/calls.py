@@ -447,9 +447,9 @@ class CallObserver:
         at = self._wire.at
         while (pending := self._pending.oldest()) is not None and at - pending[1].since > self._open_limit:
             self.give_up(pending[0], "timed_out")
-        while (held := self._held.oldest()) is not None and at - held.since > self._open_limit:
+        while (held := self._held.oldest()) is not None and at - held[1].since > self._open_limit:
             self._held.take_oldest()
-            self._end(held, *held.unfinished())
+            self._end(held[1], *held[1].unfinished())
 
     def close(self) -> None:
         """End all open calls with the connection: those without an answer first, each group oldest first."""
@@ -459,7 +459,7 @@ class CallObserver:
         while (pending := self._pending.oldest()) is not None:
             self.give_up(pending[0], "no_response")
         while (held := self._held.take_oldest()) is not None:
-            self._end(held, *held.unfinished())
+            self._end(held[1], *held[1].unfinished())
 
     def _begin(self, key: RequestKey | None, params: Mapping[str, Any], snapshot_id: str | None) -> OpenCall:
         wire, name = self._wire, params.get("name")
@@ -540,7 +540,7 @@ class CallObserver:
         self._held.put(key, call)
         if len(self._held) > self._wire.limits.held_calls_max and (oldest := self._held.take_oldest()) is not None:
             self._wire.stats.evicted_requests += 1
-            self._end(oldest, *oldest.unfinished())
+            self._end(oldest[1], *oldest[1].unfinished())
 
     def _task_answered(self, method: str, id_hash: bytes, message: Mapping[str, Any]) -> None:
         call, result = self._held.get(("task", id_hash)), message.get("result")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -13,6 +13,7 @@ from assay_stream.observe.jsonrpc import RequestKey
 from assay_stream.observe.observation import Observation, Vantage
 
 T = TypeVar("T")
+Name = TypeVar("Name", bound=Hashable)
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -84,118 +85,106 @@ class WireConnection:
         self.at, self.exchange, self.exact, self.found = at, exchange, exact, []
 
 
-class Pending(Generic[T]):
-    """Unanswered requests, oldest first, indexed by exchange and by id to avoid scans."""
+class _Filed(Generic[Name, T]):
+    """Values by unique names, in order, each also filed under places that it shares with others, to avoid scans."""
 
-    def __init__(self, count_max: int) -> None:
-        self._count_max = count_max
-        self._all: OrderedDict[RequestKey, T] = OrderedDict()
-        self._of_exchange: dict[int, dict[RequestKey, T]] = {}
-        """By the exchange that answers them; 0 if any may."""
-        self._of_id: dict[RequestKey, dict[RequestKey, T]] = {}
-        """By key without exchange."""
+    def __init__(self) -> None:
+        self._all: OrderedDict[Name, tuple[T, tuple[Hashable, ...]]] = OrderedDict()
+        self._under: defaultdict[Hashable, OrderedDict[Name, T]] = defaultdict(OrderedDict)
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def _file(self, name: Name, value: T, *places: Hashable) -> None:
+        self._all[name] = value, places
+        for place in places:
+            self._under[place][name] = value
+
+    def _take(self, name: Name) -> T | None:
+        value, places = self._all.pop(name, (None, ()))
+        for place in places:
+            del self._under[place][name]
+            if not self._under[place]:
+                del self._under[place]
+        return value
+
+    def oldest(self) -> tuple[Name, T] | None:
+        return next(((name, value) for name, (value, _) in self._all.items()), None)
+
+    def take_oldest(self) -> tuple[Name, T] | None:
+        oldest = self.oldest()
+        if oldest is not None:
+            self._take(oldest[0])
+        return oldest
+
+
+class Pending(_Filed[RequestKey, T]):
+    """Unanswered requests, by the exchange that answers them (0 if any may), and by their ids in any exchange."""
+
+    def __init__(self, count_max: int) -> None:
+        super().__init__()
+        self._count_max = count_max
 
     def put(self, key: RequestKey, request: T) -> tuple[RequestKey, T] | None:
         """Add a request, whose key must be unused, and return the oldest if that is one too many."""
-        self._all[key] = request
-        self._of_exchange.setdefault(_exchange_of(key), {})[key] = request
-        self._of_id.setdefault(key[:2], {})[key] = request
-        oldest = self.oldest() if len(self._all) > self._count_max else None
-        if oldest is not None:
-            self.take(oldest[0])
-        return oldest
+        self._file(key, request, key[2] if len(key) == 3 else 0, key[:2])
+        return self.take_oldest() if len(self) > self._count_max else None
 
     def get(self, key: RequestKey) -> T | None:
-        return self._all.get(key)
+        return self._all[key][0] if key in self._all else None
 
     def take(self, key: RequestKey) -> T | None:
-        request = self._all.pop(key, None)
-        if request is not None:
-            others, namesakes = self._of_exchange[_exchange_of(key)], self._of_id[key[:2]]
-            del others[key], namesakes[key]
-            if not others:
-                del self._of_exchange[_exchange_of(key)]
-            if not namesakes:
-                del self._of_id[key[:2]]
-        return request
-
-    def oldest(self) -> tuple[RequestKey, T] | None:
-        return next(iter(self._all.items()), None)
+        return self._take(key)
 
     def answered_in(self, exchange: int) -> Iterator[RequestKey]:
         """Yield the requests that a message in an exchange may answer, its own last; 0 means any."""
-        for number in (0, exchange) if exchange else self._of_exchange:
-            yield from self._of_exchange.get(number, ())
+        for found in [self._under.get(place, {}) for place in (0, exchange)] if exchange else [self._all]:
+            yield from found
 
     def latest_in(self, exchange: int) -> T | None:
-        for number in (exchange, 0) if exchange else reversed(self._of_exchange):
-            if number in self._of_exchange:
-                return next(reversed(self._of_exchange[number].values()))
-        return None
+        """Return the latest request of an exchange; if it has none, or for 0, the latest that any may answer."""
+        return self._latest(exchange) or self._latest(0)
 
     def only_one(self, exchange: int) -> T | None:
         """Return the only request of an exchange; if it has none, the only one of the connection."""
-        requests: Mapping[RequestKey, T] = (self._of_exchange.get(exchange) if exchange else None) or self._all
-        return next(iter(requests.values())) if len(requests) == 1 else None
+        keys: Collection[RequestKey] = (self._under.get(exchange) if exchange else None) or self._all
+        return self._all[next(iter(keys))][0] if len(keys) == 1 else None
 
     def latest_with_id(self, key: RequestKey) -> T | None:
         """Return the latest request with this id, in any exchange."""
-        namesakes = self._of_id.get(key[:2])
-        return None if namesakes is None else next(reversed(namesakes.values()))
+        return self._latest(key[:2])
 
     def with_id(self, key: RequestKey) -> RequestKey:
         """Return the key of the only request with this id, in any exchange; ``key`` itself if ambiguous."""
-        namesakes = () if key in self._all else self._of_id.get(key, ())
+        namesakes = () if key in self._all else self._under.get(key, ())
         return next(iter(namesakes)) if len(namesakes) == 1 else key
 
+    def _latest(self, place: Hashable) -> T | None:
+        found = self._under.get(place)
+        return None if found is None else next(reversed(found.values()))
 
-class Held(Generic[T]):
-    """Values under non-unique keys, in order, indexed to avoid scans."""
+
+class Held(_Filed[int, T]):
+    """Values under keys that several may have."""
 
     def __init__(self) -> None:
-        self._all: OrderedDict[int, tuple[Hashable, T]] = OrderedDict()
-        self._numbers: dict[Hashable, OrderedDict[int, None]] = {}
+        super().__init__()
         self._next = 0
-
-    def __len__(self) -> int:
-        return len(self._all)
 
     def put(self, key: Hashable, value: T) -> int:
         """Add a value, and return its number for ``take_number``."""
         self._next += 1
-        self._all[self._next] = key, value
-        self._numbers.setdefault(key, OrderedDict())[self._next] = None
+        self._file(self._next, value, key)
         return self._next
 
     def get(self, key: Hashable) -> T | None:
-        numbers = self._numbers.get(key)
-        return None if numbers is None else self._all[next(iter(numbers))][1]
+        found = self._under.get(key)
+        return None if found is None else next(iter(found.values()))
 
     def take(self, key: Hashable, *, latest: bool = False) -> T | None:
         """Remove and return the oldest value under a key, or the latest."""
-        numbers = self._numbers.get(key)
-        if numbers is None:
-            return None
-        return self.take_number(next(reversed(numbers) if latest else iter(numbers)))
+        found = self._under.get(key)
+        return None if found is None else self._take(next(reversed(found) if latest else iter(found)))
 
     def take_number(self, number: int) -> T | None:
-        if number not in self._all:
-            return None
-        key, value = self._all.pop(number)
-        del self._numbers[key][number]
-        if not self._numbers[key]:
-            del self._numbers[key]
-        return value
-
-    def oldest(self) -> T | None:
-        return next((value for _, value in self._all.values()), None)
-
-    def take_oldest(self) -> T | None:
-        return self.take_number(next(iter(self._all), 0))
-
-
-def _exchange_of(key: RequestKey) -> int:
-    return key[2] if len(key) == 3 else 0
+        return self._take(number)

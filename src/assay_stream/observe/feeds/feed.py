@@ -412,10 +412,10 @@ class PendingCalls:
         while True:
             with self._lock:
                 oldest = self._calls.oldest()
-                if oldest is None or (oldest[0] > asked_before_s and len(self._calls) <= FEED_LIMITS.calls_max):
+                if oldest is None or (oldest[1][0] > asked_before_s and len(self._calls) <= FEED_LIMITS.calls_max):
                     return
                 self._calls.take_oldest()
-            self._feed.unanswered(oldest[1], "no_response")
+            self._feed.unanswered(oldest[1][1], "no_response")
 
 
 def _bare(message: dict[str, Any]) -> dict[str, Any]:
