@@ -24,7 +24,6 @@ from assay_stream.observe.http.traffic import Answered, HttpEvent, Opened, Passe
 from assay_stream.observe.inspection import LineSession
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.recorded import check_observation
-from assay_stream.observe.session import Session
 from assay_stream.replay.run import replay
 from tests.chaos.placing import BINDINGS, CALLS, Placing
 from tests.support.fleet import Fleet
@@ -146,7 +145,7 @@ def talks(draw: st.DrawFn) -> list[Said]:
 
 def heard(talk: Sequence[Said], size: int | None = None) -> tuple[list[Observation], Dialogue]:
     dialogue = Dialogue(limits=LIMITS, pending_max=PENDING_MAX)
-    lines = LineSession(Session(dialogue.observer), lambda: pytest.fail("inspecting failed"))
+    lines = LineSession(dialogue.observer, lambda: pytest.fail("inspecting failed"))
     observations = []
     for direction, message, seconds in talk:
         dialogue.now += timedelta(seconds=seconds)
@@ -230,7 +229,7 @@ def passed(steps: Sequence[tuple[bool, Said]], has_session: bool, size: int = 10
             takes(number, Passed("client->server", piece))
         takes(number, Answered(200, [("Content-Type", "text/event-stream")]))
         exchange = traffic.exchanges[number]
-        names[exchange.observer._wire.session_id] = who
+        names[exchange.session.session_id] = who
         return exchange
 
     def takes(number: int, event: HttpEvent) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from assay_stream.bindings.pins import PinsInForce, check_pins
 from assay_stream.bindings.rulings import Ruling, VerdictTable
-from assay_stream.observe import WireObserver
 from assay_stream.observe.gate import Rule, gate_class
 from assay_stream.observe.session import ClientSaid, Commands, ServerSaid
 from assay_stream.registry.ledger import verdict_key
@@ -74,8 +73,9 @@ class Connection:
     def __init__(self, table: VerdictTable | None = None, *, hide: bool = False) -> None:
         self.table = table or VerdictTable()
         ids = itertools.count(1)
-        self.observer = WireObserver(THE_VANTAGE, session_id="session", new_id=lambda: f"id-{next(ids)}")
-        self.gate = gate_class(hide)(self.observer, self.rule)
+        self.gate = gate_class(hide)(
+            THE_VANTAGE, session_id="session", new_id=lambda: f"id-{next(ids)}", decide=self.rule
+        )
         self.asked: list[tuple[str, Fingerprint | None]] = []
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None) -> Ruling:

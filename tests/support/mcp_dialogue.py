@@ -7,8 +7,9 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from assay_stream.observe import Observation, Vantage, WireObserver
+from assay_stream.observe import Observation, Vantage
 from assay_stream.observe.jsonrpc import Direction
+from assay_stream.observe.session import Session
 
 START = datetime(2026, 11, 21, 2, 6, 7, 386_000, tzinfo=UTC)
 THE_VANTAGE = Vantage(server_id="the-server", observer_id="the-observer", server_scoped=True)
@@ -19,7 +20,7 @@ class Dialogue:
 
     def __init__(self, **options: Any) -> None:
         ids = itertools.count(1)
-        self.observer = WireObserver(THE_VANTAGE, session_id="session", new_id=lambda: f"id-{next(ids)}", **options)
+        self.observer = Session(THE_VANTAGE, session_id="session", new_id=lambda: f"id-{next(ids)}", **options)
         self.now = START
 
     def client(self, message: object) -> list[dict[str, Any]]:

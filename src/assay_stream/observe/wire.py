@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from assay_stream.limits.core import Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.observe.jsonrpc import RequestKey
 from assay_stream.observe.observation import Observation, Vantage
 
@@ -52,9 +52,13 @@ class WireStats:
         return WireStats(**{name: count + counts[name] for name, count in self.as_dict().items()})
 
 
-@dataclass(slots=True, kw_only=True)
+PENDING_MAX = 10_000
+"""Limit of unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
+
+
+@dataclass(slots=True, eq=False)
 class WireConnection:
-    """State shared by the observers of one connection.
+    """State shared by all that observes one connection.
 
     Args:
         session_id: unique to this connection; prefix of its tool call ids.
@@ -69,17 +73,18 @@ class WireConnection:
     """
 
     vantage: Vantage
+    _: KW_ONLY
     session_id: str
     new_id: Callable[[], str]
-    limits: Limits
-    pending_max: int
+    limits: Limits = DEFAULT_LIMITS
+    pending_max: int = PENDING_MAX
     filtered: bool = False
     retrospective: bool = False
-    stats: WireStats = field(default_factory=WireStats)
-    at: datetime = _NEVER
-    exchange: int = 0
-    exact: bool = True
-    found: list[Observation] = field(default_factory=list)
+    stats: WireStats = field(default_factory=WireStats, init=False)
+    at: datetime = field(default=_NEVER, init=False)
+    exchange: int = field(default=0, init=False)
+    exact: bool = field(default=True, init=False)
+    found: list[Observation] = field(default_factory=list, init=False)
 
     def begin(self, at: datetime, exchange: int = 0, *, exact: bool = True) -> None:
         self.at, self.exchange, self.exact, self.found = at, exchange, exact, []

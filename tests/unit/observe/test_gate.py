@@ -448,8 +448,8 @@ class TestNames:
         """Memory is bounded, whatever a server lists."""
         for number in range(5):
             talk.lists(*(a_tool(f"t{number}-{each}") for each in range(4_500)), number=number)
-        assert talk.observer.offered.of("t0-0") == ()
-        assert talk.observer.offered.of("t4-0") != ()
+        assert talk.gate.offered.of("t0-0") == ()
+        assert talk.gate.offered.of("t4-0") != ()
 
 
 LINES = st.one_of(

@@ -276,7 +276,7 @@ class TestAnswersOfCalls:
         """Whether verdicts are known or not; the call has succeeded."""
         talk.calls(name="write", number=7)
         if not verdicts:
-            talk.gate._rule = lambda *_: Ruling(action=Action.BLOCK, reason_code="verdicts_unavailable")
+            talk.gate.decide = lambda *_: Ruling(action=Action.BLOCK, reason_code="verdicts_unavailable")
         line = json.dumps(a_list(EVIL, number=7, content=[])).encode()
         shown = talk.shows(line)
         assert shown.forward is line
@@ -308,7 +308,7 @@ def test_lists_are_withheld_until_verdicts_are_known() -> None:
     """An empty list would look final: the client is told to try again."""
     unknown = Ruling(action=Action.BLOCK, reason_code="verdicts_unavailable")
     talk = Connection(hide=True)
-    talk.gate._rule = lambda *_: unknown
+    talk.gate.decide = lambda *_: unknown
     talk.asks_list()
     shown = talk.shows(a_list(GOOD))
     assert error(shown) == (1, "verdicts_unavailable")

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from assay_stream.observe import Observation, WireObserver
+from assay_stream.observe import Observation
 from assay_stream.observe.inspection import ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
@@ -26,13 +26,13 @@ LIST = b'{"id":1,"method":"tools/list"}\n'
 CALL = b'{"id":2,"method":"tools/call","params":{"name":"a"}}\n'
 
 
-def an_observer() -> WireObserver:
+def a_session() -> Session:
     ids = itertools.count()
-    return WireObserver(THE_VANTAGE, session_id="s", new_id=lambda: str(next(ids)))
+    return Session(THE_VANTAGE, session_id="s", new_id=lambda: str(next(ids)))
 
 
 def a_watch(found: list[Observation], **options: Any) -> Watch:
-    return Watch(Session(an_observer()), publish=found.append, clock=lambda: START, **options)
+    return Watch(a_session(), publish=found.append, clock=lambda: START, **options)
 
 
 def finish(watch: Watch) -> None:
@@ -59,7 +59,7 @@ def test_what_was_seen_is_looked_at_in_order_and_open_calls_are_given() -> None:
 def test_a_backlog_that_is_full_loses_lines_but_not_the_fact() -> None:
     """A list that may have been among them is published as bad."""
     found: list[Observation] = []
-    watch = a_watch(found, backlog_bytes_max=100)
+    watch = a_watch(found, bytes_max=100)
     watch.receive("client->server", LIST)
     for _ in range(3):
         watch.receive("server->client", b'{"id":1,"result":{"tools":[' + b" " * 100)
@@ -89,7 +89,7 @@ def test_a_failure_is_counted_and_said_once_and_nothing_stops(caplog: pytest.Log
             raise RuntimeError("boom")
         found.append(observation)
 
-    watch = Watch(Session(an_observer()), publish=publish, clock=lambda: START)
+    watch = Watch(a_session(), publish=publish, clock=lambda: START)
     watch.start()
     watch.receive("client->server", b'{"method":"tools/call","params":{"name":"a"}}\n')
     watch.receive("client->server", CALL)
@@ -101,7 +101,7 @@ def test_seeing_never_raises() -> None:
     def broken_clock() -> Any:
         raise RuntimeError("boom")
 
-    watch = Watch(Session(an_observer()), publish=print, clock=broken_clock)
+    watch = Watch(a_session(), publish=print, clock=broken_clock)
     watch.receive("client->server", LIST)
     assert watch.failures == 1
 
@@ -250,7 +250,7 @@ def test_something_of_the_server_that_looks_like_our_answer_is_passed_on_as_it_i
     ours = bench.at_client()
     bench.serve(ours)
     assert bench.at_client() == ours
-    assert bench.connection.observer.stats.unmatched_responses == 1
+    assert bench.connection.gate.stats.unmatched_responses == 1
 
 
 def test_answers_and_the_servers_lines_are_never_mixed_under_load() -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import datetime
 from functools import partial
 
@@ -57,10 +59,10 @@ class HttpWatch(Backlog):
         limits: HttpLimits = HTTP_LIMITS,
     ) -> None:
         super().__init__(
-            publish,
-            clock,
+            publish=publish,
+            clock=clock,
             bytes_max=limits.backlog_bytes_max,
-            share_bytes_max=limits.backlog_bytes_max if len(traffic) == 1 else limits.server_backlog_bytes_max,
+            share_bytes_max=math.inf if len(traffic) == 1 else limits.server_backlog_bytes_max,
             pause_s=limits.inspect_pause_s,
         )
         self.missed_exchanges = 0
@@ -111,6 +113,7 @@ class HttpWatch(Backlog):
         self.execute(Commands(observations=traffic.close(at)))
 
 
+@dataclass(eq=False, repr=False)
 class Watched(ExchangeObserver):
     """One exchange, recorded as it passes. Its methods return at once and never raise.
 
@@ -118,10 +121,12 @@ class Watched(ExchangeObserver):
     costs more than inspecting a small message.
     """
 
-    def __init__(self, watch: HttpWatch, traffic: Traffic, number: int, event: Opened) -> None:
-        self._watch = watch
-        self._traffic = traffic
-        self._number = number
+    watch: HttpWatch
+    traffic: Traffic
+    number: int
+    event: InitVar[Opened]
+
+    def __post_init__(self, event: Opened) -> None:
         self._notes: list[Note] = []
         self._noted_bytes = 0
         self._begun = False
@@ -145,56 +150,51 @@ class Watched(ExchangeObserver):
                 self._noted_bytes += 0 if event.direction in self._losing else _NOTE_BYTES + len(event.data or b"")
             # The rest of a body says nothing without what was lost of it.
             if not isinstance(event, Passed) or event.direction not in self._losing:
-                self._notes.append((event, self._watch.clock()))
+                self._notes.append((event, self.watch.clock()))
             if self._notes and (is_last or self._noted_bytes > _NOTED_BYTES_MAX):
                 self._pass_on()
         except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
-            self._watch.note_failure()
+            self.watch.note_failure()
 
     def _pass_on(self) -> None:
         notes, self._notes = self._notes, []
         noted_bytes, self._noted_bytes = self._noted_bytes, 0
-        cost_bytes = 0 if self._begun else self._watch.exchange_cost_bytes
-        if self._watch.note(cost_bytes + noted_bytes, self._traffic, self._number, notes):
+        cost_bytes = 0 if self._begun else self.watch.exchange_cost_bytes
+        if self.watch.note(cost_bytes + noted_bytes, self.traffic, self.number, notes):
             self._begun = True
             return
         lost = dict.fromkeys(event.direction for event, _ in notes if isinstance(event, Passed))
         self._losing |= lost.keys()
-        at = self._watch.clock()
+        at = self.watch.clock()
         kept = [note for note in notes if not isinstance(note[0], Passed)]
         # The exchange is opened before anything of it can be lost.
         place = 0 if self._begun else 1
         kept[place:place] = [(Lost(each), at) for each in lost]
-        if self._watch.note(cost_bytes, self._traffic, self._number, kept):
+        if self.watch.note(cost_bytes, self.traffic, self.number, kept):
             self._begun = True
         else:
             self._unobserved = True
-            self._watch.miss(self._traffic)
+            self.watch.miss(self.traffic)
 
 
 def _read(fields: HeaderFields) -> list[tuple[str, str]]:
     return [(lower, value) for name, value in fields if (lower := name.lower()) in READ_FIELDS]
 
 
+@dataclass(eq=False, repr=False)
 class HttpEnforcer(Inspector):
     """Rule on the exchanges of all servers of a tap, each in a thread of its own."""
 
-    def __init__(
-        self,
-        traffic: Mapping[str, Traffic],
-        *,
-        publish: Callable[[Observation], object],
-        clock: Callable[[], datetime],
-        hides: bool = False,
-    ) -> None:
-        super().__init__(publish, clock)
-        self.hides = hides
-        self._threads = {each: ThreadPoolExecutor(1, "assay-stream rule") for each in traffic.values()}
-        self._traffic = traffic
+    traffic: Mapping[str, Traffic]
+    _: KW_ONLY
+    hides: bool = False
+
+    def __post_init__(self) -> None:
+        self._threads = {each: ThreadPoolExecutor(1, "assay-stream rule") for each in self.traffic.values()}
         self._numbers = itertools.count(1)
 
     def opened(self, path: str, method: str, fields: HeaderFields) -> Ruled:
-        return Ruled(self, self._traffic[path], next(self._numbers), Opened(method, fields))
+        return Ruled(self, self.traffic[path], next(self._numbers), Opened(method, fields))
 
     def close(self) -> None:
         """Publish the calls that will never be answered, after all pending inspections."""
@@ -225,17 +225,20 @@ class HttpEnforcer(Inspector):
         self._threads[traffic].submit(step)
 
 
+@dataclass(eq=False, repr=False)
 class Ruled(ExchangeObserver):
     enforces = True
 
-    def __init__(self, enforcer: HttpEnforcer, traffic: Traffic, number: int, event: Opened) -> None:
-        self.hides = enforcer.hides
+    enforcer: HttpEnforcer
+    traffic: Traffic
+    number: int
+    event: InitVar[Opened]
+
+    def __post_init__(self, event: Opened) -> None:
+        self.hides = self.enforcer.hides
         self._holds_back = False
         self._held = b""
         self._gives_list = False
-        self._enforcer = enforcer
-        self._traffic = traffic
-        self._number = number
         self.note(event)
 
     def note(self, event: HttpEvent) -> None:
@@ -243,13 +246,13 @@ class Ruled(ExchangeObserver):
             # A body that is one message must be read to its end before its end passes.
             self._holds_back = not is_event_stream(event.fields)
         if not isinstance(event, Passed):  # what was ruled on as a whole needs no look at its parts
-            self._enforcer.inspect(self._traffic, self._number, event)
+            self.enforcer.inspect(self.traffic, self.number, event)
 
     async def inspect(self, event: HttpEvent) -> Commands | None:
-        commands = await asyncio.wrap_future(self._enforcer.inspect(self._traffic, self._number, event))
+        commands = await asyncio.wrap_future(self.enforcer.inspect(self.traffic, self.number, event))
         self._gives_list |= commands is not None and commands.gives_list
         if isinstance(event, Asked):
-            self._enforcer.blocked += commands is None or commands.forward is None
+            self.enforcer.blocked += commands is None or commands.forward is None
             return commands
         commands = commands or Commands()
         if isinstance(event, Passed) and not self.hides:
@@ -261,4 +264,4 @@ class Ruled(ExchangeObserver):
     def delivered(self) -> None:
         if self._gives_list:
             self._gives_list = False
-            self._enforcer.delivered(self._traffic, self._number)
+            self.enforcer.delivered(self.traffic, self.number)

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 from urllib.parse import urlsplit
@@ -177,23 +177,20 @@ def environment_of(server: ListedServer, ours: Mapping[str, str]) -> dict[str, s
     return passed | {name: read_credential(file) for name, file in server.env_files.items()}
 
 
+@dataclass(eq=False, repr=False)
 class StdioTransport:
     """A server's process, in its own process group.
 
     Its output comes through our own pipe, which can be closed while something still writes to it.
     """
 
-    def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        output: tuple[asyncio.StreamReader, asyncio.ReadTransport],
-        conversation: Conversation,
-    ) -> None:
-        self._process = process
-        self._reader, self._pipe = output
-        self._conversation = conversation
-        self._limits = conversation.limits
-        self._failure: ListingError | None = None
+    process: asyncio.subprocess.Process
+    reader: asyncio.StreamReader
+    pipe: asyncio.ReadTransport
+    conversation: Conversation
+    _failure: ListingError | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
@@ -221,12 +218,12 @@ class StdioTransport:
             raise
         finally:
             os.close(theirs)
-        return cls(process, (reader, pipe), conversation)
+        return cls(process, reader, pipe, conversation)
 
     async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:  # noqa: ARG002
         if self._reading.done() and self._failure is not None:
             raise self._failure
-        writer = self._process.stdin
+        writer = self.process.stdin
         if writer is None:
             raise ListingError("ended")
         try:
@@ -243,18 +240,18 @@ class StdioTransport:
 
     async def close(self) -> None:
         """Close its input, then terminate it, then kill its process group."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), self._limits.stop_limit_s)
+                await asyncio.wait_for(self.process.wait(), self.conversation.limits.stop_limit_s)
             # Also where it ended by itself: children of its own may live on.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
-        await self._process.wait()
+                os.killpg(self.process.pid, number)
+        await self.process.wait()
         self._reading.cancel()
         await asyncio.wait([self._reading])
-        self._pipe.close()
+        self.pipe.close()
 
     async def _read(self) -> None:
         self._failure = ListingError("ended")
@@ -263,35 +260,32 @@ class StdioTransport:
         except ListingError as error:
             self._failure = error
         finally:
-            self._conversation.end(self._failure.reason)
+            self.conversation.end(self._failure.reason)
 
     async def _read_lines(self) -> None:
         parts, size_bytes = list[bytes](), 0
-        while chunk := await self._reader.read(_CHUNK_BYTES):
+        while chunk := await self.reader.read(_CHUNK_BYTES):
             *lines, rest = chunk.split(b"\n")
             for line in lines:
-                await self._conversation.heard(b"".join([*parts, line]))
+                await self.conversation.heard(b"".join([*parts, line]))
                 parts, size_bytes = [], 0
             parts.append(rest)
             size_bytes += len(rest)
-            if size_bytes > self._limits.message_bytes_max:
-                await self._conversation.heard(None)
+            if size_bytes > self.conversation.limits.message_bytes_max:
+                await self.conversation.heard(None)
                 raise ListingError("too_much")
 
 
+@dataclass(eq=False, repr=False)
 class HttpTransport:
     """HTTP requests to one Streamable HTTP endpoint, in both eras, and their session."""
 
-    def __init__(
-        self, url: str, client: Client, conversation: Conversation, credential: tuple[str, str] | None
-    ) -> None:
-        self._url = url
-        self._client = client
-        self._conversation = conversation
-        self._credential = credential
-        self._limits = conversation.limits
-        self._session_id: str | None = None
-        self._version: str | None = None
+    url: str
+    client: Client
+    conversation: Conversation
+    credential: tuple[str, str] | None
+    _session_id: str | None = field(default=None, init=False)
+    _version: str | None = field(default=None, init=False)
 
     @classmethod
     async def open(cls, server: ListedServer, client: Client, conversation: Conversation) -> HttpTransport:
@@ -335,20 +329,20 @@ class HttpTransport:
         if self._session_id is None:
             return
         with contextlib.suppress(ListingError, TimeoutError):
-            async with asyncio.timeout(self._limits.stop_limit_s):
+            async with asyncio.timeout(self.conversation.limits.stop_limit_s):
                 await (await self._request("DELETE", None, [])).release()
 
     async def _request(self, verb: str, body: bytes | None, more: list[tuple[str, str]]) -> ResponseHead:
         accepted = _EVENTS if verb == "GET" else f"application/json, {_EVENTS}"
         fields = [("User-Agent", f"assay-stream/{__version__}"), ("Accept", accepted), ("Accept-Encoding", "identity")]
-        if self._credential is not None:
-            fields.append(self._credential)
+        if self.credential is not None:
+            fields.append(self.credential)
         if self._version is not None:
             fields.append(("MCP-Protocol-Version", self._version))
         if self._session_id is not None:
             fields.append(("Mcp-Session-Id", self._session_id))
         try:
-            return await self._client.send(verb, self._url, [*fields, *more], body)
+            return await self.client.send(verb, self.url, [*fields, *more], body)
         except UpstreamError:
             raise ListingError("unreachable") from None
 
@@ -362,7 +356,7 @@ class HttpTransport:
         body = body_of(
             first(answer.fields, "content-type"),
             first(answer.fields, "content-encoding"),
-            message_bytes_max=self._limits.message_bytes_max,
+            message_bytes_max=self.conversation.limits.message_bytes_max,
         )
         if isinstance(body, Opaque) or (listens and not isinstance(body, EventStream)):
             raise ListingError(f"http_{answer.status}" if answer.status >= 400 else "not_mcp")
@@ -371,18 +365,18 @@ class HttpTransport:
             async for chunk in answer.chunks():
                 size_bytes += len(chunk)
                 for message in body.feed(chunk):
-                    answered = await self._conversation.heard(message) or answered
+                    answered = await self.conversation.heard(message) or answered
                 if answered and not listens:
                     return
-                if size_bytes > self._limits.connection_bytes_max or (
-                    not isinstance(body, EventStream) and size_bytes > self._limits.message_bytes_max
+                if size_bytes > self.conversation.limits.connection_bytes_max or (
+                    not isinstance(body, EventStream) and size_bytes > self.conversation.limits.message_bytes_max
                 ):
-                    await self._conversation.heard(None)
+                    await self.conversation.heard(None)
                     raise ListingError("too_much")
         except UpstreamError:
             raise ListingError("ended") from None
         for message in body.end():
-            answered = await self._conversation.heard(message) or answered
+            answered = await self.conversation.heard(message) or answered
         if not answered:
             # A session may answer on its GET stream; this client has none open while it asks.
             raise ListingError(f"http_{answer.status}" if answer.status >= 400 else "ended")

@@ -6,6 +6,7 @@ import itertools
 import json
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -527,7 +528,7 @@ def test_a_connection_that_is_forgotten_leaves_no_call_without_a_record() -> Non
     late, broken = (wire.posts(None, method="POST", Mcp_Session_Id="a") for _ in range(2))
     wire.round(ask("tools/list", 2), {"tools": []}, Mcp_Session_Id="b")
     assert errors(wire) == ["task_unfinished"]
-    observer = late.connection.observer
+    observer = late.session
     for number, exchange in ((3, late), (4, broken)):
         line = json.dumps(call(number)).encode()
         observer.take("client->server", observer.read(line), line, wire.now, exchange=exchange.number)
@@ -737,7 +738,7 @@ def test_a_refusal_that_echoes_what_it_was_sent_leaves_nobodys_list_in_doubt(num
         THE_VANTAGE,
         Contexts(b"key", b"process"),
         new_id=lambda: "id",
-        session=lambda observer: HidingGate(observer, rule, over_http=True),
+        session=partial(HidingGate, decide=rule, over_http=True),
     )
     mine = wire.posts(ask("tools/list", 2), Mcp_Session_Id="s")
     forged = wire.posts(ask("tools/list", number), Mcp_Session_Id="s")
@@ -748,6 +749,6 @@ def test_a_refusal_that_echoes_what_it_was_sent_leaves_nobodys_list_in_doubt(num
         event = json.dumps({"jsonrpc": "2.0", "id": own, **answer}, ensure_ascii=False).encode()
         wire.passes(exchange, b"data: " + event + b"\n\n")
         if exchange is forged:
-            assert not mine.connection.observer.offered.in_doubt
-            assert mine.connection.observer.awaits_list(mine.number)
+            assert not mine.session.offered.in_doubt
+            assert mine.session.awaits_list(mine.number)
     assert len(wire.observed) == 1
