@@ -20,31 +20,16 @@ from functools import partial
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.headers import HeaderFields, is_event_stream
 from assay_stream.observe.http.proxy import ExchangeObserver
-from assay_stream.observe.http.traffic import (
-    READ_FIELDS,
-    Answered,
-    Asked,
-    Closed,
-    HttpEvent,
-    Lost,
-    Opened,
-    Passed,
-    Traffic,
-)
+from assay_stream.observe.http.traffic import READ_FIELDS, Answered, Asked, HttpEvent, Lost, Opened, Passed, Traffic
 from assay_stream.observe.inspection import Backlog, Inspector
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands
 
-_NOTED_BYTES_MAX = 64 * 1_024
-"""Buffered notes per exchange before they are handed over."""
-
 _NOTE_BYTES = 512
 """Overhead counted per note of bytes: a server may send its answer byte by byte."""
 
 _FINISH_LIMIT_S = 30.0
-
-Note = tuple[HttpEvent, datetime]
 
 
 class HttpWatch(Backlog):
@@ -75,9 +60,10 @@ class HttpWatch(Backlog):
     def opened(self, path: str, method: str, fields: HeaderFields) -> Watched:
         return Watched(self, self._traffic[path], next(self._numbers), Opened(method, _read(fields)))
 
-    def note(self, size_bytes: int, traffic: Traffic, number: int, notes: list[Note]) -> bool:
-        """Queue notes of an exchange, and return True if there was room; there always is for notes of size 0."""
-        fits = self.add(size_bytes, partial(self._inspect, traffic, number, notes), traffic)
+    def note(self, size_bytes: int, traffic: Traffic, number: int, event: HttpEvent) -> bool:
+        """Queue an event of an exchange, and return True if there was room; there always is for a size of 0."""
+        at = self.clock()
+        fits = self.add(size_bytes, lambda: self.execute(traffic.receive(number, event, at)), traffic)
         if fits and size_bytes:
             self._report_missed()
         return fits
@@ -89,13 +75,6 @@ class HttpWatch(Backlog):
     def close(self, limit_s: float = _FINISH_LIMIT_S) -> None:
         self._report_missed()
         super().close(limit_s)
-
-    def _inspect(self, traffic: Traffic, number: int, notes: list[Note]) -> None:
-        for event, at in notes:
-            try:
-                self.execute(traffic.receive(number, event, at))
-            except Exception:  # noqa: BLE001 - what else passed is still to be published where one of them fails
-                self.note_failure()
 
     def _report_missed(self) -> None:
         missed, self._unreported = self._unreported, Counter()
@@ -115,11 +94,7 @@ class HttpWatch(Backlog):
 
 @dataclass(eq=False, repr=False)
 class Watched(ExchangeObserver):
-    """One exchange, recorded as it passes. Its methods return at once and never raise.
-
-    Notes are handed over in batches, when a request ends, when part of a response passes, and at the end: a handover
-    costs more than inspecting a small message.
-    """
+    """One exchange, recorded as it passes. Its methods return at once and never raise."""
 
     watch: HttpWatch
     traffic: Traffic
@@ -127,10 +102,7 @@ class Watched(ExchangeObserver):
     event: InitVar[Opened]
 
     def __post_init__(self, event: Opened) -> None:
-        self._notes: list[Note] = []
-        self._noted_bytes = 0
-        self._begun = False
-        self._unobserved = False
+        self._is_unobserved = False
         self._losing: set[Direction] = set()
         self.note(event)
 
@@ -139,42 +111,25 @@ class Watched(ExchangeObserver):
         return Commands(event.data if isinstance(event, Passed) else None)
 
     def note(self, event: HttpEvent) -> None:
-        if self._unobserved:
+        # The rest of a body says nothing without what was lost of it.
+        if self._is_unobserved or (isinstance(event, Passed) and event.direction in self._losing):
             return
         try:
-            is_last = isinstance(event, Closed)
+            size_bytes = self.watch.exchange_cost_bytes if isinstance(event, Opened) else 0
             if isinstance(event, Answered):
                 event = Answered(event.status, _read(event.fields))
+            elif isinstance(event, Passed):
+                size_bytes = _NOTE_BYTES + len(event.data or b"")
+            if self.watch.note(size_bytes, self.traffic, self.number, event):
+                return
             if isinstance(event, Passed):
-                is_last = (event.data is None) is (event.direction == "client->server")
-                self._noted_bytes += 0 if event.direction in self._losing else _NOTE_BYTES + len(event.data or b"")
-            # The rest of a body says nothing without what was lost of it.
-            if not isinstance(event, Passed) or event.direction not in self._losing:
-                self._notes.append((event, self.watch.clock()))
-            if self._notes and (is_last or self._noted_bytes > _NOTED_BYTES_MAX):
-                self._pass_on()
+                self._losing.add(event.direction)
+                self.watch.note(0, self.traffic, self.number, Lost(event.direction))
+            else:
+                self._is_unobserved = True
+                self.watch.miss(self.traffic)
         except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
             self.watch.note_failure()
-
-    def _pass_on(self) -> None:
-        notes, self._notes = self._notes, []
-        noted_bytes, self._noted_bytes = self._noted_bytes, 0
-        cost_bytes = 0 if self._begun else self.watch.exchange_cost_bytes
-        if self.watch.note(cost_bytes + noted_bytes, self.traffic, self.number, notes):
-            self._begun = True
-            return
-        lost = dict.fromkeys(event.direction for event, _ in notes if isinstance(event, Passed))
-        self._losing |= lost.keys()
-        at = self.watch.clock()
-        kept = [note for note in notes if not isinstance(note[0], Passed)]
-        # The exchange is opened before anything of it can be lost.
-        place = 0 if self._begun else 1
-        kept[place:place] = [(Lost(each), at) for each in lost]
-        if self.watch.note(cost_bytes, self.traffic, self.number, kept):
-            self._begun = True
-        else:
-            self._unobserved = True
-            self.watch.miss(self.traffic)
 
 
 def _read(fields: HeaderFields) -> list[tuple[str, str]]:
