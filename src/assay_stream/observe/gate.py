@@ -39,6 +39,7 @@ from assay_stream.observe.jsonrpc import (
     LINE_BREAK,
     Direction,
     Line,
+    error_of,
     is_ambiguous,
     listed_in,
     may_list,
@@ -121,7 +122,7 @@ class Gate(Session):
     ) -> Commands:
         observations = self.refuse(line, lambda _: reason, at)
         code = _CODES.get(reason, INVALID_REQUEST_CODE)
-        error = error_of(code, f"assay-stream: {_HELD_BACK[reason]}; it was not passed on", reason, dict(detail))
+        error = error_of(code, f"{_HELD_BACK[reason]}; it was not passed on", reason, **detail)
         reply = _refusals(line, lambda _: error)
         return Commands(observations=observations, reply=reply, is_bad_request=code != BLOCKED_CODE)
 
@@ -183,7 +184,7 @@ class Gate(Session):
 
     def _why(self, message: Mapping[str, Any], ruling: Ruling | None) -> dict[str, Any]:
         if ruling is None or ruling.action is not Action.BLOCK:
-            return error_of(BLOCKED_CODE, "assay-stream: another call of this batch is blocked", "batch_blocked", {})
+            return error_of(BLOCKED_CODE, "another call of this batch is blocked", "batch_blocked")
         detail: dict[str, Any] = {} if ruling.result is None else dict(ruling.result.as_json())
         detail |= {
             "server_id": self.vantage.server_id,
@@ -197,7 +198,7 @@ class Gate(Session):
                 f"the digest policy blocks this call ({ruling.reason_code}). An operator can review the change "
                 "(assay-stream pins diff) and approve it (assay-stream pins approve)"
             )
-        return error_of(BLOCKED_CODE, f"assay-stream: {text}", "call_blocked", detail)
+        return error_of(BLOCKED_CODE, text, "call_blocked", **detail)
 
 
 def _is_call(message: Mapping[str, Any]) -> bool:
@@ -235,10 +236,6 @@ def answerable(value: object) -> int | float | str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def error_of(code: int, message: str, name: str, detail: dict[str, Any]) -> dict[str, Any]:
-    return {"code": code, "message": message, "data": {"code": name, **detail}}
 
 
 class HidingGate(Gate):
@@ -333,7 +330,7 @@ class HidingGate(Gate):
     ) -> Commands:
         named = [answerable(message.get("id")) for message in line.messages if "method" not in message]
         ids = [each for each in named if each is not None] or list(islice(self.awaited_lists(exchange), 1))
-        error = error_of(BLOCKED_CODE, f"assay-stream: {_WITHHELD[code]}", code, {})
+        error = error_of(BLOCKED_CODE, _WITHHELD[code], code)
         answers = [{"jsonrpc": "2.0", "id": each, "error": error} for each in ids or (None,)]
         text = json.dumps(answers if line.batch else answers[0], allow_nan=False).encode()
         return Commands(text, observations, hidden=names, withheld=1)

@@ -12,7 +12,6 @@ observer delays them.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
 import os
@@ -25,7 +24,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 
-from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON, Direction
+from assay_stream.observe.jsonrpc import NOT_RULED_ON, Direction, failure
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import ClientSaid, Commands, Failed, Missed, ServerSaid, Session
@@ -239,6 +238,10 @@ BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
 """Limit of bytes waiting for inspection: two of the longest lines. The wire never waits for the observer."""
 
 
+def _refusal(text: str) -> bytes:
+    return failure("not_ruled_on", text) + b"\n"
+
+
 @dataclass(eq=False, repr=False)
 class LineSession:
     """A session whose messages are lines: bytes in, commands out."""
@@ -265,7 +268,7 @@ class LineSession:
 
     def _from_client(self, line: bytes | None, end: bytes, clock: Callable[[], datetime]) -> Commands:
         if line is None and self.session.enforces:
-            return Commands(reply=_failure("the line is too long to inspect; it was not passed on"))
+            return Commands(reply=_refusal("the line is too long to inspect; it was not passed on"))
         event = Missed("client->server") if line is None else ClientSaid(line)
         for attempt in (event, Failed(line or b"")):
             try:
@@ -277,7 +280,7 @@ class LineSession:
             if commands.forward is not None:
                 commands.forward += end
             return commands
-        return Commands(reply=_failure(NOT_RULED_ON))
+        return Commands(reply=_refusal(NOT_RULED_ON))
 
     def _from_server(self, line: bytes | None, end: bytes, clock: Callable[[], datetime]) -> Commands:
         try:
@@ -286,7 +289,7 @@ class LineSession:
         except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
             self.note_failure()
             self.session.doubt()
-            text = _failure("a line of the server could not be inspected; it was not passed on")
+            text = _refusal("a line of the server could not be inspected; it was not passed on")
             return Commands(text + end, withheld=int(self.session.hides))
         commands.forward = (commands.forward or b"") + end
         return commands
@@ -408,8 +411,3 @@ class Enforcer(Inspector):
             self._closed = True
             observations = self.session.close(self.clock())
         self.execute(Commands(observations=observations))
-
-
-def _failure(text: str) -> bytes:
-    error = {"code": BLOCKED_CODE, "message": f"assay-stream: {text}", "data": {"code": "not_ruled_on"}}
-    return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode() + b"\n"

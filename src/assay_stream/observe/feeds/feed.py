@@ -41,6 +41,7 @@ from assay_stream.observe.jsonrpc import (
     NOT_RULED_ON,
     Direction,
     Line,
+    error_of,
     is_ambiguous,
     request_key,
 )
@@ -59,7 +60,6 @@ UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
 """Placeholder for an unreadable result: NaN is not valid JSON, so it is recorded as unsound and never hashed."""
 
 _LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
-_NOT_RULED_ON = {"code": BLOCKED_CODE, "message": f"assay-stream: {NOT_RULED_ON}", "data": {"code": "not_ruled_on"}}
 
 _log = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ class Feed:
             if self.rule is None or method != CALL:
                 return None
             unruled = {"id": None, "method": method, "params": given}
-            asked = Asked(view=client, message=unruled, error=_NOT_RULED_ON)
+            asked = Asked(view=client, message=unruled, error=error_of(BLOCKED_CODE, NOT_RULED_ON, "not_ruled_on"))
             self._run(lambda at: self._receive(self._follow(client, at), Failed(encoded(_bare(unruled))), at))
         self.refused += asked.error is not None
         return asked

@@ -106,10 +106,6 @@ class Watched(ExchangeObserver):
         self._losing: set[Direction] = set()
         self.note(event)
 
-    async def inspect(self, event: HttpEvent) -> Commands:
-        self.note(event)
-        return Commands(event.data if isinstance(event, Passed) else None)
-
     def note(self, event: HttpEvent) -> None:
         # The rest of a body says nothing without what was lost of it.
         if self._is_unobserved or (isinstance(event, Passed) and event.direction in self._losing):

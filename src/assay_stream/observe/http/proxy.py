@@ -8,7 +8,6 @@ client would bypass the tap, and might send its credentials elsewhere.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -30,7 +29,7 @@ from assay_stream.observe.http.headers import (
 )
 from assay_stream.observe.http.traffic import Answered, Asked, Closed, HttpEvent, Passed, Replied
 from assay_stream.observe.http.upstreams import Client, ResponseHead, Upstream, UpstreamError
-from assay_stream.observe.jsonrpc import BLOCKED_CODE
+from assay_stream.observe.jsonrpc import failure
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.session import Commands
 
@@ -70,9 +69,7 @@ class HttpProblem(Exception):  # noqa: N818 - an answer, not an error of ours
 
 def answer_of(code: str) -> web.Response:
     status, text = _PROBLEMS[code]
-    error = {"code": BLOCKED_CODE, "message": f"assay-stream: {text}", "data": {"code": code}}
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-    return web.Response(status=status, body=body, content_type="application/json")
+    return web.Response(status=status, body=failure(code, text), content_type="application/json")
 
 
 class Holding:
@@ -106,7 +103,7 @@ class Upload:
     """The body of a request, streamed upstream. Its end starts the timeout for the server's response."""
 
     request: web.Request
-    see: Callable[[bytes | None], object]
+    observer: ExchangeObserver
     limits: HttpLimits
     stalled: bool = field(default=False, init=False)
     _whole: bytes | None = field(default=None, init=False)
@@ -116,7 +113,7 @@ class Upload:
         self._deadline = deadline
 
     def end(self) -> None:
-        self.see(None)
+        self.observer.note(Passed("client->server", None))
         if self._deadline is not None:
             self._deadline.reschedule(asyncio.get_running_loop().time() + self.limits.answer_limit_s)
 
@@ -124,7 +121,7 @@ class Upload:
         """Return the body if all of it has arrived, to be sent together with its head; otherwise empty."""
         if self._whole is None and self.request.content.is_eof():
             self._whole = self.request.content.read_nowait()
-            self.see(self._whole)
+            self.observer.note(Passed("client->server", self._whole))
         if self._whole:
             self.end()
         return self._whole or b""
@@ -141,7 +138,7 @@ class Upload:
             yield self._whole
         else:
             async for chunk in self._chunks():
-                self.see(chunk)
+                self.observer.note(Passed("client->server", chunk))
                 yield chunk
         self.end()
 
@@ -172,6 +169,7 @@ class ExchangeObserver:
 
     async def inspect(self, event: HttpEvent) -> Commands | None:
         """Inspect an event and return what may pass now; ``None`` for a request that cannot be ruled on."""
+        self.note(event)
         return Commands(event.data if isinstance(event, Passed) else None)
 
     def delivered(self) -> None:
@@ -278,10 +276,7 @@ class Proxy:
             self.observe(upstream, request.method, asked) if url == upstream.url else ExchangeObserver()
         )
         ending: Ending = "upstream_failed"
-        upload, held_bytes = (
-            Upload(request, lambda data: observer.note(Passed("client->server", data)), self.limits),
-            0,
-        )
+        upload, held_bytes = Upload(request, observer, self.limits), 0
         try:
             if observer.enforces and request.body_exists:
                 body = await upload.hold(self._holding)
