@@ -166,7 +166,7 @@ def listed(*tools: Any) -> bytes:
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    made = Bench(Connection(pinned(GOOD)))
+    made = Bench(Connection(pinned(GOOD), cut=False))
     yield made
     made.close()
 
@@ -255,7 +255,7 @@ def test_something_of_the_server_that_looks_like_our_answer_is_passed_on_as_it_i
 
 def test_answers_and_the_servers_lines_are_never_mixed_under_load() -> None:
     """Two threads, small pieces; every line of either side arrives whole."""
-    bench = Bench(Connection(pinned(GOOD)))
+    bench = Bench(Connection(pinned(GOOD), cut=False))
     told(bench, EVIL)
     os.set_blocking(bench.client_reads, True)
     chance = random.Random(1)
@@ -305,7 +305,7 @@ def test_a_rule_that_fails_holds_the_call_back(bench: Bench, caplog: pytest.LogC
     def fail(*_: Any) -> Any:
         raise RuntimeError
 
-    bench.connection.gate._rule = fail
+    bench.connection.gate.decide = fail
     bench.enforcer.receive("client->server", CALL_enforcing + CALL_enforcing + line({"id": 3, "method": "ping"}))
     assert bench.at_server() == line({"id": 3, "method": "ping"})
     said = [json.loads(each) for each in bench.at_client().splitlines()]
@@ -360,7 +360,7 @@ def test_a_publisher_that_fails_is_not_felt(bench: Bench) -> None:
     def fail(_: Observation) -> None:
         raise RuntimeError
 
-    bench.enforcer._publish = fail
+    bench.enforcer.publish = fail
     bench.enforcer.receive("client->server", CALL_enforcing + ASK)
     assert bench.at_server() == ASK
     bench.serve(listed(GOOD))
@@ -402,7 +402,7 @@ def test_a_server_that_has_gone_is_an_error_for_the_pump(bench: Bench) -> None:
 def test_a_warned_call_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Escaped: the name is the server's text."""
     tool = a_tool("re\nad")
-    bench = Bench(Connection(pinned(tool, enforcement="warn")))
+    bench = Bench(Connection(pinned(tool, enforcement="warn"), cut=False))
     told(bench, a_tool("re\nad", "Other."))
     bench.enforcer.receive("client->server", line(a_call("re\nad")))
     assert bench.at_server() != b""
@@ -412,7 +412,7 @@ def test_a_warned_call_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.fixture(name="hiding")
 def _hiding() -> Iterator[Bench]:
-    bench = Bench(Connection(pinned(GOOD), hide=True))
+    bench = Bench(Connection(pinned(GOOD), cut=False, hide=True))
     yield bench
     bench.close()
 
