@@ -111,9 +111,8 @@ class Connection:
     def server(self, message: object) -> list[dict[str, Any]]:
         """The server says something, and the client gets it; the data of what is observed."""
         shown = self.shows(message)
-        for each in (self.gate, self._pieces and self._pieces.session):
-            if each is not None:
-                each.delivered()
+        for each in (self.gate, *([] if self._pieces is None else [self._pieces.session])):
+            each.delivered()
         return [json.loads(each.value)["data"] for each in shown.observations]
 
     def shows(self, message: object) -> Commands:

@@ -208,16 +208,8 @@ def _move(source: Path, target: Path) -> None:
 
 def _readable(damaged: sqlite3.Connection, statement: str) -> Iterator[tuple[int, int, bytes]]:
     """Yield rows up to the first that cannot be read."""
-    rows = None
-    while True:
-        try:
-            rows = damaged.execute(statement) if rows is None else rows
-            row = rows.fetchone()
-        except sqlite3.DatabaseError:
-            return
-        if row is None:
-            return
-        yield row
+    with suppress(sqlite3.DatabaseError):
+        yield from damaged.execute(statement)
 
 
 def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:

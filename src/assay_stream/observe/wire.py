@@ -143,8 +143,11 @@ class Pending(_Filed[RequestKey, T]):
 
     def answered_in(self, exchange: int) -> Iterator[RequestKey]:
         """Yield the requests that a message in an exchange may answer, its own last; 0 means any."""
-        for found in [self._under.get(place, {}) for place in (0, exchange)] if exchange else [self._all]:
-            yield from found
+        if not exchange:
+            yield from self._all
+        else:
+            yield from self._under.get(0, ())
+            yield from self._under.get(exchange, ())
 
     def latest_in(self, exchange: int) -> T | None:
         """Return the latest request of an exchange; if it has none, or for 0, the latest that any may answer."""
