@@ -199,8 +199,7 @@ class LineSplitter:
 
     def __init__(self, line_bytes_max: int) -> None:
         self._line_bytes_max = line_bytes_max
-        self._parts: list[bytes] = []
-        self._size_bytes = 0
+        self._line = bytearray()
         self._broken = False
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
@@ -212,24 +211,22 @@ class LineSplitter:
         self._add(rest)
 
     def lose(self) -> None:
-        self._parts.clear()
+        self._line.clear()
         self._broken = True
 
     def end(self) -> Iterator[bytes | None]:
-        if self._broken or self._parts:
+        if self._broken or self._line:
             yield self._take()
 
     def _add(self, part: bytes) -> None:
-        self._size_bytes += len(part)
-        if self._size_bytes > self._line_bytes_max:
+        if len(self._line) + len(part) > self._line_bytes_max:
             self.lose()
-        elif part and not self._broken:
-            self._parts.append(part)
+        elif not self._broken:
+            self._line += part
 
     def _take(self) -> bytes | None:
-        line = None if self._broken else b"".join(self._parts)
-        self._parts.clear()
-        self._size_bytes = 0
+        line = None if self._broken else bytes(self._line)
+        self._line.clear()
         self._broken = False
         return line
 

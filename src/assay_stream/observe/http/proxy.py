@@ -289,10 +289,9 @@ class Proxy:
             answered = passed_on(answer.fields)
             observer.note(Answered(answer.status, answered))
             self._note_reached(url, None)
-            if answer.status in _REDIRECTS:
-                await answer.release()
-                raise HttpProblem("upstream_redirects")
             try:
+                if answer.status in _REDIRECTS:
+                    raise HttpProblem("upstream_redirects")
                 response, is_whole = await self._pass_back(request, answer, answered, observer)
                 ending = "complete" if is_whole else "upstream_failed"
                 return response

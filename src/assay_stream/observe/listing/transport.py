@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
@@ -301,9 +301,7 @@ class HttpTransport:
         more = [("Content-Type", "application/json")]
         if version == MODERN and method is not None:
             more.append(("Mcp-Method", method))
-        answer = await self._request("POST", raw, more)
-        try:
-            self._check(answer)
+        async with self._request("POST", raw, more) as answer:
             session_id = first(answer.fields, "mcp-session-id") if method == "initialize" else None
             if session_id is not None:
                 if len(session_id) > _SESSION_CHARS_MAX or not session_id.isascii() or not session_id.isprintable():
@@ -311,28 +309,23 @@ class HttpTransport:
                 self._session_id = session_id
             if expects_answer:
                 await self._hear(answer, listens=method == "subscriptions/listen")
-        finally:
-            await answer.release()
 
     async def listen(self, version: str) -> None:
         self._version = version
-        answer = await self._request("GET", None, [])
-        try:
-            self._check(answer)
+        async with self._request("GET", None, []) as answer:
             if answer.status >= 400:
                 raise ListingError(f"http_{answer.status}")
             await self._hear(answer, listens=True)
-        finally:
-            await answer.release()
 
     async def close(self) -> None:
         if self._session_id is None:
             return
         with contextlib.suppress(ListingError, TimeoutError):
-            async with asyncio.timeout(self.conversation.limits.stop_limit_s):
-                await (await self._request("DELETE", None, [])).release()
+            async with asyncio.timeout(self.conversation.limits.stop_limit_s), self._request("DELETE", None, []):
+                pass
 
-    async def _request(self, verb: str, body: bytes | None, more: list[tuple[str, str]]) -> ResponseHead:
+    @contextlib.asynccontextmanager
+    async def _request(self, verb: str, body: bytes | None, more: list[tuple[str, str]]) -> AsyncIterator[ResponseHead]:
         accepted = _EVENTS if verb == "GET" else f"application/json, {_EVENTS}"
         fields = [("User-Agent", f"assay-stream/{__version__}"), ("Accept", accepted), ("Accept-Encoding", "identity")]
         if self.credential is not None:
@@ -342,15 +335,17 @@ class HttpTransport:
         if self._session_id is not None:
             fields.append(("Mcp-Session-Id", self._session_id))
         try:
-            return await self.client.send(verb, self.url, [*fields, *more], body)
+            answer = await self.client.send(verb, self.url, [*fields, *more], body)
         except UpstreamError:
             raise ListingError("unreachable") from None
-
-    def _check(self, answer: ResponseHead) -> None:
-        if answer.status in _REDIRECTS:
-            raise ListingError("redirects")
-        if answer.status in (401, 403, 407, 429) or answer.status >= 500:
-            raise ListingError(f"http_{answer.status}")
+        try:
+            if answer.status in _REDIRECTS:
+                raise ListingError("redirects")
+            if answer.status in (401, 403, 407, 429) or answer.status >= 500:
+                raise ListingError(f"http_{answer.status}")
+            yield answer
+        finally:
+            await answer.release()
 
     async def _hear(self, answer: ResponseHead, *, listens: bool) -> None:
         body = body_of(
