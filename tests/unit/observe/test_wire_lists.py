@@ -327,17 +327,6 @@ def test_recorded_announcements_are_published_again_as_they_are() -> None:
         assert dict(observation.headers)["assay-observer-id"] == b"the-observer"
 
 
-def test_a_snapshot_says_for_how_long_it_may_be_cached() -> None:
-    """``ttlMs`` of the result (MCP 2026-07-28); nothing where the server does not say."""
-    talk = Dialogue()
-    talk.request("tools/list", 1)
-    [first] = talk.result(1, {"tools": [tool("a")], "ttlMs": 60_000})
-    talk.request("tools/list", 2)
-    [second] = talk.result(2, {"tools": [tool("a")]})
-    assert first["data"]["ttl_ms"] == 60_000
-    assert "ttl_ms" not in second["data"]
-
-
 @pytest.mark.parametrize("greeting", ["initialize", "server/discover"])
 def test_instructions_go_with_the_next_snapshot(greeting: str) -> None:
     talk = Dialogue()
