@@ -324,7 +324,7 @@ class CallObserver:
         evicted = self._pending.put(key, call)
         self._follow_progress(call, params)
         if evicted is not None:
-            self._wire.stats.evicted_requests += 1
+            self._wire.counts.evicted_requests += 1
             self._end(evicted[1], None, "no_response")
 
     def refuse(self, request: Mapping[str, Any], snapshot_id: str | None, reason_code: str) -> None:
@@ -340,7 +340,7 @@ class CallObserver:
         if method == "tasks/update" and (call := self._held.get(("task", id_hash))) is not None:
             call.inputs.answer_all(params.get("inputResponses"))
         if self._task_requests.put(key, (method, id_hash)) is not None:
-            self._wire.stats.evicted_requests += 1
+            self._wire.counts.evicted_requests += 1
 
     def response(self, key: RequestKey, message: Mapping[str, Any]) -> bool:
         """Return False if it answers neither a call nor a request about a task."""
@@ -403,7 +403,7 @@ class CallObserver:
         id_hash = task_hash(related) if isinstance(related, dict) else None
         call = self._pending.only_one(self._wire.exchange) if id_hash is None else self._held.get(("task", id_hash))
         if call is None:
-            self._wire.stats.unlinked_requests += 1
+            self._wire.counts.unlinked_requests += 1
             return
         call.inputs.ask(message, self._wire.exact)
         key = request_key(message.get("id"))
@@ -478,7 +478,7 @@ class CallObserver:
             call.earlier = waits_for, replace(earlier, earlier=None)
             call.inputs.answer_all(params.get("inputResponses"))
             return call
-        wire.stats.calls += 1
+        wire.counts.calls += 1
         return OpenCall(
             tool_name=tool_name,
             tool_call_id=self._call_id(key),
@@ -495,7 +495,7 @@ class CallObserver:
 
     def _call_id(self, key: RequestKey | None) -> str:
         """Return the id of a new call, already counted; unique across connections."""
-        session_id, number = self._wire.session_id, self._wire.stats.calls
+        session_id, number = self._wire.session_id, self._wire.counts.calls
         if key is None:
             return f"{session_id}:#{number}"
         is_text, value = key[:2]
@@ -539,7 +539,7 @@ class CallObserver:
         self._share_progress(call)
         self._held.put(key, call)
         if len(self._held) > self._wire.limits.held_calls_max and (oldest := self._held.take_oldest()) is not None:
-            self._wire.stats.evicted_requests += 1
+            self._wire.counts.evicted_requests += 1
             self._end(oldest[1], *oldest[1].unfinished())
 
     def _task_answered(self, method: str, id_hash: bytes, message: Mapping[str, Any]) -> None:

@@ -320,7 +320,7 @@ class ListObserver:
             base = latest
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if cursor is not None else self.offered.doubts
-        changes = self._wire.stats.list_changes
+        changes = self._wire.counts.list_changes
         self._put(key, _Request(method, base, None if trace is None else trace[0], doubts, changes))
 
     def response(
@@ -338,7 +338,7 @@ class ListObserver:
             return True
         result, exact = message["result"], self._wire.exact
         base, limits = request.base, self._wire.limits
-        if request.method == TOOLS and request.changes < self._wire.stats.list_changes:
+        if request.method == TOOLS and request.changes < self._wire.counts.list_changes:
             base = base.outdated()
         sound = exact and isinstance(result, dict)
         if sound:
@@ -397,7 +397,7 @@ class ListObserver:
     def changed(self) -> None:
         """Outdate earlier pages. What was offered stays known: clients that do not list again go on with it."""
         wire = self._wire
-        wire.stats.list_changes += 1
+        wire.counts.list_changes += 1
         self._reported = None
         if TOOLS in self._latest:
             # A page that continues the old list belongs to no known list.
@@ -437,7 +437,7 @@ class ListObserver:
         evicted = self._requests.put(key, request)
         if evicted is not None:
             self.forget(evicted[0])
-            self._wire.stats.evicted_requests += 1
+            self._wire.counts.evicted_requests += 1
 
     def _publish_companions(self, traceparent: str | None = None) -> None:
         """Publish the tools again if companions became known since."""
@@ -475,8 +475,8 @@ class ListObserver:
     def _publish(self, identity: tuple[str, str], event: Observation, *, is_acceptable: bool) -> None:
         self.offered.snapshot = identity[0], self._wire.at
         self._announced_at = self._missed = None
-        self._wire.stats.snapshots += 1
-        self._wire.stats.refused_snapshots += not is_acceptable
+        self._wire.counts.snapshots += 1
+        self._wire.counts.refused_snapshots += not is_acceptable
         self._wire.found.append(event)
 
     def _event(

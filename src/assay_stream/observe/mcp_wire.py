@@ -160,7 +160,7 @@ class WireObserver(WireConnection):
     def missed(self, direction: Direction, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Record an uninspected line. Whether a client's is a loss depends on how its exchange ends."""
         self.begin(observed_at, exchange)
-        self.stats.missed_lines += 1
+        self.counts.missed_lines += 1
         if direction == "client->server":
             return [] if exchange else self.lost(observed_at)
         self.lists.missed()
@@ -226,7 +226,7 @@ class WireObserver(WireConnection):
         return [key for key in keys if len(key) == 3] if exchange in self._refused else keys
 
     def _count(self, line: Line) -> None:
-        stats = self.stats
+        stats = self.counts
         stats.lines += 1
         stats.malformed_lines += not line.messages
         stats.inexact_lines += bool(line.messages) and not line.exact
@@ -252,7 +252,7 @@ class WireObserver(WireConnection):
 
     def greet(self, key: RequestKey) -> None:
         if self._greetings.put(key, True) is not None:
-            self.stats.evicted_requests += 1
+            self.counts.evicted_requests += 1
 
     def _response(self, message: Mapping[str, Any], raw: bytes, hidden: Sequence[HiddenTool]) -> None:
         exchange, same_id = self.exchange, request_key(message.get("id"))
@@ -271,7 +271,7 @@ class WireObserver(WireConnection):
                 key, message, raw, same_id=is_same, hidden=hidden
             ):
                 return
-        self.stats.unmatched_responses += 1
+        self.counts.unmatched_responses += 1
         if not is_refused:
             self.calls.strayed(answer_keys(message.get("id")), message)
             if is_list:

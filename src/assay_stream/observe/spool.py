@@ -112,10 +112,10 @@ class Spool:
         """Remove the first of ``head`` once delivered or given up; raises ``OSError``."""
         if records:
             with self._transaction():
-                self._db.execute(
+                gone = self._db.execute(
                     "DELETE FROM waiting WHERE place IN (SELECT place FROM waiting ORDER BY place LIMIT ?)", (records,)
-                )
-            self._forget(records)
+                ).rowcount
+            self._forget(gone)
 
     def close(self) -> None:
         self._db.close()

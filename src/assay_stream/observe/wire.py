@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
@@ -80,11 +80,15 @@ class WireConnection:
     pending_max: int = PENDING_MAX
     filtered: bool = False
     retrospective: bool = False
-    stats: WireStats = field(default_factory=WireStats, init=False)
+    counts: WireStats = field(default_factory=WireStats, init=False)
     at: datetime = field(default=_NEVER, init=False)
     exchange: int = field(default=0, init=False)
     exact: bool = field(default=True, init=False)
     found: list[Observation] = field(default_factory=list, init=False)
+
+    @property
+    def stats(self) -> WireStats:
+        return replace(self.counts)
 
     def begin(self, at: datetime, exchange: int = 0, *, exact: bool = True) -> None:
         self.at, self.exchange, self.exact, self.found = at, exchange, exact, []
