@@ -1,4 +1,4 @@
-"""What was dropped: counted by server and observer, within a bound, and said once."""
+"""What was dropped is counted by server and observer, within a bound."""
 
 from __future__ import annotations
 
@@ -6,28 +6,26 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.observe.delivery import Losses
+from assay_stream.observe.delivery import DeliveryQueue, PublisherLimits
 from assay_stream.observe.observation import Observation
 from tests.support.ingest import a_call
-from tests.support.mcp_dialogue import START
 
 
-def said(losses: Losses) -> list[dict[str, Any]]:
-    return [json.loads(event.value)["data"] for event in losses.take(lambda: "id", START)]
+def said_of(*dropped: Observation) -> list[dict[str, Any]]:
+    """The data of the counts that a queue without room publishes."""
+    queue = DeliveryQueue(PublisherLimits(queue_records_max=0, losses_max=1), None)
+    assert {queue.add(each) for each in dropped} == {"queue_full"}
+    queue.take()
+    return [json.loads(each.value)["data"] for each in queue.batch]
 
 
 def test_servers_are_bounded() -> None:
     """Those that are counted already go on being counted."""
-    losses = Losses(1)
-    for each in (a_call(1), a_call(2, server="mail"), a_call(3)):
-        losses.note(each)
-    assert [(each["server_id"], each["calls"]) for each in said(losses)] == [("time", 2)]
+    [said] = said_of(a_call(1), a_call(2, server="mail"), a_call(3))
+    assert (said["server_id"], said["calls"]) == ("time", 2)
 
 
 def test_what_no_record_may_name_is_left_out() -> None:
     """A key that is no text, and an observation without an observer."""
-    losses = Losses(10)
-    nobody: Observation = replace(a_call(1), headers=())
-    losses.note(nobody)
-    losses.note(replace(a_call(2), key=b"\xff"))
-    assert said(losses) == []
+    assert said_of(replace(a_call(1), headers=())) == []
+    assert said_of(replace(a_call(2), key=b"\xff")) == []
