@@ -469,7 +469,7 @@ class CallObserver:
         reason_code = "forwarded" if wire.exact else "forwarded_inexact_json"
         resumes = is_retry(params)
         waits_for = retry_key(tool_name, args_hash, params.get("requestState"))
-        earlier = self._held.take(waits_for) if resumes else None
+        earlier = self._held.take_under(waits_for) if resumes else None
         if earlier is not None:
             self._unfollow_progress(earlier)
             call = replace(
@@ -532,7 +532,7 @@ class CallObserver:
         if self._is_closed or self._wire.at - call.started_at > self._open_limit:
             self._end(call, *call.unfinished())
             return
-        displaced = self._held.take(key) if call.task is not None else None
+        displaced = self._held.take_under(key) if call.task is not None else None
         if displaced is not None:
             self._end(displaced, None, "task_id_reused")
         call.since = self._wire.at
@@ -553,7 +553,7 @@ class CallObserver:
                 return
             state = state_in(result)
             if state is None:
-                self._held.take(("task", id_hash))
+                self._held.take_under(("task", id_hash))
                 self._result(call, message)
             else:
                 self._task_state(id_hash, state, is_answer=True)
@@ -567,10 +567,10 @@ class CallObserver:
         if call is None or call.task is None:
             return
         if is_answer and task_hash(state) not in (None, id_hash):
-            self._held.take(("task", id_hash))
+            self._held.take_under(("task", id_hash))
             self._end(call, None, "task_id_mismatch")
         elif self._advance(call, call.task, state):
-            self._held.take(("task", id_hash))
+            self._held.take_under(("task", id_hash))
 
     def _advance(self, call: OpenCall, task: OpenTask, state: Mapping[str, Any]) -> bool:
         """Return True if the call ended with its task."""

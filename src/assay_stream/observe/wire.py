@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -95,35 +95,42 @@ class WireConnection:
 
 
 class _Filed(Generic[Name, T]):
-    """Values by unique names, in order, each also filed under places that it shares with others, to avoid scans."""
+    """Values by unique names, in order, each also filed under places that its name says, to avoid scans.
 
-    def __init__(self) -> None:
-        self._all: OrderedDict[Name, tuple[T, tuple[Hashable, ...]]] = OrderedDict()
-        self._under: defaultdict[Hashable, OrderedDict[Name, T]] = defaultdict(OrderedDict)
+    Args:
+        drawer: what holds a place's values; an ``OrderedDict`` where they leave at the front.
+    """
+
+    def __init__(self, drawer: Callable[[], dict[Name, T]] = dict) -> None:
+        self._all: OrderedDict[Name, T] = OrderedDict()
+        self._under = defaultdict[Hashable, dict[Name, T]](drawer)
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def _file(self, name: Name, value: T, *places: Hashable) -> None:
-        self._all[name] = value, places
-        for place in places:
+    def _places(self, name: Name) -> Iterable[Hashable]:
+        raise NotImplementedError
+
+    def _file(self, name: Name, value: T) -> None:
+        self._all[name] = value
+        for place in self._places(name):
             self._under[place][name] = value
 
-    def _take(self, name: Name) -> T | None:
-        value, places = self._all.pop(name, (None, ()))
-        for place in places:
+    def take(self, name: Name) -> T | None:
+        value = self._all.pop(name, None)
+        for place in () if value is None else self._places(name):
             del self._under[place][name]
             if not self._under[place]:
                 del self._under[place]
         return value
 
     def oldest(self) -> tuple[Name, T] | None:
-        return next(((name, value) for name, (value, _) in self._all.items()), None)
+        return next(iter(self._all.items()), None)
 
     def take_oldest(self) -> tuple[Name, T] | None:
         oldest = self.oldest()
         if oldest is not None:
-            self._take(oldest[0])
+            self.take(oldest[0])
         return oldest
 
 
@@ -134,24 +141,21 @@ class Pending(_Filed[RequestKey, T]):
         super().__init__()
         self._count_max = count_max
 
+    def _places(self, name: RequestKey) -> Iterable[Hashable]:
+        return name[2] if len(name) == 3 else 0, name[:2]
+
     def put(self, key: RequestKey, request: T) -> tuple[RequestKey, T] | None:
         """Add a request, whose key must be unused, and return the oldest if that is one too many."""
-        self._file(key, request, key[2] if len(key) == 3 else 0, key[:2])
+        self._file(key, request)
         return self.take_oldest() if len(self) > self._count_max else None
 
     def get(self, key: RequestKey) -> T | None:
-        return self._all[key][0] if key in self._all else None
-
-    def take(self, key: RequestKey) -> T | None:
-        return self._take(key)
+        return self._all.get(key)
 
     def answered_in(self, exchange: int) -> Iterator[RequestKey]:
         """Yield the requests that a message in an exchange may answer, its own last; 0 means any."""
-        if not exchange:
-            yield from self._all
-        else:
-            yield from self._under.get(0, ())
-            yield from self._under.get(exchange, ())
+        for found in [self._under.get(place, {}) for place in (0, exchange)] if exchange else [self._all]:
+            yield from found
 
     def latest_in(self, exchange: int) -> T | None:
         """Return the latest request of an exchange; if it has none, or for 0, the latest that any may answer."""
@@ -159,8 +163,8 @@ class Pending(_Filed[RequestKey, T]):
 
     def only_one(self, exchange: int) -> T | None:
         """Return the only request of an exchange; if it has none, the only one of the connection."""
-        keys: Collection[RequestKey] = (self._under.get(exchange) if exchange else None) or self._all
-        return self._all[next(iter(keys))][0] if len(keys) == 1 else None
+        requests = (self._under.get(exchange) if exchange else None) or self._all
+        return next(iter(requests.values())) if len(requests) == 1 else None
 
     def latest_with_id(self, key: RequestKey) -> T | None:
         """Return the latest request with this id, in any exchange."""
@@ -176,27 +180,27 @@ class Pending(_Filed[RequestKey, T]):
         return None if found is None else next(reversed(found.values()))
 
 
-class Held(_Filed[int, T]):
-    """Values under keys that several may have."""
+class Held(_Filed[tuple[int, Hashable], T]):
+    """Values under keys that several may have; the name of each is its number and its key."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(OrderedDict)
         self._next = 0
 
-    def put(self, key: Hashable, value: T) -> int:
-        """Add a value, and return its number for ``take_number``."""
+    def _places(self, name: tuple[int, Hashable]) -> Iterable[Hashable]:
+        return (name[1],)
+
+    def put(self, key: Hashable, value: T) -> tuple[int, Hashable]:
+        """Add a value, and return its name for ``take``."""
         self._next += 1
-        self._file(self._next, value, key)
-        return self._next
+        self._file((self._next, key), value)
+        return self._next, key
 
     def get(self, key: Hashable) -> T | None:
         found = self._under.get(key)
         return None if found is None else next(iter(found.values()))
 
-    def take(self, key: Hashable, *, latest: bool = False) -> T | None:
+    def take_under(self, key: Hashable, *, latest: bool = False) -> T | None:
         """Remove and return the oldest value under a key, or the latest."""
         found = self._under.get(key)
-        return None if found is None else self._take(next(reversed(found) if latest else iter(found)))
-
-    def take_number(self, number: int) -> T | None:
-        return self._take(number)
+        return None if found is None else self.take(next(reversed(found) if latest else iter(found)))

@@ -399,7 +399,7 @@ class PendingCalls:
 
     def take(self, token: str) -> Asked | None:
         with self._lock:
-            found = self._calls.take(token)
+            found = self._calls.take_under(token)
         return None if found is None else found[1]
 
     def give_up(self, age_s: float) -> None:
