@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from assay_stream.bindings.rulings import VerdictTable
-from assay_stream.observe import Observation, Vantage, WireObserver
+from assay_stream.observe import Observation, Vantage
 from assay_stream.observe.gate import Gate
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Pump, Watch, write_all
 from assay_stream.observe.session import ClientSaid, ServerSaid, Session
@@ -85,13 +85,14 @@ def _us(tap: Callable[[int, int], tuple[Pump, Callable[[], None]]], lines: list[
     return elapsed_ns / len(lines) / 1_000
 
 
-def _observer() -> WireObserver:
+def _named() -> dict[str, Any]:
     ids = itertools.count()
-    return WireObserver(VANTAGE, session_id="bench", new_id=lambda: str(next(ids)))
+    return {"session_id": "bench", "new_id": lambda: str(next(ids))}
 
 
 def _watching(source: int, target: int) -> tuple[Pump, Callable[[], None]]:
-    watch = Watch(Session(_observer()), publish=_ignore, clock=_now, write=lambda _, data: write_all(target, data))
+    session = Session(VANTAGE, **_named())
+    watch = Watch(session, publish=_ignore, clock=_now, write=lambda _, data: write_all(target, data))
     watch.start()
 
     def end() -> None:
@@ -102,9 +103,8 @@ def _watching(source: int, target: int) -> tuple[Pump, Callable[[], None]]:
 
 
 def _enforcing(source: int, target: int) -> tuple[Pump, Callable[[], None]]:
-    observer = _observer()
     tools = orjson.loads(LIST.read_bytes())["result"]["tools"]
-    gate = Gate(observer, _table(tools).rule)
+    gate = Gate(VANTAGE, **_named(), decide=_table(tools).rule)
     enforcer = Enforcer(gate, server_input=target, client=ClientOutput(target), publish=_ignore, clock=_now)
     gate.receive(ClientSaid(b'{"id":"list","method":"tools/list"}'), _now())
     gate.receive(ServerSaid(orjson.dumps({"id": "list", "result": {"tools": tools}})), _now())

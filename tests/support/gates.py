@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,13 +11,13 @@ import pytest
 
 from assay_stream.bindings.pins import PinsInForce, check_pins
 from assay_stream.bindings.rulings import Ruling, VerdictTable
-from assay_stream.observe import WireObserver
 from assay_stream.observe.gate import Rule, gate_class
-from assay_stream.observe.session import ClientSaid, Commands, ServerSaid
+from assay_stream.observe.jsonrpc import Direction
+from assay_stream.observe.session import ClientSaid, Commands, Missed, ServerSaid
 from assay_stream.registry.ledger import verdict_key
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy
-from tests.support.mcp_dialogue import START, THE_VANTAGE
+from tests.support.mcp_dialogue import START, THE_VANTAGE, InPieces, counted_ids
 
 SERVER = THE_VANTAGE.server_id
 
@@ -71,32 +71,53 @@ def pinned(tool: dict[str, Any], **options: Any) -> VerdictTable:
 
 
 class Connection:
-    def __init__(self, table: VerdictTable | None = None, *, hide: bool = False) -> None:
+    """Every line passes the gate whole, and another one in pieces, unless ``cut`` says otherwise."""
+
+    def __init__(self, table: VerdictTable | None = None, *, hide: bool = False, cut: bool = True) -> None:
         self.table = table or VerdictTable()
-        ids = itertools.count(1)
-        self.observer = WireObserver(THE_VANTAGE, session_id="session", new_id=lambda: f"id-{next(ids)}")
-        self.gate = gate_class(hide)(self.observer, self.rule)
+        self.gate = gate_class(hide)(THE_VANTAGE, **counted_ids(), decide=self.rule)
+        self._pieces = InPieces(gate_class(hide)(THE_VANTAGE, **counted_ids(), decide=self._again)) if cut else None
         self.asked: list[tuple[str, Fingerprint | None]] = []
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None) -> Ruling:
         self.asked.append((tool_name, definition))
         return self.table.rule(server_id, tool_name, definition)
 
+    def _again(self, *of: Any) -> Ruling:
+        before = len(self.asked)
+        ruling = self.gate.decide(*of)
+        del self.asked[before:]
+        return ruling
+
+    def _passes(self, direction: Direction, message: object) -> Commands:
+        line = message if isinstance(message, bytes) else json.dumps(message).encode()
+        commands = self.gate.receive(ClientSaid(line) if direction == "client->server" else ServerSaid(line), START)
+        if b"\n" in line:
+            self._pieces = None  # two lines to a pipe
+        if self._pieces is not None:
+            passed = None if commands.forward is None else commands.forward + b"\n"
+            assert self._pieces.passes(direction, line, START) == replace(commands, forward=passed)
+        return commands
+
+    def misses(self, direction: Direction = "server->client") -> Commands:
+        """A message passes that could not be inspected."""
+        if self._pieces is not None:
+            self._pieces.session.receive(Missed(direction), START)
+        return self.gate.receive(Missed(direction), START)
+
     def client(self, message: object) -> Commands:
-        return self.gate.receive(
-            ClientSaid(message if isinstance(message, bytes) else json.dumps(message).encode()), START
-        )
+        return self._passes("client->server", message)
 
     def server(self, message: object) -> list[dict[str, Any]]:
         """The server says something, and the client gets it; the data of what is observed."""
         shown = self.shows(message)
-        self.gate.delivered()
+        for each in (self.gate, *([] if self._pieces is None else [self._pieces.session])):
+            each.delivered()
         return [json.loads(each.value)["data"] for each in shown.observations]
 
     def shows(self, message: object) -> Commands:
         """The server says something that has not reached the client yet."""
-        line = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return self.gate.receive(ServerSaid(line), START)
+        return self._passes("server->client", message)
 
     def asks_list(self, number: object = 1, **params: Any) -> None:
         assert self.client({"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": params}).forward

@@ -7,19 +7,46 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from assay_stream.observe import Observation, Vantage, WireObserver
+import pytest
+
+from assay_stream.observe import Observation, Vantage
+from assay_stream.observe.inspection import LineSession
 from assay_stream.observe.jsonrpc import Direction
+from assay_stream.observe.session import Commands, Session
 
 START = datetime(2026, 11, 21, 2, 6, 7, 386_000, tzinfo=UTC)
 THE_VANTAGE = Vantage(server_id="the-server", observer_id="the-observer", server_scoped=True)
 
 
-class Dialogue:
-    """A connection whose clock moves one millisecond a line and whose ids count up: ``id-1``, ``id-2``."""
+def counted_ids() -> dict[str, Any]:
+    """Names of a session under test: its ids are ``id-1``, ``id-2``."""
+    ids = itertools.count(1)
+    return {"session_id": "session", "new_id": lambda: f"id-{next(ids)}"}
 
-    def __init__(self, **options: Any) -> None:
-        ids = itertools.count(1)
-        self.observer = WireObserver(THE_VANTAGE, session_id="session", new_id=lambda: f"id-{next(ids)}", **options)
+
+class InPieces:
+    """The same session at the end of a pipe that hands over byte by byte, or long lines in some thousand pieces."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._lines = LineSession(session, lambda: pytest.fail("inspecting failed"))
+
+    def passes(self, direction: Direction, line: bytes, at: datetime) -> Commands:
+        size = len(line) // 4_000 + 1
+        pieces = [line[start : start + size] for start in range(0, len(line), size)]
+        [commands] = [each for piece in [*pieces, b"\n"] for each in self._lines.receive(direction, piece, lambda: at)]
+        return commands
+
+
+class Dialogue:
+    """A connection whose clock moves one millisecond a line and whose ids count up: ``id-1``, ``id-2``.
+
+    Every line is observed whole, and again in pieces, unless ``cut`` says otherwise.
+    """
+
+    def __init__(self, *, cut: bool = True, **options: Any) -> None:
+        self.observer = Session(THE_VANTAGE, **counted_ids(), **options)
+        self._pieces = InPieces(Session(THE_VANTAGE, **counted_ids(), **options)) if cut else None
         self.now = START
 
     def client(self, message: object) -> list[dict[str, Any]]:
@@ -41,7 +68,11 @@ class Dialogue:
         return [json.loads(observation.value) for observation in self.observer.close(self.tick())]
 
     def raw(self, direction: Direction, line: bytes) -> list[Observation]:
-        return self.observer.feed(direction, line, self.tick())
+        at = self.tick()
+        observations = self.observer.feed(direction, line, at)
+        if self._pieces is not None:
+            assert self._pieces.passes(direction, line, at).observations == observations
+        return observations
 
     def _say(self, direction: Direction, message: object) -> list[dict[str, Any]]:
         line = message if isinstance(message, bytes) else json.dumps(message).encode()

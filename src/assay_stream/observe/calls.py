@@ -324,7 +324,7 @@ class CallObserver:
         evicted = self._pending.put(key, call)
         self._follow_progress(call, params)
         if evicted is not None:
-            self._wire.stats.evicted_requests += 1
+            self._wire.counts.evicted_requests += 1
             self._end(evicted[1], None, "no_response")
 
     def refuse(self, request: Mapping[str, Any], snapshot_id: str | None, reason_code: str) -> None:
@@ -340,7 +340,7 @@ class CallObserver:
         if method == "tasks/update" and (call := self._held.get(("task", id_hash))) is not None:
             call.inputs.answer_all(params.get("inputResponses"))
         if self._task_requests.put(key, (method, id_hash)) is not None:
-            self._wire.stats.evicted_requests += 1
+            self._wire.counts.evicted_requests += 1
 
     def response(self, key: RequestKey, message: Mapping[str, Any]) -> bool:
         """Return False if it answers neither a call nor a request about a task."""
@@ -403,7 +403,7 @@ class CallObserver:
         id_hash = task_hash(related) if isinstance(related, dict) else None
         call = self._pending.only_one(self._wire.exchange) if id_hash is None else self._held.get(("task", id_hash))
         if call is None:
-            self._wire.stats.unlinked_requests += 1
+            self._wire.counts.unlinked_requests += 1
             return
         call.inputs.ask(message, self._wire.exact)
         key = request_key(message.get("id"))
@@ -447,9 +447,9 @@ class CallObserver:
         at = self._wire.at
         while (pending := self._pending.oldest()) is not None and at - pending[1].since > self._open_limit:
             self.give_up(pending[0], "timed_out")
-        while (held := self._held.oldest()) is not None and at - held.since > self._open_limit:
+        while (held := self._held.oldest()) is not None and at - held[1].since > self._open_limit:
             self._held.take_oldest()
-            self._end(held, *held.unfinished())
+            self._end(held[1], *held[1].unfinished())
 
     def close(self) -> None:
         """End all open calls with the connection: those without an answer first, each group oldest first."""
@@ -459,7 +459,7 @@ class CallObserver:
         while (pending := self._pending.oldest()) is not None:
             self.give_up(pending[0], "no_response")
         while (held := self._held.take_oldest()) is not None:
-            self._end(held, *held.unfinished())
+            self._end(held[1], *held[1].unfinished())
 
     def _begin(self, key: RequestKey | None, params: Mapping[str, Any], snapshot_id: str | None) -> OpenCall:
         wire, name = self._wire, params.get("name")
@@ -469,7 +469,7 @@ class CallObserver:
         reason_code = "forwarded" if wire.exact else "forwarded_inexact_json"
         resumes = is_retry(params)
         waits_for = retry_key(tool_name, args_hash, params.get("requestState"))
-        earlier = self._held.take(waits_for) if resumes else None
+        earlier = self._held.take_under(waits_for) if resumes else None
         if earlier is not None:
             self._unfollow_progress(earlier)
             call = replace(
@@ -478,7 +478,7 @@ class CallObserver:
             call.earlier = waits_for, replace(earlier, earlier=None)
             call.inputs.answer_all(params.get("inputResponses"))
             return call
-        wire.stats.calls += 1
+        wire.counts.calls += 1
         return OpenCall(
             tool_name=tool_name,
             tool_call_id=self._call_id(key),
@@ -495,7 +495,7 @@ class CallObserver:
 
     def _call_id(self, key: RequestKey | None) -> str:
         """Return the id of a new call, already counted; unique across connections."""
-        session_id, number = self._wire.session_id, self._wire.stats.calls
+        session_id, number = self._wire.session_id, self._wire.counts.calls
         if key is None:
             return f"{session_id}:#{number}"
         is_text, value = key[:2]
@@ -532,15 +532,15 @@ class CallObserver:
         if self._is_closed or self._wire.at - call.started_at > self._open_limit:
             self._end(call, *call.unfinished())
             return
-        displaced = self._held.take(key) if call.task is not None else None
+        displaced = self._held.take_under(key) if call.task is not None else None
         if displaced is not None:
             self._end(displaced, None, "task_id_reused")
         call.since = self._wire.at
         self._share_progress(call)
         self._held.put(key, call)
         if len(self._held) > self._wire.limits.held_calls_max and (oldest := self._held.take_oldest()) is not None:
-            self._wire.stats.evicted_requests += 1
-            self._end(oldest, *oldest.unfinished())
+            self._wire.counts.evicted_requests += 1
+            self._end(oldest[1], *oldest[1].unfinished())
 
     def _task_answered(self, method: str, id_hash: bytes, message: Mapping[str, Any]) -> None:
         call, result = self._held.get(("task", id_hash)), message.get("result")
@@ -553,7 +553,7 @@ class CallObserver:
                 return
             state = state_in(result)
             if state is None:
-                self._held.take(("task", id_hash))
+                self._held.take_under(("task", id_hash))
                 self._result(call, message)
             else:
                 self._task_state(id_hash, state, is_answer=True)
@@ -567,10 +567,10 @@ class CallObserver:
         if call is None or call.task is None:
             return
         if is_answer and task_hash(state) not in (None, id_hash):
-            self._held.take(("task", id_hash))
+            self._held.take_under(("task", id_hash))
             self._end(call, None, "task_id_mismatch")
         elif self._advance(call, call.task, state):
-            self._held.take(("task", id_hash))
+            self._held.take_under(("task", id_hash))
 
     def _advance(self, call: OpenCall, task: OpenTask, state: Mapping[str, Any]) -> bool:
         """Return True if the call ended with its task."""

@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -72,36 +72,6 @@ class PublisherLimits:
     """Attempts at a record that Kafka rejects with a non-retriable error."""
 
 
-class Losses:
-    """Counts of dropped observations by server and observer, within a limit. Callers hold the queue's lock."""
-
-    def __init__(self, servers_max: int) -> None:
-        self._servers_max = servers_max
-        self._counts: dict[tuple[bytes, bytes], Counter[ObservationKind]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._counts)
-
-    def note(self, observation: Observation) -> None:
-        """Count a dropped observation; a dropped loss count is only logged."""
-        if _LOSS in observation.value[:_LOSS_WITHIN]:
-            return
-        whose = (observation.key, dict(observation.headers).get(OBSERVER_HEADER, b""))
-        if whose in self._counts or len(self._counts) < self._servers_max:
-            self._counts.setdefault(whose, Counter())[observation.kind] += 1
-
-    def take(self, new_id: Callable[[], str], at: datetime) -> list[Observation]:
-        counted, self._counts = self._counts, {}
-        events = []
-        for (server, observer), counts in counted.items():
-            # A name that no record may carry cannot be reported.
-            with suppress(ConfigurationError, UnicodeDecodeError):
-                vantage = Vantage(server_id=server.decode(), observer_id=observer.decode())
-                lists, calls = counts["list"], counts["call"]
-                events.append(loss_event(vantage, event_id=new_id(), observed_at=at, lists=lists, calls=calls))
-        return events
-
-
 class DeliveryQueue:
     """Queue of one publisher. Only the delivery thread may call the methods that remove from it.
 
@@ -125,7 +95,8 @@ class DeliveryQueue:
         self._queue_bytes = 0
         self._taken_s = 0.0
         self._is_disk_refused = False
-        self._losses = Losses(limits.losses_max)
+        self._losses: dict[tuple[bytes, bytes], Counter[ObservationKind]] = {}
+        """What was dropped, by server and observer, until it can be published."""
         self._accepted = self._delivered = 0
 
     def __len__(self) -> int:
@@ -164,8 +135,7 @@ class DeliveryQueue:
         if reason is None:
             self._append([observation])
         else:
-            self.dropped[reason] += 1
-            self._losses.note(observation)
+            self._drop(observation, reason)
         return reason
 
     def is_anything_left(self, *, connected: bool) -> bool:
@@ -211,8 +181,7 @@ class DeliveryQueue:
                 if fate == "delivered":
                     self._delivered += 1
                 elif fate is not None:
-                    self.dropped[fate] += 1
-                    self._losses.note(observation)
+                    self._drop(observation, fate)
 
     def to_spool(self) -> None:
         """Spool everything held only in memory, as far as there is room."""
@@ -264,10 +233,24 @@ class DeliveryQueue:
         for _ in range(count):
             self._queue_bytes -= self._queue.popleft().size_bytes
 
+    def _drop(self, observation: Observation, reason: DropReason) -> None:
+        self.dropped[reason] += 1
+        if _LOSS in observation.value[:_LOSS_WITHIN]:
+            return  # counts would be counted for ever
+        whose = (observation.key, dict(observation.headers).get(OBSERVER_HEADER, b""))
+        if whose in self._losses or len(self._losses) < self._limits.losses_max:
+            self._losses.setdefault(whose, Counter())[observation.kind] += 1
+
     def _queue_losses(self) -> None:
         with self.lock:
-            if self._losses:
-                self._append(self._losses.take(lambda: str(uuid.uuid4()), datetime.now(UTC)))
+            losses, self._losses = self._losses, {}
+            for (server, observer), counts in losses.items():
+                # A name that no record may carry cannot be reported.
+                with suppress(ConfigurationError, UnicodeDecodeError):
+                    vantage = Vantage(server_id=server.decode(), observer_id=observer.decode())
+                    event_id, at, calls = str(uuid.uuid4()), datetime.now(UTC), counts["call"]
+                    lost = loss_event(vantage, event_id=event_id, observed_at=at, lists=counts["list"], calls=calls)
+                    self._append([lost])
 
     @contextmanager
     def _giving_spool_up(self) -> Iterator[None]:

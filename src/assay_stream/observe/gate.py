@@ -20,10 +20,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from assay_stream.bindings.offers import content_key
 from assay_stream.bindings.pins import ACTION_WEIGHT
@@ -39,6 +40,7 @@ from assay_stream.observe.jsonrpc import (
     LINE_BREAK,
     Direction,
     Line,
+    error_of,
     is_ambiguous,
     listed_in,
     may_list,
@@ -46,7 +48,6 @@ from assay_stream.observe.jsonrpc import (
     request_key,
 )
 from assay_stream.observe.lists import HiddenTool
-from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands, Failed, Session
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerprint
@@ -78,39 +79,36 @@ def fingerprints_kept() -> ContentCache[Fingerprint]:
     return ContentCache(_DEFINITIONS_KEPT)
 
 
+@dataclass(eq=False, repr=False)
 class Gate(Session):
     """Rule on the messages of one connection. Times must be timezone-aware.
 
     Args:
+        decide: what to do with a call.
         over_http: whether messages are bodies and server-sent events instead of lines.
         digested: fingerprint cache shared by the gates of a server, which all run in one thread.
     """
 
-    enforces = True
+    enforces: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        observer: WireObserver,
-        rule: Rule,
-        *,
-        over_http: bool = False,
-        digested: ContentCache[Fingerprint] | None = None,
-    ) -> None:
-        super().__init__(observer)
-        self._breaks = EVENT_BREAK if over_http else LINE_BREAK
-        self._over_http = over_http
-        self._rule = rule
-        self._digested = fingerprints_kept() if digested is None else digested
-        observer.offered.deferred = True  # ``delivered`` says when the client has a list
+    _: KW_ONLY
+    decide: Rule
+    over_http: bool = False
+    digested: ContentCache[Fingerprint] = field(default_factory=fingerprints_kept)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._breaks = EVENT_BREAK if self.over_http else LINE_BREAK
+        self.offered.deferred = True  # ``delivered`` says when the client has a list
 
     def rule(self, line: Line, raw: bytes, at: datetime) -> Commands:
-        unclear = _unclear(line, raw, None if self._over_http else LINE_BREAK)
+        unclear = _unclear(line, raw, None if self.over_http else LINE_BREAK)
         if unclear is not None:
             return self._held_back(line, at, unclear)
         rulings = {id(message): self._ruling(message) for message in line.messages if _is_call(message)}
         blocked = {call: ruling.reason_code for call, ruling in rulings.items() if ruling.action is Action.BLOCK}
         if blocked:
-            observations = self.observer.refuse(line, lambda call: blocked.get(id(call), "batch_blocked"), at)
+            observations = self.refuse(line, lambda call: blocked.get(id(call), "batch_blocked"), at)
             reply = _refusals(line, lambda message: self._why(message, rulings.get(id(message))))
             return Commands(observations=observations, reply=reply)
         warned = [
@@ -123,19 +121,19 @@ class Gate(Session):
     def _held_back(
         self, line: Line, at: datetime, reason: str, detail: Mapping[str, str] = MappingProxyType({})
     ) -> Commands:
-        observations = self.observer.refuse(line, lambda _: reason, at)
+        observations = self.refuse(line, lambda _: reason, at)
         code = _CODES.get(reason, INVALID_REQUEST_CODE)
-        error = error_of(code, f"assay-stream: {_HELD_BACK[reason]}; it was not passed on", reason, dict(detail))
+        error = error_of(code, f"{_HELD_BACK[reason]}; it was not passed on", reason, **detail)
         reply = _refusals(line, lambda _: error)
         return Commands(observations=observations, reply=reply, is_bad_request=code != BLOCKED_CODE)
 
     def _failed(self, event: Failed, at: datetime) -> Commands:
-        return self._held_back(self.observer.read(event.raw), at, event.reason, event.detail)
+        return self._held_back(self.read(event.raw), at, event.reason, event.detail)
 
     def _from_server(self, raw: bytes, at: datetime, exchange: int) -> Commands:
         if not raw.strip(BLANKS):
             return Commands(raw)
-        return Commands(raw, self._look(self.observer.read(raw), raw, at, exchange))
+        return Commands(raw, self._look(self.read(raw), raw, at, exchange))
 
     def _look(
         self,
@@ -146,23 +144,23 @@ class Gate(Session):
         hidden: Mapping[int, Sequence[HiddenTool]] | None = None,
     ) -> list[Observation]:
         # On another stream it answers no list, but a client that goes by the id may take it for one.
-        is_awaited = self.observer.awaits_list(exchange) or (self.observer.awaits_list() and may_list(raw))
+        is_awaited = self.awaits_list(exchange) or (self.awaits_list() and may_list(raw))
         is_doubtful = is_awaited and (not line.exact or is_ambiguous(line, raw, self._breaks))
-        observations = self.observer.take("server->client", line, raw, at, exchange=exchange, hidden=hidden or {})
-        if is_doubtful and self.observer.awaits_list(exchange):
-            observations += self.observer.missed("server->client", at, exchange=exchange)
-        elif is_doubtful and self._over_http:
+        observations = self.take("server->client", line, raw, at, exchange=exchange, hidden=hidden or {})
+        if is_doubtful and self.awaits_list(exchange):
+            observations += self.missed("server->client", at, exchange=exchange)
+        elif is_doubtful and self.over_http:
             self.doubt()  # the list may have another one inside
         return observations
 
     def _ruling(self, call: Mapping[str, Any]) -> Ruling:
         name = params_of(call)["name"]
-        server_id = self.observer.vantage.server_id
-        rulings = [self._rule(server_id, name, each) for each in self._definitions(name)]
+        server_id = self.vantage.server_id
+        rulings = [self.decide(server_id, name, each) for each in self._definitions(name)]
         return max(rulings, key=lambda ruling: ACTION_WEIGHT[ruling.action])
 
     def _definitions(self, name: str) -> list[Fingerprint | None]:
-        offered = self.observer.offered
+        offered = self.offered
         if offered.in_doubt:
             return [UNREADABLE]
         if offered.is_withdrawn(name):
@@ -172,25 +170,25 @@ class Gate(Session):
         return [*prints] if given else [None, *prints]
 
     def _fingerprint(self, tool: dict[str, Any]) -> Fingerprint:
-        vantage = self.observer.vantage
+        vantage = self.vantage
         scope = vantage.server_id if vantage.server_scoped else None
         content = content_key(tool, scope)
-        found = self._digested.get(content) if content else None
+        found = self.digested.get(content) if content else None
         if found is None:
             try:
                 found = fingerprint(tool, server_id=scope)
             except InputError:
                 found = UNREADABLE
             if content:
-                self._digested.put(content, found)
+                self.digested.put(content, found)
         return found
 
     def _why(self, message: Mapping[str, Any], ruling: Ruling | None) -> dict[str, Any]:
         if ruling is None or ruling.action is not Action.BLOCK:
-            return error_of(BLOCKED_CODE, "assay-stream: another call of this batch is blocked", "batch_blocked", {})
+            return error_of(BLOCKED_CODE, "another call of this batch is blocked", "batch_blocked")
         detail: dict[str, Any] = {} if ruling.result is None else dict(ruling.result.as_json())
         detail |= {
-            "server_id": self.observer.vantage.server_id,
+            "server_id": self.vantage.server_id,
             "tool_name": params_of(message)["name"],
             "reason_code": ruling.reason_code,
         }
@@ -201,7 +199,7 @@ class Gate(Session):
                 f"the digest policy blocks this call ({ruling.reason_code}). An operator can review the change "
                 "(assay-stream pins diff) and approve it (assay-stream pins approve)"
             )
-        return error_of(BLOCKED_CODE, f"assay-stream: {text}", "call_blocked", detail)
+        return error_of(BLOCKED_CODE, text, "call_blocked", **detail)
 
 
 def _is_call(message: Mapping[str, Any]) -> bool:
@@ -241,10 +239,6 @@ def answerable(value: object) -> int | float | str | None:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def error_of(code: int, message: str, name: str, detail: dict[str, Any]) -> dict[str, Any]:
-    return {"code": code, "message": message, "data": {"code": name, **detail}}
-
-
 class HidingGate(Gate):
     """Rule on the messages of one connection, and drop refused tools from lists.
 
@@ -260,12 +254,12 @@ class HidingGate(Gate):
        error. So is a list while no verdicts are known, if calls are refused then.
     """
 
-    hides = True
+    hides: ClassVar[bool] = True
 
     def _from_server(self, raw: bytes, at: datetime, exchange: int) -> Commands:
         if not raw.strip(BLANKS):
             return Commands(raw)
-        line = self.observer.read(raw)
+        line = self.read(raw)
         lists = self._lists_in(line, exchange)
         is_list = all(listed_in(message) is not None and "tools" not in message for message in lists)
         is_clear = line.exact and line.whole and not is_ambiguous(line, raw, self._breaks)
@@ -275,11 +269,11 @@ class HidingGate(Gate):
             if is_clear or not line.exact:
                 known += self._look(line, raw, at, exchange)
             else:
-                known += self.observer.missed("server->client", at, exchange=exchange)
+                known += self.missed("server->client", at, exchange=exchange)
             return self._withheld("list_unreadable", line, exchange, known)
         if not lists:
             return Commands(raw, self._look(line, raw, at, exchange))
-        dropped = {id(message): self._refused(listed_in(message) or ()) for message in lists}
+        dropped = {id(message): self._dropped(listed_in(message) or ()) for message in lists}
         refusals = [refusal for each in dropped.values() for refusal in each]
         hidden = {
             place: [HiddenTool(_name_of(tool), print_.full) for tool, print_, _ in each if print_.full]
@@ -301,43 +295,43 @@ class HidingGate(Gate):
         for message in line.messages:
             result = message.get("result")
             is_first = (key := request_key(message.get("id"))) not in answered
-            if is_first and self.observer.answers_call(message, exchange):
+            if is_first and self.answers_call(message, exchange):
                 answered.add(key)
             elif (
                 (isinstance(result, dict) and result.get("tools") is not None)
                 or ("method" not in message and message.get("tools") is not None)
-                or (result is not None and self.observer.answers_list(message, exchange))
+                or (result is not None and self.answers_list(message, exchange))
             ):
                 found.append(message)
         return found
 
     def _missed(self, direction: Direction, at: datetime, exchange: int) -> Commands:
-        observations = self.observer.missed(direction, at, exchange=exchange)
+        observations = self.missed(direction, at, exchange=exchange)
         return self._withheld("not_inspected", Line((), exact=False), exchange, observations)
 
-    def _refused(self, tools: Iterable[Any]) -> list[tuple[Any, Fingerprint, Ruling]]:
+    def _dropped(self, tools: Iterable[Any]) -> list[tuple[Any, Fingerprint, Ruling]]:
         entries = [(tool, *self._entry(tool)) for tool in tools]
         refused = {_name_of(tool) for tool, _, ruling in entries if ruling.action is Action.BLOCK}
         return [entry for entry in entries if _name_of(entry[0]) in refused]
 
     def _entry(self, tool: Any) -> tuple[Fingerprint, Ruling]:
-        server_id, name = self.observer.vantage.server_id, _name_of(tool)
-        ruling = self._rule(server_id, name, UNREADABLE)
+        server_id, name = self.vantage.server_id, _name_of(tool)
+        ruling = self.decide(server_id, name, UNREADABLE)
         if ruling is NO_VERDICT or not isinstance(tool, dict):
             return UNREADABLE, ruling
         print_ = self._fingerprint(tool)
-        return print_, self._rule(server_id, name, print_)
+        return print_, self.decide(server_id, name, print_)
 
     def _unanswered(self, line: Line, at: datetime, exchange: int) -> list[Observation]:
         """Return the calls that a withheld message answers: to the client they fail, whatever the server sent."""
-        return self.observer.withheld(line, f"jsonrpc_{BLOCKED_CODE}", at, exchange=exchange)
+        return self.withheld(line, f"jsonrpc_{BLOCKED_CODE}", at, exchange=exchange)
 
     def _withheld(
         self, code: str, line: Line, exchange: int, observations: list[Observation], names: tuple[str, ...] = ()
     ) -> Commands:
         named = [answerable(message.get("id")) for message in line.messages if "method" not in message]
-        ids = [each for each in named if each is not None] or list(islice(self.observer.awaited_lists(exchange), 1))
-        error = error_of(BLOCKED_CODE, f"assay-stream: {_WITHHELD[code]}", code, {})
+        ids = [each for each in named if each is not None] or list(islice(self.awaited_lists(exchange), 1))
+        error = error_of(BLOCKED_CODE, _WITHHELD[code], code)
         answers = [{"jsonrpc": "2.0", "id": each, "error": error} for each in ids or (None,)]
         text = json.dumps(answers if line.batch else answers[0], allow_nan=False).encode()
         return Commands(text, observations, hidden=names, withheld=1)

@@ -12,8 +12,8 @@ observer delays them.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
+import math
 import os
 import queue
 import select
@@ -21,9 +21,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 
-from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON, Direction
+from assay_stream.observe.jsonrpc import NOT_RULED_ON, Direction, failure
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import ClientSaid, Commands, Failed, Missed, ServerSaid, Session
@@ -31,13 +32,15 @@ from assay_stream.observe.session import ClientSaid, Commands, Failed, Missed, S
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Inspector:
     """Execute commands, except forwarding and replies, and count failures: none may affect a connection."""
 
-    def __init__(self, publish: Callable[[Observation], object], clock: Callable[[], datetime]) -> None:
-        self.failures = self.blocked = self.withheld = 0
-        self.clock = clock
-        self._publish = publish
+    publish: Callable[[Observation], object]
+    clock: Callable[[], datetime]
+    failures: int = field(default=0, init=False)
+    blocked: int = field(default=0, init=False)
+    withheld: int = field(default=0, init=False)
 
     def note_failure(self) -> None:
         self.failures += 1
@@ -47,7 +50,7 @@ class Inspector:
     def execute(self, commands: Commands) -> Commands:
         for observation in commands.observations:
             try:
-                self._publish(observation)
+                self.publish(observation)
             except Exception:  # noqa: BLE001 - the others are still to be published
                 self.note_failure()
         for notice in commands.notices:
@@ -56,31 +59,23 @@ class Inspector:
         return commands
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Backlog(Inspector, threading.Thread):
     """Inspect in a thread, one step after the other; a failing step does not stop the rest.
 
     Args:
         bytes_max: total size of the queued steps.
-        share_bytes_max: total size queued per owner, so that one owner cannot starve the others; default:
-            ``bytes_max``.
+        share_bytes_max: total size queued per owner, so that one owner cannot starve the others.
         pause_s: seconds to wait for more steps before each run: two threads that alternate at every step spend
             more time switching than working.
     """
 
-    def __init__(
-        self,
-        publish: Callable[[Observation], object],
-        clock: Callable[[], datetime],
-        *,
-        bytes_max: int,
-        share_bytes_max: int | None = None,
-        pause_s: float = 0.0,
-    ) -> None:
+    bytes_max: int
+    share_bytes_max: float = math.inf
+    pause_s: float = 0.0
+
+    def __post_init__(self) -> None:
         threading.Thread.__init__(self, name="assay-stream watch", daemon=True)
-        super().__init__(publish, clock)
-        self._bytes_max = bytes_max
-        self._share_bytes_max = bytes_max if share_bytes_max is None else share_bytes_max
-        self._pause_s = pause_s
         self._steps: queue.SimpleQueue[tuple[int, Hashable, Callable[[], object]] | None] = queue.SimpleQueue()
         self._bytes = 0
         self._shares: Counter[Hashable] = Counter()
@@ -90,7 +85,7 @@ class Backlog(Inspector, threading.Thread):
         """Add a step and return True if there was room; there always is for a step of size 0."""
         with self._lock:
             if size_bytes and (
-                self._bytes + size_bytes > self._bytes_max or self._shares[owner] + size_bytes > self._share_bytes_max
+                self._bytes + size_bytes > self.bytes_max or self._shares[owner] + size_bytes > self.share_bytes_max
             ):
                 return False
             self._bytes += size_bytes
@@ -110,8 +105,8 @@ class Backlog(Inspector, threading.Thread):
 
     def run(self) -> None:
         while (waiting := self._steps.get()) is not None:
-            if self._pause_s:
-                time.sleep(self._pause_s)
+            if self.pause_s:
+                time.sleep(self.pause_s)
             while waiting is not None:
                 size_bytes, owner, step = waiting
                 with self._lock:
@@ -204,8 +199,7 @@ class LineSplitter:
 
     def __init__(self, line_bytes_max: int) -> None:
         self._line_bytes_max = line_bytes_max
-        self._parts: list[bytes] = []
-        self._size_bytes = 0
+        self._line = bytearray()
         self._broken = False
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
@@ -217,24 +211,22 @@ class LineSplitter:
         self._add(rest)
 
     def lose(self) -> None:
-        self._parts.clear()
+        self._line.clear()
         self._broken = True
 
     def end(self) -> Iterator[bytes | None]:
-        if self._broken or self._parts:
+        if self._broken or self._line:
             yield self._take()
 
     def _add(self, part: bytes) -> None:
-        self._size_bytes += len(part)
-        if self._size_bytes > self._line_bytes_max:
+        if len(self._line) + len(part) > self._line_bytes_max:
             self.lose()
-        elif part and not self._broken:
-            self._parts.append(part)
+        elif not self._broken:
+            self._line += part
 
     def _take(self) -> bytes | None:
-        line = None if self._broken else b"".join(self._parts)
-        self._parts.clear()
-        self._size_bytes = 0
+        line = None if self._broken else bytes(self._line)
+        self._line.clear()
         self._broken = False
         return line
 
@@ -243,17 +235,23 @@ BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
 """Limit of bytes waiting for inspection: two of the longest lines. The wire never waits for the observer."""
 
 
+def _refusal(text: str) -> bytes:
+    return failure("not_ruled_on", text) + b"\n"
+
+
+@dataclass(eq=False, repr=False)
 class LineSession:
     """A session whose messages are lines: bytes in, commands out."""
 
-    def __init__(
-        self, session: Session, note_failure: Callable[[], None], *, line_bytes_max: int = LINE_BYTES_MAX
-    ) -> None:
-        self._session = session
-        self._note_failure = note_failure
+    session: Session
+    note_failure: Callable[[], None]
+    _: KW_ONLY
+    line_bytes_max: int = LINE_BYTES_MAX
+
+    def __post_init__(self) -> None:
         self._splitters: dict[Direction, LineSplitter] = {
-            "client->server": LineSplitter(line_bytes_max),
-            "server->client": LineSplitter(line_bytes_max),
+            "client->server": LineSplitter(self.line_bytes_max),
+            "server->client": LineSplitter(self.line_bytes_max),
         }
 
     def lose(self, direction: Direction) -> None:
@@ -266,57 +264,53 @@ class LineSession:
         return [inspect(line, end, clock) for line in (splitter.end() if data is None else splitter.feed(data))]
 
     def _from_client(self, line: bytes | None, end: bytes, clock: Callable[[], datetime]) -> Commands:
-        if line is None and self._session.enforces:
-            return Commands(reply=_failure("the line is too long to inspect; it was not passed on"))
+        if line is None and self.session.enforces:
+            return Commands(reply=_refusal("the line is too long to inspect; it was not passed on"))
         event = Missed("client->server") if line is None else ClientSaid(line)
         for attempt in (event, Failed(line or b"")):
             try:
-                commands = self._session.receive(attempt, clock())
+                commands = self.session.receive(attempt, clock())
             except Exception:  # noqa: BLE001 - a call that could not be ruled on does not pass
                 if attempt is event:
-                    self._note_failure()
+                    self.note_failure()
                 continue
             if commands.forward is not None:
                 commands.forward += end
             return commands
-        return Commands(reply=_failure(NOT_RULED_ON))
+        return Commands(reply=_refusal(NOT_RULED_ON))
 
     def _from_server(self, line: bytes | None, end: bytes, clock: Callable[[], datetime]) -> Commands:
         try:
             event = Missed("server->client") if line is None else ServerSaid(line)
-            commands = self._session.receive(event, clock())
+            commands = self.session.receive(event, clock())
         except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
-            self._note_failure()
-            self._session.doubt()
-            text = _failure("a line of the server could not be inspected; it was not passed on")
-            return Commands(text + end, withheld=int(self._session.hides))
+            self.note_failure()
+            self.session.doubt()
+            text = _refusal("a line of the server could not be inspected; it was not passed on")
+            return Commands(text + end, withheld=int(self.session.hides))
         commands.forward = (commands.forward or b"") + end
         return commands
 
 
+@dataclass(eq=False, repr=False)
 class Watch(Backlog):
     """Forward bytes at once, and inspect them in a thread."""
 
-    def __init__(
-        self,
-        session: Session,
-        *,
-        publish: Callable[[Observation], object],
-        clock: Callable[[], datetime],
-        write: Callable[[Direction, bytes], object] = lambda *_: None,
-        backlog_bytes_max: int = BACKLOG_BYTES_MAX,
-        line_bytes_max: int = LINE_BYTES_MAX,
-    ) -> None:
-        super().__init__(publish, clock, bytes_max=backlog_bytes_max)
-        self._session = session
-        self._lines = LineSession(session, self.note_failure, line_bytes_max=line_bytes_max)
-        self._write = write
+    session: Session
+    _: KW_ONLY
+    bytes_max: int = BACKLOG_BYTES_MAX
+    line_bytes_max: int = LINE_BYTES_MAX
+    write: Callable[[Direction, bytes], object] = lambda *_: None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._lines = LineSession(self.session, self.note_failure, line_bytes_max=self.line_bytes_max)
         self._losing: set[Direction] = set()
 
     def receive(self, direction: Direction, data: bytes) -> None:
         """Forward bytes; raises ``OSError`` if the other side is gone."""
         self._guard(lambda: self._note(direction, data))  # before any reaction of the other side
-        self._write(direction, data)
+        self.write(direction, data)
 
     def ended(self, direction: Direction) -> None:
         """Do nothing yet: the other side may still send."""
@@ -337,7 +331,7 @@ class Watch(Backlog):
         at = self.clock()
         yield lambda: self._inspect("client->server", None, at)
         yield lambda: self._inspect("server->client", None, at)
-        yield lambda: self.execute(Commands(observations=self._session.observer.close(at)))
+        yield lambda: self.execute(Commands(observations=self.session.close(at)))
 
 
 class ClientOutput:
@@ -369,23 +363,17 @@ class ClientOutput:
                 write_all(self._descriptor, line)
 
 
+@dataclass(eq=False, repr=False)
 class Enforcer(Inspector):
     """Inspect each line before it passes."""
 
-    def __init__(
-        self,
-        session: Session,
-        *,
-        server_input: int,
-        client: ClientOutput,
-        publish: Callable[[Observation], object],
-        clock: Callable[[], datetime],
-    ) -> None:
-        super().__init__(publish, clock)
-        self._client = client
-        self._session = session
-        self._lines = LineSession(session, self.note_failure)
-        self._server_input = server_input
+    session: Session
+    _: KW_ONLY
+    server_input: int
+    client: ClientOutput
+
+    def __post_init__(self) -> None:
+        self._lines = LineSession(self.session, self.note_failure)
         self._lock = threading.Lock()
         self._closed = False
 
@@ -401,15 +389,15 @@ class Enforcer(Inspector):
             for commands in received:
                 self.blocked += commands.forward is None
                 if commands.forward is not None:
-                    write_all(self._server_input, commands.forward)
+                    write_all(self.server_input, commands.forward)
                 elif commands.reply:
-                    self._client.answer(commands.reply)
+                    self.client.answer(commands.reply)
             return
         # A line means nothing to a client before its end, so holding it back delays nothing.
-        shown = b"".join(each.forward or b"" for each in received) if self._session.hides else data or b""
-        self._client.pass_on(shown)
+        shown = b"".join(each.forward or b"" for each in received) if self.session.hides else data or b""
+        self.client.pass_on(shown)
         with self._lock:
-            self._session.delivered()
+            self.session.delivered()
 
     def ended(self, direction: Direction) -> None:
         with contextlib.suppress(OSError):  # the other side is gone
@@ -418,10 +406,5 @@ class Enforcer(Inspector):
     def close(self, limit_s: float) -> None:  # noqa: ARG002 - nothing waits
         with self._lock:
             self._closed = True
-            observations = self._session.observer.close(self.clock())
+            observations = self.session.close(self.clock())
         self.execute(Commands(observations=observations))
-
-
-def _failure(text: str) -> bytes:
-    error = {"code": BLOCKED_CODE, "message": f"assay-stream: {text}", "data": {"code": "not_ruled_on"}}
-    return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode() + b"\n"

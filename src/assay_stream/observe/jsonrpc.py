@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -150,6 +151,16 @@ def answer_keys(value: object, exchange: int = 0) -> list[RequestKey]:
         for each in ((value,) if number is None else (value, number))
     ]
     return [key for key in keys if key is not None]
+
+
+def error_of(code: int, text: str, name: str, /, **detail: Any) -> dict[str, Any]:
+    """Return an error of ours; ``name`` is its stable code."""
+    return {"code": code, "message": f"assay-stream: {text}", "data": {"code": name, **detail}}
+
+
+def failure(name: str, text: str) -> bytes:
+    """Return our error as a message to nobody's id."""
+    return json.dumps({"jsonrpc": "2.0", "id": None, "error": error_of(BLOCKED_CODE, text, name)}).encode()
 
 
 def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:

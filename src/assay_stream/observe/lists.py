@@ -90,56 +90,26 @@ class Assembly:
     def outdated(self) -> Assembly:
         return self if self == _START else _UNMATCHED
 
+    def with_page(
+        self, page: Any, result: Mapping[str, Any], limits: Limits, *, size_bytes: int, hidden: Iterable[HiddenTool]
+    ) -> Assembly:
+        grown = replace(
+            self,
+            next_cursor=result.get("nextCursor"),
+            size_bytes=self.size_bytes + size_bytes,
+            ttl_ms=_longest(self.ttl_ms, result.get("ttlMs")),
+            hidden=(*self.hidden, *hidden)[: limits.tools_max + 1],
+        )
+        if not isinstance(page, list):
+            return replace(grown, sound=False)
+        if self.too_large or grown.size_bytes > limits.record_bytes_max:
+            return replace(grown, items=(), hidden=(), too_large=True)
+        # One entry over the limit is kept: enough for the registry to reject the list by name.
+        return replace(grown, items=(self.items + tuple(page))[: limits.tools_max + 1])
+
 
 _START = Assembly()
 _UNMATCHED = Assembly(sound=False)
-
-
-class Lister:
-    def __init__(self, member: str, limits: Limits) -> None:
-        self._member = member
-        self._limits = limits
-        self.latest: Assembly | None = None
-
-    def request(self, params: Mapping[str, Any]) -> Assembly:
-        """Return the assembly that a request with these parameters continues."""
-        cursor = params.get("cursor")
-        if cursor is None:
-            return _START
-        expected = None if self.latest is None else self.latest.next_cursor
-        if self.latest is not None and type(expected) is type(cursor) and expected == cursor:
-            return self.latest
-        return _UNMATCHED
-
-    def result(
-        self, base: Assembly, result: Mapping[str, Any], *, size_bytes: int, hidden: Iterable[HiddenTool] = ()
-    ) -> Assembly:
-        page = result.get(self._member)
-        grown = replace(
-            base,
-            next_cursor=result.get("nextCursor"),
-            size_bytes=base.size_bytes + size_bytes,
-            ttl_ms=_longest(base.ttl_ms, result.get("ttlMs")),
-            hidden=(*base.hidden, *hidden)[: self._limits.tools_max + 1],
-        )
-        if not isinstance(page, list):
-            self.latest = replace(grown, sound=False)
-        elif base.too_large or grown.size_bytes > self._limits.record_bytes_max:
-            self.latest = replace(grown, items=(), hidden=(), too_large=True)
-        else:
-            # One entry over the limit is kept: enough for the registry to reject the list by name.
-            self.latest = replace(grown, items=(base.items + tuple(page))[: self._limits.tools_max + 1])
-        return self.latest
-
-    def outdate(self) -> None:
-        """Record an announced change: a page that continues the old list belongs to no known list."""
-        if self.latest is not None:
-            self.latest = replace(_UNMATCHED, next_cursor=self.latest.next_cursor)
-
-    def unreadable(self, result: Any) -> Assembly:
-        cursor = result.get("nextCursor") if isinstance(result, dict) else None
-        self.latest = replace(_UNMATCHED, next_cursor=cursor)
-        return self.latest
 
 
 def _longest(known: int | None, stated: Any) -> int | None:
@@ -298,7 +268,8 @@ class ListObserver:
         """When an announcement was published that no snapshot has followed yet."""
         self._missed: tuple[datetime, int] | None = None
         """When, and in which exchange, a line was missed, if the newest snapshot records that."""
-        self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
+        self._latest: dict[str, Assembly] = {}
+        """What the latest result of each method made of its list."""
         self._requests = Pending[_Request](wire.pending_max)
         self._tools_requests = Pending[_Request](wire.pending_max + 1)
         self._unanswered = Pending[_Request](wire.pending_max + 1)
@@ -342,10 +313,14 @@ class ListObserver:
 
     def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
         trace = trace_of(meta_of(params).get("traceparent"))
-        base = self._listers[method].request(params)
+        cursor, latest, base = params.get("cursor"), self._latest.get(method), _UNMATCHED
+        if cursor is None:
+            base = _START
+        elif latest is not None and type(latest.next_cursor) is type(cursor) and latest.next_cursor == cursor:
+            base = latest
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
-        doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
-        changes = self._wire.stats.list_changes
+        doubts = self._latest_doubts if cursor is not None else self.offered.doubts
+        changes = self._wire.counts.list_changes
         self._put(key, _Request(method, base, None if trace is None else trace[0], doubts, changes))
 
     def response(
@@ -362,14 +337,16 @@ class ListObserver:
         if "result" not in message:
             return True
         result, exact = message["result"], self._wire.exact
-        lister, base = self._listers[request.method], request.base
-        if request.method == TOOLS and request.changes < self._wire.stats.list_changes:
+        base, limits = request.base, self._wire.limits
+        if request.method == TOOLS and request.changes < self._wire.counts.list_changes:
             base = base.outdated()
         sound = exact and isinstance(result, dict)
         if sound:
-            assembly = lister.result(base, result, size_bytes=len(raw), hidden=hidden)
+            listed = result.get(_MEMBERS[request.method])
+            assembly = base.with_page(listed, result, limits, size_bytes=len(raw), hidden=hidden)
         else:
-            assembly = lister.unreadable(result)
+            assembly = replace(_UNMATCHED, next_cursor=result.get("nextCursor") if isinstance(result, dict) else None)
+        self._latest[request.method] = assembly
         if request.method != TOOLS:
             self._publish_companions(request.traceparent)
             return True
@@ -381,9 +358,7 @@ class ListObserver:
             self._publish_unreadable(page, request.traceparent)
         new, self.offered.snapshot = self.offered.snapshot, before
         self._latest_doubts = request.doubts
-        is_readable = (
-            isinstance(page, list) and not assembly.too_large and len(assembly.items) <= self._wire.limits.tools_max
-        )
+        is_readable = isinstance(page, list) and not assembly.too_large and len(assembly.items) <= limits.tools_max
         if not is_readable:
             self.offered.doubt()
         settles = request.doubts if is_readable and assembly.completeness == "complete" else None
@@ -422,9 +397,11 @@ class ListObserver:
     def changed(self) -> None:
         """Outdate earlier pages. What was offered stays known: clients that do not list again go on with it."""
         wire = self._wire
-        wire.stats.list_changes += 1
+        wire.counts.list_changes += 1
         self._reported = None
-        self._listers[TOOLS].outdate()
+        if TOOLS in self._latest:
+            # A page that continues the old list belongs to no known list.
+            self._latest[TOOLS] = replace(_UNMATCHED, next_cursor=self._latest[TOOLS].next_cursor)
         self.offered.outdate()
         if self._announced_at is None or wire.at - self._announced_at >= _REPEATED_AFTER:
             self._announced_at = wire.at
@@ -448,7 +425,7 @@ class ListObserver:
         # A few bytes can be such a line, and many may come at once: one snapshot covers them all.
         if latest is not None and self._missed != now:
             self._reported = None
-            self._listers[TOOLS].unreadable(None)
+            self._latest[TOOLS] = _UNMATCHED
             self._publish_unreadable(_MISSED, latest.traceparent)
             self._missed = now
 
@@ -460,7 +437,7 @@ class ListObserver:
         evicted = self._requests.put(key, request)
         if evicted is not None:
             self.forget(evicted[0])
-            self._wire.stats.evicted_requests += 1
+            self._wire.counts.evicted_requests += 1
 
     def _publish_companions(self, traceparent: str | None = None) -> None:
         """Publish the tools again if companions became known since."""
@@ -498,8 +475,8 @@ class ListObserver:
     def _publish(self, identity: tuple[str, str], event: Observation, *, is_acceptable: bool) -> None:
         self.offered.snapshot = identity[0], self._wire.at
         self._announced_at = self._missed = None
-        self._wire.stats.snapshots += 1
-        self._wire.stats.refused_snapshots += not is_acceptable
+        self._wire.counts.snapshots += 1
+        self._wire.counts.refused_snapshots += not is_acceptable
         self._wire.found.append(event)
 
     def _event(
@@ -530,7 +507,7 @@ class ListObserver:
 
     def _companion(self, method: str) -> list[Any] | None:
         """Return a companion list, if it is known to be complete and well-formed."""
-        assembly = self._listers[method].latest
+        assembly = self._latest.get(method)
         if assembly is None or assembly.too_large or assembly.completeness != "complete":
             return None
         items = list(assembly.items)

@@ -18,11 +18,11 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.calls import CALL, INPUT_METHODS, PROGRESS, TASK_METHODS, TASK_NOTIFICATIONS, CallObserver
 from assay_stream.observe.jsonrpc import (
     BLANKS,
@@ -38,11 +38,8 @@ from assay_stream.observe.jsonrpc import (
     request_key,
 )
 from assay_stream.observe.lists import LIST_CHANGED, METHODS, TOOLS, HiddenTool, ListObserver, Offered
-from assay_stream.observe.observation import Observation, Vantage, loss_event
-from assay_stream.observe.wire import Pending, WireConnection, WireStats
-
-PENDING_MAX = 10_000
-"""Limit of unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
+from assay_stream.observe.observation import Observation, loss_event
+from assay_stream.observe.wire import Pending, WireConnection
 
 LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
 """The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
@@ -54,44 +51,21 @@ _GREETINGS = ("initialize", "server/discover")
 """Requests whose result describes the server and instructs the model. The second came with MCP 2026-07-28."""
 
 
-class WireObserver:
+@dataclass(eq=False, repr=False)
+class WireObserver(WireConnection):
     """Observe one connection between a client and a server. Times must be timezone-aware."""
 
-    def __init__(
-        self,
-        vantage: Vantage,
-        *,
-        session_id: str,
-        new_id: Callable[[], str],
-        limits: Limits = DEFAULT_LIMITS,
-        pending_max: int = PENDING_MAX,
-        filtered: bool = False,
-        retrospective: bool = False,
-    ) -> None:
-        self._line_limits = replace(limits, record_bytes_max=LINE_BYTES_MAX)
-        self._wire = WireConnection(
-            vantage=vantage,
-            session_id=session_id,
-            new_id=new_id,
-            limits=limits,
-            pending_max=pending_max,
-            filtered=filtered,
-            retrospective=retrospective,
-        )
-        self.lists, self.calls = ListObserver(self._wire), CallObserver(self._wire)
-        self._greetings = Pending[bool](pending_max)
-        """Unanswered requests of ``_GREETINGS``."""
-        self._refused: set[int] = set()
-        """Exchanges that the server refused, which anyone can provoke."""
-        self._lost_at: datetime | None = None
+    lists: ListObserver = field(init=False)
+    calls: CallObserver = field(init=False)
+    _greetings: Pending[bool] = field(init=False)
+    """Unanswered requests of ``_GREETINGS``."""
+    _refused: set[int] = field(default_factory=set, init=False)
+    """Exchanges that the server refused, which anyone can provoke."""
+    _lost_at: datetime | None = field(default=None, init=False)
 
-    @property
-    def stats(self) -> WireStats:
-        return replace(self._wire.stats)
-
-    @property
-    def vantage(self) -> Vantage:
-        return self._wire.vantage
+    def __post_init__(self) -> None:
+        self._line_limits = replace(self.limits, record_bytes_max=LINE_BYTES_MAX)
+        self.lists, self.calls, self._greetings = ListObserver(self), CallObserver(self), Pending(self.pending_max)
 
     @property
     def offered(self) -> Offered:
@@ -148,7 +122,7 @@ class WireObserver:
             hidden: list entries withheld from the client, by the ``id()`` of their message's object.
             shown_name: the client's name for a call's tool, where a gateway reports the server's own name.
         """
-        self._wire.begin(observed_at, exchange, exact=line.exact)
+        self.begin(observed_at, exchange, exact=line.exact)
         self._count(line)
         self.calls.expire()
         for message in line.messages:
@@ -161,38 +135,38 @@ class WireObserver:
                 self._response(message, raw.strip(BLANKS), hidden.get(id(message), ()))
             elif isinstance(method, str) and method in _ON_SERVER_MESSAGE and exchange not in self._refused:
                 _ON_SERVER_MESSAGE[method](self, message)
-        return self._wire.found
+        return self.found
 
     def refuse(
         self, line: Line, reason_code: Callable[[Mapping[str, Any]], str], observed_at: datetime
     ) -> list[Observation]:
         """Process a client line that is not forwarded, and return its calls as denied."""
-        self._wire.begin(observed_at, exact=line.exact)
+        self.begin(observed_at, exact=line.exact)
         self._count(line)
         before = self.lists.snapshot_id()
         for each in line.messages:
             if each.get("method") == CALL:
                 self.calls.refuse(each, before, reason_code(each))
-        return self._wire.found
+        return self.found
 
     def withheld(self, line: Line, code: str, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Record that the client gets errors instead of the answers in a line, which may be taken afterwards."""
-        self._wire.begin(observed_at, exchange)
+        self.begin(observed_at, exchange)
         for message in line.messages:
             if "method" not in message:
                 any(self.calls.give_up(key, code, ok=False) for key in self._answered(message, exchange))
-        return self._wire.found
+        return self.found
 
     def missed(self, direction: Direction, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
         """Record an uninspected line. Whether a client's is a loss depends on how its exchange ends."""
-        self._wire.begin(observed_at, exchange)
-        self._wire.stats.missed_lines += 1
+        self.begin(observed_at, exchange)
+        self.counts.missed_lines += 1
         if direction == "client->server":
             return [] if exchange else self.lost(observed_at)
         self.lists.missed()
         if self._greetings.latest_in(exchange) is not None:
             self.lists.greeting_missed()
-        return self._wire.found
+        return self.found
 
     def lost(self, at: datetime) -> list[Observation]:
         """Return the loss event of a client line that may have been an unrecorded call."""
@@ -200,51 +174,51 @@ class WireObserver:
         if self._lost_at == at:
             return []
         self._lost_at = at
-        return [loss_event(self._wire.vantage, event_id=self._wire.new_id(), observed_at=at, lists=0, calls=1)]
+        return [loss_event(self.vantage, event_id=self.new_id(), observed_at=at, lists=0, calls=1)]
 
     def shown_as(self, prefix: str) -> None:
-        self._wire.vantage = replace(self._wire.vantage, shown_prefix=prefix)
+        self.vantage = replace(self.vantage, shown_prefix=prefix)
 
     def unanswered(
         self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
     ) -> list[Observation]:
         """Record that a request will not be answered, and return its call, if it is one; ``code`` says why."""
-        self._wire.begin(observed_at)
+        self.begin(observed_at)
         self._greetings.take(key)
         self.calls.give_up(key, code, ok=ok)
         self.lists.give_up(key)
-        return self._wire.found
+        return self.found
 
     def exchange_refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
         """Record that an exchange was refused: its requests have no effect, and its responses answer only them."""
-        self._wire.begin(observed_at)
+        self.begin(observed_at)
         self._refused.add(exchange)
         for key in keys:
             self.calls.undo(key)
-        return self._wire.found
+        return self.found
 
     def exchange_ended(self, exchange: int) -> None:
         self._refused.discard(exchange)
 
     def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
         """Record that an exchange ended before it answered a request, which a later exchange may answer."""
-        self._wire.begin(observed_at)
+        self.begin(observed_at)
         self.lists.orphan(key)
         if self._greetings.take(key):
             self._greetings.take(key[:2])
             self._greetings.put(key[:2], True)
         self.calls.orphan(key)
-        return self._wire.found
+        return self.found
 
     def expire(self, observed_at: datetime) -> list[Observation]:
-        self._wire.begin(observed_at)
+        self.begin(observed_at)
         self.calls.expire()
-        return self._wire.found
+        return self.found
 
     def close(self, observed_at: datetime) -> list[Observation]:
-        self._wire.begin(observed_at)
+        self.begin(observed_at)
         self.calls.close()
-        return self._wire.found
+        return self.found
 
     def _answered(self, message: Mapping[str, Any], exchange: int) -> list[RequestKey]:
         """Return the requests that a response may answer: in a refused exchange, only its own."""
@@ -252,13 +226,13 @@ class WireObserver:
         return [key for key in keys if len(key) == 3] if exchange in self._refused else keys
 
     def _count(self, line: Line) -> None:
-        stats = self._wire.stats
+        stats = self.counts
         stats.lines += 1
         stats.malformed_lines += not line.messages
         stats.inexact_lines += bool(line.messages) and not line.exact
 
     def _request(self, message: Mapping[str, Any], method: object, shown_name: str | None) -> None:
-        exchange, params = self._wire.exchange, params_of(message)
+        exchange, params = self.exchange, params_of(message)
         if method == CANCELLED:
             cancelled = request_key(params.get("requestId"))
             if cancelled is not None:
@@ -278,10 +252,10 @@ class WireObserver:
 
     def greet(self, key: RequestKey) -> None:
         if self._greetings.put(key, True) is not None:
-            self._wire.stats.evicted_requests += 1
+            self.counts.evicted_requests += 1
 
     def _response(self, message: Mapping[str, Any], raw: bytes, hidden: Sequence[HiddenTool]) -> None:
-        exchange, same_id = self._wire.exchange, request_key(message.get("id"))
+        exchange, same_id = self.exchange, request_key(message.get("id"))
         is_refused = exchange in self._refused
         is_list = listed_in(message) is not None
         # Some clients accept any message in an exchange as the answer to its request.
@@ -297,7 +271,7 @@ class WireObserver:
                 key, message, raw, same_id=is_same, hidden=hidden
             ):
                 return
-        self._wire.stats.unmatched_responses += 1
+        self.counts.unmatched_responses += 1
         if not is_refused:
             self.calls.strayed(answer_keys(message.get("id")), message)
             if is_list:

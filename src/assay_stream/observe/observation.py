@@ -219,7 +219,7 @@ def snapshot_event(
     else:
         event["data"]["tools"] = tools
         value = _dumps(event)
-    return _observation("list", vantage, value, observed_at, traceparent)
+    return _observation("list", vantage.server_id, vantage.observer_id, value, observed_at, traceparent)
 
 
 def list_changed_event(
@@ -227,13 +227,13 @@ def list_changed_event(
 ) -> Observation:
     data = {"session_id": session_id, "auth_context": vantage.auth_context}
     event = _event(vantage, LIST_CHANGED_TYPE, event_id, observed_at, data)
-    return _observation("list", vantage, _dumps(event), observed_at)
+    return _observation("list", vantage.server_id, vantage.observer_id, _dumps(event), observed_at)
 
 
 def loss_event(vantage: Vantage, *, event_id: str, observed_at: datetime, lists: int, calls: int) -> Observation:
     """Return the event of observations dropped since the last: lists and announcements, and calls."""
     event = _event(vantage, LOSS_TYPE, event_id, observed_at, {"lists": lists, "calls": calls})
-    return _observation("list", vantage, _dumps(event), observed_at)
+    return _observation("list", vantage.server_id, vantage.observer_id, _dumps(event), observed_at)
 
 
 def call_event(
@@ -267,18 +267,12 @@ def call_event(
         data["shown_tool_name"] = vantage.shown_prefix + tool_name
     present = {name: value for name, value in fields.items() if value is not None}
     event = _event(vantage, CALL_TYPE, event_id, observed_at, data | present, traceparent)
-    return _observation("call", vantage, _dumps(event), observed_at, traceparent)
+    return _observation("call", vantage.server_id, vantage.observer_id, _dumps(event), observed_at, traceparent)
 
 
 def control_event(source: str, kind: str, data: Mapping[str, Any], *, event_id: str, at: datetime) -> Observation:
     value = _dumps(_envelope(source, kind, event_id, at, None) | {"data": dict(data)})
-    return Observation(
-        kind="control",
-        key=str(data["server_id"]).encode(),
-        value=value,
-        headers=observation_headers(None),
-        timestamp_ms=timestamp_ms(at),
-    )
+    return _observation("control", str(data["server_id"]), None, value, at)
 
 
 def with_keyed_digests(observation: Observation, key: DigestKey) -> Observation:
@@ -352,14 +346,14 @@ def _event(
 
 
 def _observation(
-    kind: ObservationKind, vantage: Vantage, value: bytes, observed_at: datetime, traceparent: str | None = None
+    kind: ObservationKind, key: str, observer_id: str | None, value: bytes, at: datetime, traceparent: str | None = None
 ) -> Observation:
     return Observation(
         kind=kind,
-        key=vantage.server_id.encode(),
+        key=key.encode(),
         value=value,
-        headers=observation_headers(traceparent, observer_id=vantage.observer_id),
-        timestamp_ms=timestamp_ms(observed_at),
+        headers=observation_headers(traceparent, observer_id=observer_id),
+        timestamp_ms=timestamp_ms(at),
     )
 
 

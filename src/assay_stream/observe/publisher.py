@@ -30,6 +30,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, TypeVar
 
 from assay_stream.canonical.digest_key import DigestKey
@@ -88,27 +89,17 @@ class _LookupLoop(asyncio.SelectorEventLoop):
     """Event loop with a daemon thread per lookup: asyncio's own lookup threads delay exit indefinitely."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
-        found: asyncio.Future[Any] = self.create_future()
-
-        def settle(result: Any, error: BaseException | None) -> None:
-            if found.done():
-                return
-            if error is None:
-                found.set_result(result)
-            else:
-                found.set_exception(error)
+        found = concurrent.futures.Future[Any]()
+        found.set_running_or_notify_cancel()  # nobody can cancel a lookup
 
         def look_up() -> None:
-            result, error = None, None
             try:
-                result = _lookups.run(host, port, **how)
-            except Exception as caught:  # noqa: BLE001 -- raised where it is awaited
-                error = caught
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                self.call_soon_threadsafe(settle, result, error)
+                found.set_result(_lookups.run(host, port, **how))
+            except Exception as error:  # noqa: BLE001 -- raised where it is awaited
+                found.set_exception(error)
 
         threading.Thread(target=look_up, name="assay-stream lookup", daemon=True).start()
-        return await found
+        return await asyncio.wrap_future(found, loop=self)
 
 
 def _run_with_lookups(main: Coroutine[Any, Any, Answer]) -> Answer:
@@ -116,45 +107,38 @@ def _run_with_lookups(main: Coroutine[Any, Any, Answer]) -> Answer:
         return runner.run(main)
 
 
+@dataclass(eq=False, repr=False)
 class ObservationPublisher:
     """Deliver observations to Kafka. Thread-safe.
 
     Args:
         connection: aiokafka's connection arguments: ``bootstrap_servers`` and security settings.
+        producer_factory: makes each producer, in place of aiokafka's with that connection.
         spool: holds on disk what cannot be delivered yet; closed by the publisher.
         call_spread: number of partitions for the calls of one server.
         digest_key: keys the digests of arguments and results.
     """
 
-    def __init__(
-        self,
-        connection: Mapping[str, Any],
-        *,
-        topics: Mapping[Role, str] = TOPIC_NAMES,
-        limits: PublisherLimits | None = None,
-        producer_factory: Callable[[], KafkaProducer] | None = None,
-        spool: Spool | None = None,
-        call_spread: int = 1,
-        digest_key: DigestKey | None = None,
-    ) -> None:
-        self._digest_key = digest_key
-        self._call_spread = call_spread
-        self._limits = limits or PublisherLimits()
-        self._topics = dict(topics)
-        self._connection_options = connection if producer_factory is None else None
-        self._factory = producer_factory or (
-            lambda: kafka_producer(connection, record_bytes_max=self._limits.record_bytes_max)
-        )
-        self._begin_empty(spool)
+    connection: Mapping[str, Any]
+    _: KW_ONLY
+    topics: Mapping[Role, str] = field(default_factory=lambda: TOPIC_NAMES)
+    limits: PublisherLimits = field(default_factory=PublisherLimits)
+    producer_factory: Callable[[], KafkaProducer] | None = None
+    spool: Spool | None = None
+    call_spread: int = 1
+    digest_key: DigestKey | None = None
+
+    def __post_init__(self) -> None:
+        self._begin_empty(self.spool)
         _open.add(self)  # closed at exit
 
     def _begin_empty(self, spool: Spool | None) -> None:
         self._thread: threading.Thread | None = None
         self._attempts = 0  # at the record at the head of the queue
-        self._pause_s = self._limits.backoff_min_s
+        self._pause_s = self.limits.backoff_min_s
         self._is_away = False  # as far as the log says
         # Shared by both threads, under the lock.
-        self._queue = DeliveryQueue(self._limits, spool)
+        self._queue = DeliveryQueue(self.limits, spool)
         self._lock = self._queue.lock
         self._retries = 0
         self._wake: Callable[[], object] | None = None
@@ -202,8 +186,8 @@ class ObservationPublisher:
 
     def publish(self, observation: Observation) -> bool:
         """Queue an observation and return True if there was room. Never blocks, never raises."""
-        if self._digest_key is not None:
-            observation = with_keyed_digests(observation, self._digest_key)
+        if self.digest_key is not None:
+            observation = with_keyed_digests(observation, self.digest_key)
         with self._lock:
             reason: DropReason | None = "closed"
             if self._closing.is_set():
@@ -245,6 +229,9 @@ class ObservationPublisher:
         """Close without blocking the event loop; ``timeout_s`` limits delivery."""
         await asyncio.to_thread(self.close, round(timeout_s * 1_000))
 
+    def _kafka_producer(self) -> KafkaProducer:
+        return kafka_producer(self.connection, record_bytes_max=self.limits.record_bytes_max)  # type: ignore[no-any-return]
+
     def _is_anything_left(self) -> bool:
         return self._queue.is_anything_left(connected=self._connected)
 
@@ -277,7 +264,7 @@ class ObservationPublisher:
         """Log once that the brokers are unreachable and what to fix, but not for the last attempt."""
         if self._is_away:
             return
-        self._is_away, connection = True, self._connection_options
+        self._is_away, connection = True, self.connection if self.producer_factory is None else None
         why = ""
         if not self._given_up.is_set():
             cause = explained(error)
@@ -291,7 +278,7 @@ class ObservationPublisher:
     def _wait_away(self) -> None:
         """Wait before the next attempt, spooling what is published meanwhile."""
         until_s = time.monotonic() + self._pause_s
-        self._pause_s = min(self._pause_s * 2, self._limits.backoff_max_s)
+        self._pause_s = min(self._pause_s * 2, self.limits.backoff_max_s)
         while (left_s := until_s - time.monotonic()) > 0:
             if self._given_up.wait(min(left_s, SPOOL_LIMITS.interval_s) if self._queue.spool is not None else left_s):
                 return
@@ -304,9 +291,9 @@ class ObservationPublisher:
         if self._given_up.is_set():
             return
         keeping = loop.create_task(self._keep_room())
-        producer = self._factory()
+        producer: KafkaProducer = (self.producer_factory or self._kafka_producer)()
         try:
-            async with asyncio.timeout(self._limits.start_timeout_s):
+            async with asyncio.timeout(self.limits.start_timeout_s):
                 await producer.start()
             with self._lock:
                 self._connected = True
@@ -334,8 +321,8 @@ class ObservationPublisher:
 
     async def _deliver(self, producer: KafkaProducer) -> None:
         """Deliver a batch, and raise the first retriable failure."""
-        async with asyncio.timeout(self._limits.send_timeout_s):
-            outcomes = await send_all(producer, self._topics, self._queue.batch, call_spread=self._call_spread)
+        async with asyncio.timeout(self.limits.send_timeout_s):
+            outcomes = await send_all(producer, self.topics, self._queue.batch, call_spread=self.call_spread)
         fates: list[Fate | None] = []
         failure: BaseException | None = None
         for outcome in outcomes:
@@ -353,7 +340,7 @@ class ObservationPublisher:
                 fates.append(None)
         self._queue.settle(fates)
         if any(fates):
-            self._pause_s = self._limits.backoff_min_s
+            self._pause_s = self.limits.backoff_min_s
         if failure is not None:
             raise failure
         self._attempts = 0
@@ -372,7 +359,7 @@ class ObservationPublisher:
         if "Authorization" in type(error).__name__ or "Authentication" in type(error).__name__:
             return False
         self._attempts += 1
-        if self._attempts < self._limits.attempts_max:
+        if self._attempts < self.limits.attempts_max:
             return False
         self._attempts = 0
         return True

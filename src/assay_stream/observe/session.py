@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.observe.jsonrpc import BLANKS, Direction, Line, may_be_misread, may_list
@@ -93,17 +93,14 @@ class Commands:
         return found
 
 
-class Session:
-    """Observe all messages and let everything pass. Times must be timezone-aware."""
+class Session(WireObserver):
+    """Observe all messages and let everything pass."""
 
-    enforces = False
+    enforces: ClassVar[bool] = False
     """Whether a client message passes only after a ruling."""
 
-    hides = False
+    hides: ClassVar[bool] = False
     """Whether server messages must be held until it is known what the client gets of them."""
-
-    def __init__(self, observer: WireObserver) -> None:
-        self.observer = observer
 
     def receive(self, event: Event, at: datetime) -> Commands:
         match event:
@@ -121,34 +118,34 @@ class Session:
         return Commands(raw)
 
     def delivered(self, exchange: int = 0) -> None:
-        self.observer.offered.delivered(exchange)
+        self.offered.delivered(exchange)
 
     def doubt(self) -> None:
         """Record that inspecting the server failed: its lists are unknown."""
-        self.observer.offered.doubt()
+        self.offered.doubt()
 
     def _from_client(self, raw: bytes, at: datetime) -> Commands:
         if not raw.strip(BLANKS):
             return Commands(raw)
-        line = self.observer.read(raw)
+        line = self.read(raw)
         commands = self.rule(line, raw, at)
         if commands.forward is not None:
-            commands.observations += self.observer.take("client->server", line, raw, at)
+            commands.observations += self.take("client->server", line, raw, at)
             if not self.enforces and may_be_misread(line, raw):
-                commands.observations += self.observer.lost(at)
+                commands.observations += self.lost(at)
         return commands
 
     def _from_server(self, raw: bytes, at: datetime, exchange: int) -> Commands:
         if not raw.strip(BLANKS):
             return Commands(raw)
-        line = self.observer.read(raw)
+        line = self.read(raw)
         if exchange and not line.messages and may_list(raw):
             # Some clients read JSON in other encodings than UTF-8.
-            return Commands(raw, self.observer.missed("server->client", at, exchange=exchange))
-        return Commands(raw, self.observer.take("server->client", line, raw, at, exchange=exchange))
+            return Commands(raw, self.missed("server->client", at, exchange=exchange))
+        return Commands(raw, self.take("server->client", line, raw, at, exchange=exchange))
 
     def _missed(self, direction: Direction, at: datetime, exchange: int) -> Commands:
-        return Commands(b"", self.observer.missed(direction, at, exchange=exchange))
+        return Commands(b"", self.missed(direction, at, exchange=exchange))
 
     def _failed(self, event: Failed, at: datetime) -> Commands:  # noqa: ARG002 - observing holds nothing back
         return Commands(event.raw)
@@ -160,5 +157,5 @@ def to_evict(sessions: Mapping[Key, Session], count_max: int) -> Key | None:
         return None
     # Made-up clients must not end the open calls of others.
     others = islice(sessions, count_max)
-    resting = next((key for key in others if not sessions[key].observer.calls.open_calls), None)
+    resting = next((key for key in others if not sessions[key].calls.open_calls), None)
     return next(iter(sessions)) if resting is None else resting

@@ -57,7 +57,6 @@ class Spool:
         self._path = folder / "queue.db"
         self._bytes_max = bytes_max
         self._limits = limits
-        self._taken: list[int] = []
         self.lost = 0
         """Records damaged on disk; counts as one where the number is unknown."""
         self.records = 0
@@ -86,33 +85,37 @@ class Spool:
         with self._transaction():
             [place] = self._db.execute("SELECT ifnull(max(place), 0) + 1 FROM waiting").fetchone()
             count = self._write(place, observations)
-        if len(self._taken) == self.records:
-            # What is at the front counts as taken by ``head``: ``drop`` takes it out again.
-            self._taken += range(place, place + count)
         self.records += count
         return count
 
     def head(self, records_max: int) -> list[Observation]:
-        """Return the oldest observations without removing them; raises ``OSError``."""
-        self._taken, found, size_bytes = [], [], 0
+        """Return the oldest observations without removing them, but for damaged ones; raises ``OSError``."""
+        found: list[Observation] = []
+        damaged, size_bytes = 0, 0
         with self._transaction(), closing(self._db.execute(_READ)) as rows:
             for place, checksum, body in rows:
                 observation = _observation(place, checksum, body)
-                if observation is not None:
-                    self._taken.append(place)
-                    found.append(observation)
-                    size_bytes += len(body)
+                if observation is None:
+                    damaged += self._db.execute("DELETE FROM waiting WHERE place = ?", (place,)).rowcount
+                    continue
+                found.append(observation)
+                size_bytes += len(body)
                 if len(found) >= records_max or size_bytes >= self._limits.head_bytes_max:
-                    return found
-        if not found and self.records:
-            self._taken = [2**63 - 1]
-            self._remove(0)
+                    break
+        if damaged:
+            self.lost += damaged
+            _log.error("left out, since damaged: %s of %s", counted(damaged, "observation"), self._path)
+            self._forget(damaged)
         return found
 
     def drop(self, records: int) -> None:
         """Remove the first of ``head`` once delivered or given up; raises ``OSError``."""
         if records:
-            self._remove(records)
+            with self._transaction():
+                gone = self._db.execute(
+                    "DELETE FROM waiting WHERE place IN (SELECT place FROM waiting ORDER BY place LIMIT ?)", (records,)
+                ).rowcount
+            self._forget(gone)
 
     def close(self) -> None:
         self._db.close()
@@ -121,16 +124,8 @@ class Spool:
         """Forget it in a forked child, where closing the file would write to the parent's spool."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
 
-    def _remove(self, records: int) -> None:
-        """Remove so many records from the front; damaged rows before the last of them count as lost."""
-        with self._transaction():
-            place = self._taken[max(records - 1, 0)]
-            gone = self._db.execute("DELETE FROM waiting WHERE place <= ?", (place,)).rowcount
-        del self._taken[: max(records, 1)]
-        self.records -= gone
-        if gone > records:
-            self.lost += gone - records
-            _log.error("left out, since damaged: %s of %s", counted(gone - records, "observation"), self._path)
+    def _forget(self, records: int) -> None:
+        self.records -= records
         if not self.records:
             with self._transaction():
                 # A script, since ``execute`` takes one step of the statement, which frees one page.
@@ -213,16 +208,8 @@ def _move(source: Path, target: Path) -> None:
 
 def _readable(damaged: sqlite3.Connection, statement: str) -> Iterator[tuple[int, int, bytes]]:
     """Yield rows up to the first that cannot be read."""
-    rows = None
-    while True:
-        try:
-            rows = damaged.execute(statement) if rows is None else rows
-            row = rows.fetchone()
-        except sqlite3.DatabaseError:
-            return
-        if row is None:
-            return
-        yield row
+    with suppress(sqlite3.DatabaseError):
+        yield from damaged.execute(statement)
 
 
 def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:

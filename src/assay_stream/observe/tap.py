@@ -25,7 +25,6 @@ from typing import IO, TYPE_CHECKING
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Pump, Watch, write_all
 from assay_stream.observe.jsonrpc import Direction
-from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import Session
 from assay_stream.observe.sinks import Sink
@@ -73,27 +72,21 @@ async def run_tap(
     def publish(observation: Observation) -> None:
         loop.call_soon_threadsafe(sink.publish, observation)
 
-    observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
     server_input = process.stdin.fileno()
+    session: Session
     host: Watch | Enforcer
     if rule is None:
+        session = Session(vantage, session_id=new_id(), new_id=new_id)
         target = {"client->server": server_input, "server->client": stdout}
-        host = Watch(
-            Session(observer), publish=publish, clock=clock, write=lambda way, data: write_all(target[way], data)
-        )
+        host = Watch(session, publish=publish, clock=clock, write=lambda way, data: write_all(target[way], data))
         host.start()
     else:
         # Imported here: a tap that does not enforce starts faster without the schemes.
         from assay_stream.observe.gate import gate_class
 
-        host = Enforcer(
-            gate_class(hide)(observer, rule),
-            server_input=server_input,
-            client=ClientOutput(stdout),
-            publish=publish,
-            clock=clock,
-        )
+        session = gate_class(hide)(vantage, session_id=new_id(), new_id=new_id, decide=rule)
+        host = Enforcer(session, server_input=server_input, client=ClientOutput(stdout), publish=publish, clock=clock)
     output_ended = asyncio.Event()
 
     def end() -> None:
@@ -118,7 +111,7 @@ async def run_tap(
         await asyncio.to_thread(host.close, _WATCH_LIMIT_S)
         # Also lets the loop take in what the pumps' threads have passed to it.
         await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
-        _report(observer, host)
+        _report(session, host)
     code = process.returncode
     return code if code >= 0 else 128 - code
 
@@ -223,8 +216,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _report(observer: WireObserver, host: Watch | Enforcer) -> None:
-    stats = observer.stats
+def _report(session: Session, host: Watch | Enforcer) -> None:
+    stats = session.stats
     if host.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
         counts = {name: count for name, count in stats.as_dict().items() if count}
         _log.warning("not everything could be observed: %s", counts | {"failures": host.failures})

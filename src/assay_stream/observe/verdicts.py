@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.bindings.rulings import Ruling, VerdictTable
@@ -32,24 +33,20 @@ _BACKOFF_MAX_S = 5.0
 _LOOK_S = 0.05
 
 
+@dataclass(eq=False, repr=False)
 class VerdictClient:
     """Follow the verdict topic and rule on calls from memory; ``unavailable`` until it was read. Thread-safe."""
 
-    def __init__(
-        self,
-        connection: Mapping[str, Any],
-        *,
-        topic: str = TOPIC_NAMES[Role.VERDICTS],
-        unavailable: Action = Action.BLOCK,
-        monotonic_s: Callable[[], float],
-    ) -> None:
-        self._connection = dict(connection)
-        self._topic = topic
-        self._unavailable = unavailable
-        self._monotonic_s = monotonic_s
+    connection: Mapping[str, Any]
+    _: KW_ONLY
+    topic: str = TOPIC_NAMES[Role.VERDICTS]
+    unavailable: Action = Action.BLOCK
+    monotonic_s: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._table: VerdictTable | None = None
-        self._heard_s = monotonic_s()
+        self._heard_s = self.monotonic_s()
         self._pause_s = _BACKOFF_MIN_S
         self._complained = False
         self._ready = threading.Event()
@@ -69,13 +66,13 @@ class VerdictClient:
     @property
     def age_s(self) -> float:
         """Seconds since the brokers last answered for every partition of the topic, or since creation."""
-        return self._monotonic_s() - self._heard_s
+        return self.monotonic_s() - self._heard_s
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None = None) -> Ruling:
         """Rule on a call by the fingerprint of the definition that its caller received. Never waits."""
         with self._lock:
             if self._table is None:
-                return Ruling(action=self._unavailable, reason_code="verdicts_unavailable")
+                return Ruling(action=self.unavailable, reason_code="verdicts_unavailable")
             return self._table.rule(server_id, tool_name, definition)
 
     def close(self) -> None:
@@ -96,7 +93,7 @@ class VerdictClient:
         from assay_stream.kafka.connection import Consumer
 
         return Consumer(
-            **self._connection,
+            **self.connection,
             enable_auto_commit=False,
             isolation_level="read_committed",
             auto_offset_reset="none",
@@ -106,7 +103,7 @@ class VerdictClient:
     async def _begin(self, consumer: Consumer) -> None:
         from assay_stream.kafka.connection import TopicPartition
 
-        places = [TopicPartition(self._topic, number) for number in range(await self._partition_count())]
+        places = [TopicPartition(self.topic, number) for number in range(await self._partition_count())]
         consumer.assign(places)
         await consumer.seek_to_beginning(*places)
         self._ends = await consumer.end_offsets(places)
@@ -117,14 +114,14 @@ class VerdictClient:
         from assay_stream.kafka.connection import AIOKafkaAdminClient
 
         # A consumer knows only the partitions of topics that it reads, and asking for a topic may create it.
-        admin = AIOKafkaAdminClient(**self._connection)
+        admin = AIOKafkaAdminClient(**self.connection)
         try:
             await admin.start()
-            if self._topic not in await admin.list_topics():
+            if self.topic not in await admin.list_topics():
                 raise ConfigurationError(
-                    "topic_missing", f"no such topic: {self._topic}. Create it: assay-stream topics apply"
+                    "topic_missing", f"no such topic: {self.topic}. Create it: assay-stream topics apply"
                 )
-            [topic] = await admin.describe_topics([self._topic])
+            [topic] = await admin.describe_topics([self.topic])
             return len(topic["partitions"])
         finally:
             await admin.close()
@@ -139,12 +136,12 @@ class VerdictClient:
             # An empty read proves nothing: it looks the same while the brokers are away.
             answered_ms = {place: consumer.last_poll_timestamp(place) for place in self._ends}
             if all(each is not None and each != self._answered_ms.get(place) for place, each in answered_ms.items()):
-                self._heard_s = self._monotonic_s()
+                self._heard_s = self.monotonic_s()
                 self._answered_ms = answered_ms
         elif all([await consumer.position(place) >= end for place, end in self._ends.items()]):
             with self._lock:
                 self._table = self._reading
-            self._heard_s = self._monotonic_s()
+            self._heard_s = self.monotonic_s()
             self._ready.set()
             self._pause_s, self._complained = _BACKOFF_MIN_S, False
         return self._closing.is_set()
@@ -155,7 +152,7 @@ class VerdictClient:
             # Our own errors quote nothing; others may name hosts and users.
             cause = explained(error)
             if not isinstance(cause, AssayStreamError) or isinstance(cause, OperatingError):
-                cause = await why_refused(self._connection)
+                cause = await why_refused(self.connection)
             what = type(error).__name__ if cause is None else str(cause)
             _log.warning("cannot follow the verdicts, still trying: %s", what)
         self._complained = True

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from assay_stream.limits.core import Limits
+from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.observe.jsonrpc import RequestKey
 from assay_stream.observe.observation import Observation, Vantage
 
 T = TypeVar("T")
+Name = TypeVar("Name", bound=Hashable)
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -51,9 +52,13 @@ class WireStats:
         return WireStats(**{name: count + counts[name] for name, count in self.as_dict().items()})
 
 
-@dataclass(slots=True, kw_only=True)
+PENDING_MAX = 10_000
+"""Limit of unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
+
+
+@dataclass(slots=True, eq=False)
 class WireConnection:
-    """State shared by the observers of one connection.
+    """State shared by all that observes one connection.
 
     Args:
         session_id: unique to this connection; prefix of its tool call ids.
@@ -68,134 +73,134 @@ class WireConnection:
     """
 
     vantage: Vantage
+    _: KW_ONLY
     session_id: str
     new_id: Callable[[], str]
-    limits: Limits
-    pending_max: int
+    limits: Limits = DEFAULT_LIMITS
+    pending_max: int = PENDING_MAX
     filtered: bool = False
     retrospective: bool = False
-    stats: WireStats = field(default_factory=WireStats)
-    at: datetime = _NEVER
-    exchange: int = 0
-    exact: bool = True
-    found: list[Observation] = field(default_factory=list)
+    counts: WireStats = field(default_factory=WireStats, init=False)
+    at: datetime = field(default=_NEVER, init=False)
+    exchange: int = field(default=0, init=False)
+    exact: bool = field(default=True, init=False)
+    found: list[Observation] = field(default_factory=list, init=False)
+
+    @property
+    def stats(self) -> WireStats:
+        return replace(self.counts)
 
     def begin(self, at: datetime, exchange: int = 0, *, exact: bool = True) -> None:
         self.at, self.exchange, self.exact, self.found = at, exchange, exact, []
 
 
-class Pending(Generic[T]):
-    """Unanswered requests, oldest first, indexed by exchange and by id to avoid scans."""
+class _Filed(Generic[Name, T]):
+    """Values by unique names, in order, each also filed under places that its name says, to avoid scans.
 
-    def __init__(self, count_max: int) -> None:
-        self._count_max = count_max
-        self._all: OrderedDict[RequestKey, T] = OrderedDict()
-        self._of_exchange: dict[int, dict[RequestKey, T]] = {}
-        """By the exchange that answers them; 0 if any may."""
-        self._of_id: dict[RequestKey, dict[RequestKey, T]] = {}
-        """By key without exchange."""
+    Args:
+        drawer: what holds a place's values; an ``OrderedDict`` where they leave at the front.
+    """
+
+    def __init__(self, drawer: Callable[[], dict[Name, T]] = dict) -> None:
+        self._all: OrderedDict[Name, T] = OrderedDict()
+        self._under = defaultdict[Hashable, dict[Name, T]](drawer)
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def put(self, key: RequestKey, request: T) -> tuple[RequestKey, T] | None:
-        """Add a request, whose key must be unused, and return the oldest if that is one too many."""
-        self._all[key] = request
-        self._of_exchange.setdefault(_exchange_of(key), {})[key] = request
-        self._of_id.setdefault(key[:2], {})[key] = request
-        oldest = self.oldest() if len(self._all) > self._count_max else None
+    def _places(self, name: Name) -> Iterable[Hashable]:
+        raise NotImplementedError
+
+    def _file(self, name: Name, value: T) -> None:
+        self._all[name] = value
+        for place in self._places(name):
+            self._under[place][name] = value
+
+    def take(self, name: Name) -> T | None:
+        value = self._all.pop(name, None)
+        for place in () if value is None else self._places(name):
+            del self._under[place][name]
+            if not self._under[place]:
+                del self._under[place]
+        return value
+
+    def oldest(self) -> tuple[Name, T] | None:
+        return next(iter(self._all.items()), None)
+
+    def take_oldest(self) -> tuple[Name, T] | None:
+        oldest = self.oldest()
         if oldest is not None:
             self.take(oldest[0])
         return oldest
 
+
+class Pending(_Filed[RequestKey, T]):
+    """Unanswered requests, by the exchange that answers them (0 if any may), and by their ids in any exchange."""
+
+    def __init__(self, count_max: int) -> None:
+        super().__init__()
+        self._count_max = count_max
+
+    def _places(self, name: RequestKey) -> Iterable[Hashable]:
+        return name[2] if len(name) == 3 else 0, name[:2]
+
+    def put(self, key: RequestKey, request: T) -> tuple[RequestKey, T] | None:
+        """Add a request, whose key must be unused, and return the oldest if that is one too many."""
+        self._file(key, request)
+        return self.take_oldest() if len(self) > self._count_max else None
+
     def get(self, key: RequestKey) -> T | None:
         return self._all.get(key)
 
-    def take(self, key: RequestKey) -> T | None:
-        request = self._all.pop(key, None)
-        if request is not None:
-            others, namesakes = self._of_exchange[_exchange_of(key)], self._of_id[key[:2]]
-            del others[key], namesakes[key]
-            if not others:
-                del self._of_exchange[_exchange_of(key)]
-            if not namesakes:
-                del self._of_id[key[:2]]
-        return request
-
-    def oldest(self) -> tuple[RequestKey, T] | None:
-        return next(iter(self._all.items()), None)
-
     def answered_in(self, exchange: int) -> Iterator[RequestKey]:
         """Yield the requests that a message in an exchange may answer, its own last; 0 means any."""
-        for number in (0, exchange) if exchange else self._of_exchange:
-            yield from self._of_exchange.get(number, ())
+        for found in [self._under.get(place, {}) for place in (0, exchange)] if exchange else [self._all]:
+            yield from found
 
     def latest_in(self, exchange: int) -> T | None:
-        for number in (exchange, 0) if exchange else reversed(self._of_exchange):
-            if number in self._of_exchange:
-                return next(reversed(self._of_exchange[number].values()))
-        return None
+        """Return the latest request of an exchange; if it has none, or for 0, the latest that any may answer."""
+        return self._latest(exchange) or self._latest(0)
 
     def only_one(self, exchange: int) -> T | None:
         """Return the only request of an exchange; if it has none, the only one of the connection."""
-        requests: Mapping[RequestKey, T] = (self._of_exchange.get(exchange) if exchange else None) or self._all
+        requests = (self._under.get(exchange) if exchange else None) or self._all
         return next(iter(requests.values())) if len(requests) == 1 else None
 
     def latest_with_id(self, key: RequestKey) -> T | None:
         """Return the latest request with this id, in any exchange."""
-        namesakes = self._of_id.get(key[:2])
-        return None if namesakes is None else next(reversed(namesakes.values()))
+        return self._latest(key[:2])
 
     def with_id(self, key: RequestKey) -> RequestKey:
         """Return the key of the only request with this id, in any exchange; ``key`` itself if ambiguous."""
-        namesakes = () if key in self._all else self._of_id.get(key, ())
+        namesakes = () if key in self._all else self._under.get(key, ())
         return next(iter(namesakes)) if len(namesakes) == 1 else key
 
+    def _latest(self, place: Hashable) -> T | None:
+        found = self._under.get(place)
+        return None if found is None else next(reversed(found.values()))
 
-class Held(Generic[T]):
-    """Values under non-unique keys, in order, indexed to avoid scans."""
+
+class Held(_Filed[tuple[int, Hashable], T]):
+    """Values under keys that several may have; the name of each is its number and its key."""
 
     def __init__(self) -> None:
-        self._all: OrderedDict[int, tuple[Hashable, T]] = OrderedDict()
-        self._numbers: dict[Hashable, OrderedDict[int, None]] = {}
+        super().__init__(OrderedDict)
         self._next = 0
 
-    def __len__(self) -> int:
-        return len(self._all)
+    def _places(self, name: tuple[int, Hashable]) -> Iterable[Hashable]:
+        return (name[1],)
 
-    def put(self, key: Hashable, value: T) -> int:
-        """Add a value, and return its number for ``take_number``."""
+    def put(self, key: Hashable, value: T) -> tuple[int, Hashable]:
+        """Add a value, and return its name for ``take``."""
         self._next += 1
-        self._all[self._next] = key, value
-        self._numbers.setdefault(key, OrderedDict())[self._next] = None
-        return self._next
+        self._file((self._next, key), value)
+        return self._next, key
 
     def get(self, key: Hashable) -> T | None:
-        numbers = self._numbers.get(key)
-        return None if numbers is None else self._all[next(iter(numbers))][1]
+        found = self._under.get(key)
+        return None if found is None else next(iter(found.values()))
 
-    def take(self, key: Hashable, *, latest: bool = False) -> T | None:
+    def take_under(self, key: Hashable, *, latest: bool = False) -> T | None:
         """Remove and return the oldest value under a key, or the latest."""
-        numbers = self._numbers.get(key)
-        if numbers is None:
-            return None
-        return self.take_number(next(reversed(numbers) if latest else iter(numbers)))
-
-    def take_number(self, number: int) -> T | None:
-        if number not in self._all:
-            return None
-        key, value = self._all.pop(number)
-        del self._numbers[key][number]
-        if not self._numbers[key]:
-            del self._numbers[key]
-        return value
-
-    def oldest(self) -> T | None:
-        return next((value for _, value in self._all.values()), None)
-
-    def take_oldest(self) -> T | None:
-        return self.take_number(next(iter(self._all), 0))
-
-
-def _exchange_of(key: RequestKey) -> int:
-    return key[2] if len(key) == 3 else 0
+        found = self._under.get(key)
+        return None if found is None else self.take(next(reversed(found) if latest else iter(found)))

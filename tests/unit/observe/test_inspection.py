@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from assay_stream.observe import Observation, WireObserver
+from assay_stream.observe import Observation
 from assay_stream.observe.inspection import ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
@@ -26,13 +26,13 @@ LIST = b'{"id":1,"method":"tools/list"}\n'
 CALL = b'{"id":2,"method":"tools/call","params":{"name":"a"}}\n'
 
 
-def an_observer() -> WireObserver:
+def a_session() -> Session:
     ids = itertools.count()
-    return WireObserver(THE_VANTAGE, session_id="s", new_id=lambda: str(next(ids)))
+    return Session(THE_VANTAGE, session_id="s", new_id=lambda: str(next(ids)))
 
 
 def a_watch(found: list[Observation], **options: Any) -> Watch:
-    return Watch(Session(an_observer()), publish=found.append, clock=lambda: START, **options)
+    return Watch(a_session(), publish=found.append, clock=lambda: START, **options)
 
 
 def finish(watch: Watch) -> None:
@@ -59,7 +59,7 @@ def test_what_was_seen_is_looked_at_in_order_and_open_calls_are_given() -> None:
 def test_a_backlog_that_is_full_loses_lines_but_not_the_fact() -> None:
     """A list that may have been among them is published as bad."""
     found: list[Observation] = []
-    watch = a_watch(found, backlog_bytes_max=100)
+    watch = a_watch(found, bytes_max=100)
     watch.receive("client->server", LIST)
     for _ in range(3):
         watch.receive("server->client", b'{"id":1,"result":{"tools":[' + b" " * 100)
@@ -89,7 +89,7 @@ def test_a_failure_is_counted_and_said_once_and_nothing_stops(caplog: pytest.Log
             raise RuntimeError("boom")
         found.append(observation)
 
-    watch = Watch(Session(an_observer()), publish=publish, clock=lambda: START)
+    watch = Watch(a_session(), publish=publish, clock=lambda: START)
     watch.start()
     watch.receive("client->server", b'{"method":"tools/call","params":{"name":"a"}}\n')
     watch.receive("client->server", CALL)
@@ -101,7 +101,7 @@ def test_seeing_never_raises() -> None:
     def broken_clock() -> Any:
         raise RuntimeError("boom")
 
-    watch = Watch(Session(an_observer()), publish=print, clock=broken_clock)
+    watch = Watch(a_session(), publish=print, clock=broken_clock)
     watch.receive("client->server", LIST)
     assert watch.failures == 1
 
@@ -166,7 +166,7 @@ def listed(*tools: Any) -> bytes:
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    made = Bench(Connection(pinned(GOOD)))
+    made = Bench(Connection(pinned(GOOD), cut=False))
     yield made
     made.close()
 
@@ -250,12 +250,12 @@ def test_something_of_the_server_that_looks_like_our_answer_is_passed_on_as_it_i
     ours = bench.at_client()
     bench.serve(ours)
     assert bench.at_client() == ours
-    assert bench.connection.observer.stats.unmatched_responses == 1
+    assert bench.connection.gate.stats.unmatched_responses == 1
 
 
 def test_answers_and_the_servers_lines_are_never_mixed_under_load() -> None:
     """Two threads, small pieces; every line of either side arrives whole."""
-    bench = Bench(Connection(pinned(GOOD)))
+    bench = Bench(Connection(pinned(GOOD), cut=False))
     told(bench, EVIL)
     os.set_blocking(bench.client_reads, True)
     chance = random.Random(1)
@@ -305,7 +305,7 @@ def test_a_rule_that_fails_holds_the_call_back(bench: Bench, caplog: pytest.LogC
     def fail(*_: Any) -> Any:
         raise RuntimeError
 
-    bench.connection.gate._rule = fail
+    bench.connection.gate.decide = fail
     bench.enforcer.receive("client->server", CALL_enforcing + CALL_enforcing + line({"id": 3, "method": "ping"}))
     assert bench.at_server() == line({"id": 3, "method": "ping"})
     said = [json.loads(each) for each in bench.at_client().splitlines()]
@@ -360,7 +360,7 @@ def test_a_publisher_that_fails_is_not_felt(bench: Bench) -> None:
     def fail(_: Observation) -> None:
         raise RuntimeError
 
-    bench.enforcer._publish = fail
+    bench.enforcer.publish = fail
     bench.enforcer.receive("client->server", CALL_enforcing + ASK)
     assert bench.at_server() == ASK
     bench.serve(listed(GOOD))
@@ -402,7 +402,7 @@ def test_a_server_that_has_gone_is_an_error_for_the_pump(bench: Bench) -> None:
 def test_a_warned_call_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Escaped: the name is the server's text."""
     tool = a_tool("re\nad")
-    bench = Bench(Connection(pinned(tool, enforcement="warn")))
+    bench = Bench(Connection(pinned(tool, enforcement="warn"), cut=False))
     told(bench, a_tool("re\nad", "Other."))
     bench.enforcer.receive("client->server", line(a_call("re\nad")))
     assert bench.at_server() != b""
@@ -412,7 +412,7 @@ def test_a_warned_call_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.fixture(name="hiding")
 def _hiding() -> Iterator[Bench]:
-    bench = Bench(Connection(pinned(GOOD), hide=True))
+    bench = Bench(Connection(pinned(GOOD), cut=False, hide=True))
     yield bench
     bench.close()
 

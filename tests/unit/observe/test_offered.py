@@ -3,105 +3,96 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.lists import Assembly, HiddenTool, Lister, Offered
-from tests.support.mcp_dialogue import START
+from assay_stream.observe.lists import Assembly, HiddenTool, Offered
+from tests.support.mcp_dialogue import START, Dialogue
 
 
-def page(lister: Lister, items: list[str], *, cursor: object = None, after: object = None) -> Assembly:
-    params = {} if after is None else {"cursor": after}
-    result = {"tools": items, "nextCursor": cursor} if cursor is not None else {"tools": items}
-    return lister.result(lister.request(params), result, size_bytes=100)
+def page(talk: Dialogue, *tools: str, after: object = None, more: object = None, **result: Any) -> dict[str, Any]:
+    """The data of the snapshot after one more page of the list."""
+    number = 1 + talk.observer.stats.lines
+    talk.request("tools/list", number, **({} if after is None else {"cursor": after}))
+    cursor = {} if more is None else {"nextCursor": more}
+    [snapshot] = talk.result(number, {"tools": [{"name": name} for name in tools], **cursor, **result})
+    data: dict[str, Any] = snapshot["data"]
+    return data
 
 
-@pytest.fixture
-def lister() -> Lister:
-    return Lister("tools", DEFAULT_LIMITS)
+def names(data: dict[str, Any]) -> list[str]:
+    return [each["name"] for each in data["tools"]]
 
 
-def test_pages_follow_their_cursors_and_the_empty_string_is_one(lister: Lister) -> None:
-    """Partial until the last page, then complete."""
-    assert page(lister, ["a"], cursor="").completeness == "partial"
-    second = page(lister, ["b"], cursor="x", after="")
-    assert (second.items, second.completeness) == (("a", "b"), "partial")
-    last = page(lister, ["c"], after="x")
-    assert (last.items, last.completeness) == (("a", "b", "c"), "complete")
+def test_a_cursor_nobody_gave_is_of_unknown_completeness_to_the_end() -> None:
+    talk = Dialogue()
+    page(talk, "a", more="x")
+    assert page(talk, "b", after="y", more="z")["completeness"] == "unknown"
+    last = page(talk, "c", after="z")
+    assert (names(last), last["completeness"]) == (["b", "c"], "unknown")
 
 
-def test_a_request_without_a_cursor_begins_anew(lister: Lister) -> None:
-    page(lister, ["a"], cursor="x")
-    assert page(lister, ["b"]).items == ("b",)
-
-
-def test_a_cursor_nobody_gave_is_of_unknown_completeness_to_the_end(lister: Lister) -> None:
-    page(lister, ["a"], cursor="x")
-    assert page(lister, ["b"], after="y", cursor="z").completeness == "unknown"
-    last = page(lister, ["c"], after="z")
-    assert (last.items, last.completeness) == (("b", "c"), "unknown")
-
-
-def test_two_walks_at_once_do_not_mix(lister: Lister) -> None:
+def test_two_walks_at_once_do_not_mix() -> None:
     """A request keeps what it continued when it was sent."""
-    page(lister, ["a"], cursor="x")
-    first, second = lister.request({"cursor": "x"}), lister.request({"cursor": "x"})
-    one = lister.result(first, {"tools": ["b"]}, size_bytes=1)
-    two = lister.result(second, {"tools": ["b"]}, size_bytes=1)
-    assert one.items == two.items == ("a", "b")
-    assert one.completeness == two.completeness == "complete"
+    talk = Dialogue()
+    page(talk, "a", more="x")
+    for number in (7, 8):
+        talk.request("tools/list", number, cursor="x")
+    for number in (7, 8):
+        [snapshot] = talk.result(number, {"tools": [{"name": "b"}]})
+        assert (names(snapshot["data"]), snapshot["data"]["completeness"]) == (["a", "b"], "complete")
 
 
-def test_a_number_is_not_the_cursor_it_looks_like(lister: Lister) -> None:
-    page(lister, ["a"], cursor=1)
-    assert page(lister, ["b"], after=True).completeness == "unknown"
+def test_a_number_is_not_the_cursor_it_looks_like() -> None:
+    talk = Dialogue()
+    page(talk, "a", more=1)
+    assert page(talk, "b", after=True)["completeness"] == "unknown"
 
 
-def test_after_an_unreadable_page_nothing_is_known_of_the_rest(lister: Lister) -> None:
-    lister.unreadable({"nextCursor": "x"})
-    assert page(lister, ["b"], after="x").completeness == "unknown"
-    lister.result(lister.request({}), {"tools": 3, "nextCursor": "y"}, size_bytes=1)
-    assert page(lister, ["c"], after="y").completeness == "unknown"
+@pytest.mark.parametrize("result", [b'{"tools":3,"nextCursor":"x"}', b'{"tools":[],"tools":[],"nextCursor":"x"}'])
+def test_after_an_unreadable_page_nothing_is_known_of_the_rest(result: bytes) -> None:
+    talk = Dialogue()
+    talk.request("tools/list", 7)
+    talk.server(b'{"id":7,"result":%s}' % result)
+    assert page(talk, "b", after="x")["completeness"] == "unknown"
 
 
 def test_an_endless_list_costs_bounded_memory() -> None:
     """Entries stop at one over the limit, bytes at the size of a record."""
-    limits = replace(DEFAULT_LIMITS, tools_max=3, record_bytes_max=450)
-    lister = Lister("tools", limits)
-    page(lister, ["a", "b"], cursor="x")
-    assert page(lister, ["c", "d", "e"], after="x", cursor="y").items == ("a", "b", "c", "d")
+    talk = Dialogue(limits=replace(DEFAULT_LIMITS, tools_max=3, record_bytes_max=450))
+    page(talk, "a", "b", more="x")
+    assert names(page(talk, "c", "d", "e", after="x", more="x")) == ["a", "b", "c", "d"]
     for _ in range(3):
-        assembly = page(lister, ["f"], after="y", cursor="y")
-    assert assembly.too_large
-    assert assembly.items == ()
+        data = page(talk, "f", after="x", more="x")
+    assert data["tools"] == {"unreadable": "too large"}
 
 
 def test_what_an_endless_list_hides_costs_bounded_memory() -> None:
     """As many entries as are kept of the list itself, and none of a list that is not kept."""
-    lister = Lister("tools", replace(DEFAULT_LIMITS, tools_max=3, record_bytes_max=450))
-    page_ = {"tools": ["a", "b"], "nextCursor": "x"}
-    hidden = [HiddenTool("a", "1"), HiddenTool("b", "2")]
     assembly, kept = Assembly(), []
+    limits = replace(DEFAULT_LIMITS, tools_max=3, record_bytes_max=450)
+    hidden = [HiddenTool("a", "1"), HiddenTool("b", "2")]
     for _ in range(6):
-        assembly = lister.result(assembly, page_, size_bytes=100, hidden=hidden)
+        assembly = assembly.with_page(["a", "b"], {"nextCursor": "x"}, limits, size_bytes=100, hidden=hidden)
         kept.append(len(assembly.hidden))
     assert kept == [2, 4, 4, 4, 0, 0]
+
+
+def test_the_longest_time_to_live_of_the_pages_counts() -> None:
+    """``ttlMs`` is a whole number of milliseconds (MCP 2026-07-28); anything else is not stated."""
+    talk, after = Dialogue(), None
+    for stated, longest in ((None, None), (5, 5), ("9", 5), (True, 5), (-1, 5), (7.5, 5), (2**54, 5), (9, 9), (6, 9)):
+        assert page(talk, after=after, more="x", ttlMs=stated).get("ttl_ms") == longest
+        after = "x"
+    assert "ttl_ms" not in page(talk)
 
 
 def test_what_is_no_tool_is_passed_over() -> None:
     told = Offered()
     told.add([None, 1, "a", [], {}, {"name": 1}, {"name": ["a"]}, {"name": ""}])
     assert told.of("") == ({"name": ""},)
-
-
-def test_the_longest_time_to_live_of_the_pages_counts(lister: Lister) -> None:
-    """``ttlMs`` is a whole number of milliseconds (MCP 2026-07-28); anything else is not stated."""
-    latest = lister.request({})
-    for stated, longest in ((None, None), (5, 5), ("9", 5), (True, 5), (-1, 5), (7.5, 5), (2**54, 5), (9, 9), (6, 9)):
-        latest = lister.result(latest, {"tools": [], "nextCursor": "x", "ttlMs": stated}, size_bytes=1)
-        assert latest.ttl_ms == longest
-    assert page(lister, ["a"]).ttl_ms is None
 
 
 def of_version(version: int, *more: str) -> list[dict[str, object]]:

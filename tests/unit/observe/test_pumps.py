@@ -8,9 +8,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from assay_stream.observe.inspection import LineSplitter, Pump, write_all
 
 
@@ -95,15 +92,6 @@ def lines_of(chunks: list[bytes], *, line_bytes_max: int = 1_000) -> list[bytes 
     splitter = LineSplitter(line_bytes_max)
     found = [line for chunk in chunks for line in splitter.feed(chunk)]
     return [*found, *splitter.end()]
-
-
-@given(st.lists(st.binary(max_size=20).map(lambda raw: raw.replace(b"a", b"\n"))))
-def test_chunks_do_not_matter(chunks: list[bytes]) -> None:
-    stream = b"".join(chunks)
-    whole = lines_of([stream])
-    assert lines_of(chunks) == whole == lines_of([stream[i : i + 1] for i in range(len(stream))])
-    expected = stream.split(b"\n")
-    assert whole == (expected if expected[-1] else expected[:-1])
 
 
 def test_a_line_too_long_is_given_as_none_and_the_next_is_whole() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.observe import FileSink, MemorySink, from_observations
+from assay_stream.observe import FileSink, from_observations
 from assay_stream.observe.observation import RawMessage
 from assay_stream.observe.sinks import SinkStats
 from tests.unit.observe.test_events import a_call, a_snapshot
@@ -57,10 +57,3 @@ async def test_what_a_file_holds_already_stays(tmp_path: Path) -> None:
         await sink.aclose()
     line = a_call().value
     assert path.read_bytes().splitlines() == [b'{"whole":1}', b'{"cut', line, line]
-
-
-async def test_the_memory_sink_keeps_what_it_gets() -> None:
-    sink = MemorySink()
-    assert sink.publish(a_call())
-    await sink.aclose()
-    assert (sink.observations, sink.stats.delivered) == ([a_call()], 1)

@@ -12,7 +12,6 @@ import pytest
 
 from assay_stream.observe.gate import HidingGate
 from assay_stream.observe.jsonrpc import Direction
-from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import ClientSaid, Missed, ServerSaid
 from tests.support.counting import counted_calls
@@ -34,7 +33,13 @@ class Crowd:
 
     def __init__(self, number: int, way: str) -> None:
         ids = itertools.count()
-        self.observer = WireObserver(THE_VANTAGE, session_id="s", new_id=lambda: f"id-{next(ids)}")
+        self.observer = HidingGate(
+            THE_VANTAGE,
+            session_id="s",
+            new_id=lambda: f"id-{next(ids)}",
+            decide=lambda *_: pytest.fail("ruled"),
+            over_http=True,
+        )
         self.exchanges = itertools.count(1) if way in ("http", "orphaned") else itertools.repeat(0)
         for place, (method, params) in enumerate(KINDS.items()):
             for each in range(number):
@@ -90,7 +95,6 @@ class Crowd:
                 yield server({"id": key, "result": result})
         yield server(b'{"id": 1008, "result": {"tools": [], "tools": []}}')
         yield server(b"\0")
-        gate = HidingGate(self.observer, lambda *_: pytest.fail("ruled"), over_http=True)
         for exchange in itertools.islice(self.exchanges, 2):
             yield "missed", partial(self.observer.missed, "server->client", START, exchange=exchange)
             for event in (
@@ -98,7 +102,7 @@ class Crowd:
                 ServerSaid(b'{"tools": 1, "tools": 2}', exchange),
                 ClientSaid(b'{"id": 7, "method": "ping"}'),
             ):
-                yield f"gate: {event}", partial(gate.receive, event, START)
+                yield f"gate: {event}", partial(self.observer.receive, event, START)
         yield "expired", partial(self.observer.expire, START)
 
 

@@ -163,7 +163,7 @@ def test_a_list_that_cannot_be_accepted_is_published_for_the_registry_to_refuse(
 
 def test_a_line_nobody_saw_counts_as_a_bad_list_while_one_is_awaited() -> None:
     """The next list that is seen mends it."""
-    talk = Dialogue()
+    talk = Dialogue(cut=False)
     assert talk.observer.missed("server->client", START) == []
     talk.request("tools/list", 1)
     assert [LOSS_TYPE.encode() in each.value for each in talk.observer.missed("client->server", START)] == [True]
@@ -327,17 +327,6 @@ def test_recorded_announcements_are_published_again_as_they_are() -> None:
         assert dict(observation.headers)["assay-observer-id"] == b"the-observer"
 
 
-def test_a_snapshot_says_for_how_long_it_may_be_cached() -> None:
-    """``ttlMs`` of the result (MCP 2026-07-28); nothing where the server does not say."""
-    talk = Dialogue()
-    talk.request("tools/list", 1)
-    [first] = talk.result(1, {"tools": [tool("a")], "ttlMs": 60_000})
-    talk.request("tools/list", 2)
-    [second] = talk.result(2, {"tools": [tool("a")]})
-    assert first["data"]["ttl_ms"] == 60_000
-    assert "ttl_ms" not in second["data"]
-
-
 @pytest.mark.parametrize("greeting", ["initialize", "server/discover"])
 def test_instructions_go_with_the_next_snapshot(greeting: str) -> None:
     talk = Dialogue()
@@ -406,7 +395,7 @@ def test_instructions_that_cannot_be_read_make_a_snapshot_that_is_rejected_for_t
 
 def test_an_unseen_answer_may_have_held_instructions() -> None:
     """Until the server says again what they are."""
-    talk = Dialogue()
+    talk = Dialogue(cut=False)
     talk.request("initialize", 0)
     talk.observer.missed("server->client", START)
     assert listed(talk, 1, "a")["data"]["instructions"] == {"unreadable": "line missed"}

@@ -38,7 +38,7 @@ _OF_ONE_SERVER = frozenset(("initialize", "server/discover", "prompts/list", "re
 _HASH_CHARS = 32
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ExtMcp:
     """Handle the hook calls of a gateway, for a ``filtered`` feed. Thread-safe."""
 

@@ -81,21 +81,21 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
         if asked is not None:
             # The gateway keeps the state, which needs no arguments.
             asked = replace(asked, message={**asked.message, "params": {}})
-            number = _begun.put(_key(payload, context), (self.feed, asked))
+            name = _begun.put(_key(payload, context), (self.feed, asked))
             if len(_begun) > FEED_LIMITS.calls_max:
                 _begun.take_oldest()  # only its own plugin can end it now
-            context.state[_STATE] = number, self.feed, asked
+            context.state[_STATE] = name, self.feed, asked
 
     def _ended(self, payload: ToolPostInvokePayload, context: PluginContext) -> None:
         if _STATE in context.state:
             begun, context.state[_STATE] = context.state[_STATE], None
             if begun is None:
                 return  # ended before: ContextForge runs this hook again where it fails after it
-            number, feed, asked = begun
-            _begun.take_number(number)
+            name, feed, asked = begun
+            _begun.take(name)
         else:
             # The latest: earlier ones may be cancelled, which no hook says.
-            feed, asked = _begun.take(_key(payload, context), latest=True) or (
+            feed, asked = _begun.take_under(_key(payload, context), latest=True) or (
                 self.feed,
                 self._ask(payload.name, dict, context),
             )

@@ -26,7 +26,7 @@ import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -41,11 +41,12 @@ from assay_stream.observe.jsonrpc import (
     NOT_RULED_ON,
     Direction,
     Line,
+    error_of,
     is_ambiguous,
     request_key,
 )
 from assay_stream.observe.lists import LIST_CHANGED
-from assay_stream.observe.mcp_wire import LINE_BYTES_MAX, WireObserver
+from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import Event, Failed, Missed, ServerSaid, Session, to_evict
 from assay_stream.observe.sinks import Sink
@@ -59,7 +60,6 @@ UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
 """Placeholder for an unreadable result: NaN is not valid JSON, so it is recorded as unsound and never hashed."""
 
 _LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
-_NOT_RULED_ON = {"code": BLOCKED_CODE, "message": f"assay-stream: {NOT_RULED_ON}", "data": {"code": "not_ruled_on"}}
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +90,7 @@ class Asked:
     error: Mapping[str, Any] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Feed:
     """Report the traffic of one gateway. Thread-safe.
 
@@ -106,39 +107,33 @@ class Feed:
         ConfigurationError: ``bad_identifier``.
     """
 
-    def __init__(
-        self,
-        server_id: str,
-        observer_id: str,
-        sink: Sink,
-        *,
-        auth_context: str | None = None,
-        rule: Rule | None = None,
-        prefixes: Prefixes | None = None,
-        filtered: bool = False,
-        retrospective: bool = False,
-        server_scoped: bool = True,
-        clock: Callable[[], datetime] | None = None,
-        new_id: Callable[[], str] | None = None,
-        limits: FeedLimits = FEED_LIMITS,
-    ) -> None:
+    server_id: str
+    observer_id: str
+    sink: Sink
+    _: KW_ONLY
+    auth_context: str | None = None
+    rule: Rule | None = None
+    prefixes: Prefixes | None = None
+    filtered: bool = False
+    retrospective: bool = False
+    server_scoped: bool = True
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    limits: FeedLimits = FEED_LIMITS
+
+    def __post_init__(self) -> None:
         self.failures: Counter[str] = Counter()
         """Observation failures, by error code, or by exception class where there is none."""
         self.refused = 0
         self.forgotten_views = 0
         """Views evicted by newer ones."""
         self._vantage = Vantage(
-            server_id=server_id, observer_id=observer_id, auth_context=auth_context, server_scoped=server_scoped
+            server_id=self.server_id,
+            observer_id=self.observer_id,
+            auth_context=self.auth_context,
+            server_scoped=self.server_scoped,
         )
-        self._view = ClientView(server_id=server_id, auth_context=auth_context)
-        self._sink = sink
-        self._rule = rule
-        self._prefixes = prefixes
-        self._filtered = filtered
-        self._retrospective = retrospective
-        self._clock = clock or functools.partial(datetime.now, UTC)
-        self._new_id = new_id or (lambda: str(uuid.uuid4()))
-        self._limits = limits
+        self._view = ClientView(server_id=self.server_id, auth_context=self.auth_context)
         self._lock = threading.Lock()
         self._found: list[Observation] = []
         """What the step under way has observed."""
@@ -149,7 +144,7 @@ class Feed:
     @property
     def stats(self) -> WireStats:
         with self._lock:
-            return sum((each.observer.stats for each in self._sessions.values()), self._past)
+            return sum((each.stats for each in self._sessions.values()), self._past)
 
     def view(self, client: str = "", *, server_id: str = "", auth_context: str | None = None) -> ClientView:
         """Return the view of a client; without arguments, the one shared by all clients."""
@@ -187,13 +182,13 @@ class Feed:
                 message = {"jsonrpc": "2.0", "id": number, "method": method, "params": dict(given)}
                 asked = Asked(view=client, message=message)
                 if method == CALL:  # of others it is known from the answer which servers are concerned
-                    asked = self._call(asked, at or self._clock(), shown_name)
+                    asked = self._call(asked, at or self.clock(), shown_name)
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the call
             self._note(error)
-            if self._rule is None or method != CALL:
+            if self.rule is None or method != CALL:
                 return None
             unruled = {"id": None, "method": method, "params": given}
-            asked = Asked(view=client, message=unruled, error=_NOT_RULED_ON)
+            asked = Asked(view=client, message=unruled, error=error_of(BLOCKED_CODE, NOT_RULED_ON, "not_ruled_on"))
             self._run(lambda at: self._receive(self._follow(client, at), Failed(encoded(_bare(unruled))), at))
         self.refused += asked.error is not None
         return asked
@@ -206,7 +201,7 @@ class Feed:
             return
         try:
             with self._observing():
-                self._answered(asked, answer(), at or self._clock())
+                self._answered(asked, answer(), at or self.clock())
         except Exception as error:  # noqa: BLE001 - as above
             self._note(error)
             # A list may not have been inspected: until the next complete ones this client's tools are unknown.
@@ -244,15 +239,15 @@ class Feed:
     def _call(self, asked: Asked, at: datetime, shown_name: str | None) -> Asked:
         message, view = asked.message, asked.view
         name = message["params"].get("name")
-        if self._prefixes is not None and isinstance(name, str):
-            own = self._prefixes.own(name)
+        if self.prefixes is not None and isinstance(name, str):
+            own = self.prefixes.own(name)
             message["params"]["name"] = own.tool_name
             view = replace(view, server_id=own.server_id or view.server_id, shown_prefix=own.prefix)
         session = self._follow(view, at)
-        raw = encoded_within(message, self._limits.message_bytes_max)
+        raw = encoded_within(message, self.limits.message_bytes_max)
         # Whether a call may pass does not depend on its arguments.
         bare = raw or encoded(_bare(message))
-        commands = session.rule(session.observer.read(bare), bare, at)
+        commands = session.rule(session.read(bare), bare, at)
         self._found += commands.observations
         for notice in commands.notices:
             _log.warning("%s", notice)
@@ -267,7 +262,7 @@ class Feed:
         if asked.message["method"] == CALL:
             self._outward(asked.view, reply, at)
             return
-        raw = encoded_within(asked.message, self._limits.message_bytes_max)
+        raw = encoded_within(asked.message, self.limits.message_bytes_max)
         for view, part in self._by_server(asked.view, reply):
             self._take(self._follow(view, at), "client->server", asked.message, raw, at)
             self._outward(view, part, at)
@@ -275,14 +270,14 @@ class Feed:
     def _unanswered(self, asked: Asked, code: str, at: datetime, *, ok: bool | None) -> None:
         key, session = request_key(asked.message["id"]), self._sessions.get(asked.view)
         if key is not None and session is not None:
-            self._found += session.observer.unanswered(key, code, at, ok=ok)
+            self._found += session.unanswered(key, code, at, ok=ok)
 
     def _follow(self, view: ClientView, at: datetime) -> Session:
         session = self._sessions.get(view)
         if session is not None:
             self._sessions.move_to_end(view)
             if view.shown_prefix is not None:
-                session.observer.shown_as(view.shown_prefix)
+                session.shown_as(view.shown_prefix)
             return session
         vantage = replace(
             self._vantage,
@@ -290,51 +285,50 @@ class Feed:
             auth_context=view.auth_context,
             shown_prefix=view.shown_prefix or "",
         )
-        observer = WireObserver(
-            vantage,
-            session_id=self._new_id(),
-            new_id=self._new_id,
-            filtered=self._filtered,
-            retrospective=self._retrospective,
-        )
-        if self._rule is None:
-            session = Session(observer)
+        options: dict[str, Any] = {
+            "session_id": self.new_id(),
+            "new_id": self.new_id,
+            "filtered": self.filtered,
+            "retrospective": self.retrospective,
+        }
+        if self.rule is None:
+            session = Session(vantage, **options)
         else:
             # Imported here: a feed that does not enforce starts without the schemes.
             from assay_stream.observe.gate import Gate
 
-            session = Gate(observer, self._rule, over_http=True)
+            session = Gate(vantage, **options, decide=self.rule, over_http=True)
         self._sessions[view] = session
-        evicted = to_evict(self._sessions, self._limits.views_max)
+        evicted = to_evict(self._sessions, self.limits.views_max)
         if evicted is not None:
             self.forgotten_views += 1
             self._forget(evicted, at)
         return session
 
     def _forget(self, view: ClientView, at: datetime) -> None:
-        observer = self._sessions.pop(view).observer
+        observer = self._sessions.pop(view)
         self._past += observer.stats
         self._found += observer.close(at)
 
     def _by_server(self, view: ClientView, reply: dict[str, Any]) -> Iterator[tuple[ClientView, dict[str, Any]]]:
         result = reply.get("result")
         tools = result.get("tools") if isinstance(result, dict) else None
-        if self._prefixes is None or not isinstance(result, dict) or not isinstance(tools, list) or not tools:
+        if self.prefixes is None or not isinstance(result, dict) or not isinstance(tools, list) or not tools:
             yield view, reply
             return
-        parts = self._prefixes.split(tools)
-        shared = shared_members(result, self._limits) if len(parts) > 1 else result
+        parts = self.prefixes.split(tools)
+        shared = shared_members(result, self.limits) if len(parts) > 1 else result
         for (server_id, prefix), part in parts.items():
             own = replace(view, server_id=server_id or view.server_id, shown_prefix=prefix)
             yield own, {**reply, "result": {**shared, "tools": part}}
 
     def _outward(self, view: ClientView, message: dict[str, Any], at: datetime) -> None:
         session = self._follow(view, at)
-        raw = encoded_within(message, self._limits.message_bytes_max)
+        raw = encoded_within(message, self.limits.message_bytes_max)
         if raw:
             self._receive(session, ServerSaid(raw), at)
             session.delivered()
-        elif session.observer.awaits_list():
+        elif session.awaits_list():
             self._receive(session, Missed("server->client"), at)
         else:
             self._take(session, "server->client", message, raw, at)
@@ -351,8 +345,8 @@ class Feed:
         at: datetime,
         shown_name: str | None = None,
     ) -> None:
-        line = session.observer.read(raw) if raw else Line((message,), exact=False)
-        self._found += session.observer.take(direction, line, raw, at, shown_name=shown_name)
+        line = session.read(raw) if raw else Line((message,), exact=False)
+        self._found += session.take(direction, line, raw, at, shown_name=shown_name)
 
     @contextmanager
     def _observing(self) -> Iterator[None]:
@@ -365,12 +359,12 @@ class Feed:
         finally:
             for observation in found:
                 # What a sink cannot take, it counts by itself.
-                self.guard(functools.partial(self._sink.publish, observation))
+                self.guard(functools.partial(self.sink.publish, observation))
 
     def _run(self, step: Callable[[datetime], object]) -> None:
         try:
             with self._observing():
-                step(self._clock())
+                step(self.clock())
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the gateway
             self._note(error)
 
@@ -387,35 +381,37 @@ class Feed:
             _log.warning("%s: %s; further ones are only counted", code, why)
 
 
+@dataclass(eq=False, repr=False)
 class PendingCalls:
     """Calls by tokens that come back with their answers, as nothing else pairs them. Thread-safe."""
 
-    def __init__(self, feed: Feed, monotonic_s: Callable[[], float]) -> None:
-        self._feed = feed
-        self._monotonic_s = monotonic_s
+    feed: Feed
+    monotonic_s: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._calls = Held[tuple[float, Asked]]()
         self._lock = threading.Lock()
 
     def add(self, token: str, asked: Asked) -> None:
         with self._lock:
-            self._calls.put(token, (self._monotonic_s(), asked))
+            self._calls.put(token, (self.monotonic_s(), asked))
         self.give_up(math.inf)
 
     def take(self, token: str) -> Asked | None:
         with self._lock:
-            found = self._calls.take(token)
+            found = self._calls.take_under(token)
         return None if found is None else found[1]
 
     def give_up(self, age_s: float) -> None:
         """Report calls of that age, and the oldest of more than the limit, as unanswered."""
-        asked_before_s = self._monotonic_s() - age_s
+        asked_before_s = self.monotonic_s() - age_s
         while True:
             with self._lock:
                 oldest = self._calls.oldest()
-                if oldest is None or (oldest[0] > asked_before_s and len(self._calls) <= FEED_LIMITS.calls_max):
+                if oldest is None or (oldest[1][0] > asked_before_s and len(self._calls) <= FEED_LIMITS.calls_max):
                     return
                 self._calls.take_oldest()
-            self._feed.unanswered(oldest[1], "no_response")
+            self.feed.unanswered(oldest[1][1], "no_response")
 
 
 def _bare(message: dict[str, Any]) -> dict[str, Any]:

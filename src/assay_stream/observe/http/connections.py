@@ -14,7 +14,7 @@ import binascii
 import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -24,7 +24,6 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.bodies import Body, HeldEvents, Opaque
 from assay_stream.observe.jsonrpc import Line, RequestKey, request_key
-from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import Session, to_evict
 from assay_stream.observe.wire import WireStats
@@ -46,6 +45,7 @@ class Context:
     client: bytes = b""
 
 
+@dataclass(eq=False, repr=False)
 class Contexts:
     """Derive contexts from requests.
 
@@ -55,20 +55,20 @@ class Contexts:
         default: the label of requests without credentials.
     """
 
-    def __init__(self, key: bytes, process_key: bytes, *, default: str | None = None) -> None:
-        self._key = key
-        self._process_key = process_key
-        self._default = default
+    key: bytes
+    process_key: bytes
+    _: KW_ONLY
+    default: str | None = None
 
     def of(self, authorization: str | None) -> Context:
         if authorization is None:
-            return Context(self._default)
-        client = hmac.digest(self._process_key, authorization.encode("utf-8", "backslashreplace"), "sha256")
+            return Context(self.default)
+        client = hmac.digest(self.process_key, authorization.encode("utf-8", "backslashreplace"), "sha256")
         scheme, _, credential = authorization.partition(" ")
         claims = _claims(credential.strip()) if scheme.lower() in ("bearer", "dpop") else None
         if claims is not None and (rights := _rights(claims)):
-            return Context("oauth:" + hmac.digest(self._key, rights, "sha256").hex()[:_HASH_CHARS], client)
-        return Context(self._default or OPAQUE, client)
+            return Context("oauth:" + hmac.digest(self.key, rights, "sha256").hex()[:_HASH_CHARS], client)
+        return Context(self.default or OPAQUE, client)
 
 
 def _claims(token: str) -> Mapping[str, Any] | None:
@@ -110,27 +110,19 @@ class Connection(NamedTuple):
     key: _Key
     session: Session
 
-    @property
-    def observer(self) -> WireObserver:
-        return self.session.observer
 
-
+@dataclass(eq=False, repr=False)
 class Connections:
     """The connections of one server."""
 
-    def __init__(
-        self,
-        vantage: Vantage,
-        *,
-        new_id: Callable[[], str],
-        session: Callable[[WireObserver], Session],
-        limits: HttpLimits,
-    ) -> None:
+    vantage: Vantage
+    _: KW_ONLY
+    new_id: Callable[[], str]
+    session: Callable[..., Session]
+    limits: HttpLimits
+
+    def __post_init__(self) -> None:
         self.evicted = 0
-        self._vantage = vantage
-        self._new_id = new_id
-        self._session = session
-        self._limits = limits
         self._confirmed: OrderedDict[_Key, Session] = OrderedDict()
         self._unconfirmed: OrderedDict[_Key, Session] = OrderedDict()
         """Those without a response yet: made-up sessions displace no others."""
@@ -142,7 +134,7 @@ class Connections:
     @property
     def stats(self) -> WireStats:
         sessions = (*self._confirmed.values(), *self._unconfirmed.values())
-        return sum((session.observer.stats for session in sessions), self._ended)
+        return sum((session.stats for session in sessions), self._ended)
 
     def of(self, context: Context, session_id: str | None, at: datetime) -> tuple[Connection, list[Observation]]:
         """Return the connection of a request, and the observations of one that ends for it."""
@@ -153,9 +145,8 @@ class Connections:
                 known.move_to_end(key)
                 self._use(key, known[key], at)
                 return Connection(key, known[key]), []
-        vantage = replace(self._vantage, auth_context=context.label)
-        observer = WireObserver(vantage, session_id=self._new_id(), new_id=self._new_id)
-        session = self._unconfirmed[key] = self._session(observer)
+        vantage = replace(self.vantage, auth_context=context.label)
+        session = self._unconfirmed[key] = self.session(vantage, session_id=self.new_id(), new_id=self.new_id)
         self._use(key, session, at)
         return Connection(key, session), self._bounded(self._unconfirmed, at)
 
@@ -174,8 +165,8 @@ class Connections:
             key, (used_at, session) = next(iter(self._used.items()))
             if at - used_at <= _OPEN_LIMIT:
                 break
-            expired += session.observer.expire(at)
-            if session.observer.calls.open_calls:
+            expired += session.expire(at)
+            if session.calls.open_calls:
                 self._use(key, session, at)
             else:
                 del self._used[key]
@@ -183,12 +174,12 @@ class Connections:
 
     def end(self, connection: Connection, at: datetime) -> list[Observation]:
         key, session = connection
-        observations = session.observer.close(at)
+        observations = session.close(at)
         self._used.pop(key, None)
         for known in (self._confirmed, self._unconfirmed):
             if known.get(key) is session:
                 del known[key]
-                self._ended += session.observer.stats
+                self._ended += session.stats
         return observations
 
     def close(self, at: datetime) -> list[Observation]:
@@ -200,7 +191,7 @@ class Connections:
         self._used.move_to_end(key)
 
     def _bounded(self, sessions: OrderedDict[_Key, Session], at: datetime) -> list[Observation]:
-        key = to_evict(sessions, self._limits.connections_max)
+        key = to_evict(sessions, self.limits.connections_max)
         if key is None:
             return []
         self.evicted += 1
@@ -242,10 +233,6 @@ class Exchange:
     @property
     def session(self) -> Session:
         return self.connection.session
-
-    @property
-    def observer(self) -> WireObserver:
-        return self.connection.session.observer
 
     def note_asked(self, line: Line) -> None:
         keys = (request_key(each.get("id"), self.number) for each in line.messages if "method" in each)

@@ -9,40 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import datetime
 from functools import partial
 
 from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.headers import HeaderFields, is_event_stream
 from assay_stream.observe.http.proxy import ExchangeObserver
-from assay_stream.observe.http.traffic import (
-    READ_FIELDS,
-    Answered,
-    Asked,
-    Closed,
-    HttpEvent,
-    Lost,
-    Opened,
-    Passed,
-    Traffic,
-)
+from assay_stream.observe.http.traffic import READ_FIELDS, Answered, Asked, HttpEvent, Lost, Opened, Passed, Traffic
 from assay_stream.observe.inspection import Backlog, Inspector
 from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands
 
-_NOTED_BYTES_MAX = 64 * 1_024
-"""Buffered notes per exchange before they are handed over."""
-
 _NOTE_BYTES = 512
 """Overhead counted per note of bytes: a server may send its answer byte by byte."""
 
 _FINISH_LIMIT_S = 30.0
-
-Note = tuple[HttpEvent, datetime]
 
 
 class HttpWatch(Backlog):
@@ -57,10 +44,10 @@ class HttpWatch(Backlog):
         limits: HttpLimits = HTTP_LIMITS,
     ) -> None:
         super().__init__(
-            publish,
-            clock,
+            publish=publish,
+            clock=clock,
             bytes_max=limits.backlog_bytes_max,
-            share_bytes_max=limits.backlog_bytes_max if len(traffic) == 1 else limits.server_backlog_bytes_max,
+            share_bytes_max=math.inf if len(traffic) == 1 else limits.server_backlog_bytes_max,
             pause_s=limits.inspect_pause_s,
         )
         self.missed_exchanges = 0
@@ -73,9 +60,10 @@ class HttpWatch(Backlog):
     def opened(self, path: str, method: str, fields: HeaderFields) -> Watched:
         return Watched(self, self._traffic[path], next(self._numbers), Opened(method, _read(fields)))
 
-    def note(self, size_bytes: int, traffic: Traffic, number: int, notes: list[Note]) -> bool:
-        """Queue notes of an exchange, and return True if there was room; there always is for notes of size 0."""
-        fits = self.add(size_bytes, partial(self._inspect, traffic, number, notes), traffic)
+    def note(self, size_bytes: int, traffic: Traffic, number: int, event: HttpEvent) -> bool:
+        """Queue an event of an exchange, and return True if there was room; there always is for a size of 0."""
+        at = self.clock()
+        fits = self.add(size_bytes, lambda: self.execute(traffic.receive(number, event, at)), traffic)
         if fits and size_bytes:
             self._report_missed()
         return fits
@@ -87,13 +75,6 @@ class HttpWatch(Backlog):
     def close(self, limit_s: float = _FINISH_LIMIT_S) -> None:
         self._report_missed()
         super().close(limit_s)
-
-    def _inspect(self, traffic: Traffic, number: int, notes: list[Note]) -> None:
-        for event, at in notes:
-            try:
-                self.execute(traffic.receive(number, event, at))
-            except Exception:  # noqa: BLE001 - what else passed is still to be published where one of them fails
-                self.note_failure()
 
     def _report_missed(self) -> None:
         missed, self._unreported = self._unreported, Counter()
@@ -111,90 +92,60 @@ class HttpWatch(Backlog):
         self.execute(Commands(observations=traffic.close(at)))
 
 
+@dataclass(eq=False, repr=False)
 class Watched(ExchangeObserver):
-    """One exchange, recorded as it passes. Its methods return at once and never raise.
+    """One exchange, recorded as it passes. Its methods return at once and never raise."""
 
-    Notes are handed over in batches, when a request ends, when part of a response passes, and at the end: a handover
-    costs more than inspecting a small message.
-    """
+    watch: HttpWatch
+    traffic: Traffic
+    number: int
+    event: InitVar[Opened]
 
-    def __init__(self, watch: HttpWatch, traffic: Traffic, number: int, event: Opened) -> None:
-        self._watch = watch
-        self._traffic = traffic
-        self._number = number
-        self._notes: list[Note] = []
-        self._noted_bytes = 0
-        self._begun = False
-        self._unobserved = False
+    def __post_init__(self, event: Opened) -> None:
+        self._is_unobserved = False
         self._losing: set[Direction] = set()
         self.note(event)
 
-    async def inspect(self, event: HttpEvent) -> Commands:
-        self.note(event)
-        return Commands(event.data if isinstance(event, Passed) else None)
-
     def note(self, event: HttpEvent) -> None:
-        if self._unobserved:
+        # The rest of a body says nothing without what was lost of it.
+        if self._is_unobserved or (isinstance(event, Passed) and event.direction in self._losing):
             return
         try:
-            is_last = isinstance(event, Closed)
+            size_bytes = self.watch.exchange_cost_bytes if isinstance(event, Opened) else 0
             if isinstance(event, Answered):
                 event = Answered(event.status, _read(event.fields))
+            elif isinstance(event, Passed):
+                size_bytes = _NOTE_BYTES + len(event.data or b"")
+            if self.watch.note(size_bytes, self.traffic, self.number, event):
+                return
             if isinstance(event, Passed):
-                is_last = (event.data is None) is (event.direction == "client->server")
-                self._noted_bytes += 0 if event.direction in self._losing else _NOTE_BYTES + len(event.data or b"")
-            # The rest of a body says nothing without what was lost of it.
-            if not isinstance(event, Passed) or event.direction not in self._losing:
-                self._notes.append((event, self._watch.clock()))
-            if self._notes and (is_last or self._noted_bytes > _NOTED_BYTES_MAX):
-                self._pass_on()
+                self._losing.add(event.direction)
+                self.watch.note(0, self.traffic, self.number, Lost(event.direction))
+            else:
+                self._is_unobserved = True
+                self.watch.miss(self.traffic)
         except Exception:  # noqa: BLE001 - no failure of the observer may reach the connection
-            self._watch.note_failure()
-
-    def _pass_on(self) -> None:
-        notes, self._notes = self._notes, []
-        noted_bytes, self._noted_bytes = self._noted_bytes, 0
-        cost_bytes = 0 if self._begun else self._watch.exchange_cost_bytes
-        if self._watch.note(cost_bytes + noted_bytes, self._traffic, self._number, notes):
-            self._begun = True
-            return
-        lost = dict.fromkeys(event.direction for event, _ in notes if isinstance(event, Passed))
-        self._losing |= lost.keys()
-        at = self._watch.clock()
-        kept = [note for note in notes if not isinstance(note[0], Passed)]
-        # The exchange is opened before anything of it can be lost.
-        place = 0 if self._begun else 1
-        kept[place:place] = [(Lost(each), at) for each in lost]
-        if self._watch.note(cost_bytes, self._traffic, self._number, kept):
-            self._begun = True
-        else:
-            self._unobserved = True
-            self._watch.miss(self._traffic)
+            self.watch.note_failure()
 
 
 def _read(fields: HeaderFields) -> list[tuple[str, str]]:
     return [(lower, value) for name, value in fields if (lower := name.lower()) in READ_FIELDS]
 
 
+@dataclass(eq=False, repr=False)
 class HttpEnforcer(Inspector):
     """Rule on the exchanges of all servers of a tap, each in a thread of its own."""
 
-    def __init__(
-        self,
-        traffic: Mapping[str, Traffic],
-        *,
-        publish: Callable[[Observation], object],
-        clock: Callable[[], datetime],
-        hides: bool = False,
-    ) -> None:
-        super().__init__(publish, clock)
-        self.hides = hides
-        self._threads = {each: ThreadPoolExecutor(1, "assay-stream rule") for each in traffic.values()}
-        self._traffic = traffic
+    traffic: Mapping[str, Traffic]
+    _: KW_ONLY
+    hides: bool = False
+
+    def __post_init__(self) -> None:
+        self._threads = {each: ThreadPoolExecutor(1, "assay-stream rule") for each in self.traffic.values()}
         self._numbers = itertools.count(1)
 
     def opened(self, path: str, method: str, fields: HeaderFields) -> Ruled:
-        return Ruled(self, self._traffic[path], next(self._numbers), Opened(method, fields))
+        return Ruled(self, self.traffic[path], next(self._numbers), Opened(method, fields))
 
     def close(self) -> None:
         """Publish the calls that will never be answered, after all pending inspections."""
@@ -225,17 +176,20 @@ class HttpEnforcer(Inspector):
         self._threads[traffic].submit(step)
 
 
+@dataclass(eq=False, repr=False)
 class Ruled(ExchangeObserver):
     enforces = True
 
-    def __init__(self, enforcer: HttpEnforcer, traffic: Traffic, number: int, event: Opened) -> None:
-        self.hides = enforcer.hides
+    enforcer: HttpEnforcer
+    traffic: Traffic
+    number: int
+    event: InitVar[Opened]
+
+    def __post_init__(self, event: Opened) -> None:
+        self.hides = self.enforcer.hides
         self._holds_back = False
         self._held = b""
         self._gives_list = False
-        self._enforcer = enforcer
-        self._traffic = traffic
-        self._number = number
         self.note(event)
 
     def note(self, event: HttpEvent) -> None:
@@ -243,13 +197,13 @@ class Ruled(ExchangeObserver):
             # A body that is one message must be read to its end before its end passes.
             self._holds_back = not is_event_stream(event.fields)
         if not isinstance(event, Passed):  # what was ruled on as a whole needs no look at its parts
-            self._enforcer.inspect(self._traffic, self._number, event)
+            self.enforcer.inspect(self.traffic, self.number, event)
 
     async def inspect(self, event: HttpEvent) -> Commands | None:
-        commands = await asyncio.wrap_future(self._enforcer.inspect(self._traffic, self._number, event))
+        commands = await asyncio.wrap_future(self.enforcer.inspect(self.traffic, self.number, event))
         self._gives_list |= commands is not None and commands.gives_list
         if isinstance(event, Asked):
-            self._enforcer.blocked += commands is None or commands.forward is None
+            self.enforcer.blocked += commands is None or commands.forward is None
             return commands
         commands = commands or Commands()
         if isinstance(event, Passed) and not self.hides:
@@ -261,4 +215,4 @@ class Ruled(ExchangeObserver):
     def delivered(self) -> None:
         if self._gives_list:
             self._gives_list = False
-            self._enforcer.delivered(self._traffic, self._number)
+            self.enforcer.delivered(self.traffic, self.number)

@@ -8,9 +8,9 @@ client would bypass the tap, and might send its credentials elsewhere.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from aiohttp import web
@@ -29,7 +29,7 @@ from assay_stream.observe.http.headers import (
 )
 from assay_stream.observe.http.traffic import Answered, Asked, Closed, HttpEvent, Passed, Replied
 from assay_stream.observe.http.upstreams import Client, ResponseHead, Upstream, UpstreamError
-from assay_stream.observe.jsonrpc import BLOCKED_CODE
+from assay_stream.observe.jsonrpc import failure
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.session import Commands
 
@@ -69,9 +69,7 @@ class HttpProblem(Exception):  # noqa: N818 - an answer, not an error of ours
 
 def answer_of(code: str) -> web.Response:
     status, text = _PROBLEMS[code]
-    error = {"code": BLOCKED_CODE, "message": f"assay-stream: {text}", "data": {"code": code}}
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-    return web.Response(status=status, body=body, content_type="application/json")
+    return web.Response(status=status, body=failure(code, text), content_type="application/json")
 
 
 class Holding:
@@ -100,30 +98,30 @@ class Holding:
         self._left_bytes += size_bytes
 
 
+@dataclass(eq=False, repr=False)
 class Upload:
     """The body of a request, streamed upstream. Its end starts the timeout for the server's response."""
 
-    def __init__(self, request: web.Request, see: Callable[[bytes | None], object], limits: HttpLimits) -> None:
-        self.stalled = False
-        self._whole: bytes | None = None
-        self._request = request
-        self._see = see
-        self._limits = limits
-        self._deadline: asyncio.Timeout | None = None
+    request: web.Request
+    observer: ExchangeObserver
+    limits: HttpLimits
+    stalled: bool = field(default=False, init=False)
+    _whole: bytes | None = field(default=None, init=False)
+    _deadline: asyncio.Timeout | None = field(default=None, init=False)
 
     def starts(self, deadline: asyncio.Timeout | None) -> None:
         self._deadline = deadline
 
     def end(self) -> None:
-        self._see(None)
+        self.observer.note(Passed("client->server", None))
         if self._deadline is not None:
-            self._deadline.reschedule(asyncio.get_running_loop().time() + self._limits.answer_limit_s)
+            self._deadline.reschedule(asyncio.get_running_loop().time() + self.limits.answer_limit_s)
 
     def here(self) -> bytes:
         """Return the body if all of it has arrived, to be sent together with its head; otherwise empty."""
-        if self._whole is None and self._request.content.is_eof():
-            self._whole = self._request.content.read_nowait()
-            self._see(self._whole)
+        if self._whole is None and self.request.content.is_eof():
+            self._whole = self.request.content.read_nowait()
+            self.observer.note(Passed("client->server", self._whole))
         if self._whole:
             self.end()
         return self._whole or b""
@@ -140,15 +138,15 @@ class Upload:
             yield self._whole
         else:
             async for chunk in self._chunks():
-                self._see(chunk)
+                self.observer.note(Passed("client->server", chunk))
                 yield chunk
         self.end()
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         while True:
             try:
-                async with asyncio.timeout(self._limits.body_pause_limit_s):
-                    chunk = await self._request.content.readany()
+                async with asyncio.timeout(self.limits.body_pause_limit_s):
+                    chunk = await self.request.content.readany()
             except TimeoutError:
                 self.stalled = True
                 raise
@@ -171,6 +169,7 @@ class ExchangeObserver:
 
     async def inspect(self, event: HttpEvent) -> Commands | None:
         """Inspect an event and return what may pass now; ``None`` for a request that cannot be ruled on."""
+        self.note(event)
         return Commands(event.data if isinstance(event, Passed) else None)
 
     def delivered(self) -> None:
@@ -202,6 +201,7 @@ async def _only_theirs(_: web.Request, response: web.StreamResponse) -> None:
                 response.headers.pop(name, None)
 
 
+@dataclass(eq=False, repr=False)
 class Proxy:
     """Forward requests to servers.
 
@@ -213,28 +213,20 @@ class Proxy:
         is_loopback: whether only this machine can connect.
     """
 
-    def __init__(
-        self,
-        routes: Mapping[str, tuple[Upstream, str]],
-        client: Client,
-        observe: Callable[[Upstream, str, HeaderFields], ExchangeObserver],
-        *,
-        hosts: Collection[str] = (),
-        origins: Collection[str] = (),
-        is_loopback: bool = True,
-        limits: HttpLimits = HTTP_LIMITS,
-    ) -> None:
-        self._routes = routes
-        self._client = client
-        self._observe = observe
-        self._hosts = hosts
-        self._origins = origins
-        self._is_loopback = is_loopback
-        self._limits = limits
+    routes: Mapping[str, tuple[Upstream, str]]
+    client: Client
+    observe: Callable[[Upstream, str, HeaderFields], ExchangeObserver]
+    _: KW_ONLY
+    hosts: Collection[str] = ()
+    origins: Collection[str] = ()
+    is_loopback: bool = True
+    limits: HttpLimits = HTTP_LIMITS
+    failures: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
         self._in_progress = 0
-        self._holding = Holding(limits.kept_bytes_max)
+        self._holding = Holding(self.limits.kept_bytes_max)
         self._unreached: set[str] = set()
-        self.failures = 0
 
     def application(self) -> web.Application:
         app = web.Application()
@@ -247,14 +239,14 @@ class Proxy:
         try:
             self._check(request)
             path, _, query = request.raw_path.partition("?")
-            if path not in self._routes:
+            if path not in self.routes:
                 raise HttpProblem("no_such_upstream")
-            upstream, url = self._routes[path]
+            upstream, url = self.routes[path]
             if request.method not in _METHODS:
                 raise HttpProblem("method_not_allowed")
             if url != upstream.url and (request.method not in _READING or request.body_exists):
                 raise HttpProblem("method_not_allowed")  # documents about authorisation are only read
-            if self._in_progress > self._limits.exchanges_max:
+            if self._in_progress > self.limits.exchanges_max:
                 raise HttpProblem("too_many_requests")
             return await self._exchange(request, upstream, url, query)
         except HttpProblem as problem:
@@ -270,10 +262,10 @@ class Proxy:
     def _check(self, request: web.Request) -> None:
         """Prevent browser pages from reaching servers through the tap (MCP, Streamable HTTP, security warning)."""
         host = request.headers.get("Host", "")
-        if self._hosts and not is_host_served(host, self._hosts):
+        if self.hosts and not is_host_served(host, self.hosts):
             raise HttpProblem("host_not_served")
         origin = request.headers.get("Origin")
-        if origin is not None and not is_origin_served(origin, host, self._origins, is_loopback=self._is_loopback):
+        if origin is not None and not is_origin_served(origin, host, self.origins, is_loopback=self.is_loopback):
             raise HttpProblem("origin_not_served")
 
     async def _exchange(self, request: web.Request, upstream: Upstream, url: str, query: str) -> web.StreamResponse:
@@ -281,13 +273,10 @@ class Proxy:
         # What counts is what the server gets: a client can have any field taken out on the way.
         asked = passed_on(fields)
         observer: ExchangeObserver = (
-            self._observe(upstream, request.method, asked) if url == upstream.url else ExchangeObserver()
+            self.observe(upstream, request.method, asked) if url == upstream.url else ExchangeObserver()
         )
         ending: Ending = "upstream_failed"
-        upload, held_bytes = (
-            Upload(request, lambda data: observer.note(Passed("client->server", data)), self._limits),
-            0,
-        )
+        upload, held_bytes = Upload(request, observer, self.limits), 0
         try:
             if observer.enforces and request.body_exists:
                 body = await upload.hold(self._holding)
@@ -300,10 +289,9 @@ class Proxy:
             answered = passed_on(answer.fields)
             observer.note(Answered(answer.status, answered))
             self._note_reached(url, None)
-            if answer.status in _REDIRECTS:
-                await answer.release()
-                raise HttpProblem("upstream_redirects")
             try:
+                if answer.status in _REDIRECTS:
+                    raise HttpProblem("upstream_redirects")
                 response, is_whole = await self._pass_back(request, answer, answered, observer)
                 ending = "complete" if is_whole else "upstream_failed"
                 return response
@@ -324,7 +312,7 @@ class Proxy:
                 if not request.body_exists:
                     upload.end()
                 body = upload.here() or aiter(upload) if request.body_exists else None
-                answer = await self._client.send(request.method, url, fields, body)
+                answer = await self.client.send(request.method, url, fields, body)
                 upload.starts(None)
                 return answer
         except TimeoutError:

@@ -15,7 +15,7 @@ import ssl
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,6 @@ from assay_stream.observe.http.inspecting import HttpEnforcer, HttpWatch
 from assay_stream.observe.http.proxy import Proxy
 from assay_stream.observe.http.traffic import Traffic
 from assay_stream.observe.http.upstreams import Client, Upstream, routes
-from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.session import Session
 from assay_stream.observe.sinks import Sink
 from assay_stream.text.urls import is_loopback
@@ -46,29 +45,30 @@ _silent.addHandler(logging.NullHandler())
 _LOOK_S = 1.0
 
 
+@dataclass(eq=False, repr=False)
 class Clients:
     """Track connections and their idle time."""
 
-    def __init__(
-        self, make: Callable[[], asyncio.Protocol], limits: HttpLimits, *, clock_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._make = make
-        self._limits = limits
-        self._clock_s = clock_s
+    make: Callable[[], asyncio.Protocol]
+    limits: HttpLimits
+    _: KW_ONLY
+    clock_s: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._idle_since_s: dict[asyncio.BaseProtocol, float] = {}
         """Connections without a request in progress, the longest idle first."""
         self._busy: dict[asyncio.BaseProtocol, None] = {}
 
     def accept(self) -> asyncio.Protocol:
         """Return the protocol of a new connection; above the limit, the longest idle one is closed."""
-        if len(self._idle_since_s) + len(self._busy) >= self._limits.clients_max:
+        if len(self._idle_since_s) + len(self._busy) >= self.limits.clients_max:
             self._forget_closed()
-        if len(self._idle_since_s) + len(self._busy) >= self._limits.clients_max:
+        if len(self._idle_since_s) + len(self._busy) >= self.limits.clients_max:
             if not self._idle_since_s:
                 return _Refusal()
             self._close(next(iter(self._idle_since_s)))
-        protocol = self._make()
-        self._idle_since_s[protocol] = self._clock_s()
+        protocol = self.make()
+        self._idle_since_s[protocol] = self.clock_s()
         return protocol
 
     @contextlib.contextmanager
@@ -80,19 +80,19 @@ class Clients:
         finally:
             self._busy.pop(protocol, None)
             if _is_open(protocol):
-                self._idle_since_s[protocol] = self._clock_s()
+                self._idle_since_s[protocol] = self.clock_s()
 
     def sweep(self) -> None:
         """Close connections that exceed the idle limit."""
         self._forget_closed()
-        before_s = self._clock_s() - self._limits.idle_client_s
+        before_s = self.clock_s() - self.limits.idle_client_s
         for protocol, since_s in list(self._idle_since_s.items()):
             if since_s > before_s:
                 return
             self._close(protocol)
 
     def _forget_closed(self) -> None:
-        newest_s = self._clock_s() - _LOOK_S  # what was accepted a moment ago may have no transport yet
+        newest_s = self.clock_s() - _LOOK_S  # what was accepted a moment ago may have no transport yet
         for protocol, since_s in list(self._idle_since_s.items()):
             if since_s < newest_s and not _is_open(protocol):
                 del self._idle_since_s[protocol]
@@ -224,13 +224,13 @@ async def run_http_tap(
     """
     by_path = routes(upstreams)
     keys = listener.context_key or secrets.token_bytes(32), secrets.token_bytes(32)
-    session: Callable[[WireObserver], Session] = Session
+    session: Callable[..., Session] = Session
     if rule is not None:
         # Imported here: a tap that does not enforce starts faster without the schemes.
         from assay_stream.observe.gate import fingerprints_kept, gate_class
 
         # Shared by all sessions with a server: most of them are given the same list.
-        session = functools.partial(gate_class(hide), rule=rule, over_http=True, digested=fingerprints_kept())
+        session = functools.partial(gate_class(hide), decide=rule, over_http=True, digested=fingerprints_kept())
     traffic = {
         upstream.path: Traffic(
             upstream.vantage,

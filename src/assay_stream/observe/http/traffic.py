@@ -19,7 +19,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ from assay_stream.observe.http.headers import (
     repeated,
 )
 from assay_stream.observe.jsonrpc import BLANKS, EVENT_BREAK, Direction, Line, is_ambiguous, may_be_misread, may_list
-from assay_stream.observe.mcp_wire import CANCELLED, LINE_BYTES_MAX, WireObserver
+from assay_stream.observe.mcp_wire import CANCELLED, LINE_BYTES_MAX
 from assay_stream.observe.observation import Observation, Vantage, loss_event
 from assay_stream.observe.session import Commands, Failed, Missed, ServerSaid, Session
 
@@ -97,28 +97,23 @@ class Closed(NamedTuple):
 HttpEvent = Opened | Passed | Asked | Answered | Replied | Lost | Closed
 
 
+@dataclass(eq=False, repr=False)
 class Traffic:
     """Follow the traffic between all clients and one server. Times must be timezone-aware."""
 
-    def __init__(
-        self,
-        vantage: Vantage,
-        contexts: Contexts,
-        *,
-        new_id: Callable[[], str],
-        session: Callable[[WireObserver], Session] = Session,
-        limits: HttpLimits = HTTP_LIMITS,
-        message_bytes_max: int = LINE_BYTES_MAX,
-    ) -> None:
-        self._vantage = vantage
-        self._new_id = new_id
-        self._contexts = contexts
+    vantage: Vantage
+    contexts: Contexts
+    _: KW_ONLY
+    new_id: Callable[[], str]
+    session: Callable[..., Session] = Session
+    limits: HttpLimits = HTTP_LIMITS
+    message_bytes_max: int = LINE_BYTES_MAX
+    exchanges: dict[int, Exchange] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         self._kept_bytes = 0
         """Bytes buffered for the bodies of all exchanges."""
-        self._limits = limits
-        self._message_bytes_max = message_bytes_max
-        self.connections = Connections(vantage, new_id=new_id, session=session, limits=limits)
-        self.exchanges: dict[int, Exchange] = {}
+        self.connections = Connections(self.vantage, new_id=self.new_id, session=self.session, limits=self.limits)
 
     def receive(self, number: int, event: HttpEvent, at: datetime) -> Commands:
         """Return the commands for an event of the exchange ``number``, unique in the process, from 1."""
@@ -157,19 +152,19 @@ class Traffic:
 
     def missed(self, exchanges: int, at: datetime) -> list[Observation]:
         """Return the loss events of exchanges that passed uninspected. Contents unknown, each counts as a call."""
-        return [loss_event(self._vantage, event_id=self._new_id(), observed_at=at, lists=0, calls=exchanges)]
+        return [loss_event(self.vantage, event_id=self.new_id(), observed_at=at, lists=0, calls=exchanges)]
 
     def close(self, at: datetime) -> list[Observation]:
         return self.connections.close(at)
 
     def _open(self, number: int, event: Opened, at: datetime) -> list[Observation]:
         method, fields = event
-        context = self._contexts.of(first(fields, "authorization"))
+        context = self.contexts.of(first(fields, "authorization"))
         session_id = first(fields, SESSION)
         connection, observations = self.connections.of(context, session_id, at)
         observations += self.connections.expire(at)
         # Whatever its headers say that it is: not every server heeds them.
-        request = JsonBody(self._message_bytes_max, first(fields, "content-encoding"))
+        request = JsonBody(self.message_bytes_max, first(fields, "content-encoding"))
         exchange = Exchange(number, method, context, session_id, first(fields, _VERSION), connection, request)
         exchange.is_mislabelled = is_body_unclear(fields, charsets=CHARSETS_WITH_ASCII)
         self.exchanges[number] = exchange
@@ -181,27 +176,27 @@ class Traffic:
             if message is None:
                 observations += self._lost(exchange, "client->server", at)
             elif message.strip():
-                line = exchange.observer.read(message)
+                line = exchange.session.read(message)
                 exchange.is_unread |= exchange.is_mislabelled or may_be_misread(line, message, None)
                 observations += self._asked(exchange, line, message, at)
         if exchange.is_refused:  # before it was read
-            observations += exchange.observer.exchange_refused(exchange.number, exchange.asked, at)
+            observations += exchange.session.exchange_refused(exchange.number, exchange.asked, at)
         return observations
 
     def _answered(self, exchange: Exchange, status: int, fields: HeaderFields, at: datetime) -> list[Observation]:
         observations: list[Observation] = []
         exchange.status = status
         if exchange.session.hides and is_event_stream(fields):
-            exchange.events = HeldEvents(self._message_bytes_max)
+            exchange.events = HeldEvents(self.message_bytes_max)
         exchange.response = self._response_body(exchange, fields)
         if exchange.is_refused:
-            return exchange.observer.exchange_refused(exchange.number, exchange.asked, at)
+            return exchange.session.exchange_refused(exchange.number, exchange.asked, at)
         if exchange.session_id is None and (session_id := first(fields, SESSION)) is not None:
             exchange.session_id = session_id
             exchange.connection, observations = self.connections.of(exchange.context, session_id, at)
         observations += self.connections.confirm(exchange.connection, at)
         if exchange.version is not None:
-            exchange.observer.lists.note_version(exchange.version)
+            exchange.session.lists.note_version(exchange.version)
         if exchange.waiting is not None:
             observations += self._take_part(exchange, *exchange.waiting, of_others=True)
             self._kept_bytes -= len(exchange.waiting[0])
@@ -226,13 +221,13 @@ class Traffic:
         """Return True if a message is an unclear part of a refusal, which anyone can provoke."""
         if not exchange.is_refused or message is None:
             return exchange.is_refused
-        line = exchange.observer.read(message)
+        line = exchange.session.read(message)
         return not line.exact or is_ambiguous(line, message, EVENT_BREAK)
 
     @staticmethod
     def _giving(exchange: Exchange, commands: Commands) -> Commands:
         session = exchange.session
-        commands.gives_list = session.enforces and session.observer.offered.awaits_delivery(exchange.number)
+        commands.gives_list = session.enforces and session.offered.awaits_delivery(exchange.number)
         return commands
 
     def _passed(self, exchange: Exchange, data: bytes | None, at: datetime) -> Commands:
@@ -259,7 +254,7 @@ class Traffic:
             total.observations += shown.observations
             total.hidden += shown.hidden
             total.withheld += shown.withheld
-        if self._kept_bytes + events.kept_bytes > self._limits.kept_bytes_max:
+        if self._kept_bytes + events.kept_bytes > self.limits.kept_bytes_max:
             events.lose()
         self._kept_bytes += events.kept_bytes
         total.forward = bytes(given)
@@ -282,9 +277,9 @@ class Traffic:
 
     def _rule(self, exchange: Exchange, body: bytes, fields: HeaderFields, at: datetime) -> Commands:
         """Rule on a whole body. One that its headers describe differently is blocked: some server goes by them."""
-        session, observer = exchange.session, exchange.observer
-        raw = plain_body(body, first(fields, "content-encoding"), message_bytes_max=self._message_bytes_max)
-        line = observer.read(body if raw is None else raw)
+        session = exchange.session
+        raw = plain_body(body, first(fields, "content-encoding"), message_bytes_max=self.message_bytes_max)
+        line = session.read(body if raw is None else raw)
         header = repeated(fields) or next((name for each in line.messages if (name := mismatch(fields, each))), None)
         if header is not None:
             return session.receive(Failed(body if raw is None else raw, "header_mismatch", {"header": header}), at)
@@ -299,7 +294,7 @@ class Traffic:
 
     def _lost(self, exchange: Exchange, direction: Direction, at: datetime) -> list[Observation]:
         exchange.is_unread |= direction == "client->server"
-        return exchange.observer.missed(direction, at, exchange=exchange.number)
+        return exchange.session.missed(direction, at, exchange=exchange.number)
 
     def _closed(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
         """End an exchange; its unanswered requests are answered elsewhere, or never."""
@@ -311,30 +306,30 @@ class Traffic:
             raise
 
     def _ended(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
-        observer, asked = exchange.observer, exchange.asked
+        session, asked = exchange.session, exchange.asked
         exchange.asked = []
-        observer.exchange_ended(exchange.number)
+        session.exchange_ended(exchange.number)
         # A server that refused it did nothing, and anyone can have a request refused.
         lost = self.missed(1, at) if exchange.is_unread and not exchange.is_refused else []
         self._kept_bytes -= exchange.let_go()
-        observer.offered.cut_off(exchange.number)
+        session.offered.cut_off(exchange.number)
         if exchange.method == "DELETE" and exchange.is_successful:
             return lost + (self.connections.end(exchange.connection, at) if exchange.session_id is not None else [])
         if exchange.session_id is not None and exchange.is_successful:
-            return lost + [each for key in asked for each in observer.orphaned(key, at)]
+            return lost + [each for key in asked for each in session.orphaned(key, at)]
         code, ok = exchange.why_unanswered(ending), False if exchange.is_refused else None
-        return lost + [each for key in asked for each in observer.unanswered(key, code, at, ok=ok)]
+        return lost + [each for key in asked for each in session.unanswered(key, code, at, ok=ok)]
 
     def _response_body(self, exchange: Exchange, fields: HeaderFields) -> Body:
         """Return the parser of a response: as messages, whatever its type, unless clients may find others in it."""
         kind, encoding = first(fields, "content-type"), first(fields, "content-encoding")
         session, is_refused = exchange.session, not exchange.is_successful
-        body = body_of(kind, encoding, message_bytes_max=self._message_bytes_max)
+        body = body_of(kind, encoding, message_bytes_max=self.message_bytes_max)
         charsets = UTF_8 if session.enforces and not is_refused else CHARSETS_WITH_ASCII
         is_unclear = is_body_unclear(fields, charsets=charsets)
         if isinstance(body, Opaque):
             is_unclear |= session.enforces and not is_refused
-            body = body_of(None, encoding, message_bytes_max=self._message_bytes_max)
+            body = body_of(None, encoding, message_bytes_max=self.message_bytes_max)
         return Unreadable() if is_unclear and (not is_refused or session.hides) else body
 
     def _read(self, exchange: Exchange, direction: Direction, data: bytes | None) -> list[bytes | None]:
@@ -343,7 +338,7 @@ class Traffic:
         messages = list(body.end() if data is None else body.feed(data))
         after_bytes = 0 if data is None else body.kept_bytes
         self._kept_bytes += after_bytes - before_bytes
-        if data is None or self._kept_bytes > self._limits.kept_bytes_max:
+        if data is None or self._kept_bytes > self.limits.kept_bytes_max:
             # Nothing comes after the end; and what has no room is let go.
             self._kept_bytes -= after_bytes
             if direction == "client->server":
@@ -360,14 +355,14 @@ class Traffic:
         observations = self._take_part(exchange, message, at, of_others=False)
         if exchange.is_successful:
             return observations + self._take_part(exchange, message, at, of_others=True)
-        if exchange.waiting is not None or self._kept_bytes + len(message) > self._limits.kept_bytes_max:
+        if exchange.waiting is not None or self._kept_bytes + len(message) > self.limits.kept_bytes_max:
             return observations + self._lost(exchange, "client->server", at)
         exchange.waiting = message, at
         self._kept_bytes += len(message)
         return observations
 
     def _take_part(self, exchange: Exchange, raw: bytes, at: datetime, *, of_others: bool) -> list[Observation]:
-        line = exchange.observer.read(raw)
+        line = exchange.session.read(raw)
         # Without a session clients count from 1 each, so that an id names nobody's request.
         named = (each for each in line.messages if exchange.session_id is not None or each.get("method") != CANCELLED)
         messages = tuple(each for each in named if _concerns_others(each) is of_others)
@@ -376,7 +371,7 @@ class Traffic:
     def _take(
         self, exchange: Exchange, direction: Direction, line: Line, raw: bytes, at: datetime
     ) -> list[Observation]:
-        return exchange.observer.take(direction, line, raw, at, exchange=exchange.number)
+        return exchange.session.take(direction, line, raw, at, exchange=exchange.number)
 
 
 def _concerns_others(message: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -34,38 +35,31 @@ _TTL_MS_MAX = 2**53
 _METHOD_UNKNOWN = {"code": -32601, "message": "this client only lists"}
 
 
+@dataclass(eq=False, repr=False)
 class Conversation:
     """A connection from handshake to close.
 
     Args:
         observer: one per server, for all its connections: it remembers whether there were instructions.
         number: the first id of a request; ids are unique over all connections of the observer.
-        modern: ``False`` to skip ``server/discover`` and use ``initialize``.
+        is_modern: whether the server speaks MCP 2026-07-28, as far as known; ``False`` skips ``server/discover``.
     """
 
-    def __init__(
-        self,
-        observer: WireObserver,
-        *,
-        publish: Callable[[Observation], object],
-        clock: Callable[[], datetime],
-        number: int = 1,
-        modern: bool = True,
-        limits: ListingLimits = LISTING_LIMITS,
-    ) -> None:
-        self.number = number
+    observer: WireObserver
+    _: KW_ONLY
+    publish: Callable[[Observation], object]
+    clock: Callable[[], datetime]
+    number: int = 1
+    is_modern: bool = True
+    limits: ListingLimits = LISTING_LIMITS
+
+    def __post_init__(self) -> None:
         self.version: str | None = None
         self.changed = asyncio.Event()
         """Set when the server announces a change."""
         self.ttl_s: float | None = None
         """How long the server lets clients cache its tools."""
         self.transport: Transport | None = None
-        self._observer = observer
-        self._publish = publish
-        self._clock = clock
-        self.is_modern = modern
-        """Whether the server speaks MCP 2026-07-28, as far as known."""
-        self.limits = limits
         self._capabilities: Mapping[str, Any] = {}
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._held: Observation | None = None
@@ -111,26 +105,26 @@ class Conversation:
     async def heard(self, raw: bytes | None) -> bool:
         """Handle a message, ``None`` for an unreadable one; return True if it was a response."""
         self._note_size(1, 0 if raw is None else len(raw))
-        at = self._clock()
+        at = self.clock()
         if raw is None or len(raw) > self.limits.message_bytes_max:
-            self._hold(self._observer.missed("server->client", at))
+            self._hold(self.observer.missed("server->client", at))
             self._fail("unreadable")
             return True
         if not raw.strip(BLANKS):
             return False
         if len(raw) < _THREAD_FROM_BYTES:
-            line = self._observer.read(raw)
+            line = self.observer.read(raw)
         else:
-            line = await asyncio.to_thread(self._observer.read, raw)
+            line = await asyncio.to_thread(self.observer.read, raw)
         # Each request of a batch would be answered by a request of ours.
         self._note_size(len(line.messages) - 1, 0)
         is_announced = any(str(message.get("method")) in _CHANGES for message in line.messages)
         if is_announced:
             self._flush()
-        observations = self._observer.take("server->client", line, raw, at)
+        observations = self.observer.take("server->client", line, raw, at)
         if is_announced:
             for observation in observations:
-                self._publish(observation)
+                self.publish(observation)
             self.changed.set()
         else:
             self._hold(observations)
@@ -153,7 +147,7 @@ class Conversation:
         for number in list(self._waiting):
             key = request_key(number)
             if key is not None:
-                self._observer.unanswered(key, "upstream_failed", self._clock())
+                self.observer.unanswered(key, "upstream_failed", self.clock())
         self._fail(reason)
         self._flush()
 
@@ -221,7 +215,7 @@ class Conversation:
             self._waiting.pop(number, None)
             key = request_key(number)
             if not answer.done() and key is not None:
-                self._observer.unanswered(key, "no_response", self._clock())
+                self.observer.unanswered(key, "no_response", self.clock())
             elif answer.done() and not answer.cancelled():
                 answer.exception()  # whoever asked may be gone
         if "error" in response:
@@ -233,7 +227,7 @@ class Conversation:
 
     async def _send(self, message: Mapping[str, Any], method: str | None) -> None:
         raw = json.dumps(message, separators=(",", ":")).encode()
-        self._observer.feed("client->server", raw, self._clock())
+        self.observer.feed("client->server", raw, self.clock())
         version = MODERN if self.is_modern else self.version
         if self.transport is None:
             raise AssertionError("nothing to send with")
@@ -268,4 +262,4 @@ class Conversation:
     def _flush(self) -> None:
         held, self._held = self._held, None
         if held is not None:
-            self._publish(held)
+            self.publish(held)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import signal
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, ValidationInfo, model_validator
 
 from assay_stream import __version__
 from assay_stream.errors import ConfigurationError
@@ -29,19 +30,15 @@ if TYPE_CHECKING:
     from assay_stream.observe.listing.conversation import Conversation
 
 
-_TOP = frozenset(("servers", "interval_s"))
-_FIELDS = frozenset(
-    ("server_id", "url", "command", "token_file", "token_header", "env_files", "auth_context", "interval_s", "listen")
-)
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _OF_TRANSPORT = frozenset(
     ("host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "accept")
 )
+_Seconds = Annotated[
+    float, Field(strict=True, ge=LISTING_LIMITS.interval_min_s, le=LISTING_LIMITS.interval_max_s, allow_inf_nan=False)
+]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedServer:
+class ListedServer(BaseModel):
     """One server.
 
     Args:
@@ -54,14 +51,43 @@ class ListedServer:
         listen: whether to stay connected for changes that the server announces.
     """
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
     vantage: Vantage
     url: str | None = None
-    command: tuple[str, ...] = ()
+    command: tuple[Annotated[str, Field(pattern=r"^[^\x00]*$")], ...] = ()
     token_file: Path | None = None
-    token_header: str = "Authorization"  # noqa: S105 - a name
-    env_files: Mapping[str, Path] = field(default_factory=dict)
-    interval_s: float
-    listen: bool = True
+    token_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")] = "Authorization"  # noqa: S105 - a name
+    env_files: dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,127}$")], Path] = {}
+    interval_s: _Seconds
+    listen: StrictBool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, entry: Any, info: ValidationInfo) -> Any:
+        """Put what names the server into its vantage, and the defaults of the file where it says nothing."""
+        file: Mapping[str, Any] = info.context or {}
+        names = {name: entry.get(name) for name in ("server_id", "auth_context")} if isinstance(entry, dict) else {}
+        context = names.get("auth_context")
+        if not isinstance(names.get("server_id"), str) or not isinstance(context, str | None) or "vantage" in entry:
+            raise ValueError("give server_id, and if you like auth_context, each as text")
+        vantage = replace(file["observer"], **{name: value for name, value in names.items() if name in entry})
+        given = {name: value for name, value in entry.items() if name not in names}
+        return {"interval_s": file["interval_s"], **given, "vantage": vantage}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.url is None) == (not self.command):
+            raise ValueError("give either url or command")
+        if self.url is not None and not is_endpoint(self.url):
+            raise ValueError("url must be http(s)://host[:port]/path, without user name, query or fragment")
+        if self.token_file is not None and self.url is None:
+            raise ValueError("token_file is for a server with a url; a command takes env_files")
+        if self.env_files and self.url is not None:
+            raise ValueError("env_files are for a server with a command")
+        if self.token_header.lower() in _OF_TRANSPORT:
+            raise ValueError("token_header must be the name of a header that carries credentials")
+        return self
 
     @property
     def host(self) -> str:
@@ -69,68 +95,32 @@ class ListedServer:
         return "" if self.url is None else urlsplit(self.url).netloc.lower()
 
 
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    servers: Annotated[list[ListedServer], Field(min_length=1, max_length=LISTING_LIMITS.servers_max)]
+    interval_s: _Seconds = LISTING_LIMITS.interval_default_s
+
+
 def listed_servers(content: object, where: str, observer: Vantage) -> list[ListedServer]:
     """Return the servers in the file ``where``; ``observer`` has their defaults. Raises ``bad_servers``."""
-    entries = content.get("servers") if isinstance(content, dict) and set(content) <= _TOP else None
-    if not isinstance(content, dict) or not isinstance(entries, list):
-        raise _bad(where, "give a list named servers, and if you like interval_s")
-    if not 1 <= len(entries) <= LISTING_LIMITS.servers_max:
-        raise _bad(where, f"give 1 to {LISTING_LIMITS.servers_max} servers")
-    interval_s = content.get("interval_s", LISTING_LIMITS.interval_default_s)
-    found = [
-        _server(entry, f"{where}, server {number}", observer, interval_s) for number, entry in enumerate(entries, 1)
-    ]
-    places = {(server.vantage.server_id, server.vantage.auth_context) for server in found}
-    if len(places) < len(found):
-        raise _bad(where, "two servers have one server_id: give each its own, or an auth_context of its own")
-    return found
-
-
-def _server(entry: Any, where: str, observer: Vantage, interval_s: Any) -> ListedServer:
-    if not isinstance(entry, dict) or not set(entry) <= _FIELDS or not isinstance(entry.get("server_id"), str):
-        raise _bad(where, f"give server_id, and of the other fields only {', '.join(sorted(_FIELDS))}")
-    url, command = entry.get("url"), entry.get("command", [])
-    if (url is None) == (not command):
-        raise _bad(where, "give either url or command")
-    if url is not None and not is_endpoint(url):
-        raise _bad(where, "url must be http(s)://host[:port]/path, without user name, query or fragment")
-    if not isinstance(command, list) or not all(isinstance(part, str) and "\0" not in part for part in command):
-        raise _bad(where, "command must be a list of texts: the program and its arguments")
-    token_file, header = entry.get("token_file"), entry.get("token_header", "Authorization")
-    if token_file is not None and (not isinstance(token_file, str) or url is None):
-        raise _bad(where, "token_file must be a path, for a server with a url; a command takes env_files")
-    if not isinstance(header, str) or not _HEADER_NAME.fullmatch(header) or header.lower() in _OF_TRANSPORT:
-        raise _bad(where, "token_header must be the name of a header that carries credentials")
-    files = entry.get("env_files", {})
-    if not isinstance(files, dict) or not all(
-        isinstance(name, str) and _VARIABLE.fullmatch(name) and isinstance(path, str) for name, path in files.items()
-    ):
-        raise _bad(where, "env_files must give the name of each variable the path of its file")
-    if files and url is not None:
-        raise _bad(where, "env_files are for a server with a command")
-    interval_s = entry.get("interval_s", interval_s)
-    is_number = isinstance(interval_s, int | float) and not isinstance(interval_s, bool)
-    if not is_number or not LISTING_LIMITS.interval_min_s <= interval_s <= LISTING_LIMITS.interval_max_s:
-        raise _bad(
-            where, f"interval_s must be {LISTING_LIMITS.interval_min_s:g} to {LISTING_LIMITS.interval_max_s:g} seconds"
+    interval_s = content.get("interval_s") if isinstance(content, dict) else None
+    defaults = {"observer": observer, "interval_s": interval_s or LISTING_LIMITS.interval_default_s}
+    try:
+        found = _File.model_validate(content, context=defaults).servers
+    except ValidationError as error:
+        # No values: a secret may stand in the wrong place.
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        named = [each for each in wrong["loc"] if each != "servers"][:2]
+        place = [f"server {each + 1}" if isinstance(each, int) else each for each in named]
+        raise ConfigurationError(
+            "bad_servers", f"{', '.join([where, *place[:2]])}: {wrong['msg'].removeprefix('Value error, ')}"
+        ) from None
+    if len({(each.vantage.server_id, each.vantage.auth_context) for each in found}) < len(found):
+        raise ConfigurationError(
+            "bad_servers", f"{where}: two servers have one server_id: give each its own, or an auth_context of its own"
         )
-    context, listen = entry.get("auth_context", observer.auth_context), entry.get("listen", True)
-    if not isinstance(listen, bool) or not (context is None or isinstance(context, str)):
-        raise _bad(where, "listen must be true or false, and auth_context a text")
-    return ListedServer(
-        vantage=replace(observer, server_id=entry["server_id"], auth_context=context),
-        url=url,
-        command=tuple(command),
-        token_file=None if token_file is None else Path(token_file),
-        token_header=header,
-        env_files={name: Path(path) for name, path in files.items()},
-        interval_s=interval_s,
-        listen=listen,
-    )
-
-
-def _bad(where: str, why: str) -> ConfigurationError:
-    return ConfigurationError("bad_servers", f"{where}: {why}")
+    return found
 
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -187,23 +177,20 @@ def environment_of(server: ListedServer, ours: Mapping[str, str]) -> dict[str, s
     return passed | {name: read_credential(file) for name, file in server.env_files.items()}
 
 
+@dataclass(eq=False, repr=False)
 class StdioTransport:
     """A server's process, in its own process group.
 
     Its output comes through our own pipe, which can be closed while something still writes to it.
     """
 
-    def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        output: tuple[asyncio.StreamReader, asyncio.ReadTransport],
-        conversation: Conversation,
-    ) -> None:
-        self._process = process
-        self._reader, self._pipe = output
-        self._conversation = conversation
-        self._limits = conversation.limits
-        self._failure: ListingError | None = None
+    process: asyncio.subprocess.Process
+    reader: asyncio.StreamReader
+    pipe: asyncio.ReadTransport
+    conversation: Conversation
+    _failure: ListingError | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
@@ -231,12 +218,12 @@ class StdioTransport:
             raise
         finally:
             os.close(theirs)
-        return cls(process, (reader, pipe), conversation)
+        return cls(process, reader, pipe, conversation)
 
     async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:  # noqa: ARG002
         if self._reading.done() and self._failure is not None:
             raise self._failure
-        writer = self._process.stdin
+        writer = self.process.stdin
         if writer is None:
             raise ListingError("ended")
         try:
@@ -253,18 +240,18 @@ class StdioTransport:
 
     async def close(self) -> None:
         """Close its input, then terminate it, then kill its process group."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), self._limits.stop_limit_s)
+                await asyncio.wait_for(self.process.wait(), self.conversation.limits.stop_limit_s)
             # Also where it ended by itself: children of its own may live on.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
-        await self._process.wait()
+                os.killpg(self.process.pid, number)
+        await self.process.wait()
         self._reading.cancel()
         await asyncio.wait([self._reading])
-        self._pipe.close()
+        self.pipe.close()
 
     async def _read(self) -> None:
         self._failure = ListingError("ended")
@@ -273,35 +260,32 @@ class StdioTransport:
         except ListingError as error:
             self._failure = error
         finally:
-            self._conversation.end(self._failure.reason)
+            self.conversation.end(self._failure.reason)
 
     async def _read_lines(self) -> None:
         parts, size_bytes = list[bytes](), 0
-        while chunk := await self._reader.read(_CHUNK_BYTES):
+        while chunk := await self.reader.read(_CHUNK_BYTES):
             *lines, rest = chunk.split(b"\n")
             for line in lines:
-                await self._conversation.heard(b"".join([*parts, line]))
+                await self.conversation.heard(b"".join([*parts, line]))
                 parts, size_bytes = [], 0
             parts.append(rest)
             size_bytes += len(rest)
-            if size_bytes > self._limits.message_bytes_max:
-                await self._conversation.heard(None)
+            if size_bytes > self.conversation.limits.message_bytes_max:
+                await self.conversation.heard(None)
                 raise ListingError("too_much")
 
 
+@dataclass(eq=False, repr=False)
 class HttpTransport:
     """HTTP requests to one Streamable HTTP endpoint, in both eras, and their session."""
 
-    def __init__(
-        self, url: str, client: Client, conversation: Conversation, credential: tuple[str, str] | None
-    ) -> None:
-        self._url = url
-        self._client = client
-        self._conversation = conversation
-        self._credential = credential
-        self._limits = conversation.limits
-        self._session_id: str | None = None
-        self._version: str | None = None
+    url: str
+    client: Client
+    conversation: Conversation
+    credential: tuple[str, str] | None
+    _session_id: str | None = field(default=None, init=False)
+    _version: str | None = field(default=None, init=False)
 
     @classmethod
     async def open(cls, server: ListedServer, client: Client, conversation: Conversation) -> HttpTransport:
@@ -317,9 +301,7 @@ class HttpTransport:
         more = [("Content-Type", "application/json")]
         if version == MODERN and method is not None:
             more.append(("Mcp-Method", method))
-        answer = await self._request("POST", raw, more)
-        try:
-            self._check(answer)
+        async with self._request("POST", raw, more) as answer:
             session_id = first(answer.fields, "mcp-session-id") if method == "initialize" else None
             if session_id is not None:
                 if len(session_id) > _SESSION_CHARS_MAX or not session_id.isascii() or not session_id.isprintable():
@@ -327,52 +309,49 @@ class HttpTransport:
                 self._session_id = session_id
             if expects_answer:
                 await self._hear(answer, listens=method == "subscriptions/listen")
-        finally:
-            await answer.release()
 
     async def listen(self, version: str) -> None:
         self._version = version
-        answer = await self._request("GET", None, [])
-        try:
-            self._check(answer)
+        async with self._request("GET", None, []) as answer:
             if answer.status >= 400:
                 raise ListingError(f"http_{answer.status}")
             await self._hear(answer, listens=True)
-        finally:
-            await answer.release()
 
     async def close(self) -> None:
         if self._session_id is None:
             return
         with contextlib.suppress(ListingError, TimeoutError):
-            async with asyncio.timeout(self._limits.stop_limit_s):
-                await (await self._request("DELETE", None, [])).release()
+            async with asyncio.timeout(self.conversation.limits.stop_limit_s), self._request("DELETE", None, []):
+                pass
 
-    async def _request(self, verb: str, body: bytes | None, more: list[tuple[str, str]]) -> ResponseHead:
+    @contextlib.asynccontextmanager
+    async def _request(self, verb: str, body: bytes | None, more: list[tuple[str, str]]) -> AsyncIterator[ResponseHead]:
         accepted = _EVENTS if verb == "GET" else f"application/json, {_EVENTS}"
         fields = [("User-Agent", f"assay-stream/{__version__}"), ("Accept", accepted), ("Accept-Encoding", "identity")]
-        if self._credential is not None:
-            fields.append(self._credential)
+        if self.credential is not None:
+            fields.append(self.credential)
         if self._version is not None:
             fields.append(("MCP-Protocol-Version", self._version))
         if self._session_id is not None:
             fields.append(("Mcp-Session-Id", self._session_id))
         try:
-            return await self._client.send(verb, self._url, [*fields, *more], body)
+            answer = await self.client.send(verb, self.url, [*fields, *more], body)
         except UpstreamError:
             raise ListingError("unreachable") from None
-
-    def _check(self, answer: ResponseHead) -> None:
-        if answer.status in _REDIRECTS:
-            raise ListingError("redirects")
-        if answer.status in (401, 403, 407, 429) or answer.status >= 500:
-            raise ListingError(f"http_{answer.status}")
+        try:
+            if answer.status in _REDIRECTS:
+                raise ListingError("redirects")
+            if answer.status in (401, 403, 407, 429) or answer.status >= 500:
+                raise ListingError(f"http_{answer.status}")
+            yield answer
+        finally:
+            await answer.release()
 
     async def _hear(self, answer: ResponseHead, *, listens: bool) -> None:
         body = body_of(
             first(answer.fields, "content-type"),
             first(answer.fields, "content-encoding"),
-            message_bytes_max=self._limits.message_bytes_max,
+            message_bytes_max=self.conversation.limits.message_bytes_max,
         )
         if isinstance(body, Opaque) or (listens and not isinstance(body, EventStream)):
             raise ListingError(f"http_{answer.status}" if answer.status >= 400 else "not_mcp")
@@ -381,18 +360,18 @@ class HttpTransport:
             async for chunk in answer.chunks():
                 size_bytes += len(chunk)
                 for message in body.feed(chunk):
-                    answered = await self._conversation.heard(message) or answered
+                    answered = await self.conversation.heard(message) or answered
                 if answered and not listens:
                     return
-                if size_bytes > self._limits.connection_bytes_max or (
-                    not isinstance(body, EventStream) and size_bytes > self._limits.message_bytes_max
+                if size_bytes > self.conversation.limits.connection_bytes_max or (
+                    not isinstance(body, EventStream) and size_bytes > self.conversation.limits.message_bytes_max
                 ):
-                    await self._conversation.heard(None)
+                    await self.conversation.heard(None)
                     raise ListingError("too_much")
         except UpstreamError:
             raise ListingError("ended") from None
         for message in body.end():
-            answered = await self._conversation.heard(message) or answered
+            answered = await self.conversation.heard(message) or answered
         if not answered:
             # A session may answer on its GET stream; this client has none open while it asks.
             raise ListingError(f"http_{answer.status}" if answer.status >= 400 else "ended")

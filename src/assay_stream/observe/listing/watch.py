@@ -20,7 +20,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 
 from assay_stream.limits.serving import LISTING_LIMITS, ListingLimits
@@ -59,31 +59,27 @@ class Watched:
     counts: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass(eq=False, repr=False)
 class ListWatch:
     """List servers until stopped; ``client`` is for those with a URL."""
 
-    def __init__(
-        self,
-        servers: Sequence[ListedServer],
-        *,
-        publish: Callable[[Observation], object],
-        client: Client | None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        limits: ListingLimits = LISTING_LIMITS,
-    ) -> None:
-        self._publish = publish
-        self._client = client
-        self._clock = clock
-        self._limits = limits
-        self._listings = asyncio.Semaphore(limits.listings_max)
+    servers: Sequence[ListedServer]
+    _: KW_ONLY
+    publish: Callable[[Observation], object]
+    client: Client | None
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    limits: ListingLimits = LISTING_LIMITS
+
+    def __post_init__(self) -> None:
+        self._listings = asyncio.Semaphore(self.limits.listings_max)
         self._hosts: defaultdict[str, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(limits.listings_per_host_max)
+            lambda: asyncio.Semaphore(self.limits.listings_per_host_max)
         )
         self.watched = [
             Watched(
                 server, WireObserver(server.vantage, session_id=str(uuid.uuid4()), new_id=lambda: str(uuid.uuid4()))
             )
-            for server in servers
+            for server in self.servers
         ]
 
     @property
@@ -111,13 +107,13 @@ class ListWatch:
         """List a server, again per announced change while connected; return the pause until the next listing is due."""
         conversation = Conversation(
             watched.observer,
-            publish=self._publish,
-            clock=self._clock,
+            publish=self.publish,
+            clock=self.clock,
             number=watched.number,
-            modern=watched.modern,
-            limits=self._limits,
+            is_modern=watched.modern,
+            limits=self.limits,
         )
-        due_s, limits = time.monotonic() + watched.server.interval_s, self._limits
+        due_s, limits = time.monotonic() + watched.server.interval_s, self.limits
         gap_s = limits.announced_gap_s
         listening: asyncio.Task[None] | None = None
         try:
@@ -150,7 +146,7 @@ class ListWatch:
         return min(due_s - time.monotonic(), self._broken_s(watched, listening))
 
     async def _list(self, watched: Watched, conversation: Conversation, stack: AsyncExitStack) -> None:
-        async with self._hosts[watched.server.host], self._listings, asyncio.timeout(self._limits.listing_limit_s):
+        async with self._hosts[watched.server.host], self._listings, asyncio.timeout(self.limits.listing_limit_s):
             if conversation.transport is None:
                 await self._connect(watched.server, conversation, stack)
             try:
@@ -171,8 +167,8 @@ class ListWatch:
     async def _connect(self, server: ListedServer, conversation: Conversation, stack: AsyncExitStack) -> None:
         if server.url is None:
             conversation.transport = await StdioTransport.open(server, conversation)
-        elif self._client is not None:
-            conversation.transport = await HttpTransport.open(server, self._client, conversation)
+        elif self.client is not None:
+            conversation.transport = await HttpTransport.open(server, self.client, conversation)
         else:
             raise AssertionError("a server with a URL needs a client")
         stack.push_async_callback(_closed, conversation.transport)
@@ -186,7 +182,7 @@ class ListWatch:
         if isinstance(error, ListingError) and (error.reason in _NOT_OFFERED or error.reason.startswith("http_4")):
             return math.inf
         watched.breaks += 1
-        return self._limits.retry_first_s * 2.0 ** min(watched.breaks, 32)
+        return self.limits.retry_first_s * 2.0 ** min(watched.breaks, 32)
 
     def _failed(self, watched: Watched, reason: str) -> float:
         watched.failures += 1
@@ -195,7 +191,7 @@ class ListWatch:
         if watched.failing != reason:
             _log.warning("%s: cannot be listed: %s", watched.server.vantage.server_id, reason)
             watched.failing = reason
-        return min(self._limits.retry_first_s * 2.0 ** min(watched.failures - 1, 32), watched.server.interval_s)
+        return min(self.limits.retry_first_s * 2.0 ** min(watched.failures - 1, 32), watched.server.interval_s)
 
 
 async def _changed(conversation: Conversation, listening: asyncio.Task[None], until_s: float) -> bool:

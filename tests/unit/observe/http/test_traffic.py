@@ -6,6 +6,7 @@ import itertools
 import json
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,16 +27,31 @@ SSE = {"Content-Type": "text/event-stream"}
 TOOL = {"name": "echo", "inputSchema": {}}
 
 
+def a_traffic(**limits: int) -> Traffic:
+    ids = itertools.count(1)
+    return Traffic(
+        THE_VANTAGE,
+        Contexts(b"key", b"process"),
+        new_id=lambda: f"id-{next(ids)}",
+        limits=replace(HTTP_LIMITS, **limits),
+        message_bytes_max=10_000,
+    )
+
+
+def in_pieces(event: HttpEvent) -> list[HttpEvent]:
+    """The same event byte by byte, or of a long body in some thousand pieces."""
+    if not isinstance(event, Passed) or not event.data:
+        return [event]
+    size = len(event.data) // 4_000 + 1
+    return [Passed(event.direction, event.data[start : start + size]) for start in range(0, len(event.data), size)]
+
+
 class Wire:
-    def __init__(self, **limits: int) -> None:
-        ids = itertools.count(1)
-        self.traffic = Traffic(
-            THE_VANTAGE,
-            Contexts(b"key", b"process"),
-            new_id=lambda: f"id-{next(ids)}",
-            limits=replace(HTTP_LIMITS, **limits),
-            message_bytes_max=10_000,
-        )
+    """Every body is observed as it comes, and again in pieces, unless ``cut`` says otherwise."""
+
+    def __init__(self, *, cut: bool = True, **limits: int) -> None:
+        self.traffic = a_traffic(**limits)
+        self._pieces = a_traffic(**limits) if cut else None
         self.now = START
         self.observed: list[dict[str, Any]] = []
         self._numbers = itertools.count(1)
@@ -45,7 +61,11 @@ class Wire:
         self.observed += [json.loads(each.value)["data"] for each in observations]
 
     def takes(self, number: int, event: HttpEvent) -> None:
-        self._note(self.traffic.receive(number, event, self.now).observations)
+        observations = self.traffic.receive(number, event, self.now).observations
+        if self._pieces is not None:
+            received = [self._pieces.receive(number, piece, self.now) for piece in in_pieces(event)]
+            assert [each for commands in received for each in commands.observations] == observations
+        self._note(observations)
 
     def posts(self, message: Any, *, method: str = "POST", **fields: str) -> Exchange:
         head = list((JSON | {name.replace("_", "-"): value for name, value in fields.items()}).items())
@@ -522,12 +542,12 @@ def test_calls_of_a_connection_that_rests_are_recorded_after_an_hour() -> None:
 
 
 def test_a_connection_that_is_forgotten_leaves_no_call_without_a_record() -> None:
-    wire = Wire(connections_max=1)
+    wire = Wire(cut=False, connections_max=1)
     wire.round(call(1), {"resultType": "task", "taskId": "t", "status": "working"}, Mcp_Session_Id="a")
     late, broken = (wire.posts(None, method="POST", Mcp_Session_Id="a") for _ in range(2))
     wire.round(ask("tools/list", 2), {"tools": []}, Mcp_Session_Id="b")
     assert errors(wire) == ["task_unfinished"]
-    observer = late.connection.observer
+    observer = late.session
     for number, exchange in ((3, late), (4, broken)):
         line = json.dumps(call(number)).encode()
         observer.take("client->server", observer.read(line), line, wire.now, exchange=exchange.number)
@@ -731,13 +751,13 @@ def test_a_body_that_follows_its_refusal_changes_nothing_either(method: str) -> 
 @pytest.mark.parametrize("number", [9, 2, "\u2028\u2028", "tools"])
 def test_a_refusal_that_echoes_what_it_was_sent_leaves_nobodys_list_in_doubt(number: Any) -> None:
     """Under a gate, a message that programs read in different ways would have every pinned tool count as unreadable."""
-    wire = Wire()
+    wire = Wire(cut=False)
     rule = VerdictTable().rule
     wire.traffic = Traffic(
         THE_VANTAGE,
         Contexts(b"key", b"process"),
         new_id=lambda: "id",
-        session=lambda observer: HidingGate(observer, rule, over_http=True),
+        session=partial(HidingGate, decide=rule, over_http=True),
     )
     mine = wire.posts(ask("tools/list", 2), Mcp_Session_Id="s")
     forged = wire.posts(ask("tools/list", number), Mcp_Session_Id="s")
@@ -748,6 +768,6 @@ def test_a_refusal_that_echoes_what_it_was_sent_leaves_nobodys_list_in_doubt(num
         event = json.dumps({"jsonrpc": "2.0", "id": own, **answer}, ensure_ascii=False).encode()
         wire.passes(exchange, b"data: " + event + b"\n\n")
         if exchange is forged:
-            assert not mine.connection.observer.offered.in_doubt
-            assert mine.connection.observer.awaits_list(mine.number)
+            assert not mine.session.offered.in_doubt
+            assert mine.session.awaits_list(mine.number)
     assert len(wire.observed) == 1

@@ -49,13 +49,6 @@ class Watching:
         return [json.loads(each.value)["data"] for each in self.observed]
 
 
-async def test_what_waits_is_inspected_in_order() -> None:
-    watching = Watching()
-    await watching.list_passes()
-    await watching.list_passes()
-    assert [each["completeness"] for each in watching.finish()] == ["complete", "complete"]
-
-
 async def test_a_list_that_the_backlog_has_no_room_for_is_published_as_unreadable() -> None:
     """It must not leave the previous one in force."""
     watching = Watching(backlog_bytes_max=4_096 + 1_100)
