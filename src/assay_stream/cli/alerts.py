@@ -20,8 +20,9 @@ from assay_stream.alerts.index import AlertRow, AlertSelection, ReviewState, Sev
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
 from assay_stream.cli.deciding import Deciding, DecidingOnServer
 from assay_stream.cli.files import input_lines
-from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, grouped, time_option
+from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, time_option
 from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import Refusals, ends_now, follow, on_kafka, say, show_refused
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings, load_settings
@@ -51,22 +52,19 @@ _MCP_FIELDS = frozenset(
 )
 """Top-level fields that MCP gives to tools, prompts, resource templates and servers."""
 
-RuleServer = Annotated[str, typer.Option("--server-id", help="Your name for the server; '*' for every server.")]
-RuleId = Annotated[str, typer.Option("--id", help="Your name for the rule. Setting it again replaces it.")]
+RuleServer = Annotated[str, option("Your name for the server; '*' for every server.", "--server-id")]
+RuleId = Annotated[str, option("Your name for the rule. Setting it again replaces it.", "--id")]
 
 
-@grouped
 def suppress(
     server_id: RuleServer,
     id_: RuleId,
     by: DecidingOnServer,
-    tool: Annotated[str | None, typer.Option("--tool", help="Only tools whose name matches; *, ? and [abc].")] = None,
-    kind: Annotated[Kind | None, typer.Option("--kind", help="Only this kind of finding.")] = None,
-    field: Annotated[str | None, typer.Option("--field", help="Only if just this field changed.")] = None,
-    detection: Annotated[
-        str | None, typer.Option("--detection", help="Only what this agent of yours finds.", metavar="AGENT")
-    ] = None,
-    until: Annotated[int | None, time_option("When the rule ends.", "--until", ahead=True)] = None,
+    tool: str | None = option("Only tools whose name matches; *, ? and [abc]."),
+    kind: Kind | None = option("Only this kind of finding."),
+    field: str | None = option("Only if just this field changed."),
+    detection: str | None = option("Only what this agent of yours finds.", metavar="AGENT"),
+    until: int | None = time_option("When the rule ends.", "--until", ahead=True),
 ) -> None:
     """Suppress alerts: they are still written, with the status Suppressed and the rule's name."""
     if tool is not None:
@@ -89,7 +87,6 @@ def suppress(
     say("an open alert is suppressed from its next record on, at the latest one repeat interval after its last one")
 
 
-@grouped
 def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None:
     """Remove a suppression rule. Name the server that it was set for."""
     by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
@@ -100,18 +97,16 @@ def _shown(server_id: str) -> str:
     return "every server" if server_id == "*" else server_id
 
 
-ServerFilter = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
+ServerFilter = Annotated[str | None, option("Only alerts about this server.")]
 Since = Annotated[int | None, time_option("Only alerts of this time or later.")]
 SeverityFilter = Annotated[
-    SeverityLevel | None,
-    typer.Option("--severity", "--min-severity", help="Only alerts of this severity or a higher one."),
+    SeverityLevel | None, option("Only alerts of this severity or a higher one.", "--severity", "--min-severity")
 ]
 
 
-@grouped
 def export(
     looking: AlertOptions,
-    target: Annotated[AlertFormat, typer.Option("--format", help="What to write.")] = "ocsf",
+    target: AlertFormat = option("What to write.", "--format", default="ocsf"),
     since: Since = None,
     server_id: ServerFilter = None,
     severity: SeverityFilter = None,
@@ -139,39 +134,25 @@ def export(
 class ReceiverOptions:
     """Where alerts go: one receiver, or a file of them."""
 
-    to: Annotated[
-        str | None, typer.Option("--to", help="webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")
-    ] = None
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="Several receivers (TOML): webhook, syslog, Splunk HEC, Slack, Teams, PagerDuty: docs/forwarding.md."
-        ),
-    ] = None
-    target: Annotated[
-        AlertFormat | None,
-        typer.Option("--format", help="What to send. Default: ocsf to a webhook, cef to a syslog receiver."),
-    ] = None
-    group: Annotated[
-        str | None,
-        typer.Option(help="Consumer group, one per receiver. Default: <group prefix>-forward-webhook or -syslog."),
-    ] = None
-    timeout_s: Annotated[float, typer.Option(min=0.1, max=300.0, help="How long one attempt may take.")] = 10.0
-    header: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME=VARIABLE", help="Webhook: a further header, its value from an environment variable."
-        ),
-    ] = None
-    hmac_variable: Annotated[
-        str | None, typer.Option(metavar="VARIABLE", help="Webhook: sign with the secret in this environment variable.")
-    ] = None
-    ca_file: Annotated[Path | None, typer.Option(help="Authorities that take the place of the usual ones (PEM).")] = (
-        None
+    to: str | None = option("webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")
+    config: Path | None = option(
+        "Several receivers (TOML): webhook, syslog, Splunk HEC, Slack, Teams, PagerDuty: docs/forwarding.md."
     )
-    enterprise: Annotated[
-        int, typer.Option(min=0, help="Syslog: private enterprise number of the structured data.")
-    ] = EXAMPLE_ENTERPRISE
+    target: AlertFormat | None = option(
+        "What to send. Default: ocsf to a webhook, cef to a syslog receiver.", "--format"
+    )
+    group: str | None = option("Consumer group, one per receiver. Default: <group prefix>-forward-webhook or -syslog.")
+    timeout_s: float = option("How long one attempt may take.", default=10.0, min=0.1, max=300.0)
+    header: str | None = option(
+        "Webhook: a further header, its value from an environment variable.", metavar="NAME=VARIABLE"
+    )
+    hmac_variable: str | None = option(
+        "Webhook: sign with the secret in this environment variable.", metavar="VARIABLE"
+    )
+    ca_file: Path | None = option("Authorities that take the place of the usual ones (PEM).")
+    enterprise: int = option(
+        "Syslog: private enterprise number of the structured data.", default=EXAMPLE_ENTERPRISE, min=0
+    )
 
     def subscriptions(self, settings: Settings) -> list[Subscription]:
         if self.config is None:
@@ -219,7 +200,6 @@ class ReceiverOptions:
         return found
 
 
-@grouped
 def forward(receivers: ReceiverOptions, web_port: WebPort = None, bootstrap_servers: Bootstrap = None) -> None:
     """Follow the alerts and deliver each at least once, until told to stop.
 
@@ -276,25 +256,22 @@ StatusChoice = Literal["open", "closed", "suppressed", "all"]
 
 ExplainFormat = Literal["text", "json", "markdown"]
 
-ColourOption = Annotated[Colour, typer.Option("--color", help="auto: on a terminal, unless NO_COLOR is set.")]
-Uid = Annotated[str, typer.Argument(metavar="UID", help="The alert's uid, or a prefix that no other alert has.")]
+ColourOption = Annotated[Colour, option("auto: on a terminal, unless NO_COLOR is set.", "--color")]
+Uid = Annotated[str, argument("The alert's uid, or a prefix that no other alert has.", metavar="UID")]
 
 
-@grouped
 def list_alerts(
     looking: AlertOptions,
     server_id: ServerFilter = None,
-    tool: Annotated[str | None, typer.Option(help="Only tools whose name matches; *, ? and [abc].")] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only this kind of finding.")] = None,
+    tool: str | None = option("Only tools whose name matches; *, ? and [abc]."),
+    kind: Kind | None = option("Only this kind of finding."),
     severity: SeverityFilter = None,
-    status: Annotated[StatusChoice, typer.Option(help="Only alerts with this status.")] = "open",
-    since: Annotated[int | None, time_option("Only alerts last seen at this time or later.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of alerts.")] = None,
+    status: StatusChoice = option("Only alerts with this status.", default="open"),
+    since: int | None = time_option("Only alerts last seen at this time or later."),
+    limit: int | None = option("Maximum number of alerts.", min=1),
     target: Format = RowFormat.TABLE,
-    each: Annotated[bool, typer.Option("--each", help="A line for each alert, not for each change.")] = False,
-    follow_on: Annotated[
-        bool, typer.Option("--follow", help="Then print each new record of an alert, read from the topics.")
-    ] = False,
+    each: bool = flag("A line for each alert, not for each change."),
+    follow_on: bool = flag("Then print each new record of an alert, read from the topics.", "--follow"),
     color: ColourOption = Colour.AUTO,
 ) -> None:
     """List the current alerts, most severe first, then most recent. One change on many servers is one line.
@@ -357,11 +334,10 @@ def _current(records: Sequence[Record]) -> Iterator[AlertRow]:
             say(f"{record.origin}: {error}")
 
 
-@grouped
 def show(
     uid: Uid,
     sources: StoryOptions,
-    full: Annotated[bool, typer.Option("--full", help="Show differences whole, up to 10,000 of them.")] = False,
+    full: bool = flag("Show differences whole, up to 10,000 of them."),
     color: ColourOption = Colour.AUTO,
 ) -> None:
     """Show one alert: what changed, word by word, why it matters, who saw it, and which calls used the tool.
@@ -373,13 +349,10 @@ def show(
     show_refused(refused)
 
 
-@grouped
 def explain(
     uid: Uid,
     sources: StoryOptions,
-    output_format: Annotated[
-        ExplainFormat, typer.Option("--format", help="Text, JSON, or Markdown for a ticket.")
-    ] = "text",
+    output_format: ExplainFormat = option("Text, JSON, or Markdown for a ticket.", "--format", default="text"),
 ) -> None:
     """Explain an alert in plain sentences: what is known, what is not, and what to do next."""
     story, refused = sources.story(uid)
@@ -432,15 +405,11 @@ ACTS: Mapping[AlertAct, str] = {
 """What people do with an alert, and the help of its command."""
 
 
-@grouped
-def assign(
-    uid: Uid, by: Deciding, to: Annotated[str, typer.Option("--to", help="Assignee.")], file: AlertFile = None
-) -> None:
+def assign(uid: Uid, by: Deciding, to: Annotated[str, option("Assignee.", "--to")], file: AlertFile = None) -> None:
     _do("assign", uid, by, file, assignee=to)
 
 
 def _act(act: AlertAct) -> Callable[..., None]:
-    @grouped
     def decide(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
         _do(act, uid, by, file)
 

@@ -15,6 +15,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.files import STANDARD_INPUT, input_lines, read_input, tools_in
 from assay_stream.cli.options import Format
 from assay_stream.cli.output import RowFormat, print_json, print_line
+from assay_stream.cli.parameters import argument, option
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
 from assay_stream.errors import InputError
@@ -43,10 +44,8 @@ _OF_A_TOOL = ("name", "description", "inputSchema", "input_schema")
 
 
 def fingerprint(
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Tool objects or tools/list results. Default: stdin.")
-    ] = None,
-    server_id: Annotated[str | None, typer.Option(help="Server that the definitions are scoped to (assay.v1).")] = None,
+    files: list[Path] | None = argument("Tool objects or tools/list results. Default: stdin."),
+    server_id: str | None = option("Server that the definitions are scoped to (assay.v1)."),
 ) -> None:
     """Print the fingerprints of tool definitions: one JSON object per tool.
 
@@ -84,8 +83,8 @@ _Check = Callable[[bytes], None]
 
 
 def validate(
-    profile: Annotated[EventProfileName, typer.Option(help="What each line must be; see below.")],
-    file: Annotated[Path | None, typer.Argument(help="NDJSON, one value a line; standard input by default.")] = None,
+    profile: Annotated[EventProfileName, option("What each line must be; see below.")],
+    file: Path | None = argument("NDJSON, one value a line; standard input by default."),
 ) -> None:
     """Check records against a profile: one JSON verdict per line.
 
@@ -158,10 +157,8 @@ def _group() -> None:
 
 @handshake_app.command()
 def check(
-    server_id: Annotated[str, typer.Option(help="Your name for the server, which may prefix its tools' ids.")],
-    capture: Annotated[
-        Path | None, typer.Argument(help="A tools/list result or response, or a snapshot event.")
-    ] = None,
+    server_id: Annotated[str, option("Your name for the server, which may prefix its tools' ids.")],
+    capture: Path | None = argument("A tools/list result or response, or a snapshot event."),
     target: Format = RowFormat.TABLE,
 ) -> None:
     """Check a captured list of tools against Handshake's tool conformance requirements.
@@ -238,17 +235,14 @@ _COLOURS = {Level.CRITICAL: typer.colors.RED, Level.HIGH: typer.colors.RED, Leve
 
 def drift(
     recordings: Annotated[
-        list[Path], typer.Argument(metavar="[BEFORE.json] AFTER.json", help="The earlier and the later recording.")
+        list[Path], argument("The earlier and the later recording.", metavar="[BEFORE.json] AFTER.json")
     ],
-    profile: Annotated[SeverityProfileName, typer.Option(help="Severity profile.")] = "soc",
-    fail_on: Annotated[LevelName, typer.Option(help="The lowest severity that sets exit code 1.")] = "high",
-    output_format: Annotated[
-        Literal["table", "json", "sarif"], typer.Option("--format", help="What to print.")
-    ] = "table",
-    peer: Annotated[
-        Literal["p60", "mcptrust"] | None,
-        typer.Option("--as", help="Compare as Assay's manifest drift or MCPTrust's check does, and print its JSON."),
-    ] = None,
+    profile: SeverityProfileName = option("Severity profile.", default="soc"),
+    fail_on: LevelName = option("The lowest severity that sets exit code 1.", default="high"),
+    output_format: Literal["table", "json", "sarif"] = option("What to print.", "--format", default="table"),
+    peer: Literal["p60", "mcptrust"] | None = option(
+        "Compare as Assay's manifest drift or MCPTrust's check does, and print its JSON.", "--as"
+    ),
 ) -> None:
     """Compare two recordings of a server's tools by meaning, or judge one as a server's first list.
 

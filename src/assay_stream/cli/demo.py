@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
 import typer
@@ -16,6 +16,7 @@ from assay_stream.alerts.index import AlertRow, ReviewState, short_uids
 from assay_stream.alerts.page import as_page, severity_style
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.output import Colour, Painter
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.store_sources import every_row
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import read_lines
@@ -217,8 +218,8 @@ _OBSERVED = "observed.ndjson"
 
 
 def demo(
-    no_broker: Annotated[bool, typer.Option("--no-broker", help="Tell it from recorded traffic, in files.")] = False,
-    output: Annotated[Path, typer.Option(help="Folder to write to; it must not exist.")] = Path("assay-stream-demo"),
+    no_broker: bool = flag("Tell it from recorded traffic, in files."),
+    output: Path = option("Folder to write to; it must not exist.", default=Path("assay-stream-demo")),
 ) -> None:
     """Show what assay-stream does: a benign upgrade, an approval, a rug pull, a refused call.
 

@@ -16,8 +16,9 @@ from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.cli import erasing
 from assay_stream.cli.files import read_input
 from assay_stream.cli.inventory import Wide, as_object, nothing_found, print_listed, short_digest, short_time
-from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, grouped, time_option
+from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import follow, say
 from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
 from assay_stream.config import command_settings
@@ -45,31 +46,28 @@ class Which:
 
     server_id: AnyServerId = None
     tool_name: AnyTool = None
-    observer_id: Annotated[str | None, typer.Option("--observer", help="Only what this observer saw.")] = None
-    agent_id: Annotated[str | None, typer.Option("--agent", help="Only calls by this agent.")] = None
-    since_us: Annotated[int | None, time_option("Only calls from then on.", "--since")] = None
-    until_us: Annotated[int | None, time_option("Only calls before then.", "--until")] = None
-    decision: Annotated[str | None, typer.Option(help="Only calls with this decision: allow, deny, ...")] = None
-    scope: Annotated[Scope | None, typer.Option(help="Only calls bound by this rule.")] = None
-    is_unbound: Annotated[bool, typer.Option("--unbound", help="Only calls without a definition.")] = False
-    unbound_reason: Annotated[Unbound | None, typer.Option(help="Only calls unbound for this reason.")] = None
+    observer_id: str | None = option("Only what this observer saw.", "--observer")
+    agent_id: str | None = option("Only calls by this agent.", "--agent")
+    since_us: int | None = time_option("Only calls from then on.", "--since")
+    until_us: int | None = time_option("Only calls before then.", "--until")
+    decision: str | None = option("Only calls with this decision: allow, deny, ...")
+    scope: Scope | None = option("Only calls bound by this rule.")
+    is_unbound: bool = flag("Only calls without a definition.", "--unbound")
+    unbound_reason: Unbound | None = option("Only calls unbound for this reason.")
 
     def filter(self, digest: str | None = None) -> EvidenceFilter:
         check_span(self.since_us, self.until_us)
         return EvidenceFilter(**asdict(self) | {"is_unbound": self.is_unbound or None}, digest=digest)
 
 
-Limit = Annotated[int, typer.Option(min=1, help="Calls at most, the newest.")]
+Limit = Annotated[int, option("Calls at most, the newest.", min=1)]
 
 
 @evidence_app.command("list")
-@grouped
 def list_evidence(
     looking: EvidenceOptions,
     which: Which,
-    digest: Annotated[
-        str | None, typer.Option(help="Only calls whose evidence has this digest, of any scheme; or its beginning.")
-    ] = None,
+    digest: str | None = option("Only calls whose evidence has this digest, of any scheme; or its beginning."),
     limit: Limit = 50,
     as_json: AsJson = False,
     wide: Wide = False,
@@ -86,9 +84,8 @@ def list_evidence(
 
 
 @evidence_app.command()
-@grouped
 def search(
-    digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Or its first 6 digits or more; or a call's id.")],
+    digest: Annotated[str, argument("Or its first 6 digits or more; or a call's id.", metavar="DIGEST")],
     looking: EvidenceOptions,
     which: Which,
     limit: Limit = 50,
@@ -117,11 +114,9 @@ def search(
 
 
 @evidence_app.command()
-@grouped
 def show(
     what: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="Id of the evidence or of the call, a digest, or TOPIC/PARTITION/OFFSET."),
+        str, argument("Id of the evidence or of the call, a digest, or TOPIC/PARTITION/OFFSET.", metavar="ID")
     ],
     looking: EvidenceOptions,
     as_json: AsJson = False,
@@ -143,10 +138,8 @@ def show(
 
 @evidence_app.command()
 def digest(
-    file: Annotated[Path, typer.Argument(help="The arguments or the result as JSON, or `-` (stdin).")],
-    digest_key: Annotated[
-        list[Path] | None, typer.Option(help="Also print the digest under the key in this file. Repeatable.")
-    ] = None,
+    file: Annotated[Path, argument("The arguments or the result as JSON, or `-` (stdin).")],
+    digest_key: list[Path] | None = option("Also print the digest under the key in this file. Repeatable."),
 ) -> None:
     """Print the digests that evidence has of these arguments, or of this result: search for them with `search`.
 
@@ -161,7 +154,6 @@ def digest(
 
 
 @evidence_app.command()
-@grouped
 def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
     """Print evidence as it is written (committed records only), one line a call, until interrupted."""
 

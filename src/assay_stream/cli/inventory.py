@@ -8,18 +8,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from assay_stream.cli.options import (
-    AnyServerId,
-    AsJson,
-    Bootstrap,
-    FromKafka,
-    Inputs,
-    Report,
-    check_span,
-    grouped,
-    time_option,
-)
+from assay_stream.cli.options import AnyServerId, AsJson, Bootstrap, FromKafka, Inputs, Report, check_span, time_option
 from assay_stream.cli.output import Colour, Painter, ReportFormat, cell, print_json, print_rows
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, on_kafka, say
 from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
@@ -45,11 +36,11 @@ _HOUR_US = 3_600_000_000
 def coverage(
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
-    since: Annotated[int | None, time_option("Only calls of this time or later. Every list counts.")] = None,
-    until: Annotated[int | None, time_option("Only records of this time or earlier.")] = None,
-    silent_after: Annotated[
-        float, typer.Option(min=0, help="Hours without a record after which a server or observer is silent.")
-    ] = 48,
+    since: int | None = time_option("Only calls of this time or later. Every list counts."),
+    until: int | None = time_option("Only records of this time or earlier."),
+    silent_after: float = option(
+        "Hours without a record after which a server or observer is silent.", default=48, min=0
+    ),
     target: Report = ReportFormat.TABLE,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -96,9 +87,7 @@ servers_app = typer.Typer(help="List observed servers.", no_args_is_help=True)
 tools_app = typer.Typer(help="List tools with their definitions, pins and calls.", no_args_is_help=True)
 observers_app = typer.Typer(help="List observers: taps, gateways and list-watch.", no_args_is_help=True)
 
-Wide = Annotated[
-    bool, typer.Option("--wide", help="One line for each row, digests whole, however narrow the terminal.")
-]
+Wide = Annotated[bool, flag("One line for each row, digests whole, however narrow the terminal.", "--wide")]
 
 _ROLES = (Role.BINDINGS, Role.VERDICTS, Role.EVIDENCE)
 _SECOND_CHARS = len("2026-03-01T10:00:00")
@@ -190,7 +179,6 @@ def _list(
 
 
 @servers_app.command("list")
-@grouped
 def list_servers(looking: EvidenceOptions, as_json: AsJson = False, wide: Wide = False) -> None:
     """List servers: tools in force, pinned tools, observers, calls in the last day and in total, last seen.
 
@@ -218,7 +206,6 @@ def list_servers(looking: EvidenceOptions, as_json: AsJson = False, wide: Wide =
 
 
 @tools_app.command("list")
-@grouped
 def list_tools(
     looking: EvidenceOptions, server_id: AnyServerId = None, as_json: AsJson = False, wide: Wide = False
 ) -> None:
@@ -249,7 +236,6 @@ def list_tools(
 
 
 @observers_app.command("list")
-@grouped
 def list_observers(looking: EvidenceOptions, as_json: AsJson = False, wide: Wide = False) -> None:
     """List observers (taps, gateways, list-watch): servers they watch, calls in the last day and in total, last seen.
 

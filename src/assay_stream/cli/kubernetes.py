@@ -17,6 +17,7 @@ import yaml
 
 from assay_stream import __version__
 from assay_stream.cli.files import Force, refuse_filled_folder
+from assay_stream.cli.parameters import flag, option
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.local import Aside, writing_to
@@ -123,30 +124,27 @@ def _deploy() -> None:
 
 @deploy_app.command("kubernetes")
 def kubernetes(
-    output: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the files; it must be empty or missing.")],
-    image: Annotated[str, typer.Option(help="The image, best by digest: NAME@sha256:...")],
-    namespace: Annotated[str, typer.Option(help="Namespace of everything.")] = "assay-stream",
-    strimzi: Annotated[
-        str,
-        typer.Option(
-            metavar="CLUSTER",
-            help="Also write topics and users for this cluster of Strimzi's, which is in the same namespace. "
-            "Its address replaces ASSAY_STREAM_BOOTSTRAP_SERVERS.",
-        ),
-    ] = "",
-    ca_secret: Annotated[
-        str, typer.Option(help="Secret with the brokers' authority (ca.crt). Default with --strimzi: that cluster's.")
-    ] = "",
-    authentication: Annotated[
-        Authentication, typer.Option(help="What processes show to the brokers: a password, a certificate or a token.")
-    ] = Authentication.SCRAM,
-    process: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Also write this process: {', '.join(sorted(set(PROCESSES) - set(_ALWAYS)))}. Repeatable."),
-    ] = None,
+    output: Annotated[Path, option("Folder for the files; it must be empty or missing.", metavar="FOLDER")],
+    image: Annotated[str, option("The image, best by digest: NAME@sha256:...")],
+    namespace: str = option("Namespace of everything.", default="assay-stream"),
+    strimzi: str = option(
+        "Also write topics and users for this cluster of Strimzi's, which is in the same namespace. "
+        "Its address replaces ASSAY_STREAM_BOOTSTRAP_SERVERS.",
+        default="",
+        metavar="CLUSTER",
+    ),
+    ca_secret: str = option(
+        "Secret with the brokers' authority (ca.crt). Default with --strimzi: that cluster's.", default=""
+    ),
+    authentication: Authentication = option(
+        "What processes show to the brokers: a password, a certificate or a token.", default=Authentication.SCRAM
+    ),
+    process: list[str] | None = option(
+        f"Also write this process: {', '.join(sorted(set(PROCESSES) - set(_ALWAYS)))}. Repeatable."
+    ),
     force: Force = False,
-    keda: Annotated[bool, typer.Option("--keda", help="Let KEDA scale the stages by their lag.")] = False,
-    prometheus: Annotated[bool, typer.Option("--prometheus", help="Let Prometheus' operator scrape them.")] = False,
+    keda: bool = flag("Let KEDA scale the stages by their lag."),
+    prometheus: bool = flag("Let Prometheus' operator scrape them."),
 ) -> None:
     """Write a deployment for Kubernetes: a folder for `kubectl apply --kustomize`.
 

@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from assay_stream.cli.options import AnyTool, Report, ServerId, check_span, grouped, time_option
+from assay_stream.cli.options import AnyTool, Report, ServerId, check_span, time_option
 from assay_stream.cli.output import ReportFormat, cell, print_rows
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import say
 from assay_stream.cli.sources import Ends, make_source
 from assay_stream.cli.store_sources import HistoryOptions, about, not_calls, open_store, replayed_store
@@ -60,14 +61,13 @@ def _unknown_is_an_answer(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@grouped
 @_unknown_is_an_answer
 def asof(
     server_id: ServerId,
     looking: HistoryOptions,
-    at: Annotated[int | None, time_option("The time, inclusive. Default: now.")] = None,
+    at: int | None = time_option("The time, inclusive. Default: now."),
     tool: AnyTool = None,
-    from_log: Annotated[bool, typer.Option("--from-log", help="Read the full logs, which reach further back.")] = False,
+    from_log: bool = flag("Read the full logs, which reach further back."),
     target: Report = ReportFormat.TABLE,
 ) -> None:
     """Show the tools, pins, policy and keys in force on a server at a given time, with the records that prove it.
@@ -100,14 +100,13 @@ def _input_ends(settings: Settings) -> Ends:
     return asyncio.run(note_ends(settings, roles))
 
 
-@grouped
 @_unknown_is_an_answer
 def timeline(
     server_id: ServerId,
     looking: HistoryOptions,
     tool: AnyTool = None,
-    since: Annotated[int | None, time_option("Only from this time on.")] = None,
-    until: Annotated[int | None, time_option("Only up to this time, inclusive.")] = None,
+    since: int | None = time_option("Only from this time on."),
+    until: int | None = time_option("Only up to this time, inclusive."),
     target: Report = ReportFormat.TABLE,
 ) -> None:
     """Show every change on a server with its evidence: changed lists, findings, decisions, alerts.
@@ -138,12 +137,11 @@ def timeline(
     _print(rows, _TIMELINE, target)
 
 
-@grouped
 @_unknown_is_an_answer
 def trace(
     looking: HistoryOptions,
-    tool_call_id: Annotated[str | None, typer.Option(help="The call with this id.")] = None,
-    trace_id: Annotated[str | None, typer.Option(help="The calls of this trace.")] = None,
+    tool_call_id: str | None = option("The call with this id."),
+    trace_id: str | None = option("The calls of this trace."),
     target: Report = ReportFormat.TABLE,
 ) -> None:
     """Follow one call from observation to evidence to alerts.

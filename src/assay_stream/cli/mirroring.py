@@ -6,10 +6,9 @@ import asyncio
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
 from assay_stream.cli.options import Apply, Bootstrap
 from assay_stream.cli.output import print_json
+from assay_stream.cli.parameters import argument, flag
 from assay_stream.cli.shared import as_admin, collecting_seldom
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import IntegrityError
@@ -23,12 +22,10 @@ from assay_stream.model.record import Role
 
 def topics_restore_mirror(
     alias: Annotated[
-        str, typer.Argument(metavar="ALIAS", help="MirrorMaker's name for the lost cluster: its topics begin with it.")
+        str, argument("MirrorMaker's name for the lost cluster: its topics begin with it.", metavar="ALIAS")
     ],
     apply: Apply = False,
-    drop_checkpoints: Annotated[
-        bool, typer.Option("--drop-checkpoints", help="Leave out checkpoints over evidence that was not replicated.")
-    ] = False,
+    drop_checkpoints: bool = flag("Leave out checkpoints over evidence that was not replicated."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Write what MirrorMaker 2 mirrored into the empty topics of this deployment, at the offsets that records had.

@@ -18,8 +18,9 @@ from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.cli.deciding import Deciding, DecidingOnServer, print_state
 from assay_stream.cli.files import read_input
-from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, ServerId, grouped
+from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, ServerId
 from assay_stream.cli.output import print_line
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.cli.store_sources import (
     HistoryOptions,
@@ -63,18 +64,15 @@ class Chosen:
 
     server_id: AnyServerId = None
     tool: AnyTool = None
-    alert: Annotated[str | None, typer.Option(help="Uid (or its start) of an alert about the definition.")] = None
-    digest: Annotated[
-        str | None, typer.Option(help="Full digest of the definition, or its beginning, where several are in force.")
-    ] = None
-    scheme: Annotated[list[str] | None, typer.Option(help="Default: as pinned, else assay.p60. Repeatable.")] = None
+    alert: str | None = option("Uid (or its start) of an alert about the definition.")
+    digest: str | None = option("Full digest of the definition, or its beginning, where several are in force.")
+    scheme: list[str] | None = option("Default: as pinned, else assay.p60. Repeatable.")
 
 
 _CLOSING = "the worker closes the alerts that this resolves"
 
 
 @pins_app.command("list")
-@grouped
 def list_pins(
     looking: HistoryOptions, server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False
 ) -> None:
@@ -87,7 +85,6 @@ def list_pins(
 
 
 @pins_app.command()
-@grouped
 def history(
     looking: HistoryOptions, server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False
 ) -> None:
@@ -97,13 +94,10 @@ def history(
 
 
 @pins_app.command()
-@grouped
 def approve(
     by: Deciding,
     chosen: Chosen,
-    every: Annotated[
-        bool, typer.Option("--all", help="Every tool that the server offers now, except rejected definitions.")
-    ] = False,
+    every: bool = flag("Every tool that the server offers now, except rejected definitions.", "--all"),
 ) -> None:
     """Pin tools to the definitions in force, or to the one that an alert is about.
 
@@ -114,20 +108,18 @@ def approve(
 
 
 @pins_app.command()
-@grouped
 def reject(by: Deciding, chosen: Chosen) -> None:
     """Reject a definition: it is a mismatch from now on, whatever else is pinned."""
     _decide_on("reject", by, chosen)
 
 
 @pins_app.command()
-@grouped
 def remove(
     server_id: ServerId,
-    tool: Annotated[str, typer.Option("--tool", help="The tool.")],
+    tool: Annotated[str, option("The tool.", "--tool")],
     by: DecidingOnServer,
-    scheme: Annotated[str, typer.Option(help="The scheme of the pin.")],
-    value: Annotated[str | None, typer.Option(help="Withdraw only the decision on this value.")] = None,
+    scheme: Annotated[str, option("The scheme of the pin.")],
+    value: str | None = option("Withdraw only the decision on this value."),
 ) -> None:
     """Withdraw a decision."""
     data = {"server_id": server_id, "tool_name": tool, "scheme": scheme, "value": value}
@@ -136,10 +128,9 @@ def remove(
 
 
 @pins_app.command("import")
-@grouped
 def import_pins(
-    file: Annotated[Path, typer.Argument(help="A lockfile, a list of pins or a policy; `-` for standard input.")],
-    source: Annotated[PinFormat, typer.Option("--format", help="What the file holds.")],
+    file: Annotated[Path, argument("A lockfile, a list of pins or a policy; `-` for standard input.")],
+    source: Annotated[PinFormat, option("What the file holds.", "--format")],
     by: DecidingOnServer,
     server_id: AnyServerId = None,
 ) -> None:
@@ -154,14 +145,11 @@ def import_pins(
 
 
 @pins_app.command("export")
-@grouped
 def export_pins(
     looking: HistoryOptions,
-    target: Annotated[PinFormat, typer.Option("--format", help="What to write.")] = "native",
+    target: PinFormat = option("What to write.", "--format", default="native"),
     server_id: AnyServerId = None,
-    lockfile_version: Annotated[
-        LockfileVersion, typer.Option(help="For mcptrust; `mcptrust check` needs 3.0.")
-    ] = "2.0",
+    lockfile_version: LockfileVersion = option("For mcptrust; `mcptrust check` needs 3.0.", default="2.0"),
 ) -> None:
     """Write the approved values to standard output. Exit code 1 if the format cannot hold some of them."""
     if target != "native" and server_id is None:
@@ -181,7 +169,6 @@ def export_pins(
 
 
 @pins_app.command()
-@grouped
 def diff(server_id: ServerId, looking: HistoryOptions, tool: AnyTool = None) -> None:
     """Show how pinned tools differ from what is offered now. Exit code 1 if any does."""
     bindings = known_bindings(looking, server_id)

@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from assay_stream.cli.options import Apply, Bootstrap
 from assay_stream.cli.output import print_json
+from assay_stream.cli.parameters import argument
 from assay_stream.cli.progress import Meter
 from assay_stream.cli.shared import as_admin, collecting_seldom
 from assay_stream.config import Settings, command_settings
@@ -110,9 +109,7 @@ class WholeDeployment:
 
 
 def topics_restore(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="An archive: `assay-stream archive --output FOLDER`.")
-    ],
+    folder: Annotated[Path, argument("An archive: `assay-stream archive --output FOLDER`.", metavar="FOLDER")],
     apply: Apply = False,
     bootstrap_servers: Bootstrap = None,
 ) -> None:

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from assay_stream.cli.deciding import DecidingOnServer, print_state
-from assay_stream.cli.options import AnyServerId, AsJson, ServerId, grouped, time_option
+from assay_stream.cli.options import AnyServerId, AsJson, ServerId, time_option
 from assay_stream.cli.output import RowFormat, print_rows
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import say
 from assay_stream.cli.store_sources import HistoryOptions, about, open_store
 from assay_stream.errors import InputError
@@ -28,18 +29,17 @@ keys_app = typer.Typer(help="Choose whose signatures count (SchemaPin).", no_arg
 Enforcement = Literal["audit", "warn", "block"]
 Unknown = Annotated[
     Literal["allow_degraded", "allow_unverified", "warn", "block"],
-    typer.Option(help="What to do where a tool has no pin, or no definition was observed."),
+    option("What to do where a tool has no pin, or no definition was observed."),
 ]
-PolicyTool = Annotated[str | None, typer.Option("--tool", help="For this tool only.")]
-KeyFingerprint = Annotated[str, typer.Option(help="The key's: sha256: and 64 hexadecimal digits.")]
+PolicyTool = Annotated[str | None, option("For this tool only.", "--tool")]
+KeyFingerprint = Annotated[str, option("The key's: sha256: and 64 hexadecimal digits.")]
 
 
 @policy_app.command("set")
-@grouped
 def set_policy(
     server_id: ServerId,
     by: DecidingOnServer,
-    enforcement: Annotated[Enforcement, typer.Option(help="What to do on a mismatch.")],
+    enforcement: Annotated[Enforcement, option("What to do on a mismatch.")],
     unknown: Unknown = "allow_degraded",
     tool: PolicyTool = None,
 ) -> None:
@@ -54,7 +54,6 @@ def set_policy(
 
 
 @policy_app.command()
-@grouped
 def remove(server_id: ServerId, by: DecidingOnServer, tool: PolicyTool = None) -> None:
     """Take a policy back: that of a server, or with --tool that of one tool, which then falls under its server's.
 
@@ -65,7 +64,6 @@ def remove(server_id: ServerId, by: DecidingOnServer, tool: PolicyTool = None) -
 
 
 @policy_app.command("list")
-@grouped
 def list_policies(looking: HistoryOptions, server_id: AnyServerId = None, as_json: AsJson = False) -> None:
     """Show the policies in force."""
     columns = ("server_id", "tool_name", "enforcement", "unknown", "author", "since", "reason")
@@ -73,10 +71,9 @@ def list_policies(looking: HistoryOptions, server_id: AnyServerId = None, as_jso
 
 
 @keys_app.command()
-@grouped
 def accept(
     server_id: ServerId,
-    domain: Annotated[str, typer.Option(help="The domain whose key it is.")],
+    domain: Annotated[str, option("The domain whose key it is.")],
     fingerprint: KeyFingerprint,
     by: DecidingOnServer,
     tool: PolicyTool = None,
@@ -88,7 +85,6 @@ def accept(
 
 
 @keys_app.command()
-@grouped
 def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: DecidingOnServer) -> None:
     """Revoke a key for a server, whatever its domain says."""
     data = {"server_id": server_id, "fingerprint": fingerprint}
@@ -97,7 +93,6 @@ def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: DecidingOnServe
 
 
 @keys_app.command("list")
-@grouped
 def list_keys(looking: HistoryOptions, server_id: AnyServerId = None, as_json: AsJson = False) -> None:
     """Show the keys that were observed, the ones that tools are pinned to, and what operators decided on them."""
     columns = ("server_id", "domain", "tool_name", "what", "fingerprint", "since", "author")
@@ -111,15 +106,14 @@ _COLUMNS = ("tool_name", "comparison", "now", "planned", "calls", "refused", "de
 
 
 @policy_app.command()
-@grouped
 def plan(
     server_id: ServerId,
     looking: HistoryOptions,
-    since: Annotated[int | None, time_option("Count calls from then on. Default: 1d; with --input, all.")] = None,
-    enforcement: Annotated[Enforcement | None, typer.Option(help="What to do on a mismatch.")] = None,
+    since: int | None = time_option("Count calls from then on. Default: 1d; with --input, all."),
+    enforcement: Enforcement | None = option("What to do on a mismatch."),
     unknown: Unknown = "allow_degraded",
     tool: PolicyTool = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Try out `policy remove` instead.")] = False,
+    remove: bool = flag("Try out `policy remove` instead."),
     as_json: AsJson = False,
 ) -> None:
     """Show which tools a policy would refuse, and how many calls it would have refused. Changes nothing.

@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream.bindings.erasures import Account, Erasures
 from assay_stream.cli.erasing import ControlFiles, act_row, known_erasures, print_erased
 from assay_stream.cli.files import Force, read_input, refuse_existing_file, write_key_files
-from assay_stream.cli.options import Bootstrap, Format, WebPort, grouped
+from assay_stream.cli.options import Bootstrap, Format, WebPort
 from assay_stream.cli.output import RowFormat, json_line, print_json
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import brokers_of, on_kafka, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
@@ -137,29 +138,21 @@ _EXIT_CODES = {
 
 SealLogs = FileLogs | KafkaLogs
 Checkpoints = Annotated[
-    list[Path] | None,
-    typer.Option("--checkpoints", help="Archive, or folder of `seal archive`. Repeatable. Default: Kafka."),
+    list[Path] | None, option("Archive, or folder of `seal archive`. Repeatable. Default: Kafka.", "--checkpoints")
 ]
-PublicKeysOption = Annotated[
-    list[Path], typer.Option("--key", metavar="PUB.pem", help="Public key to trust. Repeatable.")
-]
+PublicKeysOption = Annotated[list[Path], option("Public key to trust. Repeatable.", "--key", metavar="PUB.pem")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedLogs:
     """Where evidence and checkpoints are."""
 
-    evidence: Annotated[
-        list[Path] | None, typer.Option(help="Archive, or folder of `seal archive`. Repeatable. Default: Kafka.")
-    ] = None
+    evidence: list[Path] | None = option("Archive, or folder of `seal archive`. Repeatable. Default: Kafka.")
     checkpoints: Checkpoints = None
-    log_start: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PARTITION:OFFSET",
-            help="For archives: where the log began, after retention, when it was archived. `seal archive` prints it.",
-        ),
-    ] = None
+    log_start: list[str] | None = option(
+        "For archives: where the log began, after retention, when it was archived. `seal archive` prints it.",
+        metavar="PARTITION:OFFSET",
+    )
     bootstrap_servers: Bootstrap = None
     control: ControlFiles = None
 
@@ -198,26 +191,19 @@ def logs_of(
         yield logs
 
 
-@grouped
 def verify(
     key: PublicKeysOption,
     logs: SealedLogs,
-    partition: Annotated[list[int] | None, typer.Option(help="Only this partition. Repeatable.")] = None,
-    expect: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE|PARTITION:SIZE[:ROOT]",
-            help="What was sealed at an earlier time: a file written by --write-head, or the number of records of a "
-            "partition and the root of their tree. Repeatable.",
-        ),
-    ] = None,
-    write_head: Annotated[
-        Path | None,
-        typer.Option(
-            help="If nothing is broken, write what is sealed now to this file, for a later --expect. Keep it where "
-            "nobody who runs the brokers can alter it. An existing file is replaced only if it is expected, too."
-        ),
-    ] = None,
+    partition: list[int] | None = option("Only this partition. Repeatable."),
+    expect: list[str] | None = option(
+        "What was sealed at an earlier time: a file written by --write-head, or the number of records of a "
+        "partition and the root of their tree. Repeatable.",
+        metavar="FILE|PARTITION:SIZE[:ROOT]",
+    ),
+    write_head: Path | None = option(
+        "If nothing is broken, write what is sealed now to this file, for a later --expect. Keep it where "
+        "nobody who runs the brokers can alter it. An existing file is replaced only if it is expected, too."
+    ),
     target: Format = RowFormat.TABLE,
 ) -> None:
     """Check evidence against its checkpoints, and name the offset and kind of up to 100 faults per partition.
@@ -289,8 +275,8 @@ def _sealed_offsets(bootstrap: str | None) -> dict[int, int]:
 
 
 def archive(
-    output: Annotated[Path, typer.Option(help="Folder for the files; it must be empty or missing.")],
-    gzip: Annotated[bool, typer.Option("--gzip", help="Compress the files.")] = False,
+    output: Annotated[Path, option("Folder for the files; it must be empty or missing.")],
+    gzip: bool = flag("Compress the files."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Copy evidence and checkpoints from Kafka into files that `seal verify` reads, one for each partition.
@@ -314,14 +300,12 @@ DEFAULT_LOG_NAME = "assay-stream"
 seal_app = typer.Typer()
 
 PrivateKeyOption = Annotated[
-    Path | None, typer.Option("--key", help="PEM file with the private key (password: ASSAY_STREAM_SEAL_KEY_PASSWORD).")
+    Path | None, option("PEM file with the private key (password: ASSAY_STREAM_SEAL_KEY_PASSWORD).", "--key")
 ]
 AlsoTrust = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--also-trust",
-        metavar="PUB.pem",
-        help="Also continue after checkpoints by this key: the previous one. Repeatable.",
+    option(
+        "Also continue after checkpoints by this key: the previous one. Repeatable.", "--also-trust", metavar="PUB.pem"
     ),
 ]
 
@@ -331,18 +315,14 @@ def seal(
     context: typer.Context,
     key: PrivateKeyOption = None,
     also_trust: AlsoTrust = None,
-    once: Annotated[bool, typer.Option("--once", help="Seal what is there now, then exit.")] = False,
-    every_records: Annotated[
-        int, typer.Option(min=1, max=RANGE_RECORDS_MAX, help="Maximum records per checkpoint.")
-    ] = 4_096,
-    every_s: Annotated[float, typer.Option(min=0.1, max=86_400, help="Maximum delay of a checkpoint, seconds.")] = 60.0,
-    log_name: Annotated[
-        str,
-        typer.Option(
-            help="Name of your own, such as example.com/production, that starts the origin of each partition's log "
-            "in signed notes. Never change it: a log under another name is another log."
-        ),
-    ] = DEFAULT_LOG_NAME,
+    once: bool = flag("Seal what is there now, then exit."),
+    every_records: int = option("Maximum records per checkpoint.", default=4_096, min=1, max=RANGE_RECORDS_MAX),
+    every_s: float = option("Maximum delay of a checkpoint, seconds.", default=60.0, min=0.1, max=86_400),
+    log_name: str = option(
+        "Name of your own, such as example.com/production, that starts the origin of each partition's log "
+        "in signed notes. Never change it: a log under another name is another log.",
+        default=DEFAULT_LOG_NAME,
+    ),
     web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -371,9 +351,7 @@ def seal(
 
 
 @seal_app.command()
-def keygen(
-    out: Annotated[Path, typer.Option(help="New file for the private key. The public key goes to *.pub.pem.")],
-) -> None:
+def keygen(out: Annotated[Path, option("New file for the private key. The public key goes to *.pub.pem.")]) -> None:
     """Generate an ed25519 key pair, and print the id of the key.
 
     The private key is encrypted if ASSAY_STREAM_SEAL_KEY_PASSWORD is set. Only its owner can read the file.
@@ -392,7 +370,7 @@ def _password(settings: Settings) -> str | None:
     return None if given is None else given.get_secret_value()
 
 
-Partition = Annotated[int, typer.Option(min=0, help="The evidence partition.")]
+Partition = Annotated[int, option("The evidence partition.", min=0)]
 
 
 ProofFormat = Literal["json", "tlog-proof"]
@@ -401,20 +379,15 @@ ProofFormat = Literal["json", "tlog-proof"]
 def prove(
     key: PublicKeysOption,
     partition: Partition,
-    output: Annotated[Path, typer.Option(help="File for the proof, which must not exist.")],
+    output: Annotated[Path, option("File for the proof, which must not exist.")],
     force: Force = False,
-    offset: Annotated[int | None, typer.Option(min=0, help="Prove that the record at this offset is sealed.")] = None,
-    two: Annotated[
-        tuple[int, int] | None,
-        typer.Option(
-            "--consistency",
-            metavar="FROM TO",
-            help="Prove that the tree of checkpoint TO starts with that of FROM; by their numbers, from 0.",
-        ),
-    ] = None,
-    target: Annotated[
-        ProofFormat, typer.Option("--format", help="Form of an inclusion proof: JSON or C2SP tlog-proof.")
-    ] = "json",
+    offset: int | None = option("Prove that the record at this offset is sealed.", min=0),
+    two: tuple[int, int] | None = option(
+        "Prove that the tree of checkpoint TO starts with that of FROM; by their numbers, from 0.",
+        "--consistency",
+        metavar="FROM TO",
+    ),
+    target: ProofFormat = option("Form of an inclusion proof: JSON or C2SP tlog-proof.", "--format", default="json"),
     checkpoints: Checkpoints = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -440,11 +413,9 @@ def prove(
 
 
 def check_proof_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The proof, in either form.")],
+    file: Annotated[Path, argument("The proof, in either form.", metavar="FILE")],
     key: PublicKeysOption,
-    record: Annotated[
-        Path | None, typer.Option(help="File with the record as one archive line. Required for a tlog-proof.")
-    ] = None,
+    record: Path | None = option("File with the record as one archive line. Required for a tlog-proof."),
 ) -> None:
     """Check a proof without any log, and print the answer as one JSON object.
 
@@ -478,8 +449,8 @@ def checkpoint(
 def vkey(
     key: PublicKeysOption,
     partition: Partition,
-    log_name: Annotated[str, typer.Option(help="The sealer's --log-name.")] = DEFAULT_LOG_NAME,
-    topic: Annotated[str, typer.Option(help="The evidence topic, prefix included.")] = TOPIC_NAMES[Role.EVIDENCE],
+    log_name: str = option("The sealer's --log-name.", default=DEFAULT_LOG_NAME),
+    topic: str = option("The evidence topic, prefix included.", default=TOPIC_NAMES[Role.EVIDENCE]),
 ) -> None:
     """Print the public key of one partition's log as other verifiers take it (C2SP signed-note), one line a key."""
     for public in read_public_keys(key).values():

@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from assay_stream.cli.options import ServerIds, time_option
+from assay_stream.cli.parameters import option
 from assay_stream.cli.progress import Meter
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
@@ -35,16 +34,13 @@ _LOOK_EVERY = 1_024
 class RangeOptions:
     """Which records to take."""
 
-    from_time: Annotated[int | None, time_option("Calls from this log time on.")] = None
-    to_time: Annotated[int | None, time_option("Records before this log time.")] = None
-    offsets: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar=OFFSETS_METAVAR,
-            help="Only these offsets; the end is exclusive, and either number may be left out. Leaves out the topic's "
-            "other partitions. Repeatable.",
-        ),
-    ] = None
+    from_time: int | None = time_option("Calls from this log time on.")
+    to_time: int | None = time_option("Records before this log time.")
+    offsets: list[str] | None = option(
+        "Only these offsets; the end is exclusive, and either number may be left out. Leaves out the topic's "
+        "other partitions. Repeatable.",
+        metavar=OFFSETS_METAVAR,
+    )
     server_ids: ServerIds = None
 
     def selection(self) -> Selection:

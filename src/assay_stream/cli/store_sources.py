@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 
@@ -16,8 +16,9 @@ from assay_stream.alerts.story import AlertStory, tool_names_of
 from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.cli.files import STANDARD_INPUT, archive_lines, files_option
-from assay_stream.cli.options import AlertFile, Bootstrap, EvidenceFiles, Inputs, time_option
+from assay_stream.cli.files import STANDARD_INPUT, archive_lines
+from assay_stream.cli.options import AlertFile, Bootstrap, EvidenceFiles, Inputs, files_option, time_option
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import Refusals, collecting_seldom, on_kafka, say
 from assay_stream.cli.sources import Source, Wanted, make_source
 from assay_stream.config import Settings, command_settings
@@ -166,14 +167,11 @@ def not_calls(*server_ids: str) -> Wanted:
 class StoreOptions:
     """A store, or the topics."""
 
-    store: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="ASSAY_STREAM_STORE",
-            metavar="FOLDER",
-            help="Folder of a store. Default: files if given, else the topics, read once.",
-        ),
-    ] = None
+    store: Path | None = option(
+        "Folder of a store. Default: files if given, else the topics, read once.",
+        envvar="ASSAY_STREAM_STORE",
+        metavar="FOLDER",
+    )
     bootstrap_servers: Bootstrap = None
 
     def settings(self) -> Settings:
@@ -192,9 +190,7 @@ class EvidenceOptions(HistoryOptions):
     """The same, or files of evidence; topics are read for some time only."""
 
     evidence: EvidenceFiles = None
-    within_s: Annotated[
-        float, typer.Option("--within", min=1, metavar="SECONDS", help="How long to read topics at most.")
-    ] = 60
+    within_s: float = option("How long to read topics at most.", "--within", default=60, min=1, metavar="SECONDS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,25 +337,17 @@ def _checked(record: Record) -> Record:
 class StoryOptions(AlertOptions):
     """Where ``alerts show`` and ``explain`` look."""
 
-    definitions: Annotated[
-        Path | None,
-        files_option(
-            "--definitions",
-            help="Definitions (NDJSON, as replay writes them). Default: from the store or the topics; with --input, "
-            f"{_DEFINITIONS} beside it.",
-            kind="definitions",
-        ),
-    ] = None
-    evidence: Annotated[
-        Path | None,
-        files_option(
-            "--evidence",
-            help="Evidence (NDJSON). Default: the store or the topics; none with --input.",
-            kind="evidence",
-        ),
-    ] = None
-    no_calls: Annotated[bool, typer.Option("--no-calls", help="Don't look for calls that used the tool.")] = False
-    since: Annotated[int | None, time_option("Only calls since this time. Default: the first finding.")] = None
+    definitions: Path | None = files_option(
+        "Definitions (NDJSON, as replay writes them). Default: from the store or the topics; with --input, "
+        f"{_DEFINITIONS} beside it.",
+        "--definitions",
+        kind="definitions",
+    )
+    evidence: Path | None = files_option(
+        "Evidence (NDJSON). Default: the store or the topics; none with --input.", "--evidence", kind="evidence"
+    )
+    no_calls: bool = flag("Don't look for calls that used the tool.")
+    since: int | None = time_option("Only calls since this time. Default: the first finding.")
 
     def story(self, uid: str, *, full: bool = False) -> tuple[AlertStory, Refusals]:
         """Return all that is known about one alert, and what was refused."""

@@ -18,7 +18,8 @@ import typer
 from typer.core import TyperCommand
 from typer.models import CommandInfo
 
-from assay_stream.cli.options import Bootstrap, ObserverId, VantageOptions, grouped, stated_servers
+from assay_stream.cli.options import Bootstrap, ObserverId, VantageOptions, stated_servers
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import InertFormatter, say, stop_event
 from assay_stream.cli.tap_http import HttpOptions, address_of, serve
 from assay_stream.config import load_settings
@@ -56,21 +57,18 @@ class TapCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-@grouped
 def tap(
     http: HttpOptions,
     vantage: VantageOptions,
-    command: Annotated[list[str] | None, typer.Argument(help="The MCP server's command, after `--`.")] = None,
-    server_id: Annotated[str | None, typer.Option(help="Your name for the server (not what it calls itself).")] = None,
-    output: Annotated[Path | None, typer.Option(help="Append observations to this NDJSON file, not to Kafka.")] = None,
-    enforce: Annotated[
-        Literal["calls", "hide"] | None,
-        typer.Option(help="Refuse calls that the digest policy blocks; with hide, keep such tools out of lists too."),
-    ] = None,
-    unavailable: Annotated[
-        Literal["allow", "block"],
-        typer.Option("--enforce-unavailable", help="What to do with calls until the verdicts have been read."),
-    ] = "block",
+    command: list[str] | None = argument("The MCP server's command, after `--`."),
+    server_id: str | None = option("Your name for the server (not what it calls itself)."),
+    output: Path | None = option("Append observations to this NDJSON file, not to Kafka."),
+    enforce: Literal["calls", "hide"] | None = option(
+        "Refuse calls that the digest policy blocks; with hide, keep such tools out of lists too."
+    ),
+    unavailable: Literal["allow", "block"] = option(
+        "What to do with calls until the verdicts have been read.", "--enforce-unavailable", default="block"
+    ),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Put a transparent proxy in front of an MCP server and publish what passes.
@@ -169,23 +167,13 @@ tap_command = CommandInfo("tap", cls=TapCommand, callback=tap, context_settings=
 
 
 def list_watch(
-    config: Annotated[Path, typer.Option(help="The servers to list (TOML): docs/list-watch.md.")],
+    config: Annotated[Path, option("The servers to list (TOML): docs/list-watch.md.")],
     observer_id: ObserverId = None,
-    unscoped: Annotated[bool, typer.Option("--unscoped", help="Keep the server's id out of definition digests.")] = (
-        False
-    ),
-    once: Annotated[
-        bool, typer.Option("--once", help="List every server once, and exit with 1 if one failed.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option(help="With --once: append observations to this NDJSON file, not to Kafka.")
-    ] = None,
-    ca: Annotated[
-        Path | None, typer.Option("--ca", help="CA certificates used to verify the servers. Default: the system's.")
-    ] = None,
-    web_port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
-    ] = None,
+    unscoped: bool = flag("Keep the server's id out of definition digests."),
+    once: bool = flag("List every server once, and exit with 1 if one failed."),
+    output: Path | None = option("With --once: append observations to this NDJSON file, not to Kafka."),
+    ca: Path | None = option("CA certificates used to verify the servers. Default: the system's."),
+    web_port: int | None = option("Serve /healthz, /readyz and /metrics on this port.", min=1, max=65_535),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """List MCP servers regularly, and publish what they offer.
@@ -235,33 +223,23 @@ _STOP_LIMIT_S = 2.0
 _PAUSE_S = 1.0
 
 
-@grouped
 def extmcp(
     vantage: VantageOptions,
-    listen: Annotated[str, typer.Option(help="Serve gRPC on this host:port.")] = "127.0.0.1:9001",
-    server_id: Annotated[
-        str, typer.Option(help="Your name for the gateway: tools of its lists that no prefix gives to a server.")
-    ] = "agentgateway",
-    server: Annotated[
-        list[str] | None, typer.Option(help="TARGET=SERVER: your name for a target of the gateway. Repeatable.")
-    ] = None,
-    prefix: Annotated[
-        list[str] | None,
-        typer.Option(help="PREFIX=SERVER: what the gateway puts before a server's tool names. Repeatable."),
-    ] = None,
-    enforce: Annotated[bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks.")] = False,
-    unavailable: Annotated[
-        Literal["allow", "block"],
-        typer.Option("--enforce-unavailable", help="What to do with calls until the verdicts have been read."),
-    ] = "block",
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate to serve TLS with (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Private key of that certificate.")] = None,
-    client_ca: Annotated[Path | None, typer.Option(help="Serve only clients with a certificate of these CAs.")] = None,
-    behind_tls: Annotated[
-        bool,
-        typer.Option("--behind-tls", help="Serve without TLS beyond this machine: something in front of it has TLS."),
-    ] = False,
-    output: Annotated[Path | None, typer.Option(help="Append observations to this NDJSON file, not to Kafka.")] = None,
+    listen: str = option("Serve gRPC on this host:port.", default="127.0.0.1:9001"),
+    server_id: str = option(
+        "Your name for the gateway: tools of its lists that no prefix gives to a server.", default="agentgateway"
+    ),
+    server: list[str] | None = option("TARGET=SERVER: your name for a target of the gateway. Repeatable."),
+    prefix: list[str] | None = option("PREFIX=SERVER: what the gateway puts before a server's tool names. Repeatable."),
+    enforce: bool = flag("Refuse calls that the digest policy blocks."),
+    unavailable: Literal["allow", "block"] = option(
+        "What to do with calls until the verdicts have been read.", "--enforce-unavailable", default="block"
+    ),
+    tls_cert: Path | None = option("Certificate to serve TLS with (PEM)."),
+    tls_key: Path | None = option("Private key of that certificate."),
+    client_ca: Path | None = option("Serve only clients with a certificate of these CAs."),
+    behind_tls: bool = flag("Serve without TLS beyond this machine: something in front of it has TLS."),
+    output: Path | None = option("Append observations to this NDJSON file, not to Kafka."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Serve agentgateway's policy hook (ExtMcp), and publish what passes the gateway.

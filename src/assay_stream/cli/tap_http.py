@@ -7,11 +7,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from assay_stream.cli.options import TlsCert, TlsKey, VantageOptions
+from assay_stream.cli.parameters import option
 from assay_stream.cli.shared import say, stop_event
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
@@ -30,26 +29,14 @@ _SWITCH_INTERVAL_S = 0.0005
 class HttpOptions:
     """Where a tap listens, and which servers are behind it."""
 
-    listen: Annotated[
-        str | None, typer.Option(help="Serve Streamable HTTP on this host:port instead of running a command.")
-    ] = None
-    upstream: Annotated[
-        str | None, typer.Option(help="With --listen: the server's MCP endpoint, https://host/path.")
-    ] = None
-    upstreams_file: Annotated[
-        Path | None, typer.Option("--upstreams", help="With --listen: a TOML file of several servers.")
-    ] = None
-    upstream_ca: Annotated[
-        Path | None, typer.Option(help="CA certificates used to verify the servers. Default: the system's.")
-    ] = None
+    listen: str | None = option("Serve Streamable HTTP on this host:port instead of running a command.")
+    upstream: str | None = option("With --listen: the server's MCP endpoint, https://host/path.")
+    upstreams_file: Path | None = option("With --listen: a TOML file of several servers.", "--upstreams")
+    upstream_ca: Path | None = option("CA certificates used to verify the servers. Default: the system's.")
     tls_cert: TlsCert = None
     tls_key: TlsKey = None
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further name that clients may use for the tap. Repeatable.")
-    ] = None
-    allow_origin: Annotated[
-        list[str] | None, typer.Option(help="A web origin whose pages may use the tap. Repeatable.")
-    ] = None
+    allow_host: list[str] | None = option("A further name that clients may use for the tap. Repeatable.")
+    allow_origin: list[str] | None = option("A web origin whose pages may use the tap. Repeatable.")
 
     def check_unused(self) -> None:
         """Refuse options that have no effect without ``--listen``."""
