@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ from assay_stream.canonical.digest_key import DigestKey
 from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.cli import erasing
 from assay_stream.cli.files import read_input
-from assay_stream.cli.inventory import Wide, as_object, nothing_found, print_listed, short_digest, short_time
+from assay_stream.cli.inventory import Column, Listing, as_object, nothing_found, short_time
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
 from assay_stream.cli.parameters import argument, flag, option
@@ -28,7 +27,7 @@ from assay_stream.limits.storage import STORE_CANDIDATES_MAX
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, load
-from assay_stream.readmodel.rows import DigestPlace, EvidenceFilter, EvidenceRecord, EvidenceRow, Paging
+from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, Paging
 from assay_stream.report.pins import time_text
 from assay_stream.text.escaping import counted, shown
 
@@ -37,6 +36,16 @@ evidence_app = typer.Typer(help="Find calls by server, tool, agent, time or any 
 _ORIGIN = re.compile(r"(.+)/([0-9]{1,9})/([0-9]{1,18})")
 _CUT = re.compile(r"(sha256:)?[0-9a-f]{1,63}…?")
 _CANDIDATES_MAX = 10
+_COLUMNS: tuple[Column, ...] = (
+    *("time_us", "server_id", "tool_name", "observer_id", "agent_id", "decision"),
+    ("bound", lambda row: row.scope if row.unbound_reason is None else row.unbound_reason),
+    "digests",
+)
+_PLACE: tuple[Column, ...] = (
+    ("what", lambda place: f"{place.digest.role} {place.digest.scheme}"),
+    *("server_id", "tool_name"),
+)
+_CALLS: Column = ("calls", lambda place: f"{place.calls:,}" if place.calls else "-")
 _EVERYWHERE = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALERTS), Role.EVIDENCE)
 
 
@@ -69,16 +78,15 @@ def list_evidence(
     which: Which,
     digest: str | None = option("Only calls whose evidence has this digest, of any scheme; or its beginning."),
     limit: Limit = 50,
-    as_json: AsJson = False,
-    wide: Wide = False,
+    how: Listing = Listing(),
 ) -> None:
     """List evidence of calls, newest first.
 
     Exit code 3: not all could be read. 5: no call matches.
     """
     with open_store(looking, Role.EVIDENCE) as opened:
-        wanted = which.filter(None if digest is None else whole_digest(opened.store, digest, as_json=as_json))
-        if not _list(opened.store, wanted, limit, as_json=as_json, wide=wide):
+        wanted = which.filter(None if digest is None else whole_digest(opened.store, digest, as_json=how.as_json))
+        if not _list(opened.store, wanted, limit, how):
             nothing_found(_not_found(digest))
         opened.end()
 
@@ -89,8 +97,7 @@ def search(
     looking: EvidenceOptions,
     which: Which,
     limit: Limit = 50,
-    as_json: AsJson = False,
-    wide: Wide = False,
+    how: Listing = Listing(),
 ) -> None:
     """Find what a digest identifies, where it occurs, and which calls used it: any digest of any scheme.
 
@@ -98,15 +105,13 @@ def search(
     several digests begin like that (they are listed). 3: not everything could be read. 5: nothing has it.
     """
     with open_store(looking, *_EVERYWHERE) as opened:
-        digest = whole_digest(opened.store, digest, as_json=as_json)
+        digest = whole_digest(opened.store, digest, as_json=how.as_json)
         places = opened.store.places(digest)
-        listed = [place for place in places if as_json or place.place != "evidence"]
-        print_listed(
-            listed, _place_cells, as_json=as_json, flexible=("server", "tool"), optional=("reference",), wide=wide
-        )
-        if listed and not as_json:
+        listed = [place for place in places if how.as_json or place.place != "evidence"]
+        how.print(listed, "place", *_PLACE, _CALLS, "reference", optional=("reference",))
+        if listed and not how.as_json:
             print_line("")
-        if not _list(opened.store, which.filter(digest), limit, as_json=as_json, wide=wide):
+        if not _list(opened.store, which.filter(digest), limit, how):
             if not places:
                 nothing_found(_not_found(digest))
             say("no call used it" if which == Which() else "no call that matches the options used it")
@@ -164,7 +169,7 @@ def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = N
             if as_json:
                 print_json(as_object(row))
             else:
-                print_line("  ".join(map(shown, _cells(row, wide=False).values())))
+                print_line("  ".join(map(shown, Listing().cells(row, *_COLUMNS))))
 
     follow(command_settings(bootstrap_servers=bootstrap_servers), Role.EVIDENCE, take)
 
@@ -174,8 +179,7 @@ def whole_digest(store: Store, text: str, *, as_json: bool) -> str:
     found = store.candidates(text)
     if len(found) < 2:
         return found[0].digest.value if found else text
-    names = ("server", "tool")
-    print_listed(found, _digest_cells, as_json=as_json, flexible=names, optional=names, wide=True)
+    Listing(as_json=as_json, wide=True).print(found, ("digest", lambda found: found.digest.value), *_PLACE)
     more = " at least" if len(found) == STORE_CANDIDATES_MAX else ""
     raise InputError("ambiguous_digest", f"{more} {len(found)} digests begin with {text}: give more digits".strip())
 
@@ -190,49 +194,13 @@ def _the_one(store: Store, what: str) -> EvidenceRecord | None:
     return store.evidence_of(rows[0].reference) if rows else None
 
 
-def _list(store: Store, wanted: EvidenceFilter, limit: int, *, as_json: bool, wide: bool) -> int:
+def _list(store: Store, wanted: EvidenceFilter, limit: int, how: Listing) -> int:
     """Print evidence and return the number of rows. States if there is more."""
     rows = list(every_row(lambda paging: store.evidence(wanted, paging), limit + 1))
-    print_listed(
-        rows[:limit],
-        partial(_cells, wide=wide),
-        as_json=as_json,
-        flexible=("tool", "server", "observer", "agent"),
-        optional=("agent", "observer", "bound"),
-        wide=wide,
-    )
+    how.print(rows[:limit], *_COLUMNS, optional=("agent_id", "observer_id", "bound"))
     if len(rows) > limit:
         say(f"only the newest {counted(limit, 'call')} shown; for more, use --limit, --since or --until")
     return len(rows)
-
-
-def _cells(row: EvidenceRow, *, wide: bool) -> dict[str, str]:
-    return {
-        "time": short_time(row.time_us),
-        "server": row.server_id,
-        "tool": row.tool_name,
-        "observer": row.observer_id,
-        "agent": row.agent_id or "-",
-        "decision": row.decision or "-",
-        "bound": row.scope if row.unbound_reason is None else row.unbound_reason,
-        "definition": short_digest(row.digests, "assay.v1", "full", wide=wide),
-    }
-
-
-def _place_cells(place: DigestPlace) -> dict[str, str]:
-    return {
-        "where": place.place,
-        "what": f"{place.digest.role} {place.digest.scheme}",
-        "server": place.server_id or "-",
-        "tool": place.tool_name or "-",
-        "calls": f"{place.calls:,}" if place.calls else "-",
-        "reference": place.reference or "-",
-    }
-
-
-def _digest_cells(place: DigestPlace) -> dict[str, str]:
-    cells = _place_cells(place)
-    return {"digest": place.digest.value, **{name: cells[name] for name in ("what", "server", "tool")}}
 
 
 def _print_record(found: EvidenceRecord) -> None:
