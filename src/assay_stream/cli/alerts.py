@@ -21,7 +21,7 @@ from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, sev
 from assay_stream.cli.deciding import Deciding, DecidingOnServer
 from assay_stream.cli.files import input_lines
 from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, time_option
-from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
+from assay_stream.cli.output import Colour, Painter, print_json, print_line
 from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import Refusals, ends_now, follow, on_kafka, say, show_refused
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
@@ -252,10 +252,6 @@ _UID_CHARS = 12
 _MINUTE_CHARS = len("2026-03-01T10:00")
 
 
-StatusChoice = Literal["open", "closed", "suppressed", "all"]
-
-ExplainFormat = Literal["text", "json", "markdown"]
-
 ColourOption = Annotated[Colour, option("auto: on a terminal, unless NO_COLOR is set.", "--color")]
 Uid = Annotated[str, argument("The alert's uid, or a prefix that no other alert has.", metavar="UID")]
 
@@ -266,13 +262,13 @@ def list_alerts(
     tool: str | None = option("Only tools whose name matches; *, ? and [abc]."),
     kind: Kind | None = option("Only this kind of finding."),
     severity: SeverityFilter = None,
-    status: StatusChoice = option("Only alerts with this status.", default="open"),
+    status: Literal["open", "closed", "suppressed", "all"] = option("Only alerts with this status.", default="open"),
     since: int | None = time_option("Only alerts last seen at this time or later."),
     limit: int | None = option("Maximum number of alerts.", min=1),
-    target: Format = RowFormat.TABLE,
+    target: Format = "table",
     each: bool = flag("A line for each alert, not for each change."),
     follow_on: bool = flag("Then print each new record of an alert, read from the topics.", "--follow"),
-    color: ColourOption = Colour.AUTO,
+    color: ColourOption = "auto",
 ) -> None:
     """List the current alerts, most severe first, then most recent. One change on many servers is one line.
 
@@ -291,7 +287,7 @@ def list_alerts(
         found = list(every_row(partial(opened.store.alerts, wanted), limit))
         summary = _summary(opened.store.alert_states(wanted), len(found), state)
         short, refused = short_uids(opened.store.alert_uids()), opened.refused
-    if target is RowFormat.JSON:
+    if target == "json":
         for row in found:
             print_json(row.as_json(), sort_keys=True)
         say(summary)
@@ -308,7 +304,7 @@ def list_alerts(
             for row in _current(records):
                 if not wanted.fits(row):
                     continue
-                if target is RowFormat.JSON:
+                if target == "json":
                     print_json(row.as_json(), sort_keys=True)
                 else:
                     print_line("  ".join(span.text for span in _cells([row], row.uid[:_UID_CHARS])))
@@ -338,7 +334,7 @@ def show(
     uid: Uid,
     sources: StoryOptions,
     full: bool = flag("Show differences whole, up to 10,000 of them."),
-    color: ColourOption = Colour.AUTO,
+    color: ColourOption = "auto",
 ) -> None:
     """Show one alert: what changed, word by word, why it matters, who saw it, and which calls used the tool.
 
@@ -352,7 +348,9 @@ def show(
 def explain(
     uid: Uid,
     sources: StoryOptions,
-    output_format: ExplainFormat = option("Text, JSON, or Markdown for a ticket.", "--format", default="text"),
+    output_format: Literal["text", "json", "markdown"] = option(
+        "Text, JSON, or Markdown for a ticket.", "--format", default="text"
+    ),
 ) -> None:
     """Explain an alert in plain sentences: what is known, what is not, and what to do next."""
     story, refused = sources.story(uid)

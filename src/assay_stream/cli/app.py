@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from enum import StrEnum
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.completion import get_completion_inspect_parameters, show_callback
@@ -139,13 +138,9 @@ COMMAND = "assay-stream"
 _ASKED = "_ASSAY_STREAM_COMPLETE"
 
 
-class Shell(StrEnum):
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
-def completion(context: typer.Context, shell: Annotated[Shell, argument("The shell that reads it.")]) -> None:
+def completion(
+    context: typer.Context, shell: Annotated[Literal["bash", "zsh", "fish"], argument("The shell that reads it.")]
+) -> None:
     """Print the shell script that completes commands, options and choices. Load it in the shell's start-up file.
 
     bash, in ~/.bashrc: eval "$(assay-stream completion bash)"
@@ -157,7 +152,7 @@ def completion(context: typer.Context, shell: Annotated[Shell, argument("The she
     prepare(asked=True)
     # However this was started, the script is for the installed command.
     root = typer.Context(context.find_root().command, info_name=COMMAND)
-    show_callback(root, root.command.params[0], shell.value)
+    show_callback(root, root.command.params[0], shell)
 
 
 def prepare(*, asked: bool | None = None) -> None:

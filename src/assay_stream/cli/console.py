@@ -21,7 +21,7 @@ import structlog
 import typer
 
 from assay_stream.cli.options import AsJson, Bootstrap, TlsCert, TlsKey
-from assay_stream.cli.output import RowFormat, print_rows
+from assay_stream.cli.output import print_rows
 from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import InertFormatter, say, stop_event
 from assay_stream.cli.store import StoreFolder, store_folder
@@ -156,7 +156,7 @@ def list_users(identity: _Identity = _DEFAULT, as_json: AsJson = False) -> None:
     """List the users and their roles."""
     _, users = _users_of(identity)
     rows = [{"name": user.name, "role": user.role.value} for user in users.values()]
-    print_rows(rows, ("name", "role"), RowFormat.JSON if as_json else RowFormat.TABLE, whole=True)
+    print_rows(rows, ("name", "role"), "json" if as_json else "table", whole=True)
 
 
 def _users_of(identity: Path) -> tuple[Path, dict[str, User]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from assay_stream.cli.options import Bootstrap
-from assay_stream.cli.output import RowFormat, print_rows
+from assay_stream.cli.output import print_rows
 from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.publishing import deliver
 from assay_stream.cli.shared import say
@@ -92,6 +92,6 @@ def print_state(
     """Print what the registry published about a server, or about all of them."""
     bindings = known_bindings(looking, *named(server_id))
     listed = list(rows_of(bindings, server_id=server_id, **which))
-    print_rows(listed, columns, RowFormat.JSON if as_json else RowFormat.TABLE, whole=True)
+    print_rows(listed, columns, "json" if as_json else "table", whole=True)
     if not listed and not as_json:
         say("nothing to show")

@@ -14,7 +14,7 @@ from typer.models import CommandInfo
 from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.files import STANDARD_INPUT, input_lines, read_input, tools_in
 from assay_stream.cli.options import Format
-from assay_stream.cli.output import RowFormat, print_json, print_line
+from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.parameters import argument, option
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
@@ -159,7 +159,7 @@ def _group() -> None:
 def check(
     server_id: Annotated[str, option("Your name for the server, which may prefix its tools' ids.")],
     capture: Path | None = argument("A tools/list result or response, or a snapshot event."),
-    target: Format = RowFormat.TABLE,
+    target: Format = "table",
 ) -> None:
     """Check a captured list of tools against Handshake's tool conformance requirements.
 
@@ -177,7 +177,7 @@ def check(
         reports = check_tools(tools, server_id=server_id)
     counts: Counter[str] = Counter({status.value: 0 for status in CheckStatus})
     counts.update(answer.status.value for report in reports for answer in report.answers.values())
-    if target is RowFormat.JSON:
+    if target == "json":
         content = {"server_id": server_id, "counts": counts, "tools": [_as_json(report) for report in reports]}
         print_json(content)
     else:

@@ -15,7 +15,7 @@ from assay_stream.alerts.formats.view import read_alert
 from assay_stream.alerts.index import AlertRow, ReviewState, short_uids
 from assay_stream.alerts.page import as_page, severity_style
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.cli.output import Colour, Painter
+from assay_stream.cli.output import Painter
 from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.store_sources import every_row
 from assay_stream.errors import ConfigurationError
@@ -240,7 +240,7 @@ def tell(folder: Path) -> bool:
         raise ConfigurationError("output_exists", f"{folder} exists: name a new folder with --output")
     chapters = [_lines_of(number) for number in range(1, len(CHAPTERS) + 1)]
     lines = [line for chapter in chapters for line in chapter]
-    story = DemoStory(Painter(Colour.AUTO, columns=_COLUMNS), _SERVER_ID)
+    story = DemoStory(Painter("auto", columns=_COLUMNS), _SERVER_ID)
     with writing_to(folder), Results(folder, {}) as results, spooled(read_lines(lines, name=_OBSERVED)) as spool:
         (folder / _OBSERVED).write_bytes(b"".join(line + b"\n" for line in lines))
         results.start()

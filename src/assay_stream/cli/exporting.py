@@ -82,7 +82,7 @@ def archive(
     joined = asyncio.run(log_ends.committed_offsets(settings, "join"))
     whole = asyncio.run(WholeDeployment.noted(settings)) if all_topics else None
     source = make_source(None, True, selection, settings, ends=None if whole is None else whole.ends)
-    wanted = {Role(chosen) for chosen in topics or list(ArchivedRole)} if whole is None else set(whole.ends)
+    wanted = set(map(Role, topics or log_ends.READ)) if whole is None else set(whole.ends)
     source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})
     names = {role: f"{file_of(role)}{_SUFFIX[compression]}" for role in sorted(wanted)}
     meter = Meter(progress)

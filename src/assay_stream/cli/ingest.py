@@ -22,14 +22,12 @@ _EXTRA = "ingest"
 
 ingest_app = typer.Typer()
 
-ClientsFile = Annotated[Path | None, option("TOML file of those who may publish, and as whom.", "--clients")]
-
 
 @ingest_app.callback(invoke_without_command=True)
 def ingest(
     context: typer.Context,
     listen: str = option("Serve on this host:port.", default="127.0.0.1:8088"),
-    clients: ClientsFile = None,
+    clients: Path | None = option("TOML file of those who may publish, and as whom."),
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     client_ca: Path | None = option("Authorities of client certificates (PEM): clients may come with one (mTLS)."),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import typer
 
 from assay_stream.cli.options import AnyServerId, AsJson, Bootstrap, FromKafka, Inputs, Report, check_span, time_option
-from assay_stream.cli.output import Colour, Painter, ReportFormat, cell, print_json, print_rows
+from assay_stream.cli.output import Painter, cell, print_json, print_rows
 from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, on_kafka, say
 from assay_stream.cli.sources import make_source
@@ -42,7 +42,7 @@ def coverage(
     silent_after: float = option(
         "Hours without a record after which a server or observer is silent.", default=48, min=0
     ),
-    target: Report = ReportFormat.TABLE,
+    target: Report = "table",
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Report lists and calls by server and observer, how calls were bound, and what nobody observed.
@@ -150,7 +150,7 @@ class Listing:
             escaped = shown if self.wide else cell
             table += [[LineSpan(escaped(text)) for text in self.cells(row, *columns)] for row in rows]
             flexible, left_out = ([names.index(each) for each in of if each in names] for of in (_FLEXIBLE, optional))
-            Painter(Colour.AUTO).table(table, flexible=flexible, optional=left_out, wide=self.wide)
+            Painter("auto").table(table, flexible=flexible, optional=left_out, wide=self.wide)
 
     def cells(self, row: Any, *columns: Column) -> Iterator[str]:
         for column in columns:

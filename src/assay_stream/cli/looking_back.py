@@ -68,7 +68,7 @@ def asof(
     at: int | None = time_option("The time, inclusive. Default: now."),
     tool: AnyTool = None,
     from_log: bool = flag("Read the full logs, which reach further back."),
-    target: Report = ReportFormat.TABLE,
+    target: Report = "table",
 ) -> None:
     """Show the tools, pins, policy and keys in force on a server at a given time, with the records that prove it.
 
@@ -107,7 +107,7 @@ def timeline(
     tool: AnyTool = None,
     since: int | None = time_option("Only from this time on."),
     until: int | None = time_option("Only up to this time, inclusive."),
-    target: Report = ReportFormat.TABLE,
+    target: Report = "table",
 ) -> None:
     """Show every change on a server with its evidence: changed lists, findings, decisions, alerts.
 
@@ -142,7 +142,7 @@ def trace(
     looking: HistoryOptions,
     tool_call_id: str | None = option("The call with this id."),
     trace_id: str | None = option("The calls of this trace."),
-    target: Report = ReportFormat.TABLE,
+    target: Report = "table",
 ) -> None:
     """Follow one call from observation to evidence to alerts.
 
@@ -173,20 +173,16 @@ def trace(
 
 
 def _print(rows: Iterable[Row], columns: tuple[str, ...], target: ReportFormat) -> None:
-    if target is ReportFormat.TABLE:
-        rows = [row | {"value": f"{_scheme(row)} {row['value']}"} if _is_digest(row) else row for row in rows]
+    if target == "table":
+        rows = [_with_scheme(row) if str(row.get("value")).startswith("sha256:") else row for row in rows]
     print_rows(rows, columns, target)
 
 
-def _is_digest(row: Row) -> bool:
-    return str(row.get("value")).startswith("sha256:") and _scheme(row) is not None
-
-
-def _scheme(row: Row) -> str | None:
-    """Return the scheme of the value in a row, ``None`` if it has none."""
-    if row.get("scheme"):
-        return str(row["scheme"])
-    kind, what = row.get("kind"), row.get("what", row.get("step"))
-    if what in ("finding", "alert"):
-        return "catalogue" if kind == Kind.FIRST_LOOK else "full" if row.get("tool_name") else None
-    return _SCHEME_OF.get(str(what))
+def _with_scheme(row: Row) -> Row:
+    """Put the scheme of the digest in a row before it, if it has one."""
+    what, scheme = row.get("what", row.get("step")), row.get("scheme")
+    if not scheme and what in ("finding", "alert"):
+        scheme = "catalogue" if row.get("kind") == Kind.FIRST_LOOK else "full" if row.get("tool_name") else None
+    elif not scheme:
+        scheme = _SCHEME_OF.get(str(what))
+    return row | {"value": f"{scheme} {row['value']}"} if scheme else row

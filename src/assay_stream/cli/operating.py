@@ -20,11 +20,10 @@ from assay_stream.agents.memory import NO_LABELS, Labels, read_labels
 from assay_stream.agents.processing import AgentAlerts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.files import read_input
-from assay_stream.cli.mirroring import topics_restore_mirror
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.restoring import topics_restore
+from assay_stream.cli.restoring import topics_restore, topics_restore_mirror
 from assay_stream.cli.shared import as_admin, collecting_seldom
 from assay_stream.cli.sources import make_source
 from assay_stream.config import Settings, command_settings, load_settings

@@ -55,8 +55,6 @@ pins_app = typer.Typer(help="Review, approve and reject tool definitions.", no_a
 
 PinFormat = Literal["native", "assay", "hangar", "mcptrust"]
 
-LockfileVersion = Literal["2.0", "3.0"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
@@ -149,7 +147,7 @@ def export_pins(
     looking: HistoryOptions,
     target: PinFormat = option("What to write.", "--format", default="native"),
     server_id: AnyServerId = None,
-    lockfile_version: LockfileVersion = option("For mcptrust; `mcptrust check` needs 3.0.", default="2.0"),
+    lockfile_version: Literal["2.0", "3.0"] = option("For mcptrust; `mcptrust check` needs 3.0.", default="2.0"),
 ) -> None:
     """Write the approved values to standard output. Exit code 1 if the format cannot hold some of them."""
     if target != "native" and server_id is None:

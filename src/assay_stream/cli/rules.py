@@ -10,7 +10,7 @@ import typer
 
 from assay_stream.cli.deciding import DecidingOnServer, print_state
 from assay_stream.cli.options import AnyServerId, AsJson, ServerId, time_option
-from assay_stream.cli.output import RowFormat, print_rows
+from assay_stream.cli.output import print_rows
 from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import say
 from assay_stream.cli.store_sources import HistoryOptions, about, open_store
@@ -139,7 +139,7 @@ def plan(
         for counted_calls in opened.store.calls_by_definition(server_id, since_us=since_us):
             tried.take(*counted_calls)
     rows = tried.rows()
-    print_rows(rows, _COLUMNS, RowFormat.JSON if as_json else RowFormat.TABLE)
+    print_rows(rows, _COLUMNS, "json" if as_json else "table")
     tools = sum(row["planned"] == Action.BLOCK.value for row in rows)
     calls_made, refused, denied = (sum(row[name] for row in rows) for name in ("calls", "refused", "denied"))
     when = f"since {time_text(since_us)}" if since_us else "in the input"

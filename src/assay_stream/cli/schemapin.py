@@ -36,7 +36,6 @@ _NO_CANONICAL_FORM = frozenset({"lone_surrogate", "non_finite_number", "number_o
 """What strict decoding refuses in a text that is JSON to laxer readers: such a tool has no canonical form."""
 
 ToolFileOption = Annotated[Path, option("One Tool object, as JSON.")]
-PublicPem = Annotated[Path, option("PEM file with the public key.")]
 
 
 @schemapin_app.command()
@@ -79,7 +78,7 @@ def fingerprint(file: Annotated[Path, argument("PEM file with a public key, or a
 @schemapin_app.command("well-known")
 def well_known(
     developer_name: Annotated[str, option("Who signs.")],
-    key: PublicPem,
+    key: Annotated[Path, option("PEM file with the public key.")],
     contact: str | None = option("Contact address."),
     revoked: list[str] | None = option("Fingerprint of a revoked key. Repeatable."),
 ) -> None:

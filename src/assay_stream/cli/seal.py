@@ -16,7 +16,7 @@ from assay_stream.bindings.erasures import Account, Erasures
 from assay_stream.cli.erasing import ControlFiles, act_row, known_erasures, print_erased
 from assay_stream.cli.files import Force, read_input, refuse_existing_file, write_key_files
 from assay_stream.cli.options import Bootstrap, Format, WebPort
-from assay_stream.cli.output import RowFormat, json_line, print_json
+from assay_stream.cli.output import json_line, print_json
 from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import brokers_of, on_kafka, say
 from assay_stream.config import Settings, command_settings, load_settings
@@ -204,7 +204,7 @@ def verify(
         "If nothing is broken, write what is sealed now to this file, for a later --expect. Keep it where "
         "nobody who runs the brokers can alter it. An existing file is replaced only if it is expected, too."
     ),
-    target: Format = RowFormat.TABLE,
+    target: Format = "table",
 ) -> None:
     """Check evidence against its checkpoints, and name the offset and kind of up to 100 faults per partition.
 
@@ -236,7 +236,7 @@ def verify(
         )
     files = [given for given in (records, seals) if isinstance(given, FileLogs)]
     outcome = outcome_of(reports, bad_lines=sum(given.bad_lines_count for given in files))
-    if target is RowFormat.JSON:
+    if target == "json":
         rows = [act_row(act, erased=account.erased[act.scope_id]) for act in account.used()]
         print_json(as_json(outcome, reports, files) | {"erasures": rows})
     else:
@@ -299,22 +299,14 @@ DEFAULT_LOG_NAME = "assay-stream"
 
 seal_app = typer.Typer()
 
-PrivateKeyOption = Annotated[
-    Path | None, option("PEM file with the private key (password: ASSAY_STREAM_SEAL_KEY_PASSWORD).", "--key")
-]
-AlsoTrust = Annotated[
-    list[Path] | None,
-    option(
-        "Also continue after checkpoints by this key: the previous one. Repeatable.", "--also-trust", metavar="PUB.pem"
-    ),
-]
-
 
 @seal_app.callback(invoke_without_command=True)
 def seal(
     context: typer.Context,
-    key: PrivateKeyOption = None,
-    also_trust: AlsoTrust = None,
+    key: Path | None = option("PEM file with the private key (password: ASSAY_STREAM_SEAL_KEY_PASSWORD)."),
+    also_trust: list[Path] | None = option(
+        "Also continue after checkpoints by this key: the previous one. Repeatable.", metavar="PUB.pem"
+    ),
     once: bool = flag("Seal what is there now, then exit."),
     every_records: int = option("Maximum records per checkpoint.", default=4_096, min=1, max=RANGE_RECORDS_MAX),
     every_s: float = option("Maximum delay of a checkpoint, seconds.", default=60.0, min=0.1, max=86_400),
@@ -373,9 +365,6 @@ def _password(settings: Settings) -> str | None:
 Partition = Annotated[int, option("The evidence partition.", min=0)]
 
 
-ProofFormat = Literal["json", "tlog-proof"]
-
-
 def prove(
     key: PublicKeysOption,
     partition: Partition,
@@ -387,7 +376,9 @@ def prove(
         "--consistency",
         metavar="FROM TO",
     ),
-    target: ProofFormat = option("Form of an inclusion proof: JSON or C2SP tlog-proof.", "--format", default="json"),
+    target: Literal["json", "tlog-proof"] = option(
+        "Form of an inclusion proof: JSON or C2SP tlog-proof.", "--format", default="json"
+    ),
     checkpoints: Checkpoints = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:

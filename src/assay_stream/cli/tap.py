@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 from typer.models import CommandInfo
 
-from assay_stream.cli.options import Bootstrap, ObserverId, VantageOptions, stated_servers
+from assay_stream.cli.options import Bootstrap, ObserverId, VantageOptions, WebPort, stated_servers
 from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import InertFormatter, say, stop_event
 from assay_stream.cli.tap_http import HttpOptions, address_of, serve
@@ -173,7 +173,7 @@ def list_watch(
     once: bool = flag("List every server once, and exit with 1 if one failed."),
     output: Path | None = option("With --once: append observations to this NDJSON file, not to Kafka."),
     ca: Path | None = option("CA certificates used to verify the servers. Default: the system's."),
-    web_port: int | None = option("Serve /healthz, /readyz and /metrics on this port.", min=1, max=65_535),
+    web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """List MCP servers regularly, and publish what they offer.

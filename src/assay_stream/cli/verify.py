@@ -86,7 +86,7 @@ def compare(
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
     snapshot_partitions: SnapshotPartitions = None,
-    target: Format = RowFormat.TABLE,
+    target: Format = "table",
 ) -> None:
     """Replay what was observed and compare the result with the recorded evidence and alerts.
 
@@ -109,7 +109,7 @@ def compare(
 
 
 def hold_against_topics(
-    source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat = RowFormat.TABLE
+    source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat = "table"
 ) -> None:
     settings = source.settings
     with (
@@ -154,7 +154,7 @@ def hold_against(
     made: Replay,
     replayed: Iterable[Output],
     recorded: RecordedRun,
-    target: RowFormat = RowFormat.TABLE,
+    target: RowFormat = "table",
 ) -> None:
     comparison = ReplayComparison(
         lambda: (record for log in spool.logs() for record in spool.read(log)),
@@ -168,7 +168,7 @@ def hold_against(
     ):
         count += difference.counts
         row = difference.as_json()
-        print_line(json_line(row) if target is RowFormat.JSON else _difference_line(difference, row))
+        print_line(json_line(row) if target == "json" else _difference_line(difference, row))
     causes = dict(sorted(comparison.causes.items()))
     print_summary({"identical": dict(comparison.identical), "differences": count, "causes": causes}, target)
     if recorded.alerts is None:
@@ -235,7 +235,7 @@ def verify(
     ),
     strict: bool = flag("Late input makes a record wrong."),
     every: bool = flag("Also show the records that hold.", "--all"),
-    target: Format = RowFormat.TABLE,
+    target: Format = "table",
 ) -> None:
     """Recompute evidence from the calls, snapshots and decisions it refers to, and find calls without evidence.
 
@@ -272,7 +272,7 @@ def verify(
                 rows.show(judgement)
         rows.summary.note_producers(written_by)
         for act in rows.summary.erasures(erasures):
-            print_act(act_row(act), as_json=target is RowFormat.JSON)
+            print_act(act_row(act), as_json=target == "json")
     rows.summary.pending = coverage.pending
     _end(rows.summary, target)
 
@@ -297,7 +297,7 @@ class _Rows:
         if judgement.status is RecordStatus.HOLDS and not self.every:
             return
         row = judgement.as_json()
-        print_line(json_line(row) if self.target is RowFormat.JSON else _evidence_line(row))
+        print_line(json_line(row) if self.target == "json" else _evidence_line(row))
 
 
 def _end(summary: Summary, target: RowFormat) -> None:
