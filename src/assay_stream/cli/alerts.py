@@ -25,7 +25,7 @@ from assay_stream.cli.output import Colour, Painter, print_json, print_line
 from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import Refusals, ends_now, follow, on_kafka, say, show_refused
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
-from assay_stream.config import Settings, command_settings, load_settings
+from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.forward.configured import TO, read_receivers
 from assay_stream.forward.receivers import Entry, Subscription, secret_from
@@ -119,12 +119,7 @@ def export(
         since_ms=None if since is None else since // 1_000, server_id=server_id, severity=severity
     )
     refused = Refusals()
-    alerts: Iterable[dict[str, Any]]
-    if looking.file is None and looking.store is not None:
-        alerts = (alert for alert in _latest(looking) if selection.wants(view_of(alert)))
-    else:
-        alerts = _recorded(looking.file, selection, refused, bootstrap=looking.bootstrap_servers)
-    for line in as_lines(alerts, target):
+    for line in as_lines((alert for alert in _alerts(looking, refused) if selection.wants(view_of(alert))), target):
         sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
     sys.stdout.buffer.flush()
     show_refused(refused)
@@ -177,27 +172,21 @@ class ReceiverOptions:
         plugin = RECEIVERS.load(kind)
         if (self.header, self.hmac_variable) != (None, None) and "header" not in plugin.settings:
             raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
-        secrets = self._secrets()
-        fields: dict[str, Any] = {"type": kind, TO[kind]: place, "timeout_s": self.timeout_s} | dict.fromkeys(secrets)
-        if "header_file" in secrets:
-            fields["header"] = str(self.header).partition("=")[0]
+        fields: dict[str, Any] = {"type": kind, TO[kind]: place, "timeout_s": self.timeout_s}
+        # Secrets that environment variables hold, by the setting that would name a file.
+        secrets = {}
+        if self.header is not None:
+            fields["header"], _, variable = self.header.partition("=")
+            if not fields["header"] or not variable:
+                raise ConfigurationError("bad_option", "--header is NAME=VARIABLE, the name of an environment variable")
+            secrets["header_file"] = secret_from(variable, os.environ)
+        if self.hmac_variable is not None:
+            secrets["hmac_file"] = secret_from(self.hmac_variable, os.environ)
         given = {"format": self.target, "ca_file": self.ca_file, "enterprise": self.enterprise}
-        fields |= {name: value for name, value in given.items() if value is not None}
+        fields |= {name: value for name, value in given.items() if value is not None} | dict.fromkeys(secrets)
         group = f"{settings.group_prefix}-forward-{kind}" if self.group is None else self.group
         entry = Entry(fields, f"--to {kind}", secrets=secrets, code="bad_receiver")
         return Subscription(name="forward", receiver=plugin(entry), group=group)
-
-    def _secrets(self) -> dict[str, str]:
-        """Return the secrets that environment variables hold, by the setting of a webhook that would name a file."""
-        found = {}
-        if self.header is not None:
-            name, _, variable = self.header.partition("=")
-            if not name or not variable:
-                raise ConfigurationError("bad_option", "--header is NAME=VARIABLE, the name of an environment variable")
-            found["header_file"] = secret_from(variable, os.environ)
-        if self.hmac_variable is not None:
-            found["hmac_file"] = secret_from(self.hmac_variable, os.environ)
-        return found
 
 
 def forward(receivers: ReceiverOptions, web_port: WebPort = None, bootstrap_servers: Bootstrap = None) -> None:
@@ -214,34 +203,27 @@ def forward(receivers: ReceiverOptions, web_port: WebPort = None, bootstrap_serv
     run_forwarders(settings, receivers.subscriptions(settings), web_port=web_port)
 
 
-def _recorded(
-    file: Path | None, selection: AlertSelection, refused: list[str], *, bootstrap: str | None
-) -> Iterator[dict[str, Any]]:
-    """Yield the selected alert records of a file or of the topic."""
+def _alerts(looking: AlertOptions, refused: Refusals) -> Iterator[dict[str, Any]]:
+    """Yield the alert records of a file or of the topic, or the latest of every alert in a store, most severe first."""
 
     async def published(settings: Settings) -> list[tuple[str, bytes | None]]:
         return [(str(record.origin), record.value) async for record in read_records(settings, Role.ALERTS)]
 
     found: Iterable[tuple[str, bytes | None]]
-    if file is None:
-        found = on_kafka(command_settings(bootstrap_servers=bootstrap), published)
+    if looking.file is not None:
+        found = ((f"line {number}", line) for number, line in input_lines(looking.file))
+    elif looking.store is not None:
+        with open_store(looking) as opened:
+            for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
+                yield opened.store.alert(row.uid).records[-1]
+        return
     else:
-        found = ((f"line {number}", line) for number, line in input_lines(file))
+        found = on_kafka(looking.settings(), published)
     for where, value in found:
         try:
-            alert = read_alert(value)
+            yield read_alert(value)
         except InputError as error:
             refused.append(f"{where}: {error}")
-            continue
-        if selection.wants(view_of(alert)):
-            yield alert
-
-
-def _latest(looking: AlertOptions) -> Iterator[dict[str, Any]]:
-    """Yield the latest record of every alert in a store, most severe first."""
-    with open_store(looking) as opened:
-        for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
-            yield opened.store.alert(row.uid).records[-1]
 
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
@@ -365,6 +347,7 @@ def explain(
 
 def _cells(group: list[AlertRow], short: str) -> list[LineSpan]:
     row = group[0]
+    status = "closed" if row.state is ReviewState.CLOSED else shown(row.status.lower())
     return [
         LineSpan(short),
         LineSpan(shown(row.severity.lower()), severity_style(row.severity_id)),
@@ -375,7 +358,7 @@ def _cells(group: list[AlertRow], short: str) -> list[LineSpan]:
         LineSpan(f"{max(other.observers for other in group):,}"),
         LineSpan(_minute(min(other.first_seen_ms for other in group))),
         LineSpan(_minute(max(other.last_seen_ms for other in group))),
-        LineSpan(", ".join(filter(None, (_status(row), shown(row.assigned_to))))),
+        LineSpan(", ".join(filter(None, (status, shown(row.assigned_to))))),
     ]
 
 
@@ -383,10 +366,6 @@ def _named(names: set[str]) -> str:
     ordered = sorted(filter(None, names))
     more = f" and {len(ordered) - _NAMED_MAX:,} more" if len(ordered) > _NAMED_MAX else ""
     return ", ".join(ordered[:_NAMED_MAX]) + more or "-"
-
-
-def _status(row: AlertRow) -> str:
-    return shown(row.status.lower()) if row.state is not ReviewState.CLOSED else "closed"
 
 
 def _minute(time_ms: int) -> str:

@@ -20,12 +20,11 @@ from urllib.parse import urlsplit
 import structlog
 import typer
 
-from assay_stream.cli.options import AsJson, Bootstrap, TlsCert, TlsKey
+from assay_stream.cli.options import AsJson, Bootstrap, TlsCert, TlsKey, address_of, origin_of, serving_tls
 from assay_stream.cli.output import print_rows
 from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.shared import InertFormatter, say, stop_event
+from assay_stream.cli.shared import log_to_stderr, say, stop_event
 from assay_stream.cli.store import StoreFolder, store_folder
-from assay_stream.cli.tap_http import address_of, origin_of, serving_tls
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, needing_extra
 from assay_stream.kafka.connection import open_admin
@@ -219,9 +218,7 @@ def console(
     settings = command_settings(bootstrap_servers=bootstrap_servers) if decide or fill else None
     hosted = None if web_port is None else load_settings()
     if hosted is None:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(InertFormatter("assay-stream console: %(message)s"))
-        logging.basicConfig(handlers=[handler], level=logging.WARNING)
+        log_to_stderr("console")
         logging.getLogger("assay_stream.console").setLevel(logging.INFO)  # who signs in
     else:
         configure_logs(hosted)
@@ -281,16 +278,16 @@ async def _run(
                     is_filled = None if filling is None else lambda: filling.problem is None
                     watch = ConsoleWatch(reader, metrics, streams=lambda: service.streams, is_filled=is_filled)
                     pages = Listener(host=hosted.web_host, port=web_port)
-                    group.create_task(serve(watch.application(), pages, HTTP_LIMITS, _log_port, stop))
+
+                    def serving(port: int) -> None:
+                        _log.info("serving_metrics", port=port)
+
+                    group.create_task(serve(watch.application(), pages, HTTP_LIMITS, serving, stop))
                 await serve(service.application(), listener, HTTP_LIMITS, started, stop)
         except* AssayStreamError as errors:
             raise errors.exceptions[0] from None
     if hosted is not None:
         _log.info("console_ended")
-
-
-def _log_port(port: int) -> None:
-    _log.info("serving_metrics", port=port)
 
 
 def _check(listener: Listener, identity: Identity | None, *, behind_login: bool, decide: bool) -> None:

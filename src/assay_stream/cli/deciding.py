@@ -13,7 +13,7 @@ from assay_stream.cli.output import print_rows
 from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.publishing import deliver
 from assay_stream.cli.shared import say
-from assay_stream.cli.store_sources import HistoryOptions, StoreOptions, known_bindings, named
+from assay_stream.cli.store_sources import HistoryOptions, StoreOptions, known_bindings
 from assay_stream.errors import InputError
 from assay_stream.model.control import KEY_ACCEPT_TYPE, PIN_REMOVE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
 from assay_stream.model.finding_topic import ANY_SERVER
@@ -90,7 +90,7 @@ def print_state(
     **which: Any,
 ) -> None:
     """Print what the registry published about a server, or about all of them."""
-    bindings = known_bindings(looking, *named(server_id))
+    bindings = known_bindings(looking, server_id)
     listed = list(rows_of(bindings, server_id=server_id, **which))
     print_rows(listed, columns, "json" if as_json else "table", whole=True)
     if not listed and not as_json:

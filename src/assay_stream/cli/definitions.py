@@ -54,18 +54,13 @@ def fingerprint(
     for path in files or [STANDARD_INPUT]:
         raw = read_input(path)
         with named_in_errors("standard input" if path == STANDARD_INPUT else path):
-            lines = [_line(tool, server_id) for tool in _tools(decode_json(raw))]
+            content = decode_json(raw)
+            tools = tools_in(content)
+            if tools is None and (not isinstance(content, dict) or content.keys().isdisjoint(_OF_A_TOOL)):
+                raise InputError("not_a_tool", "give a Tool object or a tools/list result", path="$")
+            lines = [_line(tool, server_id) for tool in ([content] if tools is None else tools)]
         for line in lines:
             print_json(line)
-
-
-def _tools(content: Any) -> list[dict[str, Any]]:
-    tools = tools_in(content)
-    if tools is not None:
-        return tools
-    if not isinstance(content, dict) or content.keys().isdisjoint(_OF_A_TOOL):
-        raise InputError("not_a_tool", "give a Tool object or a tools/list result", path="$")
-    return [content]
 
 
 def _line(tool: dict[str, Any], server_id: str | None) -> dict[str, Any]:
@@ -79,13 +74,12 @@ def _line(tool: dict[str, Any], server_id: str | None) -> dict[str, Any]:
 
 
 EventProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
-_Check = Callable[[bytes], None]
 
 
 def validate(
     profile: Annotated[EventProfileName, option("What each line must be; see below.")],
     file: Path | None = argument("NDJSON, one value a line; standard input by default."),
-) -> None:
+) -> bool:
     """Check records against a profile: one JSON verdict per line.
 
     assay: a decision payload, the evidence record around one, or an observed call. handshake: a tool call event
@@ -100,24 +94,19 @@ def validate(
     lines = invalid = 0
     for number, raw in input_lines(file):
         lines += 1
-        verdict = _verdict(number, raw, check)
-        invalid += not verdict["valid"]
+        verdict: dict[str, Any] = {"line": number, "valid": True, "code": None, "path": None, "message": None}
+        try:
+            check(raw)
+        except InputError as error:
+            invalid += 1
+            verdict |= {"valid": False, "code": error.code, "path": error.path, "message": error.message}
         print_json(verdict)
     if not lines:
         say(f"{file or 'standard input'} is empty: nothing was checked")
-    if invalid or not lines:
-        raise typer.Exit(1)
+    return bool(invalid) or not lines
 
 
-def _verdict(number: int, raw: bytes, check: _Check) -> dict[str, Any]:
-    try:
-        check(raw)
-    except InputError as error:
-        return {"line": number, "valid": False, "code": error.code, "path": error.path, "message": error.message}
-    return {"line": number, "valid": True, "code": None, "path": None, "message": None}
-
-
-def _check_of(profile: EventProfileName) -> _Check:
+def _check_of(profile: EventProfileName) -> Callable[[bytes], None]:
     if profile == "assay":
         return _check_assay
     if profile == "htc":
@@ -150,17 +139,12 @@ _NAME_CHARS_MAX = 60
 handshake_app = typer.Typer(help="Check captured tools against Handshake's requirements.", no_args_is_help=True)
 
 
-@handshake_app.callback()
-def _group() -> None:
-    """Check captured tools against Handshake's requirements."""
-
-
 @handshake_app.command()
 def check(
     server_id: Annotated[str, option("Your name for the server, which may prefix its tools' ids.")],
     capture: Path | None = argument("A tools/list result or response, or a snapshot event."),
     target: Format = "table",
-) -> None:
+) -> bool:
     """Check a captured list of tools against Handshake's tool conformance requirements.
 
     Each check of each tool reports pass, fail or not_applicable, with a reason. A pass means that the definition has
@@ -181,12 +165,13 @@ def check(
         content = {"server_id": server_id, "counts": counts, "tools": [_as_json(report) for report in reports]}
         print_json(content)
     else:
-        for line in _table(reports):
-            print_line(line)
+        for report in reports:
+            print_line(f"{_shown(report.name)}  tool_id: {report.tool_id or 'none'}")
+            for check, answer in report.answers.items():
+                print_line(f"  {check:<15} {answer.status.value:<15} {answer.reason}".rstrip())
         typer.echo(", ".join(f"{number} {name}" for name, number in counts.items()))
         typer.echo("These checks cover form only. They do not say what a tool does.")
-    if not reports or counts[CheckStatus.FAIL.value]:
-        raise typer.Exit(1)
+    return not reports or bool(counts[CheckStatus.FAIL.value])
 
 
 former_check = CommandInfo("conformance", callback=check, hidden=True)
@@ -207,17 +192,6 @@ def _as_json(report: ToolReport) -> dict[str, Any]:
             for check, answer in report.answers.items()
         ],
     }
-
-
-def _table(reports: list[ToolReport]) -> list[str]:
-    lines = []
-    for report in reports:
-        lines.append(f"{_shown(report.name)}  tool_id: {report.tool_id or 'none'}")
-        lines.extend(
-            f"  {check:<15} {answer.status.value:<15} {answer.reason}".rstrip()
-            for check, answer in report.answers.items()
-        )
-    return lines
 
 
 def _shown(name: str | None) -> str:
@@ -243,7 +217,7 @@ def drift(
     peer: Literal["p60", "mcptrust"] | None = option(
         "Compare as Assay's manifest drift or MCPTrust's check does, and print its JSON.", "--as"
     ),
-) -> None:
+) -> bool:
     """Compare two recordings of a server's tools by meaning, or judge one as a server's first list.
 
     Each file holds a Tool object, a tools/list result, the JSON-RPC response around one, a snapshot event, or a
@@ -262,7 +236,7 @@ def drift(
         with named_in_errors(f"{before} or {after}"):
             report, fails = PEERS[peer](read_input(before), read_input(after), str(before), Level.parse(fail_on))
         print_line(json_text(orjson.dumps(report).decode()))
-        raise typer.Exit(int(fails))
+        return fails
     was, now = NOTHING if before is None else _read(before, may_be_blank=True), _read(after)
     try:
         findings = drift_findings(was, now, profile=PROFILES[profile])
@@ -280,8 +254,7 @@ def drift(
             typer.echo(line if level is None else typer.style(line, fg=_COLOURS.get(level), bold=level >= Level.HIGH))
     if not now.complete and not was.is_single:
         say(f"{after} is not a complete list: nothing is called removed")
-    if any(finding.level >= Level.parse(fail_on) for finding in findings):
-        raise typer.Exit(1)
+    return any(finding.level >= Level.parse(fail_on) for finding in findings)
 
 
 def _is_sound(offer: RecordedLists) -> bool:

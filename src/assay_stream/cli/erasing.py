@@ -184,7 +184,7 @@ def release(by: Deciding, id_: HoldId) -> None:
     say(f"released: {id_}. Then: `topics show` names topics whose retention differs from what it was")
 
 
-def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
+def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> bool:
     """List erasures and legal holds, and while a hold stands the topics that brokers delete from nevertheless.
 
     Exit code 1 if there is such a topic; the commands that keep its records are printed.
@@ -198,7 +198,7 @@ def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_se
             state = "counts for nothing: " + ("its id was taken" if met is None else f"hold {met.scope_id} stood")
         print_act(act_row(act, state=state), as_json=as_json)
     if not standing or control:
-        return
+        return False
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     kept = asyncio.run(as_admin(settings, lambda admin, settings: retention_of(admin, settings, HELD_ROLES)))
     limited = {topic: found for topic, found in kept.items() if found != _UNLIMITED}
@@ -208,7 +208,7 @@ def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_se
             f"  kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config "
             + ",".join(f"{name}={value}" for name, value in _UNLIMITED.items())
         )
-    raise typer.Exit(int(bool(limited)))
+    return bool(limited)
 
 
 def erase_files(

@@ -88,7 +88,6 @@ def list_evidence(
         wanted = which.filter(None if digest is None else whole_digest(opened.store, digest, as_json=how.as_json))
         if not _list(opened.store, wanted, limit, how):
             nothing_found(_not_found(digest))
-        opened.end()
 
 
 @evidence_app.command()
@@ -115,7 +114,6 @@ def search(
             if not places:
                 nothing_found(_not_found(digest))
             say("no call used it" if which == Which() else "no call that matches the options used it")
-        opened.end()
 
 
 @evidence_app.command()
@@ -138,7 +136,6 @@ def show(
             print_json(decode_json(found.value))
         else:
             _print_record(found)
-        opened.end()
 
 
 @evidence_app.command()

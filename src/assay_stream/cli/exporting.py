@@ -19,10 +19,9 @@ from assay_stream.cli.files import Force, copied_stdin, refuse_existing_file, re
 from assay_stream.cli.options import Bootstrap, ProgressOption, ServerIds, check_span, time_option
 from assay_stream.cli.output import print_json
 from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.progress import Meter
 from assay_stream.cli.restoring import WholeDeployment, file_of
 from assay_stream.cli.shared import NOTHING_FOUND, on_kafka, say
-from assay_stream.cli.sources import RangeOptions, Source, make_source
+from assay_stream.cli.sources import Meter, RangeOptions, Source, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch, numbered_bundles

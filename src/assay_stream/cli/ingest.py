@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.options import Bootstrap, TlsCert, TlsKey, WebPort
+from assay_stream.cli.options import Bootstrap, TlsCert, TlsKey, WebPort, address_of, serving_tls
 from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import say
-from assay_stream.cli.tap_http import address_of, serving_tls
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.local import Aside

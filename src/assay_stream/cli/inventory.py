@@ -44,7 +44,7 @@ def coverage(
     ),
     target: Report = "table",
     bootstrap_servers: Bootstrap = None,
-) -> None:
+) -> int:
     """Report lists and calls by server and observer, how calls were bound, and what nobody observed.
 
     Times are event times; what is silent shows from --until or, without it, the latest record. Exit code 0: every
@@ -69,10 +69,9 @@ def coverage(
     rows = list(counted.rows(silent_after_us=int(silent_after * _HOUR_US)))
     if not rows:
         say("no list and no call is recorded: check the source and the times")
-        raise typer.Exit(NOTHING_FOUND)
+        return NOTHING_FOUND
     print_rows(rows, _COLUMNS, target)
-    if any(GRAVE.intersection(row["gaps"]) for row in rows):
-        raise typer.Exit(1)
+    return any(GRAVE.intersection(row["gaps"]) for row in rows)
 
 
 async def _from_topics(settings: Settings, counted: CoverageCounts, since_us: int | None) -> None:
@@ -187,7 +186,6 @@ def _list(
         how.print(rows, *columns, optional=optional)
         if not rows:
             nothing_found(f"no {kind} found")
-        opened.end()
 
 
 @servers_app.command("list")

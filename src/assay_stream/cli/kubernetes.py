@@ -159,11 +159,6 @@ class Deployment:
         return next(spec.partitions for spec in topic_table(self.settings, agents="shipped") if spec.role is role)
 
 
-@deploy_app.callback()
-def _deploy() -> None:
-    """Write what runs a deployment elsewhere."""
-
-
 @deploy_app.command("kubernetes")
 def kubernetes(deployment: Deployment) -> None:
     """Write a deployment for Kubernetes: a folder for `kubectl apply --kustomize`.
@@ -257,20 +252,13 @@ def _topics(parts: Mapping[str, Any], deployment: Deployment) -> list[Manifest]:
 
 def _user(parts: Mapping[str, Any], deployment: Deployment, role: AccessRole) -> Manifest:
     kind = {Authentication.SCRAM: "scram-sha-512", Authentication.TLS: "tls"}.get(deployment.authentication)
-    acls = [
-        _filled(
-            parts["acl"],
-            type="transactionalId" if grant.resource is Resource.TRANSACTIONAL_ID else grant.resource.value,
-            name=grant.name,
-            pattern="prefix" if grant.is_prefix else "literal",
-            operations=[operation.value for operation in grant.operations],
-        )
-        for grant in grants_of(role, deployment.settings)
-    ]
-    shown = None if kind is None else {"type": kind}
-    user: Manifest = _filled(
-        parts["user"], name=f"assay-{role}", cluster=deployment.strimzi, authentication=shown, acls=acls
-    )
+    shown, acls = None if kind is None else {"type": kind}, []
+    for grant in grants_of(role, deployment.settings):
+        of = "transactionalId" if grant.resource is Resource.TRANSACTIONAL_ID else grant.resource.value
+        resource = {"type": of, "name": grant.name, "patternType": "prefix" if grant.is_prefix else "literal"}
+        acls.append({"resource": resource, "operations": [operation.value for operation in grant.operations]})
+    values = {"name": f"assay-{role}", "cluster": deployment.strimzi, "authentication": shown, "acls": acls}
+    user: Manifest = _filled(parts["user"], **values)
     return user
 
 

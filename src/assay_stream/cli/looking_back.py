@@ -13,7 +13,7 @@ from assay_stream.cli.output import ReportFormat, cell, print_rows
 from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import say
 from assay_stream.cli.sources import Ends, make_source
-from assay_stream.cli.store_sources import HistoryOptions, about, not_calls, open_store, replayed_store
+from assay_stream.cli.store_sources import HistoryOptions, about, not_calls, open_store
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
@@ -76,12 +76,10 @@ def asof(
     """
     time_us = time.time_ns() // 1_000 if at is None else at
     wanted = not_calls(server_id)
+    source = None
     if from_log and not looking.inputs:
         source = make_source(None, True, Selection(), looking.settings(), ends=_input_ends(looking.settings()))
-        opening = replayed_store(source, wanted)
-    else:
-        opening = open_store(looking, replayed=wanted)
-    with opening as opened:
+    with open_store(looking, replayed=wanted, source=source) as opened:
         opened.read(Role.BINDINGS, wanted=about(server_id))
         server = server_of(opened.store.bindings(server_id), server_id)
     rows = asof_rows(server, server_id, time_us, tool_name=tool)

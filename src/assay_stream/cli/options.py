@@ -1,11 +1,14 @@
 """Options shared by several commands, and groups of them that a command takes as one parameter."""
 
+from __future__ import annotations
+
 import socket
+import ssl
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from assay_stream.cli.files import STANDARD_INPUT, copied_stdin
 from assay_stream.cli.output import ReportFormat, RowFormat
@@ -16,6 +19,9 @@ from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.archive import files_in
 from assay_stream.model.cloudevents import ACCEPTED, operator_time_us
 from assay_stream.observe import Vantage
+
+if TYPE_CHECKING:
+    from assay_stream.observe.http.tap import Listener
 
 
 def time_option(help_: str, *names: str, ahead: bool = False) -> Any:
@@ -124,3 +130,29 @@ def stated_servers(pairs: Iterable[str]) -> dict[str, str]:
             raise ConfigurationError("bad_option", "write --server NAME=SERVER")
         servers[name] = server_id
     return servers
+
+
+def address_of(listen: str) -> tuple[str, int]:
+    """Parse the host and port to listen on; raises ``cannot_listen``."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigurationError("cannot_listen", "--listen must be host:port, for example 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
+def origin_of(listener: Listener, port: int) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{'http' if listener.tls is None else 'https'}://{host}:{port}"
+
+
+def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext:
+    """Return the server's TLS context; ``client_ca`` signs client certificates. Raises ``cannot_listen``."""
+    try:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate, key)
+        if client_ca is not None:
+            tls.load_verify_locations(client_ca)
+            tls.verify_mode = ssl.CERT_OPTIONAL
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
+    return tls

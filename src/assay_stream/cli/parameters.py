@@ -26,8 +26,11 @@ def argument(help_: str, **settings: Any) -> Any:
     return field(default=None, metadata={_DECLARED: typer.Argument(help=help_, **settings)})
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that its parameters declare; each field of a dataclass among them is an option."""
+def grouped(command: Callable[..., int | None]) -> Callable[..., None]:
+    """Give a command the options that its parameters declare; each field of a dataclass among them is an option.
+
+    What it returns is the exit code.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if is_dataclass(kind) and isinstance(kind, type)}
     options: dict[str, inspect.Parameter] = {}
@@ -43,7 +46,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
-        command(**given)
+        if code := command(**given):
+            raise typer.Exit(int(code))
 
     run.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
     run.__annotations__ = {name: parameter.annotation for name, parameter in options.items()}

@@ -26,7 +26,6 @@ from assay_stream.cli.store_sources import (
     HistoryOptions,
     StoreOptions,
     known_bindings,
-    named,
     published_alert,
     published_definitions,
 )
@@ -148,11 +147,11 @@ def export_pins(
     target: PinFormat = option("What to write.", "--format", default="native"),
     server_id: AnyServerId = None,
     lockfile_version: Literal["2.0", "3.0"] = option("For mcptrust; `mcptrust check` needs 3.0.", default="2.0"),
-) -> None:
+) -> bool:
     """Write the approved values to standard output. Exit code 1 if the format cannot hold some of them."""
     if target != "native" and server_id is None:
         raise InputError("server_not_named", f"a file of format {target} is about one server: give --server-id")
-    bindings = known_bindings(looking, *named(server_id))
+    bindings = known_bindings(looking, server_id)
     entries = approved_entries(bindings, server_id=server_id)
     stamp = None
     if lockfile_version == "3.0":
@@ -162,19 +161,18 @@ def export_pins(
     sys.stdout.buffer.flush()
     for entry in left_out:
         say(f"{target} files cannot hold a pin under {entry.scheme}: {entry.tool_name} left out (approve --scheme)")
-    if left_out:
-        raise typer.Exit(1)
+    return bool(left_out)
 
 
 @pins_app.command()
-def diff(server_id: ServerId, looking: HistoryOptions, tool: AnyTool = None) -> None:
+def diff(server_id: ServerId, looking: HistoryOptions, tool: AnyTool = None) -> bool:
     """Show how pinned tools differ from what is offered now. Exit code 1 if any does."""
     bindings = known_bindings(looking, server_id)
     server = server_of(bindings, server_id)
     rows = list(pin_rows(bindings, server_id=server_id, tool_name=tool))
     if not rows:
         say("nothing to compare with: no tool is pinned")
-        return
+        return False
     rejected = [row["tool_name"] for row in rows if row["state"] == "rejected" and "rejected" in row["comparison"]]
     pairs = list(_differing(bindings, server, server_id, tool))
     digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
@@ -185,9 +183,9 @@ def diff(server_id: ServerId, looking: HistoryOptions, tool: AnyTool = None) -> 
             print_line(shown(line))
     for name in sorted(set(rejected)):
         print_line(f"{shown(name)}: offers a definition that was rejected")
-    if pairs or rejected:
-        raise typer.Exit(1)
-    say("no differences")
+    if not pairs and not rejected:
+        say("no differences")
+    return bool(pairs or rejected)
 
 
 def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool = False) -> None:

@@ -20,9 +20,8 @@ from assay_stream.cli.options import (
 )
 from assay_stream.cli.output import print_json
 from assay_stream.cli.parameters import flag, option
-from assay_stream.cli.progress import Meter
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, noting_interrupts, say
-from assay_stream.cli.sources import RangeOptions, Source, joined_source, make_source
+from assay_stream.cli.sources import Meter, RangeOptions, Source, joined_source, make_source
 from assay_stream.cli.verify import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.local import locked_folder, writing_to

@@ -15,8 +15,8 @@ from typing import Annotated
 from assay_stream.cli.options import Apply, Bootstrap
 from assay_stream.cli.output import print_json
 from assay_stream.cli.parameters import argument, flag
-from assay_stream.cli.progress import Meter
 from assay_stream.cli.shared import as_admin, collecting_seldom
+from assay_stream.cli.sources import Meter
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError
 from assay_stream.files.archive import (

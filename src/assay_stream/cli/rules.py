@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from typing import Annotated, Literal
@@ -124,9 +125,7 @@ def plan(
     if (enforcement is None) != remove:
         raise InputError("bad_option", "say what to try out: --enforcement, or --remove")
     now_us = time.time_ns() // 1_000
-    since_us = since
-    if since_us is None:
-        since_us = 0 if looking.inputs else now_us - _DAY_US
+    since_us = since if since is not None else 0 if looking.inputs else now_us - _DAY_US
     planned = PlannedPolicy(
         server_id=server_id, tool_name=tool, enforcement=enforcement, unknown=None if remove else unknown, now_us=now_us
     )
@@ -152,7 +151,7 @@ def plan(
         say("no list offers that tool and no pin names it: check --tool")
         return
     blocked = [row for row in rows if row["planned"] == Action.BLOCK.value and row["tool_name"]]
-    suspects = [row["tool_name"] for row in blocked if _is_suspect(row["comparison"])]
+    suspects = [row["tool_name"] for row in blocked if re.search("mismatch|rejected", row["comparison"])]
     if suspects and not remove:
         say(f"different from what was approved, or rejected: {counted(len(suspects), 'tool')} of these; see first:")
         source = [f"--input={path}" for path in looking.inputs or ()]
@@ -170,10 +169,6 @@ def plan(
     which = [] if tool is None else [f"--tool={tool}"]
     how = () if remove else ("--enforcement", str(enforcement), "--unknown", unknown)
     _suggest("policy", "remove" if remove else "set", f"--server-id={server_id}", *which, *how, "--reason", _REASON)
-
-
-def _is_suspect(comparison: str) -> bool:
-    return any(status in comparison for status in ("mismatch", "rejected"))
 
 
 def _suggest(*arguments: str) -> None:

@@ -100,7 +100,7 @@ def verify(
     pinned_fingerprint: str | None = option("Fingerprint of the pinned key."),
     revocations: Path | None = option("The domain's revocation document, as served."),
     revoked: list[str] | None = option("Fingerprint of a key you revoke. Repeatable."),
-) -> None:
+) -> bool:
     """Verify the signature of a tool. Prints one line of JSON; exit code 0 if it is valid, 1 if not.
 
     A valid signature says who signed. It says nothing about what the tool does.
@@ -116,7 +116,7 @@ def verify(
         raise ConfigurationError("bad_option", "the tool carries no signature: pass --signature")
     found = _verify(digest, signature, read_input(well_known, cut=True), pinned, all_revoked)
     typer.echo(json.dumps({name: getattr(found, name) for name in ("valid", "mode", "fingerprint", "error_code")}))
-    raise typer.Exit(0 if found.valid else 1)
+    return not found.valid
 
 
 @schemapin_app.command()

@@ -22,15 +22,7 @@ from assay_stream.cli.shared import brokers_of, on_kafka, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
 from assay_stream.files.local import Aside, writing
-from assay_stream.files.seal_files import (
-    FileLogs,
-    LogName,
-    Logs,
-    read_private_key,
-    read_public_keys,
-    record_in,
-    write_logs,
-)
+from assay_stream.files.seal_files import FileLogs, read_private_key, read_public_keys, record_in, write_logs
 from assay_stream.kafka.ranges import KafkaLogs, committed_offsets
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.storage import LINE_BYTES_MAX
@@ -71,6 +63,8 @@ _SUMMARY = {
     "nothing is sealed: seal them (assay-stream seal --once), and find out why if they were sealed before",
     SealOutcome.NOTHING_VERIFIED: "nothing verified: nothing is sealed, or retention deleted all that was",
 }
+_EXIT_CODES = {SealOutcome.HOLDS: 0, SealOutcome.BROKEN: 1}
+_NOTHING_VERIFIED = 3
 
 
 def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:
@@ -107,7 +101,10 @@ def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLog
         typer.echo(_ROW.format(_name(report), *counts, report.faults_count))
     for report in reports:
         for fault in report.faults:
-            typer.echo(f"{fault.kind:<10} {_name(report)} {_place(fault)}")
+            what = "checkpoint record" if fault.kind == "checkpoint" else "offset"
+            why = f": {shown(fault.detail)}. {_FIXES[fault.code]}" if fault.kind == "head" else ""
+            code = f": {fault.code}" if fault.code else ""
+            typer.echo(f"{fault.kind:<10} {_name(report)} {what} {fault.offset}{code}{why}")
         if report.faults_count > len(report.faults):
             typer.echo(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
     for logs in files:
@@ -118,23 +115,9 @@ def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLog
     typer.echo(_SUMMARY[outcome])
 
 
-def _place(fault: Fault) -> str:
-    if fault.kind == "head":
-        return f"offset {fault.offset}: {fault.code}: {shown(fault.detail)}. {_FIXES[fault.code]}"
-    what = "checkpoint record" if fault.kind == "checkpoint" else "offset"
-    return f"{what} {fault.offset}" + (f": {fault.code}" if fault.code else "")
-
-
 def _name(report: Report) -> str:
     return f"{shown(report.topic) or '(unknown)'}/{report.partition}"
 
-
-_EXIT_CODES = {
-    SealOutcome.HOLDS: 0,
-    SealOutcome.BROKEN: 1,
-    SealOutcome.NOTHING_VERIFIED: 3,
-    SealOutcome.PARTLY_SEALED: 3,
-}
 
 SealLogs = FileLogs | KafkaLogs
 Checkpoints = Annotated[
@@ -205,22 +188,29 @@ def verify(
         "nobody who runs the brokers can alter it. An existing file is replaced only if it is expected, too."
     ),
     target: Format = "table",
-) -> None:
+) -> int:
     """Check evidence against its checkpoints, and name the offset and kind of up to 100 faults per partition.
 
     Exit code 0 if everything that is sealed and still there holds, 1 if anything is broken or cut off, 2 for a wrong
     command line or unusable file, 3 if nothing could be verified, or nothing in a partition that has evidence.
     """
     keys = read_public_keys(key)
-    expected = [head for text in expect or () for head in _expected(text)]
+    expected: list[Expected] = []
+    for text in expect or ():
+        expected += expected_in(read_input(Path(text)), text) if Path(text).exists() else [expected_of(text)]
     if write_head is not None and str(write_head) not in (expect or ()):
         refuse_existing_file(write_head, force=False)
     elif write_head is not None and partition:
         raise ConfigurationError(
             "bad_option", "the heads of some partitions must not replace those of all: leave out --partition"
         )
-    from_kafka = not logs.evidence and not logs.checkpoints
-    sealed_offsets = _sealed_offsets(logs.bootstrap_servers) if from_kafka else {}
+    sealed_offsets = {}
+    if not logs.evidence and not logs.checkpoints:
+        # Before checkpoints are read, so that all of them are covered.
+        settings = command_settings(bootstrap_servers=logs.bootstrap_servers)
+        committed = on_kafka(settings, lambda settings: committed_offsets(settings, "seal"))
+        topic = topic_names(settings)[Role.EVIDENCE]
+        sealed_offsets = {number: offset for (name, number), offset in committed.items() if name == topic}
     account = logs.account()
     with logs.opened() as (records, seals):
         reports = verify_logs(
@@ -248,12 +238,7 @@ def verify(
     if lacking:
         say(f"there is neither evidence nor a checkpoint of partition {', '.join(map(str, lacking))}")
     # What was asked for and is not there was not verified.
-    raise typer.Exit(_EXIT_CODES[outcome] or (_EXIT_CODES[SealOutcome.NOTHING_VERIFIED] if lacking else 0))
-
-
-def _expected(text: str) -> list[Expected]:
-    path = Path(text)
-    return expected_in(read_input(path), text) if path.exists() else [expected_of(text)]
+    return _EXIT_CODES.get(outcome, _NOTHING_VERIFIED) or (_NOTHING_VERIFIED if lacking else 0)
 
 
 def _write_head(path: Path, outcome: SealOutcome, reports: list[Report]) -> None:
@@ -262,16 +247,6 @@ def _write_head(path: Path, outcome: SealOutcome, reports: list[Report]) -> None
         return
     with writing(path), Aside() as aside:
         aside.path(path).write_bytes(json_line(heads_as_json(reports)).encode() + b"\n")
-
-
-def _sealed_offsets(bootstrap: str | None) -> dict[int, int]:
-    """Return the offsets that the sealer has committed. Call before reading checkpoints, so that all of them are
-    covered.
-    """
-    settings = command_settings(bootstrap_servers=bootstrap)
-    committed = on_kafka(settings, lambda settings: committed_offsets(settings, "seal"))
-    topic = topic_names(settings)[Role.EVIDENCE]
-    return {number: offset for (name, number), offset in committed.items() if name == topic}
 
 
 def archive(
@@ -418,11 +393,10 @@ def check_proof_file(
     if is_tlog and held is None:
         raise ConfigurationError("bad_option", "a tlog-proof does not name its record: pass it with --record")
     try:
-        answer = (
-            check_tlog_proof(raw, keys, held)
-            if is_tlog and held is not None
-            else _shown_as_json(check_proof(raw, keys, held))
-        )
+        if is_tlog and held is not None:
+            answer = check_tlog_proof(raw, keys, held)
+        else:
+            answer = _shown_as_json(check_proof(raw, keys, held))
     except InputError as error:
         print_json({"valid": False, "code": error.code, "path": error.path, "message": error.message})
         raise typer.Exit(1) from None
@@ -452,8 +426,15 @@ def vkey(
 def _chain(paths: list[Path] | None, bootstrap: str | None, partition: int, key: list[Path]) -> Iterator[Chain]:
     keys = read_public_keys(key)
     with logs_of(Role.CHECKPOINTS, paths, bootstrap) as seals:
-        name = _chain_name(seals, partition)
-        yield lambda: chain_of(((record.origin.offset, record.value) for record in seals.records(name)), keys)
+        names = [name for name in seals.names() if name.partition == partition]
+        if len(names) != 1:
+            others = sorted({name.partition for name in seals.names()})
+            raise InputError(
+                "checkpoint_not_found",
+                f"there must be one log of checkpoints for partition {partition}, and there are {len(names)}; "
+                f"there are some for {', '.join(map(str, others)) or 'none'}",
+            )
+        yield lambda: chain_of(((record.origin.offset, record.value) for record in seals.records(names[0])), keys)
 
 
 def _record(path: Path) -> Record:
@@ -473,18 +454,6 @@ def _shown_as_json(shown: Shown) -> dict[str, Any]:
         answer |= {"offset": shown.offset, "leaf_index": shown.leaf_index, "record_checked": shown.record_checked}
     answer |= {"checkpoint": made.sequence, "tree_size": made.tree_size, "root": str(made.root)}
     return answer | {"sealed_at": made.sealed_at, "key_id": made.key_id}
-
-
-def _chain_name(seals: Logs, partition: int) -> LogName:
-    names = [name for name in seals.names() if name.partition == partition]
-    if len(names) != 1:
-        others = sorted({name.partition for name in seals.names()})
-        raise InputError(
-            "checkpoint_not_found",
-            f"there must be one log of checkpoints for partition {partition}, and there are {len(names)}; "
-            f"there are some for {', '.join(map(str, others)) or 'none'}",
-        )
-    return names[0]
 
 
 seal_app.command()(verify)

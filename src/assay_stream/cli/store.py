@@ -118,7 +118,7 @@ def _refuse_held(folder: Path) -> None:
 
 
 @store_app.command()
-def status(store: StoreFolder = None, as_json: AsJson = False) -> None:
+def status(store: StoreFolder = None, as_json: AsJson = False) -> bool:
     """Say what the store holds and what not: positions, lag, ages, sizes. Exit code 1 if anything was lost."""
     folder = store_folder(store)
     opened = Store(schema.reading(folder))
@@ -129,8 +129,7 @@ def status(store: StoreFolder = None, as_json: AsJson = False) -> None:
         print_json({**asdict(found), "positions": [each._asdict() | {"lag": each.lag} for each in found.positions]})
     else:
         _show(found)
-    if any(each.lost for each in found.positions):
-        raise typer.Exit(1)
+    return any(each.lost for each in found.positions)
 
 
 _NOUNS = {

@@ -74,11 +74,6 @@ class OpenedStore:
         newest = None if self.is_live else self.store.status().newest_us
         return time.time_ns() // 1_000 if newest is None else newest
 
-    def end(self) -> None:
-        """Exit with the code of an incomplete result, if it is one."""
-        if not self.is_complete:
-            raise typer.Exit(EXIT_INCOMPLETE)
-
     def read(self, *roles: Role, since_ms: int | None = None, wanted: Wanted | None = None) -> None:
         """Read topics to their end or until the time limit, if the store is filled from topics."""
         if self.topics is None:
@@ -201,23 +196,31 @@ class AlertOptions(StoreOptions):
 
 
 @contextmanager
-def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
+def open_store(
+    options: StoreOptions, *roles: Role, replayed: Wanted | None = None, source: Source | None = None
+) -> Iterator[OpenedStore]:
     """Open the store that the options name, or fill a temporary one from files or topics.
+
+    Exits with code 3 after the query if topics could not be read whole.
 
     Args:
         roles: topics that the query needs. If there are none, the caller reads them (``OpenedStore.read``).
         replayed: which records of files to replay, by default all; nothing is compacted then, so that history reaches
             back as far as the files.
+        source: observations to replay, in place of the files that the options name.
     """
     inputs = options.inputs if isinstance(options, HistoryOptions) else None
     evidence = options.evidence if isinstance(options, EvidenceOptions) else None
     alerts = options.file if isinstance(options, AlertOptions) else None
     if inputs and evidence:
         raise InputError("bad_option", "give --input (observations) or --evidence, not both")
-    if inputs or evidence or alerts is not None:
+    if source is None and inputs:
+        source = make_source(inputs, False, Selection(), options.settings())
+    if source is not None or evidence or alerts is not None:
         with _temporary() as opened, collecting_seldom():
-            if inputs:
-                _replay_into(opened, make_source(inputs, False, Selection(), options.settings()), replayed)
+            if source is not None:
+                limits = None if replayed is None else unbounded()
+                fill(opened.store.connection, source.derived(replayed, limits=limits))
             for path in evidence or ():
                 fill(opened.store.connection, results_in(path, Role.EVIDENCE))
             if alerts is not None:
@@ -225,7 +228,11 @@ def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = No
             yield opened
     elif options.store is not None:
         with closing(Store(schema.reading(options.store))) as store, schema.failures(options.store):
-            _say_what_is_lacking(store)
+            status = store.status()
+            if behind := sum(row.lag or 0 for row in status.positions):
+                say(f"the store is {counted(behind, 'record')} behind the topics")
+            if status.dropped:
+                say(f"the store dropped {counted(status.dropped, 'older evidence record')} for age or size")
             yield OpenedStore(store, is_live=True)
     else:
         within_s = options.within_s if isinstance(options, EvidenceOptions) else None
@@ -233,34 +240,14 @@ def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = No
             if roles:
                 opened.read(*roles)
             yield opened
-
-
-@contextmanager
-def replayed_store(source: Source, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
-    """Fill a temporary store with everything derived from observations; ``replayed`` as in ``open_store``."""
-    with _temporary() as opened, collecting_seldom():
-        _replay_into(opened, source, replayed)
-        yield opened
-
-
-def _replay_into(opened: OpenedStore, source: Source, replayed: Wanted | None) -> None:
-    limits = None if replayed is None else unbounded()
-    fill(opened.store.connection, source.derived(replayed, limits=limits))
+            if not opened.is_complete:
+                raise typer.Exit(EXIT_INCOMPLETE)
 
 
 @contextmanager
 def _temporary(*, topics: Settings | None = None, within_s: float | None = None) -> Iterator[OpenedStore]:
     with closing(Store(schema.temporary())) as store, schema.failures("a temporary store"):
         yield OpenedStore(store, is_live=topics is not None, topics=topics, within_s=within_s)
-
-
-def _say_what_is_lacking(store: Store) -> None:
-    status = store.status()
-    behind = sum(row.lag or 0 for row in status.positions)
-    if behind:
-        say(f"the store is {counted(behind, 'record')} behind the topics")
-    if status.dropped:
-        say(f"the store dropped {counted(status.dropped, 'older evidence record')} for age or size")
 
 
 def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> Iterator[_Row]:
@@ -288,12 +275,9 @@ def published_definitions(options: HistoryOptions, digests: Collection[str]) -> 
     return {each: row.definition for each, row in found.items() if row is not None}
 
 
-def named(server_id: str | None) -> tuple[str, ...]:
-    return () if server_id is None else (server_id,)
-
-
-def known_bindings(options: StoreOptions, *server_ids: str) -> Bindings:
+def known_bindings(options: StoreOptions, *servers: str | None) -> Bindings:
     """Return what the registry published about the given servers, or about all of them."""
+    server_ids = [each for each in servers if each is not None]
     with open_store(options, replayed=not_calls(*server_ids)) as opened:
         opened.read(Role.BINDINGS, wanted=about(*server_ids))
         return opened.store.bindings(*server_ids)

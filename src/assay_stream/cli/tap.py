@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from typer.core import TyperCommand
 from typer.models import CommandInfo
 
-from assay_stream.cli.options import Bootstrap, ObserverId, VantageOptions, WebPort, stated_servers
+from assay_stream.cli.options import (
+    Bootstrap,
+    ObserverId,
+    TlsCert,
+    TlsKey,
+    VantageOptions,
+    WebPort,
+    address_of,
+    origin_of,
+    serving_tls,
+    stated_servers,
+)
 from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.shared import InertFormatter, say, stop_event
-from assay_stream.cli.tap_http import HttpOptions, address_of, serve
-from assay_stream.config import load_settings
+from assay_stream.cli.shared import log_to_stderr, say, stop_event
+from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.local import read_toml
 from assay_stream.kafka.connection import connection_options
@@ -39,11 +48,67 @@ from assay_stream.text.urls import is_loopback
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
+    from assay_stream.observe.http.tap import Listener
+    from assay_stream.observe.http.upstreams import Upstream
     from assay_stream.observe.listing.transport import ListedServer
     from assay_stream.observe.listing.watch import Watched
 
 
 _VERDICTS_WAIT_S = 5.0
+_SWITCH_INTERVAL_S = 0.0005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """Where a tap listens, and which servers are behind it."""
+
+    listen: str | None = option("Serve Streamable HTTP on this host:port instead of running a command.")
+    upstream: str | None = option("With --listen: the server's MCP endpoint, https://host/path.")
+    upstreams_file: Path | None = option("With --listen: a TOML file of several servers.", "--upstreams")
+    upstream_ca: Path | None = option("CA certificates used to verify the servers. Default: the system's.")
+    tls_cert: TlsCert = None
+    tls_key: TlsKey = None
+    allow_host: list[str] | None = option("A further name that clients may use for the tap. Repeatable.")
+    allow_origin: list[str] | None = option("A web origin whose pages may use the tap. Repeatable.")
+
+    def upstreams(self, server_id: str | None, vantage: VantageOptions) -> Sequence[Upstream]:
+        from assay_stream.observe.http.upstreams import Upstream, listed_upstreams, routes
+
+        if self.upstreams_file is not None:
+            if self.upstream is not None or server_id is not None:
+                raise ConfigurationError("bad_upstream", "give either --upstreams, or --server-id and --upstream")
+            # The name stands for the servers that the file names.
+            found = listed_upstreams(
+                read_toml(self.upstreams_file, "bad_upstream"), str(self.upstreams_file), vantage.of("-")
+            )
+        elif self.upstream is not None and server_id is not None:
+            found = [Upstream(vantage=vantage.of(server_id), url=self.upstream)]
+        else:
+            raise ConfigurationError("bad_upstream", "give --server-id and --upstream, or --upstreams FILE")
+        routes(found)
+        return found
+
+    def listener(self, settings: Settings) -> Listener:
+        from assay_stream.observe.http.tap import Listener
+
+        host, port = address_of(self.listen or "")
+        key = settings.auth_context_key
+        options: dict[str, Any] = {}
+        try:
+            if self.tls_cert is not None:
+                options["tls"] = serving_tls(self.tls_cert, self.tls_key)
+            if self.upstream_ca is not None:
+                options["upstream_tls"] = ssl.create_default_context(cafile=self.upstream_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
+        return Listener(
+            host=host,
+            port=port,
+            hosts=frozenset(name.lower() for name in self.allow_host or ()),
+            origins=frozenset(self.allow_origin or ()),
+            context_key=b"" if key is None else key.get_secret_value().encode(),
+            **options,
+        )
 
 
 class TapCommand(TyperCommand):
@@ -70,7 +135,7 @@ def tap(
         "What to do with calls until the verdicts have been read.", "--enforce-unavailable", default="block"
     ),
     bootstrap_servers: Bootstrap = None,
-) -> None:
+) -> int:
     """Put a transparent proxy in front of an MCP server and publish what passes.
 
     Client and server receive each other's bytes unchanged. Every tools/list result is published as a snapshot, every
@@ -92,9 +157,10 @@ def tap(
         if command:
             raise ConfigurationError("bad_upstream", "--listen takes no command: give --upstream, or --upstreams FILE")
         upstreams, listener = http.upstreams(server_id, vantage), http.listener(load_settings())
-        run: Callable[..., Awaitable[int | None]] = partial(serve, upstreams, listener)
+        run: Callable[..., Awaitable[int | None]] = partial(_serve_http, upstreams, listener)
     else:
-        http.check_unused()
+        if http != HttpOptions():
+            raise ConfigurationError("bad_upstream", "these options need --listen host:port")
         if server_id is None or not command:
             raise ConfigurationError(
                 "server_not_started", "give --server-id and the server's command after --, or --listen and --upstream"
@@ -108,7 +174,7 @@ def tap(
         ):
             return await run(sink=sink, rule=rule, hide=enforce == "hide") or 0
 
-    raise typer.Exit(asyncio.run(observe()))
+    return asyncio.run(observe())
 
 
 @asynccontextmanager
@@ -116,9 +182,7 @@ async def observing(
     command: str, output: Path | None, bootstrap: str | None, unavailable: Action | None = None
 ) -> AsyncIterator[tuple[Sink, Rule | None]]:
     """Yield the sink of observations and the rule on calls; on exit, deliver what is queued and report losses."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(InertFormatter(f"assay-stream {command}: %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    log_to_stderr(command)
     client = None if unavailable is None else await asyncio.to_thread(_verdict_client, bootstrap, unavailable)
     sink: Sink | None = None
     try:
@@ -163,6 +227,22 @@ def _sink(output: Path | None, bootstrap: str | None) -> Sink:
     return publisher
 
 
+async def _serve_http(
+    upstreams: Sequence[Upstream], listener: Listener, sink: Sink, rule: Rule | None, *, hide: bool
+) -> None:
+    """Serve until SIGTERM or SIGINT; ``rule`` decides on calls, ``hide`` drops refused tools from lists."""
+    from assay_stream.observe.http.tap import run_http_tap
+
+    # What inspects shares the interpreter with what passes, and must not keep it for the usual 5 ms.
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+
+    def ready(port: int) -> None:
+        for upstream in upstreams:
+            say(f"{origin_of(listener, port)}{upstream.path} -> {upstream.url} ({upstream.vantage.server_id})")
+
+    await run_http_tap(upstreams, listener, sink=sink, stop=stop_event(), ready=ready, rule=rule, hide=hide)
+
+
 tap_command = CommandInfo("tap", cls=TapCommand, callback=tap, context_settings={"allow_interspersed_args": False})
 
 
@@ -175,7 +255,7 @@ def list_watch(
     ca: Path | None = option("CA certificates used to verify the servers. Default: the system's."),
     web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
-) -> None:
+) -> bool:
     """List MCP servers regularly, and publish what they offer.
 
     Each server is listed when it announces a change, when its list is out of date (ttlMs), or after an interval. A
@@ -197,10 +277,11 @@ def list_watch(
         raise ConfigurationError("bad_servers", f"--ca cannot be used: {error.strerror}") from None
     if once:
         watched = asyncio.run(_once(servers, tls, output, bootstrap_servers))
-        raise typer.Exit(int(any(each.failing is not None for each in watched)))
+        return any(each.failing is not None for each in watched)
     with needing_extra("worker"):
         from assay_stream.worker.listing import run_list_watch
     run_list_watch(load_settings(bootstrap_servers=bootstrap_servers), servers, tls=tls, web_port=web_port)
+    return False
 
 
 async def _once(

@@ -117,11 +117,7 @@ class CoverageCounts:
                 yield {
                     "what": what,
                     "name": name,
-                    "lists": seen.lists,
-                    "incomplete": seen.incomplete,
-                    "refused": seen.refused,
-                    "lost": seen.lost,
-                    "calls": seen.calls,
+                    **{name: getattr(seen, name) for name in ("lists", "incomplete", "refused", "lost", "calls")},
                     **seen.bound,
                     "unbound": seen.calls - sum(seen.bound.values()),
                     "unlisted": seen.unlisted,

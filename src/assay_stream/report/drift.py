@@ -199,7 +199,7 @@ def drift_findings(
         InputError: as ``compare_lists``.
     """
     complete = after.complete or (before.is_single and after.is_single)
-    found: list[_Unjudged] = []
+    found: list[DriftFinding] = []
     # One budget for all lists, as one record of a stream has.
     work = Work(DEFAULT_LIMITS.work_units_max)
     is_first = not any(before.lists.values())
@@ -216,12 +216,12 @@ def drift_findings(
             siblings = Siblings(now if subject is Subject.TOOL else ())
             for drift in drifts:
                 if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
-                    found.extend(_findings(drift, names, siblings, work))
+                    found += _findings(drift, names, siblings, work, profile)
     if after.is_cached_long and not before.is_cached_long:
-        found.append(_Unjudged(kind="list_cached_long", drift=ItemDrift("list_cached_long", "*")))
+        found += _judged("list_cached_long", ItemDrift("list_cached_long", "*"), profile)
     if work.is_exhausted:
-        found.append(_Unjudged(kind="analysis_cut_short", drift=ItemDrift("analysis_cut_short", "*")))
-    return [_judged(finding, profile) for finding in found if covers(profile, finding.kind, finding.changes)]
+        found += _judged("analysis_cut_short", ItemDrift("analysis_cut_short", "*"), profile)
+    return found
 
 
 def _names(items: Iterable[Item], work: Work) -> ToolNames:
@@ -231,17 +231,9 @@ def _names(items: Iterable[Item], work: Work) -> ToolNames:
         return NO_TOOLS  # Nothing more is searched either, and the signs say so.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Unjudged:
-    kind: str
-    drift: ItemDrift
-    changes: tuple[Change, ...] = ()
-    fields: tuple[str, ...] = ()
-    further_codes: tuple[str, ...] = ()
-    signs: Sequence[Sign] = ()
-
-
-def _findings(drift: ItemDrift, names: ToolNames, siblings: Siblings, work: Work) -> Iterator[_Unjudged]:
+def _findings(
+    drift: ItemDrift, names: ToolNames, siblings: Siblings, work: Work, profile: SeverityProfile
+) -> Iterator[DriftFinding]:
     signs: Sequence[Sign] = ()
     if drift.after is not None:
         try:
@@ -252,37 +244,42 @@ def _findings(drift: ItemDrift, names: ToolNames, siblings: Siblings, work: Work
     fields: tuple[str, ...] = ()
     if drift.before is not None and drift.after is not None:
         fields = tuple(differing_fields(drift.before, drift.after))
-    yield _Unjudged(kind=drift.kind, drift=drift, changes=drift.changes, fields=fields, signs=signs)
+    yield from _judged(drift.kind, drift, profile, drift.changes, fields=fields, signs=signs)
     if drift.before is None or drift.after is None or not drift.kind.startswith("tool_"):
         return
     risk = _risk_change(drift.before, drift.after) if drift.kind == "tool_changed" else None
     if risk is not None:
-        yield _Unjudged(kind="risk_level_changed", drift=drift, changes=(risk,), fields=("description",))
+        yield from _judged("risk_level_changed", drift, profile, (risk,), fields=("description",))
     broken = tuple(contract_drift(contract(drift.before), contract(drift.after)))
     if broken:
-        yield _Unjudged(kind="contract_violation", drift=drift, fields=("_meta",), further_codes=broken)
+        yield from _judged("contract_violation", drift, profile, fields=("_meta",), further_codes=broken)
 
 
-def _judged(finding: _Unjudged, profile: SeverityProfile) -> DriftFinding:
-    drift = finding.drift
-    names = [name for name in (drift.name, drift.renamed_to) if name is not None]
-    level = assess(
-        profile,
-        finding.kind,
-        finding.changes,
-        finding.signs,
-        privileged=any(action_class(name) is not None for name in names),
-    )
-    codes = {change.code for change in finding.changes} | {sign.rule for sign in finding.signs}
-    return DriftFinding(
-        kind=finding.kind,
-        name=drift.name,
-        level=level,
-        codes=tuple(sorted(codes | set(finding.further_codes))),
-        fields=finding.fields,
-        changes=finding.changes,
-        renamed_to=drift.renamed_to,
-    )
+def _judged(
+    kind: str,
+    drift: ItemDrift,
+    profile: SeverityProfile,
+    changes: tuple[Change, ...] = (),
+    *,
+    fields: tuple[str, ...] = (),
+    further_codes: Iterable[str] = (),
+    signs: Sequence[Sign] = (),
+) -> Iterator[DriftFinding]:
+    """Yield a finding if the profile looks at such."""
+    if covers(profile, kind, changes):
+        is_privileged = any(
+            action_class(name) is not None for name in (drift.name, drift.renamed_to) if name is not None
+        )
+        codes = {*(change.code for change in changes), *(sign.rule for sign in signs), *further_codes}
+        yield DriftFinding(
+            kind=kind,
+            name=drift.name,
+            level=assess(profile, kind, changes, signs, privileged=is_privileged),
+            codes=tuple(sorted(codes)),
+            fields=fields,
+            changes=changes,
+            renamed_to=drift.renamed_to,
+        )
 
 
 def _risk_change(before: Item, after: Item) -> Change | None:
