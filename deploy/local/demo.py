@@ -24,7 +24,7 @@ from mcp import MCPError, StdioServerParameters, stdio_client
 from mcp.client.client import Client
 
 from assay_stream.cli.demo import TOLD, DemoStory, decisions
-from assay_stream.cli.output import Colour, Painter
+from assay_stream.cli.output import Painter
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
@@ -121,7 +121,7 @@ class Topics:
 
 async def play(cast: Cast, env: dict[str, str], worker: Running, record: Path | None) -> bool:
     """Play the chapters, and tell each from what the stages wrote. Returns whether the story is whole."""
-    story = DemoStory(Painter(Colour.AUTO, columns=80), cast.server_id)
+    story = DemoStory(Painter("auto", columns=80), cast.server_id)
     expected = 0
 
     async with Topics(env["ASSAY_STREAM_BOOTSTRAP_SERVERS"], story, worker) as topics:

@@ -20,11 +20,12 @@ from assay_stream.alerts.index import AlertSelection, SeverityLevel, by_group, s
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
 from assay_stream.cli.deciding import Deciding, DecidingOnServer
 from assay_stream.cli.files import input_lines
-from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, grouped, time_option
-from assay_stream.cli.output import Colour, Painter, RowFormat, print_json, print_line
+from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, time_option
+from assay_stream.cli.output import Colour, Painter, print_json, print_line
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import Refusals, ends_now, follow, on_kafka, say, show_refused
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
-from assay_stream.config import Settings, command_settings, load_settings
+from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.forward.configured import TO, read_receivers
 from assay_stream.forward.receivers import Entry, Subscription, secret_from
@@ -51,22 +52,19 @@ _MCP_FIELDS = frozenset(
 )
 """Top-level fields that MCP gives to tools, prompts, resource templates and servers."""
 
-RuleServer = Annotated[str, typer.Option("--server-id", help="Your name for the server; '*' for every server.")]
-RuleId = Annotated[str, typer.Option("--id", help="Your name for the rule. Setting it again replaces it.")]
+RuleServer = Annotated[str, option("Your name for the server; '*' for every server.", "--server-id")]
+RuleId = Annotated[str, option("Your name for the rule. Setting it again replaces it.", "--id")]
 
 
-@grouped
 def suppress(
     server_id: RuleServer,
     id_: RuleId,
     by: DecidingOnServer,
-    tool: Annotated[str | None, typer.Option("--tool", help="Only tools whose name matches; *, ? and [abc].")] = None,
-    kind: Annotated[Kind | None, typer.Option("--kind", help="Only this kind of finding.")] = None,
-    field: Annotated[str | None, typer.Option("--field", help="Only if just this field changed.")] = None,
-    detection: Annotated[
-        str | None, typer.Option("--detection", help="Only what this agent of yours finds.", metavar="AGENT")
-    ] = None,
-    until: Annotated[int | None, time_option("When the rule ends.", "--until", ahead=True)] = None,
+    tool: str | None = option("Only tools whose name matches; *, ? and [abc]."),
+    kind: Kind | None = option("Only this kind of finding."),
+    field: str | None = option("Only if just this field changed."),
+    detection: str | None = option("Only what this agent of yours finds.", metavar="AGENT"),
+    until: int | None = time_option("When the rule ends.", "--until", ahead=True),
 ) -> None:
     """Suppress alerts: they are still written, with the status Suppressed and the rule's name."""
     if tool is not None:
@@ -89,7 +87,6 @@ def suppress(
     say("an open alert is suppressed from its next record on, at the latest one repeat interval after its last one")
 
 
-@grouped
 def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None:
     """Remove a suppression rule. Name the server that it was set for."""
     by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
@@ -100,18 +97,16 @@ def _shown(server_id: str) -> str:
     return "every server" if server_id == "*" else server_id
 
 
-ServerFilter = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
+ServerFilter = Annotated[str | None, option("Only alerts about this server.")]
 Since = Annotated[int | None, time_option("Only alerts of this time or later.")]
 SeverityFilter = Annotated[
-    SeverityLevel | None,
-    typer.Option("--severity", "--min-severity", help="Only alerts of this severity or a higher one."),
+    SeverityLevel | None, option("Only alerts of this severity or a higher one.", "--severity", "--min-severity")
 ]
 
 
-@grouped
 def export(
     looking: AlertOptions,
-    target: Annotated[AlertFormat, typer.Option("--format", help="What to write.")] = "ocsf",
+    target: AlertFormat = option("What to write.", "--format", default="ocsf"),
     since: Since = None,
     server_id: ServerFilter = None,
     severity: SeverityFilter = None,
@@ -124,11 +119,7 @@ def export(
         since_ms=None if since is None else since // 1_000, server_id=server_id, severity=severity
     )
     refused = Refusals()
-    alerts: Iterable[dict[str, Any]]
-    if looking.file is None and looking.store is not None:
-        alerts = (alert for alert in _latest(looking) if selection.wants(view := view_of(alert), view.time_ms))
-    else:
-        alerts = _recorded(looking.file, selection, refused, bootstrap=looking.bootstrap_servers)
+    alerts = (alert for alert in _alerts(looking, refused) if selection.wants(view := view_of(alert), view.time_ms))
     for line in as_lines(alerts, target):
         sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
     sys.stdout.buffer.flush()
@@ -139,39 +130,25 @@ def export(
 class ReceiverOptions:
     """Where alerts go: one receiver, or a file of them."""
 
-    to: Annotated[
-        str | None, typer.Option("--to", help="webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")
-    ] = None
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="Several receivers (TOML): webhook, syslog, Splunk HEC, Slack, Teams, PagerDuty: docs/forwarding.md."
-        ),
-    ] = None
-    target: Annotated[
-        AlertFormat | None,
-        typer.Option("--format", help="What to send. Default: ocsf to a webhook, cef to a syslog receiver."),
-    ] = None
-    group: Annotated[
-        str | None,
-        typer.Option(help="Consumer group, one per receiver. Default: <group prefix>-forward-webhook or -syslog."),
-    ] = None
-    timeout_s: Annotated[float, typer.Option(min=0.1, max=300.0, help="How long one attempt may take.")] = 10.0
-    header: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME=VARIABLE", help="Webhook: a further header, its value from an environment variable."
-        ),
-    ] = None
-    hmac_variable: Annotated[
-        str | None, typer.Option(metavar="VARIABLE", help="Webhook: sign with the secret in this environment variable.")
-    ] = None
-    ca_file: Annotated[Path | None, typer.Option(help="Authorities that take the place of the usual ones (PEM).")] = (
-        None
+    to: str | None = option("webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")
+    config: Path | None = option(
+        "Several receivers (TOML): webhook, syslog, Splunk HEC, Slack, Teams, PagerDuty: docs/forwarding.md."
     )
-    enterprise: Annotated[
-        int, typer.Option(min=0, help="Syslog: private enterprise number of the structured data.")
-    ] = EXAMPLE_ENTERPRISE
+    target: AlertFormat | None = option(
+        "What to send. Default: ocsf to a webhook, cef to a syslog receiver.", "--format"
+    )
+    group: str | None = option("Consumer group, one per receiver. Default: <group prefix>-forward-webhook or -syslog.")
+    timeout_s: float = option("How long one attempt may take.", default=10.0, min=0.1, max=300.0)
+    header: str | None = option(
+        "Webhook: a further header, its value from an environment variable.", metavar="NAME=VARIABLE"
+    )
+    hmac_variable: str | None = option(
+        "Webhook: sign with the secret in this environment variable.", metavar="VARIABLE"
+    )
+    ca_file: Path | None = option("Authorities that take the place of the usual ones (PEM).")
+    enterprise: int = option(
+        "Syslog: private enterprise number of the structured data.", default=EXAMPLE_ENTERPRISE, min=0
+    )
 
     def subscriptions(self, settings: Settings) -> list[Subscription]:
         if self.config is None:
@@ -196,30 +173,23 @@ class ReceiverOptions:
         plugin = RECEIVERS.load(kind)
         if (self.header, self.hmac_variable) != (None, None) and "header" not in plugin.settings:
             raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
-        secrets = self._secrets()
-        fields: dict[str, Any] = {"type": kind, TO[kind]: place, "timeout_s": self.timeout_s} | dict.fromkeys(secrets)
-        if "header_file" in secrets:
-            fields["header"] = str(self.header).partition("=")[0]
+        fields: dict[str, Any] = {"type": kind, TO[kind]: place, "timeout_s": self.timeout_s}
+        # Secrets that environment variables hold, by the setting that would name a file.
+        secrets = {}
+        if self.header is not None:
+            fields["header"], _, variable = self.header.partition("=")
+            if not fields["header"] or not variable:
+                raise ConfigurationError("bad_option", "--header is NAME=VARIABLE, the name of an environment variable")
+            secrets["header_file"] = secret_from(variable, os.environ)
+        if self.hmac_variable is not None:
+            secrets["hmac_file"] = secret_from(self.hmac_variable, os.environ)
         given = {"format": self.target, "ca_file": self.ca_file, "enterprise": self.enterprise}
-        fields |= {name: value for name, value in given.items() if value is not None}
+        fields |= {name: value for name, value in given.items() if value is not None} | dict.fromkeys(secrets)
         group = f"{settings.group_prefix}-forward-{kind}" if self.group is None else self.group
         entry = Entry(fields, f"--to {kind}", secrets=secrets, code="bad_receiver")
         return Subscription(name="forward", receiver=plugin(entry), group=group)
 
-    def _secrets(self) -> dict[str, str]:
-        """Return the secrets that environment variables hold, by the setting of a webhook that would name a file."""
-        found = {}
-        if self.header is not None:
-            name, _, variable = self.header.partition("=")
-            if not name or not variable:
-                raise ConfigurationError("bad_option", "--header is NAME=VARIABLE, the name of an environment variable")
-            found["header_file"] = secret_from(variable, os.environ)
-        if self.hmac_variable is not None:
-            found["hmac_file"] = secret_from(self.hmac_variable, os.environ)
-        return found
 
-
-@grouped
 def forward(receivers: ReceiverOptions, web_port: WebPort = None, bootstrap_servers: Bootstrap = None) -> None:
     """Follow the alerts and deliver each at least once, until told to stop.
 
@@ -234,34 +204,27 @@ def forward(receivers: ReceiverOptions, web_port: WebPort = None, bootstrap_serv
     run_forwarders(settings, receivers.subscriptions(settings), web_port=web_port)
 
 
-def _recorded(
-    file: Path | None, selection: AlertSelection, refused: list[str], *, bootstrap: str | None
-) -> Iterator[dict[str, Any]]:
-    """Yield the selected alert records of a file or of the topic."""
+def _alerts(looking: AlertOptions, refused: Refusals) -> Iterator[dict[str, Any]]:
+    """Yield the alert records of a file or of the topic, or the latest of every alert in a store, most severe first."""
 
     async def published(settings: Settings) -> list[tuple[str, bytes | None]]:
         return [(str(record.origin), record.value) async for record in read_records(settings, Role.ALERTS)]
 
     found: Iterable[tuple[str, bytes | None]]
-    if file is None:
-        found = on_kafka(command_settings(bootstrap_servers=bootstrap), published)
+    if looking.file is not None:
+        found = ((f"line {number}", line) for number, line in input_lines(looking.file))
+    elif looking.store is not None:
+        with open_store(looking) as opened:
+            for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
+                yield opened.store.alert(row.uid).records[-1]
+        return
     else:
-        found = ((f"line {number}", line) for number, line in input_lines(file))
+        found = on_kafka(looking.settings(), published)
     for where, value in found:
         try:
-            alert = read_alert(value)
+            yield read_alert(value)
         except InputError as error:
             refused.append(f"{where}: {error}")
-            continue
-        if selection.wants(view := view_of(alert), view.time_ms):
-            yield alert
-
-
-def _latest(looking: AlertOptions) -> Iterator[dict[str, Any]]:
-    """Yield the latest record of every alert in a store, most severe first."""
-    with open_store(looking) as opened:
-        for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
-            yield opened.store.alert(row.uid).records[-1]
 
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
@@ -272,30 +235,23 @@ _UID_CHARS = 12
 _MINUTE_CHARS = len("2026-03-01T10:00")
 
 
-StatusChoice = Literal["open", "closed", "suppressed", "all"]
-
-ExplainFormat = Literal["text", "json", "markdown"]
-
-ColourOption = Annotated[Colour, typer.Option("--color", help="auto: on a terminal, unless NO_COLOR is set.")]
-Uid = Annotated[str, typer.Argument(metavar="UID", help="The alert's uid, or a prefix that no other alert has.")]
+ColourOption = Annotated[Colour, option("auto: on a terminal, unless NO_COLOR is set.", "--color")]
+Uid = Annotated[str, argument("The alert's uid, or a prefix that no other alert has.", metavar="UID")]
 
 
-@grouped
 def list_alerts(
     looking: AlertOptions,
     server_id: ServerFilter = None,
-    tool: Annotated[str | None, typer.Option(help="Only tools whose name matches; *, ? and [abc].")] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only this kind of finding.")] = None,
+    tool: str | None = option("Only tools whose name matches; *, ? and [abc]."),
+    kind: Kind | None = option("Only this kind of finding."),
     severity: SeverityFilter = None,
-    status: Annotated[StatusChoice, typer.Option(help="Only alerts with this status.")] = "open",
-    since: Annotated[int | None, time_option("Only alerts last seen at this time or later.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of alerts.")] = None,
-    target: Format = RowFormat.TABLE,
-    each: Annotated[bool, typer.Option("--each", help="A line for each alert, not for each change.")] = False,
-    follow_on: Annotated[
-        bool, typer.Option("--follow", help="Then print each new record of an alert, read from the topics.")
-    ] = False,
-    color: ColourOption = Colour.AUTO,
+    status: Literal["open", "closed", "suppressed", "all"] = option("Only alerts with this status.", default="open"),
+    since: int | None = time_option("Only alerts last seen at this time or later."),
+    limit: int | None = option("Maximum number of alerts.", min=1),
+    target: Format = "table",
+    each: bool = flag("A line for each alert, not for each change."),
+    follow_on: bool = flag("Then print each new record of an alert, read from the topics.", "--follow"),
+    color: ColourOption = "auto",
 ) -> None:
     """List the current alerts, most severe first, then most recent. One change on many servers is one line.
 
@@ -314,7 +270,7 @@ def list_alerts(
         found = list(every_row(partial(opened.store.alerts, wanted), limit))
         summary = _summary(opened.store.alert_states(wanted), len(found), state)
         short, refused = short_uids(opened.store.alert_uids()), opened.refused
-    if target is RowFormat.JSON:
+    if target == "json":
         for row in found:
             print_json(row.as_json(), sort_keys=True)
         say(summary)
@@ -331,7 +287,7 @@ def list_alerts(
             for row in _current(records):
                 if not wanted.fits(row):
                     continue
-                if target is RowFormat.JSON:
+                if target == "json":
                     print_json(row.as_json(), sort_keys=True)
                 else:
                     print_line("  ".join(span.text for span in _cells([row], row.uid[:_UID_CHARS])))
@@ -357,12 +313,11 @@ def _current(records: Sequence[Record]) -> Iterator[AlertRow]:
             say(f"{record.origin}: {error}")
 
 
-@grouped
 def show(
     uid: Uid,
     sources: StoryOptions,
-    full: Annotated[bool, typer.Option("--full", help="Show differences whole, up to 10,000 of them.")] = False,
-    color: ColourOption = Colour.AUTO,
+    full: bool = flag("Show differences whole, up to 10,000 of them."),
+    color: ColourOption = "auto",
 ) -> None:
     """Show one alert: what changed, word by word, why it matters, who saw it, and which calls used the tool.
 
@@ -373,13 +328,12 @@ def show(
     show_refused(refused)
 
 
-@grouped
 def explain(
     uid: Uid,
     sources: StoryOptions,
-    output_format: Annotated[
-        ExplainFormat, typer.Option("--format", help="Text, JSON, or Markdown for a ticket.")
-    ] = "text",
+    output_format: Literal["text", "json", "markdown"] = option(
+        "Text, JSON, or Markdown for a ticket.", "--format", default="text"
+    ),
 ) -> None:
     """Explain an alert in plain sentences: what is known, what is not, and what to do next."""
     story, refused = sources.story(uid)
@@ -394,6 +348,7 @@ def explain(
 
 def _cells(group: list[AlertRow], short: str) -> list[LineSpan]:
     row = group[0]
+    status = "closed" if row.state is ReviewState.CLOSED else shown(row.status.lower())
     return [
         LineSpan(short),
         LineSpan(shown(row.severity.lower()), severity_style(row.severity_id)),
@@ -404,7 +359,7 @@ def _cells(group: list[AlertRow], short: str) -> list[LineSpan]:
         LineSpan(f"{max(other.observers for other in group):,}"),
         LineSpan(_minute(min(other.first_seen_ms for other in group))),
         LineSpan(_minute(max(other.last_seen_ms for other in group))),
-        LineSpan(", ".join(filter(None, (_status(row), shown(row.assigned_to))))),
+        LineSpan(", ".join(filter(None, (status, shown(row.assigned_to))))),
     ]
 
 
@@ -412,10 +367,6 @@ def _named(names: set[str]) -> str:
     ordered = sorted(filter(None, names))
     more = f" and {len(ordered) - _NAMED_MAX:,} more" if len(ordered) > _NAMED_MAX else ""
     return ", ".join(ordered[:_NAMED_MAX]) + more or "-"
-
-
-def _status(row: AlertRow) -> str:
-    return shown(row.status.lower()) if row.state is not ReviewState.CLOSED else "closed"
 
 
 def _minute(time_ms: int) -> str:
@@ -432,15 +383,11 @@ ACTS: Mapping[AlertAct, str] = {
 """What people do with an alert, and the help of its command."""
 
 
-@grouped
-def assign(
-    uid: Uid, by: Deciding, to: Annotated[str, typer.Option("--to", help="Assignee.")], file: AlertFile = None
-) -> None:
+def assign(uid: Uid, by: Deciding, to: Annotated[str, option("Assignee.", "--to")], file: AlertFile = None) -> None:
     _do("assign", uid, by, file, assignee=to)
 
 
 def _act(act: AlertAct) -> Callable[..., None]:
-    @grouped
     def decide(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
         _do(act, uid, by, file)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from enum import StrEnum
+from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.completion import get_completion_inspect_parameters, show_callback
@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from assay_stream import __version__
+from assay_stream.cli.parameters import argument, grouped
 from assay_stream.cli.shared import quiet_client_logs, say
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
 from assay_stream.kafka.refusals import explained
@@ -91,19 +92,7 @@ class Sentences(TyperGroup):
                 formatter.write_dl(rows)
 
 
-class _Commands(Mapping[str, Any]):
-    """The commands by name; each is imported where it is looked up."""
-
-    def __getitem__(self, name: str) -> Any:
-        return _command(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
-
-    def __len__(self) -> int:
-        return len(_PLACES)
-
-
+@cache
 def _command(name: str) -> Any:
     """Import a command: a function, a Typer group or a ``CommandInfo``."""
     module, _, attribute = _PLACES[name].partition(":")
@@ -116,7 +105,17 @@ def _command(name: str) -> Any:
         app.registered_commands.append(found)
     else:
         app.command(name)(found)
+    _give_options(app)
     return typer.main.get_group(app).commands[name]
+
+
+def _give_options(app: typer.Typer) -> None:
+    for info in (*app.registered_commands, app.registered_callback):
+        if info is not None and info.callback is not None:
+            info.callback = grouped(info.callback)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _give_options(group.typer_instance)
 
 
 class Tasks(Sentences):
@@ -124,10 +123,7 @@ class Tasks(Sentences):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands: Any = _Commands()
-
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class's parameter
-        return list(self.commands)
+        self.commands: Any = dict.fromkeys(_PLACES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the base class's parameter
         """Return a command, ``None`` if there is none of this name; import errors propagate."""
@@ -142,14 +138,8 @@ COMMAND = "assay-stream"
 _ASKED = "_ASSAY_STREAM_COMPLETE"
 
 
-class Shell(StrEnum):
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
 def completion(
-    context: typer.Context, shell: Annotated[Shell, typer.Argument(help="The shell that reads it.")]
+    context: typer.Context, shell: Annotated[Literal["bash", "zsh", "fish"], argument("The shell that reads it.")]
 ) -> None:
     """Print the shell script that completes commands, options and choices. Load it in the shell's start-up file.
 
@@ -162,7 +152,7 @@ def completion(
     prepare(asked=True)
     # However this was started, the script is for the installed command.
     root = typer.Context(context.find_root().command, info_name=COMMAND)
-    show_callback(root, root.command.params[0], shell.value)
+    show_callback(root, root.command.params[0], shell)
 
 
 def prepare(*, asked: bool | None = None) -> None:

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 import structlog
 import typer
 
-from assay_stream.cli.options import AsJson, Bootstrap, TlsCert, TlsKey
-from assay_stream.cli.output import RowFormat, print_rows
-from assay_stream.cli.shared import InertFormatter, say, stop_event
+from assay_stream.cli.options import AsJson, Bootstrap, TlsCert, TlsKey, address_of, origin_of, serving_tls
+from assay_stream.cli.output import print_rows
+from assay_stream.cli.parameters import argument, flag, option
+from assay_stream.cli.shared import log_to_stderr, say, stop_event
 from assay_stream.cli.store import StoreFolder, store_folder
-from assay_stream.cli.tap_http import address_of, origin_of, serving_tls
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, needing_extra
 from assay_stream.kafka.connection import open_admin
@@ -109,17 +109,15 @@ class StoreFillingThread:
 
 user_app = typer.Typer(no_args_is_help=True, help="Users of the console that have a password.")
 
-_Name = Annotated[str, typer.Argument(help="Name to sign in with.")]
-_Identity = Annotated[
-    Path, typer.Option("--identity", help="The console's identity file; `add` makes one where there is none.")
-]
+_Name = Annotated[str, argument("Name to sign in with.")]
+_Identity = Annotated[Path, option("The console's identity file; `add` makes one where there is none.", "--identity")]
 _DEFAULT = Path("console.toml")
 
 
 @user_app.command()
 def add(
     name: _Name,
-    role: Annotated[str, typer.Option(help="viewer: looks; operator: decides, where the console does.")] = "viewer",
+    role: str = option("viewer: looks; operator: decides, where the console does.", default="viewer"),
     identity: _Identity = _DEFAULT,
 ) -> None:
     """Add a user, or give one a new role and password. The password is asked for, or read from standard input."""
@@ -157,7 +155,7 @@ def list_users(identity: _Identity = _DEFAULT, as_json: AsJson = False) -> None:
     """List the users and their roles."""
     _, users = _users_of(identity)
     rows = [{"name": user.name, "role": user.role.value} for user in users.values()]
-    print_rows(rows, ("name", "role"), RowFormat.JSON if as_json else RowFormat.TABLE, whole=True)
+    print_rows(rows, ("name", "role"), "json" if as_json else "table", whole=True)
 
 
 def _users_of(identity: Path) -> tuple[Path, dict[str, User]]:
@@ -187,26 +185,15 @@ console_app.add_typer(user_app, name="user")
 def console(
     context: typer.Context,
     store: StoreFolder = None,
-    listen: Annotated[str, typer.Option(help="Serve on this host:port.")] = "127.0.0.1:8090",
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name that browsers may use in Host. Repeatable.")
-    ] = None,
+    listen: str = option("Serve on this host:port.", default="127.0.0.1:8090"),
+    allow_host: list[str] | None = option("A name that browsers may use in Host. Repeatable."),
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
-    behind_login: Annotated[
-        bool,
-        typer.Option("--behind-login", help="Serve beyond this machine: something in front asks who it is, over TLS."),
-    ] = False,
-    identity: Annotated[
-        Path | None, typer.Option(help="TOML file that says who may sign in, and how. Without it, nobody signs in.")
-    ] = None,
-    decide: Annotated[
-        bool, typer.Option("--decide", help="Let operators decide; publishes to Kafka. Needs --identity.")
-    ] = False,
-    fill: Annotated[bool, typer.Option("--fill", help="Also fill the store from Kafka, as `store run` does.")] = False,
-    web_port: Annotated[
-        int | None, typer.Option(min=0, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
-    ] = None,
+    behind_login: bool = flag("Serve beyond this machine: something in front asks who it is, over TLS."),
+    identity: Path | None = option("TOML file that says who may sign in, and how. Without it, nobody signs in."),
+    decide: bool = flag("Let operators decide; publishes to Kafka. Needs --identity."),
+    fill: bool = flag("Also fill the store from Kafka, as `store run` does."),
+    web_port: int | None = option("Serve /healthz, /readyz and /metrics on this port.", min=0, max=65_535),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Serve web pages over a store until told to stop: alerts with diffs, servers, tools, evidence, digests.
@@ -231,9 +218,7 @@ def console(
     settings = command_settings(bootstrap_servers=bootstrap_servers) if decide or fill else None
     hosted = None if web_port is None else load_settings()
     if hosted is None:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(InertFormatter("assay-stream console: %(message)s"))
-        logging.basicConfig(handlers=[handler], level=logging.WARNING)
+        log_to_stderr("console")
         logging.getLogger("assay_stream.console").setLevel(logging.INFO)  # who signs in
     else:
         configure_logs(hosted)
@@ -293,16 +278,16 @@ async def _run(
                     is_filled = None if filling is None else lambda: filling.problem is None
                     watch = ConsoleWatch(reader, metrics, streams=lambda: service.streams, is_filled=is_filled)
                     pages = Listener(host=hosted.web_host, port=web_port)
-                    group.create_task(serve(watch.application(), pages, HTTP_LIMITS, _log_port, stop))
+
+                    def serving(port: int) -> None:
+                        _log.info("serving_metrics", port=port)
+
+                    group.create_task(serve(watch.application(), pages, HTTP_LIMITS, serving, stop))
                 await serve(service.application(), listener, HTTP_LIMITS, started, stop)
         except* AssayStreamError as errors:
             raise errors.exceptions[0] from None
     if hosted is not None:
         _log.info("console_ended")
-
-
-def _log_port(port: int) -> None:
-    _log.info("serving_metrics", port=port)
 
 
 def _check(listener: Listener, identity: Identity | None, *, behind_login: bool, decide: bool) -> None:

@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from assay_stream.cli.options import Bootstrap
-from assay_stream.cli.output import RowFormat, print_rows
+from assay_stream.cli.output import print_rows
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.publishing import deliver
 from assay_stream.cli.shared import say
-from assay_stream.cli.store_sources import HistoryOptions, StoreOptions, known_bindings, named
+from assay_stream.cli.store_sources import HistoryOptions, StoreOptions, known_bindings
 from assay_stream.errors import InputError
 from assay_stream.model.control import KEY_ACCEPT_TYPE, PIN_REMOVE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
 from assay_stream.model.finding_topic import ANY_SERVER
@@ -29,11 +28,9 @@ _ON_TOOLS = frozenset({POLICY_SET_TYPE, POLICY_REMOVE_TYPE, PIN_REMOVE_TYPE, KEY
 class Deciding:
     """Author, reason and destination of a decision."""
 
-    reason: Annotated[str, typer.Option(help="Why; recorded in the evidence of the change.")]
-    author: Annotated[
-        str | None, typer.Option(envvar="ASSAY_STREAM_AUTHOR", help="Who decides. Default: your login name.")
-    ] = None
-    output: Annotated[Path | None, typer.Option(help="Append the decisions to this NDJSON file, not to Kafka.")] = None
+    reason: Annotated[str, option("Why; recorded in the evidence of the change.")]
+    author: str | None = option("Who decides. Default: your login name.", envvar="ASSAY_STREAM_AUTHOR")
+    output: Path | None = option("Append the decisions to this NDJSON file, not to Kafka.")
     bootstrap_servers: Bootstrap = None
 
     def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
@@ -51,9 +48,7 @@ class Deciding:
 class DecidingOnServer(Deciding):
     """The same for a server or tool named by hand, where a typo would decide on nothing."""
 
-    new: Annotated[
-        bool, typer.Option("--new", help="Allow a server or tool that no list and no decision has named yet.")
-    ] = False
+    new: bool = flag("Allow a server or tool that no list and no decision has named yet.")
 
     def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
         """Publish decisions after checking that their servers and tools exist. Decisions written to a file (``output``)
@@ -95,8 +90,8 @@ def print_state(
     **which: Any,
 ) -> None:
     """Print what the registry published about a server, or about all of them."""
-    bindings = known_bindings(looking, *named(server_id))
+    bindings = known_bindings(looking, server_id)
     listed = list(rows_of(bindings, server_id=server_id, **which))
-    print_rows(listed, columns, RowFormat.JSON if as_json else RowFormat.TABLE, whole=True)
+    print_rows(listed, columns, "json" if as_json else "table", whole=True)
     if not listed and not as_json:
         say("nothing to show")

@@ -14,7 +14,8 @@ from typer.models import CommandInfo
 from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.files import STANDARD_INPUT, input_lines, read_input, tools_in
 from assay_stream.cli.options import Format
-from assay_stream.cli.output import RowFormat, print_json, print_line
+from assay_stream.cli.output import print_json, print_line
+from assay_stream.cli.parameters import argument, option
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
 from assay_stream.errors import InputError
@@ -43,10 +44,8 @@ _OF_A_TOOL = ("name", "description", "inputSchema", "input_schema")
 
 
 def fingerprint(
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Tool objects or tools/list results. Default: stdin.")
-    ] = None,
-    server_id: Annotated[str | None, typer.Option(help="Server that the definitions are scoped to (assay.v1).")] = None,
+    files: list[Path] | None = argument("Tool objects or tools/list results. Default: stdin."),
+    server_id: str | None = option("Server that the definitions are scoped to (assay.v1)."),
 ) -> None:
     """Print the fingerprints of tool definitions: one JSON object per tool.
 
@@ -55,18 +54,13 @@ def fingerprint(
     for path in files or [STANDARD_INPUT]:
         raw = read_input(path)
         with named_in_errors("standard input" if path == STANDARD_INPUT else path):
-            lines = [_line(tool, server_id) for tool in _tools(decode_json(raw))]
+            content = decode_json(raw)
+            tools = tools_in(content)
+            if tools is None and (not isinstance(content, dict) or content.keys().isdisjoint(_OF_A_TOOL)):
+                raise InputError("not_a_tool", "give a Tool object or a tools/list result", path="$")
+            lines = [_line(tool, server_id) for tool in ([content] if tools is None else tools)]
         for line in lines:
             print_json(line)
-
-
-def _tools(content: Any) -> list[dict[str, Any]]:
-    tools = tools_in(content)
-    if tools is not None:
-        return tools
-    if not isinstance(content, dict) or content.keys().isdisjoint(_OF_A_TOOL):
-        raise InputError("not_a_tool", "give a Tool object or a tools/list result", path="$")
-    return [content]
 
 
 def _line(tool: dict[str, Any], server_id: str | None) -> dict[str, Any]:
@@ -80,13 +74,12 @@ def _line(tool: dict[str, Any], server_id: str | None) -> dict[str, Any]:
 
 
 EventProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
-_Check = Callable[[bytes], None]
 
 
 def validate(
-    profile: Annotated[EventProfileName, typer.Option(help="What each line must be; see below.")],
-    file: Annotated[Path | None, typer.Argument(help="NDJSON, one value a line; standard input by default.")] = None,
-) -> None:
+    profile: Annotated[EventProfileName, option("What each line must be; see below.")],
+    file: Path | None = argument("NDJSON, one value a line; standard input by default."),
+) -> bool:
     """Check records against a profile: one JSON verdict per line.
 
     assay: a decision payload, the evidence record around one, or an observed call. handshake: a tool call event
@@ -101,24 +94,19 @@ def validate(
     lines = invalid = 0
     for number, raw in input_lines(file):
         lines += 1
-        verdict = _verdict(number, raw, check)
-        invalid += not verdict["valid"]
+        verdict: dict[str, Any] = {"line": number, "valid": True, "code": None, "path": None, "message": None}
+        try:
+            check(raw)
+        except InputError as error:
+            invalid += 1
+            verdict |= {"valid": False, "code": error.code, "path": error.path, "message": error.message}
         print_json(verdict)
     if not lines:
         say(f"{file or 'standard input'} is empty: nothing was checked")
-    if invalid or not lines:
-        raise typer.Exit(1)
+    return bool(invalid) or not lines
 
 
-def _verdict(number: int, raw: bytes, check: _Check) -> dict[str, Any]:
-    try:
-        check(raw)
-    except InputError as error:
-        return {"line": number, "valid": False, "code": error.code, "path": error.path, "message": error.message}
-    return {"line": number, "valid": True, "code": None, "path": None, "message": None}
-
-
-def _check_of(profile: EventProfileName) -> _Check:
+def _check_of(profile: EventProfileName) -> Callable[[bytes], None]:
     if profile == "assay":
         return _check_assay
     if profile == "htc":
@@ -151,19 +139,12 @@ _NAME_CHARS_MAX = 60
 handshake_app = typer.Typer(help="Check captured tools against Handshake's requirements.", no_args_is_help=True)
 
 
-@handshake_app.callback()
-def _group() -> None:
-    """Check captured tools against Handshake's requirements."""
-
-
 @handshake_app.command()
 def check(
-    server_id: Annotated[str, typer.Option(help="Your name for the server, which may prefix its tools' ids.")],
-    capture: Annotated[
-        Path | None, typer.Argument(help="A tools/list result or response, or a snapshot event.")
-    ] = None,
-    target: Format = RowFormat.TABLE,
-) -> None:
+    server_id: Annotated[str, option("Your name for the server, which may prefix its tools' ids.")],
+    capture: Path | None = argument("A tools/list result or response, or a snapshot event."),
+    target: Format = "table",
+) -> bool:
     """Check a captured list of tools against Handshake's tool conformance requirements.
 
     Each check of each tool reports pass, fail or not_applicable, with a reason. A pass means that the definition has
@@ -180,16 +161,17 @@ def check(
         reports = check_tools(tools, server_id=server_id)
     counts: Counter[str] = Counter({status.value: 0 for status in CheckStatus})
     counts.update(answer.status.value for report in reports for answer in report.answers.values())
-    if target is RowFormat.JSON:
+    if target == "json":
         content = {"server_id": server_id, "counts": counts, "tools": [_as_json(report) for report in reports]}
         print_json(content)
     else:
-        for line in _table(reports):
-            print_line(line)
+        for report in reports:
+            print_line(f"{_shown(report.name)}  tool_id: {report.tool_id or 'none'}")
+            for check, answer in report.answers.items():
+                print_line(f"  {check:<15} {answer.status.value:<15} {answer.reason}".rstrip())
         typer.echo(", ".join(f"{number} {name}" for name, number in counts.items()))
         typer.echo("These checks cover form only. They do not say what a tool does.")
-    if not reports or counts[CheckStatus.FAIL.value]:
-        raise typer.Exit(1)
+    return not reports or bool(counts[CheckStatus.FAIL.value])
 
 
 former_check = CommandInfo("conformance", callback=check, hidden=True)
@@ -212,17 +194,6 @@ def _as_json(report: ToolReport) -> dict[str, Any]:
     }
 
 
-def _table(reports: list[ToolReport]) -> list[str]:
-    lines = []
-    for report in reports:
-        lines.append(f"{_shown(report.name)}  tool_id: {report.tool_id or 'none'}")
-        lines.extend(
-            f"  {check:<15} {answer.status.value:<15} {answer.reason}".rstrip()
-            for check, answer in report.answers.items()
-        )
-    return lines
-
-
 def _shown(name: str | None) -> str:
     if name is None:
         return "(no name)"
@@ -238,18 +209,15 @@ _COLOURS = {Level.CRITICAL: typer.colors.RED, Level.HIGH: typer.colors.RED, Leve
 
 def drift(
     recordings: Annotated[
-        list[Path], typer.Argument(metavar="[BEFORE.json] AFTER.json", help="The earlier and the later recording.")
+        list[Path], argument("The earlier and the later recording.", metavar="[BEFORE.json] AFTER.json")
     ],
-    profile: Annotated[SeverityProfileName, typer.Option(help="Severity profile.")] = "soc",
-    fail_on: Annotated[LevelName, typer.Option(help="The lowest severity that sets exit code 1.")] = "high",
-    output_format: Annotated[
-        Literal["table", "json", "sarif"], typer.Option("--format", help="What to print.")
-    ] = "table",
-    peer: Annotated[
-        Literal["p60", "mcptrust"] | None,
-        typer.Option("--as", help="Compare as Assay's manifest drift or MCPTrust's check does, and print its JSON."),
-    ] = None,
-) -> None:
+    profile: SeverityProfileName = option("Severity profile.", default="soc"),
+    fail_on: LevelName = option("The lowest severity that sets exit code 1.", default="high"),
+    output_format: Literal["table", "json", "sarif"] = option("What to print.", "--format", default="table"),
+    peer: Literal["p60", "mcptrust"] | None = option(
+        "Compare as Assay's manifest drift or MCPTrust's check does, and print its JSON.", "--as"
+    ),
+) -> bool:
     """Compare two recordings of a server's tools by meaning, or judge one as a server's first list.
 
     Each file holds a Tool object, a tools/list result, the JSON-RPC response around one, a snapshot event, or a
@@ -268,7 +236,7 @@ def drift(
         with named_in_errors(f"{before} or {after}"):
             report, fails = PEERS[peer](read_input(before), read_input(after), str(before), Level.parse(fail_on))
         print_line(json_text(orjson.dumps(report).decode()))
-        raise typer.Exit(int(fails))
+        return fails
     was, now = NOTHING if before is None else _read(before, may_be_blank=True), _read(after)
     try:
         findings = drift_findings(was, now, profile=PROFILES[profile])
@@ -286,8 +254,7 @@ def drift(
             typer.echo(line if level is None else typer.style(line, fg=_COLOURS.get(level), bold=level >= Level.HIGH))
     if not now.complete and not was.is_single:
         say(f"{after} is not a complete list: nothing is called removed")
-    if any(finding.level >= Level.parse(fail_on) for finding in findings):
-        raise typer.Exit(1)
+    return any(finding.level >= Level.parse(fail_on) for finding in findings)
 
 
 def _is_sound(offer: RecordedLists) -> bool:

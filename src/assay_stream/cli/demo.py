@@ -5,17 +5,17 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-import typer
 
 from assay_stream import __version__
 from assay_stream.alerts.formats.view import AlertRow, ReviewState, read_alert
 from assay_stream.alerts.index import short_uids
 from assay_stream.alerts.page import as_page, severity_style
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.cli.output import Colour, Painter
+from assay_stream.cli.output import Painter
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.store_sources import every_row
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import read_lines
@@ -171,7 +171,7 @@ class DemoStory:
         self._painter.table([head, *cells])
         for row in rows:
             if row.severity_id >= PAGED_FROM:
-                self._show(row.uid)
+                self._painter.lines(as_page(story(self._store, self._store.alert(row.uid)), "signs", "definition"))
 
     def first_paged(self) -> str:
         """Return the short uid of the first alert severe enough to page."""
@@ -191,9 +191,6 @@ class DemoStory:
             f"Alerts of medium severity or higher: {paged}.",
         )
         return bound == len(self.evidence) == len({call["tool_call_id"] for call in self.evidence}) and paged == 1
-
-    def _show(self, uid: str) -> None:
-        self._painter.lines(as_page(story(self._store, self._store.alert(uid)), "signs", "definition"))
 
     def _rows(self) -> list[AlertRow]:
         return list(every_row(lambda paging: self._store.alerts(AlertFilter(state=None), paging)))
@@ -217,9 +214,9 @@ _OBSERVED = "observed.ndjson"
 
 
 def demo(
-    no_broker: Annotated[bool, typer.Option("--no-broker", help="Tell it from recorded traffic, in files.")] = False,
-    output: Annotated[Path, typer.Option(help="Folder to write to; it must not exist.")] = Path("assay-stream-demo"),
-) -> None:
+    no_broker: bool = flag("Tell it from recorded traffic, in files."),
+    output: Path = option("Folder to write to; it must not exist.", default=Path("assay-stream-demo")),
+) -> bool:
     """Show what assay-stream does: a benign upgrade, an approval, a rug pull, a refused call.
 
     Recorded MCP traffic of small servers goes through the same stages as in production. Needs no Kafka, no Java and no
@@ -229,17 +226,17 @@ def demo(
         raise ConfigurationError(
             "bad_option", "add --no-broker; the demo with a broker is `make demo`, in a checkout of the repository"
         )
-    if not tell(output):
-        raise typer.Exit(1)
+    return not tell(output)
 
 
 def tell(folder: Path) -> bool:
     """Replay the recorded chapters into a new folder, and print the story; return True if it is complete."""
     if folder.exists() or folder.is_symlink():
         raise ConfigurationError("output_exists", f"{folder} exists: name a new folder with --output")
-    chapters = [_lines_of(number) for number in range(1, len(CHAPTERS) + 1)]
+    data = files(__package__) / "data" / "demo"
+    chapters = [(data / f"{number}.ndjson").read_bytes().splitlines() for number in range(1, len(CHAPTERS) + 1)]
     lines = [line for chapter in chapters for line in chapter]
-    story = DemoStory(Painter(Colour.AUTO, columns=_COLUMNS), _SERVER_ID)
+    story = DemoStory(Painter("auto", columns=_COLUMNS), _SERVER_ID)
     with writing_to(folder), Results(folder, {}) as results, spooled(read_lines(lines, name=_OBSERVED)) as spool:
         (folder / _OBSERVED).write_bytes(b"".join(line + b"\n" for line in lines))
         results.start()
@@ -274,7 +271,3 @@ def tell(folder: Path) -> bool:
         f"assay-stream console --store {store}",
     )
     return True
-
-
-def _lines_of(chapter: int) -> list[bytes]:
-    return (files(__package__) / "data" / "demo" / f"{chapter}.ndjson").read_bytes().splitlines()

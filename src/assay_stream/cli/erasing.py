@@ -26,9 +26,9 @@ from assay_stream.bindings.erasures import (
     subject_of,
 )
 from assay_stream.cli.deciding import Deciding
-from assay_stream.cli.files import files_option
-from assay_stream.cli.options import AsJson, Bootstrap, grouped, time_option
+from assay_stream.cli.options import AsJson, Bootstrap, files_option, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import as_admin, on_kafka, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
@@ -47,10 +47,10 @@ HELD_ROLES = (Role.CALLS, Role.REROUTED, Role.REJECTED, Role.EVIDENCE, Role.SNAP
 """Whose records a hold keeps: calls, their evidence, and what it takes to verify it."""
 _UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
 
-HoldId = Annotated[str, typer.Option("--id", help="Name of the hold.")]
+HoldId = Annotated[str, option("Name of the hold.", "--id")]
 ControlFiles = Annotated[
     list[Path] | None,
-    files_option("--control", help="Archives with the control records, in place of the topic. Repeatable."),
+    files_option("Archives with the control records, in place of the topic. Repeatable.", "--control"),
 ]
 
 
@@ -58,10 +58,10 @@ ControlFiles = Annotated[
 class ScopeOptions:
     """Which calls and evidence."""
 
-    server_id: Annotated[str | None, typer.Option(help="Only calls on this server.")] = None
-    agent_id: Annotated[str | None, typer.Option("--agent", help="Only calls by this agent.")] = None
-    from_time: Annotated[int | None, time_option("Only calls from then on.")] = None
-    to_time: Annotated[int | None, time_option("Only calls before then.")] = None
+    server_id: str | None = option("Only calls on this server.")
+    agent_id: str | None = option("Only calls by this agent.", "--agent")
+    from_time: int | None = time_option("Only calls from then on.")
+    to_time: int | None = time_option("Only calls before then.")
 
     def scope(self) -> ScopeField:
         if self.from_time is not None and self.to_time is not None and self.from_time >= self.to_time:
@@ -111,12 +111,11 @@ def print_erased(account: Account) -> None:
         print_act(act_row(act, erased=account.erased[act.scope_id]), as_json=False)
 
 
-@grouped
 def erase(
     which: ScopeOptions,
     by: Deciding,
-    id_: Annotated[str | None, typer.Option("--id", help="Name of the erasure. Default: made up.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would erase.")] = False,
+    id_: str | None = option("Name of the erasure. Default: made up.", "--id"),
+    dry_run: bool = flag("Only show what it would erase."),
 ) -> None:
     """Erase calls and their evidence, on record. Shows what it covers, then publishes the decision.
 
@@ -170,7 +169,6 @@ def refuse_held(erasures: Erasures, scope: ScopeField | None = None) -> None:
         )
 
 
-@grouped
 def hold(which: ScopeOptions, by: Deciding, id_: HoldId) -> None:
     """Set a legal hold: no command deletes anything in the scope until it is released. Without a scope: everything.
 
@@ -180,14 +178,13 @@ def hold(which: ScopeOptions, by: Deciding, id_: HoldId) -> None:
     say(f"held: {id_}. Now run: assay-stream evidence erasures")
 
 
-@grouped
 def release(by: Deciding, id_: HoldId) -> None:
     """Release a legal hold. Retention settings that were changed for it are to be put back by hand."""
     by.decide((HOLD_REMOVE_TYPE, {"server_id": ANY_SERVER, "id": id_}))
     say(f"released: {id_}. Then: `topics show` names topics whose retention differs from what it was")
 
 
-def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
+def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> bool:
     """List erasures and legal holds, and while a hold stands the topics that brokers delete from nevertheless.
 
     Exit code 1 if there is such a topic; the commands that keep its records are printed.
@@ -201,7 +198,7 @@ def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_se
             state = "counts for nothing: " + ("its id was taken" if met is None else f"hold {met.scope_id} stood")
         print_act(act_row(act, state=state), as_json=as_json)
     if not standing or control:
-        return
+        return False
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     kept = asyncio.run(as_admin(settings, lambda admin, settings: retention_of(admin, settings, HELD_ROLES)))
     limited = {topic: found for topic, found in kept.items() if found != _UNLIMITED}
@@ -211,12 +208,12 @@ def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_se
             f"  kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config "
             + ",".join(f"{name}={value}" for name, value in _UNLIMITED.items())
         )
-    raise typer.Exit(int(bool(limited)))
+    return bool(limited)
 
 
 def erase_files(
-    source: Annotated[Path, typer.Option("--input", help="Folder of `archive`, `seal archive` or `replay`.")],
-    output: Annotated[Path, typer.Option(help="New folder; the old one stays until you delete it.")],
+    source: Annotated[Path, option("Folder of `archive`, `seal archive` or `replay`.", "--input")],
+    output: Annotated[Path, option("New folder; the old one stays until you delete it.")],
     control: ControlFiles = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:

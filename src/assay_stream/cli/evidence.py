@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +14,10 @@ from assay_stream.canonical.digest_key import DigestKey
 from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.cli import erasing
 from assay_stream.cli.files import read_input
-from assay_stream.cli.inventory import Wide, as_object, nothing_found, print_listed, short_digest, short_time
-from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, grouped, time_option
+from assay_stream.cli.inventory import Column, Listing, as_object, nothing_found, short_time
+from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import follow, say
 from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
 from assay_stream.config import command_settings
@@ -27,7 +27,7 @@ from assay_stream.limits.storage import STORE_CANDIDATES_MAX
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, load
-from assay_stream.readmodel.rows import DigestPlace, EvidenceFilter, EvidenceRecord, EvidenceRow, Paging
+from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, Paging
 from assay_stream.report.pins import time_text
 from assay_stream.text.escaping import counted, shown
 
@@ -36,6 +36,16 @@ evidence_app = typer.Typer(help="Find calls by server, tool, agent, time or any 
 _ORIGIN = re.compile(r"(.+)/([0-9]{1,9})/([0-9]{1,18})")
 _CUT = re.compile(r"(sha256:)?[0-9a-f]{1,63}…?")
 _CANDIDATES_MAX = 10
+_COLUMNS: tuple[Column, ...] = (
+    *("time_us", "server_id", "tool_name", "observer_id", "agent_id", "decision"),
+    ("bound", lambda row: row.scope if row.unbound_reason is None else row.unbound_reason),
+    "digests",
+)
+_PLACE: tuple[Column, ...] = (
+    ("what", lambda place: f"{place.digest.role} {place.digest.scheme}"),
+    *("server_id", "tool_name"),
+)
+_CALLS: Column = ("calls", lambda place: f"{place.calls:,}" if place.calls else "-")
 _EVERYWHERE = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.ALERTS), Role.EVIDENCE)
 
 
@@ -45,55 +55,48 @@ class Which:
 
     server_id: AnyServerId = None
     tool_name: AnyTool = None
-    observer_id: Annotated[str | None, typer.Option("--observer", help="Only what this observer saw.")] = None
-    agent_id: Annotated[str | None, typer.Option("--agent", help="Only calls by this agent.")] = None
-    since_us: Annotated[int | None, time_option("Only calls from then on.", "--since")] = None
-    until_us: Annotated[int | None, time_option("Only calls before then.", "--until")] = None
-    decision: Annotated[str | None, typer.Option(help="Only calls with this decision: allow, deny, ...")] = None
-    scope: Annotated[Scope | None, typer.Option(help="Only calls bound by this rule.")] = None
-    is_unbound: Annotated[bool, typer.Option("--unbound", help="Only calls without a definition.")] = False
-    unbound_reason: Annotated[Unbound | None, typer.Option(help="Only calls unbound for this reason.")] = None
+    observer_id: str | None = option("Only what this observer saw.", "--observer")
+    agent_id: str | None = option("Only calls by this agent.", "--agent")
+    since_us: int | None = time_option("Only calls from then on.", "--since")
+    until_us: int | None = time_option("Only calls before then.", "--until")
+    decision: str | None = option("Only calls with this decision: allow, deny, ...")
+    scope: Scope | None = option("Only calls bound by this rule.")
+    is_unbound: bool = flag("Only calls without a definition.", "--unbound")
+    unbound_reason: Unbound | None = option("Only calls unbound for this reason.")
 
     def filter(self, digest: str | None = None) -> EvidenceFilter:
         check_span(self.since_us, self.until_us)
         return EvidenceFilter(**asdict(self) | {"is_unbound": self.is_unbound or None}, digest=digest)
 
 
-Limit = Annotated[int, typer.Option(min=1, help="Calls at most, the newest.")]
+Limit = Annotated[int, option("Calls at most, the newest.", min=1)]
 
 
 @evidence_app.command("list")
-@grouped
 def list_evidence(
     looking: EvidenceOptions,
     which: Which,
-    digest: Annotated[
-        str | None, typer.Option(help="Only calls whose evidence has this digest, of any scheme; or its beginning.")
-    ] = None,
+    digest: str | None = option("Only calls whose evidence has this digest, of any scheme; or its beginning."),
     limit: Limit = 50,
-    as_json: AsJson = False,
-    wide: Wide = False,
+    how: Listing = Listing(),
 ) -> None:
     """List evidence of calls, newest first.
 
     Exit code 3: not all could be read. 5: no call matches.
     """
     with open_store(looking, Role.EVIDENCE) as opened:
-        wanted = which.filter(None if digest is None else whole_digest(opened.store, digest, as_json=as_json))
-        if not _list(opened.store, wanted, limit, as_json=as_json, wide=wide):
+        wanted = which.filter(None if digest is None else whole_digest(opened.store, digest, as_json=how.as_json))
+        if not _list(opened.store, wanted, limit, how):
             nothing_found(_not_found(digest))
-        opened.end()
 
 
 @evidence_app.command()
-@grouped
 def search(
-    digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Or its first 6 digits or more; or a call's id.")],
+    digest: Annotated[str, argument("Or its first 6 digits or more; or a call's id.", metavar="DIGEST")],
     looking: EvidenceOptions,
     which: Which,
     limit: Limit = 50,
-    as_json: AsJson = False,
-    wide: Wide = False,
+    how: Listing = Listing(),
 ) -> None:
     """Find what a digest identifies, where it occurs, and which calls used it: any digest of any scheme.
 
@@ -101,27 +104,22 @@ def search(
     several digests begin like that (they are listed). 3: not everything could be read. 5: nothing has it.
     """
     with open_store(looking, *_EVERYWHERE) as opened:
-        digest = whole_digest(opened.store, digest, as_json=as_json)
+        digest = whole_digest(opened.store, digest, as_json=how.as_json)
         places = opened.store.places(digest)
-        listed = [place for place in places if as_json or place.place != "evidence"]
-        print_listed(
-            listed, _place_cells, as_json=as_json, flexible=("server", "tool"), optional=("reference",), wide=wide
-        )
-        if listed and not as_json:
+        listed = [place for place in places if how.as_json or place.place != "evidence"]
+        how.print(listed, "place", *_PLACE, _CALLS, "reference", optional=("reference",))
+        if listed and not how.as_json:
             print_line("")
-        if not _list(opened.store, which.filter(digest), limit, as_json=as_json, wide=wide):
+        if not _list(opened.store, which.filter(digest), limit, how):
             if not places:
                 nothing_found(_not_found(digest))
             say("no call used it" if which == Which() else "no call that matches the options used it")
-        opened.end()
 
 
 @evidence_app.command()
-@grouped
 def show(
     what: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="Id of the evidence or of the call, a digest, or TOPIC/PARTITION/OFFSET."),
+        str, argument("Id of the evidence or of the call, a digest, or TOPIC/PARTITION/OFFSET.", metavar="ID")
     ],
     looking: EvidenceOptions,
     as_json: AsJson = False,
@@ -138,15 +136,12 @@ def show(
             print_json(decode_json(found.value))
         else:
             _print_record(found)
-        opened.end()
 
 
 @evidence_app.command()
 def digest(
-    file: Annotated[Path, typer.Argument(help="The arguments or the result as JSON, or `-` (stdin).")],
-    digest_key: Annotated[
-        list[Path] | None, typer.Option(help="Also print the digest under the key in this file. Repeatable.")
-    ] = None,
+    file: Annotated[Path, argument("The arguments or the result as JSON, or `-` (stdin).")],
+    digest_key: list[Path] | None = option("Also print the digest under the key in this file. Repeatable."),
 ) -> None:
     """Print the digests that evidence has of these arguments, or of this result: search for them with `search`.
 
@@ -161,7 +156,6 @@ def digest(
 
 
 @evidence_app.command()
-@grouped
 def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
     """Print evidence as it is written (committed records only), one line a call, until interrupted."""
 
@@ -172,7 +166,7 @@ def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = N
             if as_json:
                 print_json(as_object(row))
             else:
-                print_line("  ".join(map(shown, _cells(row, wide=False).values())))
+                print_line("  ".join(map(shown, Listing().cells(row, *_COLUMNS))))
 
     follow(command_settings(bootstrap_servers=bootstrap_servers), Role.EVIDENCE, take)
 
@@ -182,8 +176,7 @@ def whole_digest(store: Store, text: str, *, as_json: bool) -> str:
     found = store.candidates(text)
     if len(found) < 2:
         return found[0].digest.value if found else text
-    names = ("server", "tool")
-    print_listed(found, _digest_cells, as_json=as_json, flexible=names, optional=names, wide=True)
+    Listing(as_json=as_json, wide=True).print(found, ("digest", lambda found: found.digest.value), *_PLACE)
     more = " at least" if len(found) == STORE_CANDIDATES_MAX else ""
     raise InputError("ambiguous_digest", f"{more} {len(found)} digests begin with {text}: give more digits".strip())
 
@@ -198,49 +191,13 @@ def _the_one(store: Store, what: str) -> EvidenceRecord | None:
     return store.evidence_of(rows[0].reference) if rows else None
 
 
-def _list(store: Store, wanted: EvidenceFilter, limit: int, *, as_json: bool, wide: bool) -> int:
+def _list(store: Store, wanted: EvidenceFilter, limit: int, how: Listing) -> int:
     """Print evidence and return the number of rows. States if there is more."""
     rows = list(every_row(lambda paging: store.evidence(wanted, paging), limit + 1))
-    print_listed(
-        rows[:limit],
-        partial(_cells, wide=wide),
-        as_json=as_json,
-        flexible=("tool", "server", "observer", "agent"),
-        optional=("agent", "observer", "bound"),
-        wide=wide,
-    )
+    how.print(rows[:limit], *_COLUMNS, optional=("agent_id", "observer_id", "bound"))
     if len(rows) > limit:
         say(f"only the newest {counted(limit, 'call')} shown; for more, use --limit, --since or --until")
     return len(rows)
-
-
-def _cells(row: EvidenceRow, *, wide: bool) -> dict[str, str]:
-    return {
-        "time": short_time(row.time_us),
-        "server": row.server_id,
-        "tool": row.tool_name,
-        "observer": row.observer_id,
-        "agent": row.agent_id or "-",
-        "decision": row.decision or "-",
-        "bound": row.scope if row.unbound_reason is None else row.unbound_reason,
-        "definition": short_digest(row.digests, "assay.v1", "full", wide=wide),
-    }
-
-
-def _place_cells(place: DigestPlace) -> dict[str, str]:
-    return {
-        "where": place.place,
-        "what": f"{place.digest.role} {place.digest.scheme}",
-        "server": place.server_id or "-",
-        "tool": place.tool_name or "-",
-        "calls": f"{place.calls:,}" if place.calls else "-",
-        "reference": place.reference or "-",
-    }
-
-
-def _digest_cells(place: DigestPlace) -> dict[str, str]:
-    cells = _place_cells(place)
-    return {"digest": place.digest.value, **{name: cells[name] for name in ("what", "server", "tool")}}
 
 
 def _print_record(found: EvidenceRecord) -> None:

@@ -16,12 +16,12 @@ import typer
 
 from assay_stream.cli.erasing import known_erasures, refuse_held
 from assay_stream.cli.files import Force, copied_stdin, refuse_existing_file, refuse_filled_folder
-from assay_stream.cli.options import Bootstrap, ProgressOption, ServerIds, check_span, grouped, time_option
+from assay_stream.cli.options import Bootstrap, ProgressOption, ServerIds, check_span, time_option
 from assay_stream.cli.output import print_json
-from assay_stream.cli.progress import Meter
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.restoring import WholeDeployment, file_of
 from assay_stream.cli.shared import NOTHING_FOUND, on_kafka, say
-from assay_stream.cli.sources import RangeOptions, Source, make_source
+from assay_stream.cli.sources import Meter, RangeOptions, Source, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch, numbered_bundles
@@ -54,19 +54,13 @@ _LEFTOVERS = frozenset(
 )
 
 
-@grouped
 def archive(
-    output: Annotated[Path, typer.Option(help="Folder for the files; it must be empty or missing.")],
+    output: Annotated[Path, option("Folder for the files; it must be empty or missing.")],
     ranges: RangeOptions,
     force: Force = False,
-    topics: Annotated[list[ArchivedRole] | None, typer.Option(help="Only this topic. Repeatable.")] = None,
-    all_topics: Annotated[
-        bool,
-        typer.Option(
-            "--all-topics", help="Every topic, and consumer groups' offsets. Stop workers and sealer meanwhile."
-        ),
-    ] = False,
-    compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = "gzip",
+    topics: list[ArchivedRole] | None = option("Only this topic. Repeatable."),
+    all_topics: bool = flag("Every topic, and consumer groups' offsets. Stop workers and sealer meanwhile."),
+    compression: Compression = option("How files are compressed.", default="gzip"),
     progress: ProgressOption = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -87,7 +81,7 @@ def archive(
     joined = asyncio.run(log_ends.committed_offsets(settings, "join"))
     whole = asyncio.run(WholeDeployment.noted(settings)) if all_topics else None
     source = make_source(None, True, selection, settings, ends=None if whole is None else whole.ends)
-    wanted = {Role(chosen) for chosen in topics or list(ArchivedRole)} if whole is None else set(whole.ends)
+    wanted = set(map(Role, topics or log_ends.READ)) if whole is None else set(whole.ends)
     source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})
     names = {role: f"{file_of(role)}{_SUFFIX[compression]}" for role in sorted(wanted)}
     meter = Meter(progress)
@@ -153,25 +147,19 @@ _ROLES = {Dataset.EVIDENCE: Role.EVIDENCE, Dataset.ALERTS: Role.ALERTS, Dataset.
 class Selecting:
     """What to export, and from where."""
 
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--input",
-            help="Bundle, archive (NDJSON, plain or compressed), folder of a replay, or `-` (stdin). Repeatable. "
-            "Default: from Kafka.",
-        ),
-    ] = None
-    since_us: Annotated[int | None, time_option("Only records of this time or later.", "--since")] = None
-    until_us: Annotated[int | None, time_option("Only records before this time.", "--until")] = None
+    inputs: list[Path] | None = option(
+        "Bundle, archive (NDJSON, plain or compressed), folder of a replay, or `-` (stdin). Repeatable. "
+        "Default: from Kafka.",
+        "--input",
+    )
+    since_us: int | None = time_option("Only records of this time or later.", "--since")
+    until_us: int | None = time_option("Only records before this time.", "--until")
     server_ids: ServerIds = None
-    offsets: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar=OFFSETS_METAVAR,
-            help="Only evidence of calls at these offsets of the call topic; the end is exclusive, and either number "
-            "may be left out. Repeatable.",
-        ),
-    ] = None
+    offsets: list[str] | None = option(
+        "Only evidence of calls at these offsets of the call topic; the end is exclusive, and either number "
+        "may be left out. Repeatable.",
+        metavar=OFFSETS_METAVAR,
+    )
     bootstrap_servers: Bootstrap = None
 
     @contextmanager
@@ -196,15 +184,12 @@ class Selecting:
 
 
 @export_app.command("assay-bundle")
-@grouped
 def assay_bundle(
-    output: Annotated[Path, typer.Option(help="The bundle (tar.gz), which must not exist.")],
+    output: Annotated[Path, option("The bundle (tar.gz), which must not exist.")],
     selecting: Selecting,
     force: Force = False,
-    run_id: Annotated[str | None, typer.Option(help="Default: derived from the content.")] = None,
-    split: Annotated[
-        int | None, typer.Option(min=1, max=BUNDLE_LIMITS.events_max, help="Events per bundle; writes several.")
-    ] = None,
+    run_id: str | None = option("Default: derived from the content."),
+    split: int | None = option("Events per bundle; writes several.", min=1, max=BUNDLE_LIMITS.events_max),
 ) -> None:
     """Write evidence as a bundle that Assay's verifier accepts. Equal evidence gives equal bytes.
 
@@ -222,9 +207,8 @@ def assay_bundle(
 
 
 @export_app.command()
-@grouped
 def parquet(
-    output: Annotated[Path, typer.Option(help="Folder for the datasets; it must be empty or missing.")],
+    output: Annotated[Path, option("Folder for the datasets; it must be empty or missing.")],
     selecting: Selecting,
     force: Force = False,
 ) -> None:
@@ -239,9 +223,8 @@ def parquet(
 
 
 @export_app.command()
-@grouped
 def timesketch(
-    output: Annotated[Path, typer.Option(help="The timeline, which must not exist; its name ends in .csv or .jsonl.")],
+    output: Annotated[Path, option("The timeline, which must not exist; its name ends in .csv or .jsonl.")],
     selecting: Selecting,
     force: Force = False,
 ) -> None:
@@ -257,7 +240,7 @@ def timesketch(
 
 
 @bundle_app.command()
-def verify(file: Annotated[Path, typer.Argument(metavar="FILE", help="The bundle.")]) -> None:
+def verify(file: Annotated[Path, argument("The bundle.", metavar="FILE")]) -> None:
     """Check a bundle against every rule of the format, and print the result as one JSON object.
 
     Exit code 0 if it is valid, 1 if not. A valid bundle has not changed since it was written. It is not signed, so

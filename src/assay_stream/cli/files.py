@@ -11,39 +11,15 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, BinaryIO, TextIO
 from weakref import WeakSet
 
-import typer
-
-from assay_stream.cli.shared import say
+from assay_stream.cli.parameters import flag
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, files_in, lines_of, open_archive
+from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, lines_of, open_archive
 from assay_stream.files.compressed import opened
 from assay_stream.files.local import reading, writing, writing_to
 from assay_stream.limits.core import DEFAULT_LIMITS
 
 STANDARD_INPUT = Path("-")
 _COPIED: WeakSet[TextIO] = WeakSet()
-
-
-def files_option(*names: str, help: str, kind: str | None = None) -> Any:  # noqa: A002
-    """Return an option that takes files of records, folders of them, or ``-``.
-
-    If several files can be given, standard input is copied to a temporary file, since files may be read more than once.
-    """
-
-    def resolve(value: Any) -> Any:
-        if value is None:
-            return None
-        if isinstance(value, Path):
-            return value if value == STANDARD_INPUT else _the_one(list(files_in(value, kind, say)))
-        return [path for each in value for path in files_in(copied_stdin(each), kind, say)]
-
-    return typer.Option(*names, callback=resolve, help=f"{help} A file, a folder, or `-` (stdin).")
-
-
-def _the_one(paths: list[Path]) -> Path:
-    if len(paths) > 1:
-        raise InputError("unreadable_file", f"{paths[0].parent} has {len(paths)} such files: name one of them")
-    return paths[0]
 
 
 def copied_stdin(path: Path) -> Path:
@@ -122,7 +98,7 @@ def tools_in(content: object) -> list[dict[str, Any]] | None:
     return None
 
 
-Force = Annotated[bool, typer.Option("--force", help="Replace existing results once the new ones are complete.")]
+Force = Annotated[bool, flag("Replace existing results once the new ones are complete.", "--force")]
 
 
 def refuse_existing_file(path: Path, *, force: bool) -> None:

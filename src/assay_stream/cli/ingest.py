@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.options import Bootstrap, TlsCert, TlsKey, WebPort
+from assay_stream.cli.options import Bootstrap, TlsCert, TlsKey, WebPort, address_of, serving_tls
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import say
-from assay_stream.cli.tap_http import address_of, serving_tls
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.local import Aside
@@ -21,26 +21,18 @@ _EXTRA = "ingest"
 
 ingest_app = typer.Typer()
 
-ClientsFile = Annotated[Path | None, typer.Option("--clients", help="TOML file of those who may publish, and as whom.")]
-
 
 @ingest_app.callback(invoke_without_command=True)
 def ingest(
     context: typer.Context,
-    listen: Annotated[str, typer.Option(help="Serve on this host:port.")] = "127.0.0.1:8088",
-    clients: ClientsFile = None,
+    listen: str = option("Serve on this host:port.", default="127.0.0.1:8088"),
+    clients: Path | None = option("TOML file of those who may publish, and as whom."),
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
-    client_ca: Annotated[
-        Path | None, typer.Option(help="Authorities of client certificates (PEM): clients may come with one (mTLS).")
-    ] = None,
-    behind_tls: Annotated[
-        bool, typer.Option("--behind-tls", help="Serve plain HTTP beyond this machine: TLS ends in front of it.")
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name that clients may use in Host. Repeatable.")
-    ] = None,
-    openapi: Annotated[bool, typer.Option("--openapi", help="Print the OpenAPI document, and exit.")] = False,
+    client_ca: Path | None = option("Authorities of client certificates (PEM): clients may come with one (mTLS)."),
+    behind_tls: bool = flag("Serve plain HTTP beyond this machine: TLS ends in front of it."),
+    allow_host: list[str] | None = option("A name that clients may use in Host. Repeatable."),
+    openapi: bool = flag("Print the OpenAPI document, and exit."),
     web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -74,10 +66,10 @@ def ingest(
 
 @ingest_app.command()
 def token(
-    clients: Annotated[Path, typer.Option("--clients", help="The file that gets the entry; it is made if missing.")],
-    observer_id: Annotated[str, typer.Option(help="The observer that the client is.")],
-    server: Annotated[list[str], typer.Option(help="A server that it may report on, or a glob. Repeatable.")],
-    days: Annotated[int | None, typer.Option(min=1, max=3_650, help="For how many days. Default: without end.")] = None,
+    clients: Annotated[Path, option("The file that gets the entry; it is made if missing.", "--clients")],
+    observer_id: Annotated[str, option("The observer that the client is.")],
+    server: Annotated[list[str], option("A server that it may report on, or a glob. Repeatable.")],
+    days: int | None = option("For how many days. Default: without end.", min=1, max=3_650),
 ) -> None:
     """Make a token, print it once, and add its hash to the file of clients."""
     with needing_extra(_EXTRA):

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 
-from assay_stream.cli.options import (
-    AnyServerId,
-    AsJson,
-    Bootstrap,
-    FromKafka,
-    Inputs,
-    Report,
-    check_span,
-    grouped,
-    time_option,
-)
-from assay_stream.cli.output import Colour, Painter, ReportFormat, cell, print_json, print_rows
+from assay_stream.cli.options import AnyServerId, AsJson, Bootstrap, FromKafka, Inputs, Report, check_span, time_option
+from assay_stream.cli.output import Painter, cell, print_json, print_rows
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, on_kafka, say
 from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import EvidenceOptions, StoreOptions, every_row, open_store
@@ -30,7 +22,7 @@ from assay_stream.kafka.lookup import read_records
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Role
 from assay_stream.readmodel.queries import Store
-from assay_stream.readmodel.rows import DigestValue, Page, Paging
+from assay_stream.readmodel.rows import DigestValue, Page
 from assay_stream.replay.selection import Selection
 from assay_stream.report.coverage import GRAVE, CoverageCounts
 from assay_stream.report.pins import time_text
@@ -47,17 +39,15 @@ _HOUR_US = 3_600_000_000
 def coverage(
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
-    store: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Ask a store, which does not count refused and lost records.")
-    ] = None,
-    since: Annotated[int | None, time_option("Only calls of this time or later. Every list counts.")] = None,
-    until: Annotated[int | None, time_option("Only records of this time or earlier.")] = None,
-    silent_after: Annotated[
-        float, typer.Option(min=0, help="Hours without a record after which a server or observer is silent.")
-    ] = 48,
-    target: Report = ReportFormat.TABLE,
+    store: Path | None = option("Ask a store, which does not count refused and lost records.", metavar="FOLDER"),
+    since: int | None = time_option("Only calls of this time or later. Every list counts."),
+    until: int | None = time_option("Only records of this time or earlier."),
+    silent_after: float = option(
+        "Hours without a record after which a server or observer is silent.", default=48, min=0
+    ),
+    target: Report = "table",
     bootstrap_servers: Bootstrap = None,
-) -> None:
+) -> int:
     """Report lists and calls by server and observer, how calls were bound, and what nobody observed.
 
     Times are event times; what is silent shows from --until or, without it, the latest record. Exit code 0: every
@@ -87,10 +77,9 @@ def coverage(
     rows = list(counted.rows(silent_after_us=int(silent_after * _HOUR_US)))
     if not rows:
         say("no list and no call is recorded: check the source and the times")
-        raise typer.Exit(NOTHING_FOUND)
+        return NOTHING_FOUND
     print_rows(rows, _COLUMNS, target)
-    if any(GRAVE.intersection(row["gaps"]) for row in rows):
-        raise typer.Exit(1)
+    return any(GRAVE.intersection(row["gaps"]) for row in rows)
 
 
 async def _from_topics(settings: Settings, counted: CoverageCounts, since_us: int | None) -> None:
@@ -106,14 +95,16 @@ servers_app = typer.Typer(help="List observed servers.", no_args_is_help=True)
 tools_app = typer.Typer(help="List tools with their definitions, pins and calls.", no_args_is_help=True)
 observers_app = typer.Typer(help="List observers: taps, gateways and list-watch.", no_args_is_help=True)
 
-Wide = Annotated[
-    bool, typer.Option("--wide", help="One line for each row, digests whole, however narrow the terminal.")
-]
-
 _ROLES = (Role.BINDINGS, Role.VERDICTS, Role.EVIDENCE)
 _SECOND_CHARS = len("2026-03-01T10:00:00")
 _DIGITS = 12
+_HEADINGS = {"pin_status": "pin", "digests": "definition", "calls_day": "calls/day", "place": "where"}
+_HEADINGS |= {"time_us": "time", "listed_us": "last list", "called_us": "last call"}
+_FLEXIBLE = ("tool_name", "server_id", "observer_id", "agent_id")
+"""Columns that may be truncated."""
 _Row = TypeVar("_Row")
+Column = str | tuple[str, Callable[[Any], str]]
+"""A member of a row, or a heading and what its cells say."""
 
 
 def short_time(time_us: int | None) -> str:
@@ -143,33 +134,43 @@ def as_object(row: Any) -> dict[str, Any]:
     return found
 
 
-def print_listed(
-    rows: Sequence[_Row],
-    cells_of: Callable[[_Row], Mapping[str, str]],
-    *,
-    as_json: bool,
-    flexible: Collection[str],
-    optional: Sequence[str] = (),
-    wide: bool = False,
-) -> None:
-    """Print rows of the store as JSON lines, or as a table with server-supplied text escaped for terminals.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """How rows of the store are printed."""
 
-    Args:
-        cells_of: a row as headings and cells.
-        flexible: headings of columns that may be truncated.
-        optional: headings of columns that may be left out, least important first.
-    """
-    if as_json:
-        for row in rows:
-            print_json(as_object(row))
-        return
-    cells = [cells_of(row) for row in rows]
-    head = list(cells[0]) if cells else []
-    table = [[LineSpan(name, "dim") for name in head]]
-    table += [[LineSpan(shown(text) if wide else cell(text)) for text in each.values()] for each in cells]
-    if cells:
-        columns = [[head.index(name) for name in names] for names in (flexible, optional)]
-        Painter(Colour.AUTO).table(table, flexible=columns[0], optional=columns[1], wide=wide)
+    as_json: AsJson = False
+    wide: bool = flag("One line for each row, digests whole, however narrow the terminal.")
+
+    def print(self, rows: Sequence[Any], *columns: Column, optional: Sequence[str] = ()) -> None:
+        """Print rows as JSON lines, or as a table with server-supplied text escaped for terminals.
+
+        Args:
+            optional: columns that may be left out, least important first.
+        """
+        if self.as_json:
+            for row in rows:
+                print_json(as_object(row))
+        elif rows:
+            names = [each if isinstance(each, str) else each[0] for each in columns]
+            heads = [_HEADINGS.get(name) or name.removesuffix("_id").removesuffix("_name") for name in names]
+            table = [[LineSpan(head, "dim") for head in heads]]
+            escaped = shown if self.wide else cell
+            table += [[LineSpan(escaped(text)) for text in self.cells(row, *columns)] for row in rows]
+            flexible, left_out = ([names.index(each) for each in of if each in names] for of in (_FLEXIBLE, optional))
+            Painter("auto").table(table, flexible=flexible, optional=left_out, wide=self.wide)
+
+    def cells(self, row: Any, *columns: Column) -> Iterator[str]:
+        for column in columns:
+            if not isinstance(column, str):
+                yield column[1](row)
+            elif column == "digests":
+                is_listed = getattr(row, "is_listed", True)
+                yield short_digest(row.digests, "assay.v1", "full", wide=self.wide) if is_listed else "not listed"
+            elif column.endswith("_us"):
+                yield short_time(getattr(row, column))
+            else:
+                value = getattr(row, column)
+                yield f"{value:,}" if isinstance(value, int) else value or "-"
 
 
 def nothing_found(what: str) -> None:
@@ -180,105 +181,48 @@ def nothing_found(what: str) -> None:
 
 def _list(
     looking: EvidenceOptions,
-    ask: Callable[[Store, int, Paging], Page[_Row]],
-    cells_of: Callable[[_Row], dict[str, str]],
-    *,
-    flexible: tuple[str, ...],
-    optional: tuple[str, ...],
-    none: str,
-    as_json: bool,
-    wide: bool,
+    how: Listing,
+    kind: str,
+    ask: Callable[..., Page[_Row]],
+    *columns: Column,
+    optional: Sequence[str],
 ) -> None:
     """Print all rows of one kind."""
     with open_store(looking, *_ROLES) as opened:
-        now_us = opened.now_us()
-        rows = list(every_row(lambda paging: ask(opened.store, now_us, paging)))
-        print_listed(rows, cells_of, as_json=as_json, flexible=flexible, optional=optional, wide=wide)
+        asked = partial(ask, opened.store, now_us=opened.now_us())
+        rows = list(every_row(lambda paging: asked(paging=paging)))
+        how.print(rows, *columns, optional=optional)
         if not rows:
-            nothing_found(none)
-        opened.end()
+            nothing_found(f"no {kind} found")
 
 
 @servers_app.command("list")
-@grouped
-def list_servers(looking: EvidenceOptions, as_json: AsJson = False, wide: Wide = False) -> None:
+def list_servers(looking: EvidenceOptions, how: Listing) -> None:
     """List servers: tools in force, pinned tools, observers, calls in the last day and in total, last seen.
 
     In recorded input, the last day ends with its latest call. Exit code 3: not everything could be read. 5: none found.
     """
-    _list(
-        looking,
-        lambda store, now_us, paging: store.servers(now_us=now_us, paging=paging),
-        lambda row: {
-            "server": row.server_id,
-            "tools": f"{row.tools:,}",
-            "pinned": f"{row.pinned:,}",
-            "observers": f"{row.observers:,}",
-            "calls/day": f"{row.calls_day:,}",
-            "calls": f"{row.calls:,}",
-            "last list": short_time(row.listed_us),
-            "last call": short_time(row.called_us),
-        },
-        flexible=("server",),
-        optional=("calls", "observers", "last list"),
-        none="no servers found",
-        as_json=as_json,
-        wide=wide,
-    )
+    columns = ("server_id", "tools", "pinned", "observers", "calls_day", "calls", "listed_us", "called_us")
+    _list(looking, how, "servers", Store.servers, *columns, optional=("calls", "observers", "listed_us"))
 
 
 @tools_app.command("list")
-@grouped
-def list_tools(
-    looking: EvidenceOptions, server_id: AnyServerId = None, as_json: AsJson = False, wide: Wide = False
-) -> None:
+def list_tools(looking: EvidenceOptions, server_id: AnyServerId = None, how: Listing = Listing()) -> None:
     """List tools: the definition in force, versions seen so far, how it compares with its pins, calls, last seen.
 
     If a tool has several definitions in force, the table shows the first; --json has all of them, under every scheme.
     Exit code 3: not everything could be read. 5: none found.
     """
-    _list(
-        looking,
-        lambda store, now_us, paging: store.tools(now_us=now_us, server_id=server_id, paging=paging),
-        lambda row: {
-            "server": row.server_id,
-            "tool": row.tool_name,
-            "pin": row.pin_status,
-            "versions": f"{row.versions:,}",
-            "calls/day": f"{row.calls_day:,}",
-            "definition": short_digest(row.digests, "assay.v1", "full", wide=wide) if row.is_listed else "not listed",
-            "last call": short_time(row.called_us),
-            "last list": short_time(row.listed_us),
-        },
-        flexible=("tool", "server"),
-        optional=("last list", "last call", "versions"),
-        none="no tools found",
-        as_json=as_json,
-        wide=wide,
-    )
+    ask = partial(Store.tools, server_id=server_id)
+    columns = ("server_id", "tool_name", "pin_status", "versions", "calls_day", "digests", "called_us", "listed_us")
+    _list(looking, how, "tools", ask, *columns, optional=("listed_us", "called_us", "versions"))
 
 
 @observers_app.command("list")
-@grouped
-def list_observers(looking: EvidenceOptions, as_json: AsJson = False, wide: Wide = False) -> None:
+def list_observers(looking: EvidenceOptions, how: Listing) -> None:
     """List observers (taps, gateways, list-watch): servers they watch, calls in the last day and in total, last seen.
 
     Exit code 3: not everything could be read. 5: none found.
     """
-    _list(
-        looking,
-        lambda store, now_us, paging: store.observers(now_us=now_us, paging=paging),
-        lambda row: {
-            "observer": row.observer_id,
-            "servers": f"{row.servers:,}",
-            "calls/day": f"{row.calls_day:,}",
-            "calls": f"{row.calls:,}",
-            "last list": short_time(row.listed_us),
-            "last call": short_time(row.called_us),
-        },
-        flexible=("observer",),
-        optional=("calls", "last list"),
-        none="no observers found",
-        as_json=as_json,
-        wide=wide,
-    )
+    columns = ("observer_id", "servers", "calls_day", "calls", "listed_us", "called_us")
+    _list(looking, how, "observers", Store.observers, *columns, optional=("calls", "listed_us"))

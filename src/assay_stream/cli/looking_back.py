@@ -4,15 +4,16 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from assay_stream.cli.options import AnyTool, Report, ServerId, check_span, grouped, time_option
+from assay_stream.cli.options import AnyTool, Report, ServerId, check_span, time_option
 from assay_stream.cli.output import ReportFormat, cell, print_rows
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import say
 from assay_stream.cli.sources import Ends, make_source
-from assay_stream.cli.store_sources import HistoryOptions, about, not_calls, open_store, replayed_store
+from assay_stream.cli.store_sources import HistoryOptions, about, not_calls, open_store
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
@@ -60,15 +61,14 @@ def _unknown_is_an_answer(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@grouped
 @_unknown_is_an_answer
 def asof(
     server_id: ServerId,
     looking: HistoryOptions,
-    at: Annotated[int | None, time_option("The time, inclusive. Default: now.")] = None,
+    at: int | None = time_option("The time, inclusive. Default: now."),
     tool: AnyTool = None,
-    from_log: Annotated[bool, typer.Option("--from-log", help="Read the full logs, which reach further back.")] = False,
-    target: Report = ReportFormat.TABLE,
+    from_log: bool = flag("Read the full logs, which reach further back."),
+    target: Report = "table",
 ) -> None:
     """Show the tools, pins, policy and keys in force on a server at a given time, with the records that prove it.
 
@@ -76,12 +76,10 @@ def asof(
     """
     time_us = time.time_ns() // 1_000 if at is None else at
     wanted = not_calls(server_id)
+    source = None
     if from_log and not looking.inputs:
         source = make_source(None, True, Selection(), looking.settings(), ends=_input_ends(looking.settings()))
-        opening = replayed_store(source, wanted)
-    else:
-        opening = open_store(looking, replayed=wanted)
-    with opening as opened:
+    with open_store(looking, replayed=wanted, source=source) as opened:
         opened.read(Role.BINDINGS, wanted=about(server_id))
         server = server_of(opened.store.bindings(server_id), server_id)
     rows = asof_rows(server, server_id, time_us, tool_name=tool)
@@ -100,15 +98,14 @@ def _input_ends(settings: Settings) -> Ends:
     return asyncio.run(note_ends(settings, roles))
 
 
-@grouped
 @_unknown_is_an_answer
 def timeline(
     server_id: ServerId,
     looking: HistoryOptions,
     tool: AnyTool = None,
-    since: Annotated[int | None, time_option("Only from this time on.")] = None,
-    until: Annotated[int | None, time_option("Only up to this time, inclusive.")] = None,
-    target: Report = ReportFormat.TABLE,
+    since: int | None = time_option("Only from this time on."),
+    until: int | None = time_option("Only up to this time, inclusive."),
+    target: Report = "table",
 ) -> None:
     """Show every change on a server with its evidence: changed lists, findings, decisions, alerts.
 
@@ -138,13 +135,12 @@ def timeline(
     _print(rows, _TIMELINE, target)
 
 
-@grouped
 @_unknown_is_an_answer
 def trace(
     looking: HistoryOptions,
-    tool_call_id: Annotated[str | None, typer.Option(help="The call with this id.")] = None,
-    trace_id: Annotated[str | None, typer.Option(help="The calls of this trace.")] = None,
-    target: Report = ReportFormat.TABLE,
+    tool_call_id: str | None = option("The call with this id."),
+    trace_id: str | None = option("The calls of this trace."),
+    target: Report = "table",
 ) -> None:
     """Follow one call from observation to evidence to alerts.
 
@@ -175,20 +171,16 @@ def trace(
 
 
 def _print(rows: Iterable[Row], columns: tuple[str, ...], target: ReportFormat) -> None:
-    if target is ReportFormat.TABLE:
-        rows = [row | {"value": f"{_scheme(row)} {row['value']}"} if _is_digest(row) else row for row in rows]
+    if target == "table":
+        rows = [_with_scheme(row) if str(row.get("value")).startswith("sha256:") else row for row in rows]
     print_rows(rows, columns, target)
 
 
-def _is_digest(row: Row) -> bool:
-    return str(row.get("value")).startswith("sha256:") and _scheme(row) is not None
-
-
-def _scheme(row: Row) -> str | None:
-    """Return the scheme of the value in a row, ``None`` if it has none."""
-    if row.get("scheme"):
-        return str(row["scheme"])
-    kind, what = row.get("kind"), row.get("what", row.get("step"))
-    if what in ("finding", "alert"):
-        return "catalogue" if kind == Kind.FIRST_LOOK else "full" if row.get("tool_name") else None
-    return _SCHEME_OF.get(str(what))
+def _with_scheme(row: Row) -> Row:
+    """Put the scheme of the digest in a row before it, if it has one."""
+    what, scheme = row.get("what", row.get("step")), row.get("scheme")
+    if not scheme and what in ("finding", "alert"):
+        scheme = "catalogue" if row.get("kind") == Kind.FIRST_LOOK else "full" if row.get("tool_name") else None
+    elif not scheme:
+        scheme = _SCHEME_OF.get(str(what))
+    return row | {"value": f"{scheme} {row['value']}"} if scheme else row

@@ -20,10 +20,10 @@ from assay_stream.agents.memory import NO_LABELS, Labels, read_labels
 from assay_stream.agents.processing import AgentAlerts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.files import read_input
-from assay_stream.cli.mirroring import topics_restore_mirror
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json, print_line
-from assay_stream.cli.restoring import topics_restore
+from assay_stream.cli.parameters import argument, flag, option
+from assay_stream.cli.restoring import topics_restore, topics_restore_mirror
 from assay_stream.cli.shared import as_admin, collecting_seldom
 from assay_stream.cli.sources import make_source
 from assay_stream.config import Settings, command_settings, load_settings
@@ -49,10 +49,8 @@ from assay_stream.text.toml import decode_toml
 
 agents_app = typer.Typer(help="List and replay your own detections.", no_args_is_help=True)
 
-LabelsFile = Annotated[
-    Path | None, typer.Option("--labels", help="What tools can do, by patterns of SERVER/TOOL (TOML).")
-]
-Module = Annotated[str, typer.Argument(metavar="MODULE", help="Python module that declares agents at its top level.")]
+LabelsFile = Annotated[Path | None, option("What tools can do, by patterns of SERVER/TOOL (TOML).", "--labels")]
+Module = Annotated[str, argument("Python module that declares agents at its top level.", metavar="MODULE")]
 
 
 @agents_app.command("list")
@@ -72,9 +70,7 @@ def replay(
     from_kafka: FromKafka = False,
     snapshot_partitions: SnapshotPartitions = None,
     bootstrap_servers: Bootstrap = None,
-    alerts: Annotated[
-        bool, typer.Option("--alerts", help="Print the alerts that the findings raise, not the findings.")
-    ] = False,
+    alerts: bool = flag("Print the alerts that the findings raise, not the findings."),
     labels: LabelsFile = None,
 ) -> None:
     """Replay recorded observations through the engine and the agents, and print what the agents find.
@@ -124,9 +120,7 @@ def labels_in(file: Path | None) -> Labels:
 topics_app = typer.Typer(help="Create, inspect and restore the topics of a deployment.", no_args_is_help=True)
 
 
-Agents = Annotated[
-    str | None, typer.Option(metavar="MODULE[:AGENT]", help="Agents of a Python module, or one of them.")
-]
+Agents = Annotated[str | None, option("Agents of a Python module, or one of them.", metavar="MODULE[:AGENT]")]
 
 
 class WorkerRole(StrEnum):
@@ -136,11 +130,11 @@ class WorkerRole(StrEnum):
 
 
 def worker(
-    role: Annotated[list[WorkerRole] | None, typer.Option(help="Run this stage only. Repeatable.")] = None,
+    role: list[WorkerRole] | None = option("Run this stage only. Repeatable."),
     bootstrap_servers: Bootstrap = None,
     agents: Agents = None,
     labels: LabelsFile = None,
-    web_port: Annotated[int | None, typer.Option(help="Port of /healthz, /readyz and /metrics.")] = None,
+    web_port: int | None = option("Port of /healthz, /readyz and /metrics."),
 ) -> None:
     """Run the registry, the join and the alert stage; or, with --agents, your own detections.
 
@@ -172,7 +166,7 @@ def topics_apply(bootstrap_servers: Bootstrap = None, agents: Agents = None) -> 
 
 
 @topics_app.command("show")
-def topics_show(bootstrap_servers: Bootstrap = None, agents: Agents = None, as_json: AsJson = False) -> None:
+def topics_show(bootstrap_servers: Bootstrap = None, agents: Agents = None, as_json: AsJson = False) -> bool:
     """Compare every topic with its specification, and show the format level. Exit code 1 if one is missing or differs.
 
     Settings of a topic are compared if this user has the right DescribeConfigs on it; else its state is `unread`.
@@ -190,8 +184,7 @@ def topics_show(bootstrap_servers: Bootstrap = None, agents: Agents = None, as_j
             print_line(shown(line.rstrip()))
     if stated and not as_json:
         print_line(shown(_stated(*stated)))
-    if any(row["state"] in ("missing", "differs") for row in rows):
-        raise typer.Exit(1)
+    return any(row["state"] in ("missing", "differs") for row in rows)
 
 
 def _level_if_readable(settings: Settings) -> tuple[int, str] | None:
@@ -224,11 +217,9 @@ def _row(state: TopicState, level: int | None) -> dict[str, object]:
 
 @topics_app.command("finalize")
 def topics_finalize(
-    level: Annotated[int, typer.Option(min=1, help="Format level that workers are to write.")] = LEVEL,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    ignore_members: Annotated[
-        bool, typer.Option("--ignore-members", help="Even if workers are there that cannot read it.")
-    ] = False,
+    level: int = option("Format level that workers are to write.", default=LEVEL, min=1),
+    yes: bool = flag("Do not ask."),
+    ignore_members: bool = flag("Even if workers are there that cannot read it."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Let workers write the new form of their state, after all of them are upgraded.
@@ -269,10 +260,8 @@ topics_app.command("restore-mirror")(topics_restore_mirror)
 
 @topics_app.command("acls")
 def topics_acls(
-    role: Annotated[list[AccessRole] | None, typer.Option(help="This role only. Repeatable.")] = None,
-    principal: Annotated[
-        list[str] | None, typer.Option(metavar="ROLE=USER", help="Default: User:assay-<role>. Repeatable.")
-    ] = None,
+    role: list[AccessRole] | None = option("This role only. Repeatable."),
+    principal: list[str] | None = option("Default: User:assay-<role>. Repeatable.", metavar="ROLE=USER"),
     as_json: AsJson = False,
 ) -> None:
     """Print the commands that grant each role exactly what it needs. Contacts no broker.

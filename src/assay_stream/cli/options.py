@@ -1,31 +1,55 @@
 """Options shared by several commands, and groups of them that a command takes as one parameter."""
 
-import inspect
+from __future__ import annotations
+
 import socket
+import ssl
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import wraps
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from assay_stream.cli.files import files_option
+from assay_stream.cli.files import STANDARD_INPUT, copied_stdin
 from assay_stream.cli.output import ReportFormat, RowFormat
+from assay_stream.cli.parameters import flag, option
+from assay_stream.cli.shared import say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.archive import files_in
 from assay_stream.model.cloudevents import ACCEPTED, operator_time_us
 from assay_stream.observe import Vantage
 
+if TYPE_CHECKING:
+    from assay_stream.observe.http.tap import Listener
+
 
 def time_option(help_: str, *names: str, ahead: bool = False) -> Any:
-    """Return an option that parses a time to microseconds since the epoch."""
+    """Declare an option that parses a time to microseconds since the epoch."""
 
     def parse(text: str) -> int:
         return operator_time_us(text, now_us=time.time_ns() // 1_000, ahead=ahead)
 
-    return typer.Option(*names, parser=parse, metavar="TIME", help=f"{help_} TIME: {ACCEPTED}.")
+    return option(f"{help_} TIME: {ACCEPTED}.", *names, parser=parse, metavar="TIME")
+
+
+def files_option(help_: str, *names: str, kind: str | None = None) -> Any:
+    """Declare an option that takes files of records, folders of them, or ``-``.
+
+    If several files can be given, standard input is copied to a temporary file, since files may be read more than once.
+    """
+
+    def resolve(value: Any) -> Any:
+        if value is None or value == STANDARD_INPUT:
+            return value
+        if isinstance(value, Path):
+            found = list(files_in(value, kind, say))
+            if len(found) > 1:
+                raise InputError("unreadable_file", f"{value} has {len(found)} such files: name one of them")
+            return found[0]
+        return [path for each in value for path in files_in(copied_stdin(each), kind, say)]
+
+    return option(f"{help_} A file, a folder, or `-` (stdin).", *names, callback=resolve)
 
 
 def check_span(since_us: int | None, until_us: int | None) -> None:
@@ -34,68 +58,33 @@ def check_span(since_us: int | None, until_us: int | None) -> None:
         raise InputError("bad_time", "--since is after --until: exchange them")
 
 
-Bootstrap = Annotated[
-    str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
-]
-Apply = Annotated[bool, typer.Option("--apply", help="Write. Without it, only print what would be written.")]
-ServerId = Annotated[str, typer.Option(help="Your name for the server.")]
-ServerIds = Annotated[list[str] | None, typer.Option("--server-id", help="Only this server. Repeatable.")]
-AnyServerId = Annotated[str | None, typer.Option(help="Only this server.")]
-AnyTool = Annotated[str | None, typer.Option("--tool", help="Only this tool.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
-Format = Annotated[RowFormat, typer.Option("--format", help="A table for people, or one JSON object per line.")]
-Report = Annotated[ReportFormat, typer.Option("--format", help="A table for people, one JSON object per line, or CSV.")]
-FromKafka = Annotated[bool, typer.Option("--from-kafka", help="Read the deployment's topics, in no consumer group.")]
-Inputs = Annotated[list[Path] | None, files_option("--input", help="Recorded observations (NDJSON). Repeatable.")]
+Bootstrap = Annotated[str | None, option("Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")]
+Apply = Annotated[bool, flag("Write. Without it, only print what would be written.", "--apply")]
+ServerId = Annotated[str, option("Your name for the server.")]
+ServerIds = Annotated[list[str] | None, option("Only this server. Repeatable.", "--server-id")]
+AnyServerId = Annotated[str | None, option("Only this server.")]
+AnyTool = Annotated[str | None, option("Only this tool.", "--tool")]
+AsJson = Annotated[bool, flag("Print one JSON object per line.", "--json")]
+Format = Annotated[RowFormat, option("A table for people, or one JSON object per line.", "--format")]
+Report = Annotated[ReportFormat, option("A table for people, one JSON object per line, or CSV.", "--format")]
+FromKafka = Annotated[bool, flag("Read the deployment's topics, in no consumer group.", "--from-kafka")]
+Inputs = Annotated[list[Path] | None, files_option("Recorded observations (NDJSON). Repeatable.", "--input")]
 EvidenceFiles = Annotated[
-    list[Path] | None, files_option("--evidence", help="Evidence (NDJSON). Repeatable.", kind="evidence")
+    list[Path] | None, files_option("Evidence (NDJSON). Repeatable.", "--evidence", kind="evidence")
 ]
 AlertFile = Annotated[
-    Path | None, files_option("--input", "--from-file", help="Alerts (NDJSON), in place of the topics.", kind="alerts")
+    Path | None, files_option("Alerts (NDJSON), in place of the topics.", "--input", "--from-file", kind="alerts")
 ]
-SnapshotPartitions = Annotated[int | None, typer.Option(min=1, help="Partitions of the recorded snapshot topic.")]
-ProgressOption = Annotated[
-    bool | None, typer.Option(help="Report progress on standard error. Default: only on a terminal.")
-]
-WebPort = Annotated[
-    int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
-]
+SnapshotPartitions = Annotated[int | None, option("Partitions of the recorded snapshot topic.", min=1)]
+ProgressOption = Annotated[bool | None, option("Report progress on standard error. Default: only on a terminal.")]
+WebPort = Annotated[int | None, option("Serve /healthz, /readyz and /metrics on this port.", min=1, max=65_535)]
 TlsCert = Annotated[
-    Path | None, typer.Option(help="Certificate to serve HTTPS with (PEM, its key in the same file or --tls-key).")
+    Path | None, option("Certificate to serve HTTPS with (PEM, its key in the same file or --tls-key).")
 ]
-TlsKey = Annotated[Path | None, typer.Option(help="Private key of that certificate.")]
+TlsKey = Annotated[Path | None, option("Private key of that certificate.")]
 ObserverId = Annotated[
-    str | None, typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name.")
+    str | None, option("Name of this proxy. Default: the host's name.", envvar="ASSAY_STREAM_OBSERVER_ID")
 ]
-
-
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take several options as one dataclass parameter, each field of which is an option."""
-    hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind) and isinstance(kind, type)}
-    options: dict[str, inspect.Parameter] = {}
-    for name, parameter in inspect.signature(command).parameters.items():
-        given = [(name, hints[name], parameter.default)]
-        if name in groups:
-            types = get_type_hints(groups[name], include_extras=True)
-            given = [
-                (field.name, types[field.name], inspect.Parameter.empty if field.default is MISSING else field.default)
-                for field in fields(groups[name])
-            ]
-        for option, annotation, default in given:
-            options[option] = inspect.Parameter(
-                option, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
-            )
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        command(**given)
-
-    run.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
-    run.__annotations__ = {name: parameter.annotation for name, parameter in options.items()}
-    return run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +92,9 @@ class SettingsOptions:
     """Settings that a command which replays can override."""
 
     bootstrap_servers: Bootstrap = None
-    redaction_enable: Annotated[str | None, typer.Option(help="Redaction rules to turn on, comma-separated.")] = None
-    redaction_disable: Annotated[str | None, typer.Option(help="Redaction rules to turn off, comma-separated.")] = None
-    redaction_names: Annotated[str | None, typer.Option(help="More sensitive key names, comma-separated.")] = None
+    redaction_enable: str | None = option("Redaction rules to turn on, comma-separated.")
+    redaction_disable: str | None = option("Redaction rules to turn off, comma-separated.")
+    redaction_names: str | None = option("More sensitive key names, comma-separated.")
 
     def settings(self, **further: object) -> Settings:
         return command_settings(**{field.name: getattr(self, field.name) for field in fields(self)}, **further)
@@ -116,10 +105,8 @@ class VantageOptions:
     """Who observes which server."""
 
     observer_id: ObserverId = None
-    unscoped: Annotated[bool, typer.Option("--unscoped", help="Keep the server's id out of definition digests.")] = (
-        False
-    )
-    auth_context: Annotated[str | None, typer.Option(help="Label (not a secret) for the permissions in use.")] = None
+    unscoped: bool = flag("Keep the server's id out of definition digests.")
+    auth_context: str | None = option("Label (not a secret) for the permissions in use.")
 
     def of(self, server_id: str) -> Vantage:
         return Vantage(
@@ -143,3 +130,29 @@ def stated_servers(pairs: Iterable[str]) -> dict[str, str]:
             raise ConfigurationError("bad_option", "write --server NAME=SERVER")
         servers[name] = server_id
     return servers
+
+
+def address_of(listen: str) -> tuple[str, int]:
+    """Parse the host and port to listen on; raises ``cannot_listen``."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigurationError("cannot_listen", "--listen must be host:port, for example 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
+def origin_of(listener: Listener, port: int) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{'http' if listener.tls is None else 'https'}://{host}:{port}"
+
+
+def serving_tls(certificate: Path, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext:
+    """Return the server's TLS context; ``client_ca`` signs client certificates. Raises ``cannot_listen``."""
+    try:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate, key)
+        if client_ca is not None:
+            tls.load_verify_locations(client_ca)
+            tls.verify_mode = ssl.CERT_OPTIONAL
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
+    return tls

@@ -5,8 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import orjson
 import typer
@@ -41,21 +40,9 @@ _LOOKS: dict[Style, str] = {
 }
 
 
-class RowFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-
-
-class ReportFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
-class Colour(StrEnum):
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
+RowFormat = Literal["table", "json"]
+ReportFormat = Literal["table", "json", "csv"]
+Colour = Literal["auto", "always", "never"]
 
 
 def cell(value: object) -> str:
@@ -87,7 +74,7 @@ def print_line(text: str) -> None:
 
 
 def print_rows(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: RowFormat | ReportFormat, *, whole: bool = False
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: ReportFormat, *, whole: bool = False
 ) -> None:
     """Print rows as a table, as CSV, or as one JSON object each; ``columns`` applies to table and CSV.
 
@@ -109,7 +96,7 @@ def print_rows(
         *([LineSpan(written(row.get(name))) for name in columns] for row in rows),
     ]
     flexible = [index for index, name in enumerate(columns) if name not in _UNCUT and not whole]
-    Painter(Colour.NEVER).table(table, flexible=flexible)
+    Painter("never").table(table, flexible=flexible)
 
 
 def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:
@@ -117,7 +104,7 @@ def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:
 
     The text has the counts on one line, and a line for each non-empty group.
     """
-    if target is RowFormat.JSON or not sys.stderr.isatty():
+    if target == "json" or not sys.stderr.isatty():
         typer.echo(json_line({"summary": content}).encode(), err=True)
         return
     counts = [f"{value:,} {name}" for name, value in content.items() if not isinstance(value, Mapping)]
@@ -140,8 +127,8 @@ class Painter:
             # A terminal that knows no Unicode gets escapes.
             reconfigure(errors="backslashreplace")
         self.is_terminal = stream.isatty()
-        wanted = colour is Colour.ALWAYS
-        if colour is Colour.AUTO:
+        wanted = colour == "always"
+        if colour == "auto":
             wanted = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self.columns = max(columns or shutil.get_terminal_size((_COLUMNS_DEFAULT, 24)).columns, _COLUMNS_MIN)
         self._console = Console(

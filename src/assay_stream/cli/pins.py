@@ -18,14 +18,14 @@ from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.cli.deciding import Deciding, DecidingOnServer, print_state
 from assay_stream.cli.files import read_input
-from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, ServerId, grouped
+from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, ServerId
 from assay_stream.cli.output import print_line
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.cli.store_sources import (
     HistoryOptions,
     StoreOptions,
     known_bindings,
-    named,
     published_alert,
     published_definitions,
 )
@@ -54,8 +54,6 @@ pins_app = typer.Typer(help="Review, approve and reject tool definitions.", no_a
 
 PinFormat = Literal["native", "assay", "hangar", "mcptrust"]
 
-LockfileVersion = Literal["2.0", "3.0"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
@@ -63,18 +61,15 @@ class Chosen:
 
     server_id: AnyServerId = None
     tool: AnyTool = None
-    alert: Annotated[str | None, typer.Option(help="Uid (or its start) of an alert about the definition.")] = None
-    digest: Annotated[
-        str | None, typer.Option(help="Full digest of the definition, or its beginning, where several are in force.")
-    ] = None
-    scheme: Annotated[list[str] | None, typer.Option(help="Default: as pinned, else assay.p60. Repeatable.")] = None
+    alert: str | None = option("Uid (or its start) of an alert about the definition.")
+    digest: str | None = option("Full digest of the definition, or its beginning, where several are in force.")
+    scheme: list[str] | None = option("Default: as pinned, else assay.p60. Repeatable.")
 
 
 _CLOSING = "the worker closes the alerts that this resolves"
 
 
 @pins_app.command("list")
-@grouped
 def list_pins(
     looking: HistoryOptions, server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False
 ) -> None:
@@ -87,7 +82,6 @@ def list_pins(
 
 
 @pins_app.command()
-@grouped
 def history(
     looking: HistoryOptions, server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False
 ) -> None:
@@ -97,13 +91,10 @@ def history(
 
 
 @pins_app.command()
-@grouped
 def approve(
     by: Deciding,
     chosen: Chosen,
-    every: Annotated[
-        bool, typer.Option("--all", help="Every tool that the server offers now, except rejected definitions.")
-    ] = False,
+    every: bool = flag("Every tool that the server offers now, except rejected definitions.", "--all"),
 ) -> None:
     """Pin tools to the definitions in force, or to the one that an alert is about.
 
@@ -114,20 +105,18 @@ def approve(
 
 
 @pins_app.command()
-@grouped
 def reject(by: Deciding, chosen: Chosen) -> None:
     """Reject a definition: it is a mismatch from now on, whatever else is pinned."""
     _decide_on("reject", by, chosen)
 
 
 @pins_app.command()
-@grouped
 def remove(
     server_id: ServerId,
-    tool: Annotated[str, typer.Option("--tool", help="The tool.")],
+    tool: Annotated[str, option("The tool.", "--tool")],
     by: DecidingOnServer,
-    scheme: Annotated[str, typer.Option(help="The scheme of the pin.")],
-    value: Annotated[str | None, typer.Option(help="Withdraw only the decision on this value.")] = None,
+    scheme: Annotated[str, option("The scheme of the pin.")],
+    value: str | None = option("Withdraw only the decision on this value."),
 ) -> None:
     """Withdraw a decision."""
     data = {"server_id": server_id, "tool_name": tool, "scheme": scheme, "value": value}
@@ -136,10 +125,9 @@ def remove(
 
 
 @pins_app.command("import")
-@grouped
 def import_pins(
-    file: Annotated[Path, typer.Argument(help="A lockfile, a list of pins or a policy; `-` for standard input.")],
-    source: Annotated[PinFormat, typer.Option("--format", help="What the file holds.")],
+    file: Annotated[Path, argument("A lockfile, a list of pins or a policy; `-` for standard input.")],
+    source: Annotated[PinFormat, option("What the file holds.", "--format")],
     by: DecidingOnServer,
     server_id: AnyServerId = None,
 ) -> None:
@@ -154,19 +142,16 @@ def import_pins(
 
 
 @pins_app.command("export")
-@grouped
 def export_pins(
     looking: HistoryOptions,
-    target: Annotated[PinFormat, typer.Option("--format", help="What to write.")] = "native",
+    target: PinFormat = option("What to write.", "--format", default="native"),
     server_id: AnyServerId = None,
-    lockfile_version: Annotated[
-        LockfileVersion, typer.Option(help="For mcptrust; `mcptrust check` needs 3.0.")
-    ] = "2.0",
-) -> None:
+    lockfile_version: Literal["2.0", "3.0"] = option("For mcptrust; `mcptrust check` needs 3.0.", default="2.0"),
+) -> bool:
     """Write the approved values to standard output. Exit code 1 if the format cannot hold some of them."""
     if target != "native" and server_id is None:
         raise InputError("server_not_named", f"a file of format {target} is about one server: give --server-id")
-    bindings = known_bindings(looking, *named(server_id))
+    bindings = known_bindings(looking, server_id)
     entries = approved_entries(bindings, server_id=server_id)
     stamp = None
     if lockfile_version == "3.0":
@@ -176,20 +161,18 @@ def export_pins(
     sys.stdout.buffer.flush()
     for entry in left_out:
         say(f"{target} files cannot hold a pin under {entry.scheme}: {entry.tool_name} left out (approve --scheme)")
-    if left_out:
-        raise typer.Exit(1)
+    return bool(left_out)
 
 
 @pins_app.command()
-@grouped
-def diff(server_id: ServerId, looking: HistoryOptions, tool: AnyTool = None) -> None:
+def diff(server_id: ServerId, looking: HistoryOptions, tool: AnyTool = None) -> bool:
     """Show how pinned tools differ from what is offered now. Exit code 1 if any does."""
     bindings = known_bindings(looking, server_id)
     server = server_of(bindings, server_id)
     rows = list(pin_rows(bindings, server_id=server_id, tool_name=tool))
     if not rows:
         say("nothing to compare with: no tool is pinned")
-        return
+        return False
     rejected = [row["tool_name"] for row in rows if row["state"] == "rejected" and "rejected" in row["comparison"]]
     pairs = list(_differing(bindings, server, server_id, tool))
     digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
@@ -200,9 +183,9 @@ def diff(server_id: ServerId, looking: HistoryOptions, tool: AnyTool = None) -> 
             print_line(shown(line))
     for name in sorted(set(rejected)):
         print_line(f"{shown(name)}: offers a definition that was rejected")
-    if pairs or rejected:
-        raise typer.Exit(1)
-    say("no differences")
+    if not pairs and not rejected:
+        say("no differences")
+    return bool(pairs or rejected)
 
 
 def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool = False) -> None:

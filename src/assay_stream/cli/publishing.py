@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 import typer
 
 from assay_stream.cli.files import STANDARD_INPUT, Force, every_line, pieces, refuse_existing_file
-from assay_stream.cli.options import Bootstrap, VantageOptions, grouped, stated_servers
+from assay_stream.cli.options import Bootstrap, VantageOptions, stated_servers
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import Refusals, on_kafka, say, show_refused
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
@@ -50,17 +51,10 @@ Observations = Iterable[Observation] | AsyncIterable[Observation]
 class LogOptions:
     """What the logs of others leave to say."""
 
-    server: Annotated[
-        list[str] | None, typer.Option(help="NAME=SERVER: your name for a server of the log. Repeatable.")
-    ] = None
-    prefix: Annotated[
-        list[str] | None,
-        typer.Option(help="PREFIX=SERVER: what a gateway puts before a server's tool names. Repeatable."),
-    ] = None
-    topic: Annotated[
-        str | None, typer.Option(help="otlp-*: the Kafka topic that holds the spans, instead of files.")
-    ] = None
-    span_kind: Annotated[SpanKind, typer.Option(help="Whose spans are calls (otlp-*).")] = "server"
+    server: list[str] | None = option("NAME=SERVER: your name for a server of the log. Repeatable.")
+    prefix: list[str] | None = option("PREFIX=SERVER: what a gateway puts before a server's tool names. Repeatable.")
+    topic: str | None = option("otlp-*: the Kafka topic that holds the spans, instead of files.")
+    span_kind: SpanKind = option("Whose spans are calls (otlp-*).", default="server")
 
     def whose(self, server_id: str | None, vantage: VantageOptions) -> Whose:
         return Whose(
@@ -72,22 +66,21 @@ class LogOptions:
         )
 
 
-@grouped
 def publish(
     source: Annotated[
         CaptureFormat,
-        typer.Option(
-            "--from",
-            help="mcp-wire: captured JSON-RPC lines {dir, ts, msg}; assay-log: Assay decision log; "
+        option(
+            "mcp-wire: captured JSON-RPC lines {dir, ts, msg}; assay-log: Assay decision log; "
             "observations: our own events; toolhive, hangar: their audit logs; otlp-*: OpenTelemetry spans.",
+            "--from",
         ),
     ],
     vantage: VantageOptions,
     logs: LogOptions,
-    files: Annotated[list[Path] | None, typer.Argument(help="NDJSON files, folders of them, or `-` (stdin).")] = None,
-    server_id: Annotated[str | None, typer.Option(help="Your name for the server (not for observations).")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write to --output; do not contact a broker.")] = False,
-    output: Annotated[Path | None, typer.Option(help="With --dry-run: the new NDJSON file.")] = None,
+    files: list[Path] | None = argument("NDJSON files, folders of them, or `-` (stdin)."),
+    server_id: str | None = option("Your name for the server (not for observations)."),
+    dry_run: bool = flag("Write to --output; do not contact a broker."),
+    output: Path | None = option("With --dry-run: the new NDJSON file."),
     force: Force = False,
     bootstrap_servers: Bootstrap = None,
 ) -> None:

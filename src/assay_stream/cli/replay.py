@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -17,12 +17,11 @@ from assay_stream.cli.options import (
     ProgressOption,
     SettingsOptions,
     SnapshotPartitions,
-    grouped,
 )
 from assay_stream.cli.output import print_json
-from assay_stream.cli.progress import Meter
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, noting_interrupts, say
-from assay_stream.cli.sources import RangeOptions, Source, joined_source, make_source
+from assay_stream.cli.sources import Meter, RangeOptions, Source, joined_source, make_source
 from assay_stream.cli.verify import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.local import locked_folder, writing_to
@@ -42,30 +41,22 @@ _LOOK_EVERY = 1_024
 """Records between two looks at the clock."""
 
 
-@grouped
 def replay(
     ranges: RangeOptions,
     given: SettingsOptions,
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
-    output: Annotated[Path | None, typer.Option(help="Folder for the results; it must be empty or missing.")] = None,
+    output: Path | None = option("Folder for the results; it must be empty or missing."),
     force: Force = False,
-    to_kafka: Annotated[bool, typer.Option("--to-kafka", help="Write to topics; missing ones are created.")] = False,
-    topic_prefix: Annotated[str, typer.Option(help="With --to-kafka: prefix of their names.")] = "shadow.",
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted replay.")] = False,
+    to_kafka: bool = flag("Write to topics; missing ones are created."),
+    topic_prefix: str = option("With --to-kafka: prefix of their names.", default="shadow."),
+    resume: bool = flag("Continue an interrupted replay."),
     progress: ProgressOption = None,
     snapshot_partitions: SnapshotPartitions = None,
-    call_profile: Annotated[
-        CallProfile | None, typer.Option(help="What every call must satisfy. Default: as configured.")
-    ] = None,
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Compare the result with what was recorded: in the topics, or with --input in --evidence and "
-            "--alerts.",
-        ),
-    ] = False,
+    call_profile: CallProfile | None = option("What every call must satisfy. Default: as configured."),
+    compare: bool = flag(
+        "Compare the result with what was recorded: in the topics, or with --input in --evidence and --alerts."
+    ),
     evidence: EvidenceFiles = None,
     alerts: AlertFiles = None,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from typing import Annotated, Literal
@@ -9,8 +10,9 @@ from typing import Annotated, Literal
 import typer
 
 from assay_stream.cli.deciding import DecidingOnServer, print_state
-from assay_stream.cli.options import AnyServerId, AsJson, ServerId, grouped, time_option
-from assay_stream.cli.output import RowFormat, print_rows
+from assay_stream.cli.options import AnyServerId, AsJson, ServerId, time_option
+from assay_stream.cli.output import print_rows
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import say
 from assay_stream.cli.store_sources import HistoryOptions, about, open_store
 from assay_stream.errors import InputError
@@ -28,18 +30,17 @@ keys_app = typer.Typer(help="Choose whose signatures count (SchemaPin).", no_arg
 Enforcement = Literal["audit", "warn", "block"]
 Unknown = Annotated[
     Literal["allow_degraded", "allow_unverified", "warn", "block"],
-    typer.Option(help="What to do where a tool has no pin, or no definition was observed."),
+    option("What to do where a tool has no pin, or no definition was observed."),
 ]
-PolicyTool = Annotated[str | None, typer.Option("--tool", help="For this tool only.")]
-KeyFingerprint = Annotated[str, typer.Option(help="The key's: sha256: and 64 hexadecimal digits.")]
+PolicyTool = Annotated[str | None, option("For this tool only.", "--tool")]
+KeyFingerprint = Annotated[str, option("The key's: sha256: and 64 hexadecimal digits.")]
 
 
 @policy_app.command("set")
-@grouped
 def set_policy(
     server_id: ServerId,
     by: DecidingOnServer,
-    enforcement: Annotated[Enforcement, typer.Option(help="What to do on a mismatch.")],
+    enforcement: Annotated[Enforcement, option("What to do on a mismatch.")],
     unknown: Unknown = "allow_degraded",
     tool: PolicyTool = None,
 ) -> None:
@@ -54,7 +55,6 @@ def set_policy(
 
 
 @policy_app.command()
-@grouped
 def remove(server_id: ServerId, by: DecidingOnServer, tool: PolicyTool = None) -> None:
     """Take a policy back: that of a server, or with --tool that of one tool, which then falls under its server's.
 
@@ -65,7 +65,6 @@ def remove(server_id: ServerId, by: DecidingOnServer, tool: PolicyTool = None) -
 
 
 @policy_app.command("list")
-@grouped
 def list_policies(looking: HistoryOptions, server_id: AnyServerId = None, as_json: AsJson = False) -> None:
     """Show the policies in force."""
     columns = ("server_id", "tool_name", "enforcement", "unknown", "author", "since", "reason")
@@ -73,10 +72,9 @@ def list_policies(looking: HistoryOptions, server_id: AnyServerId = None, as_jso
 
 
 @keys_app.command()
-@grouped
 def accept(
     server_id: ServerId,
-    domain: Annotated[str, typer.Option(help="The domain whose key it is.")],
+    domain: Annotated[str, option("The domain whose key it is.")],
     fingerprint: KeyFingerprint,
     by: DecidingOnServer,
     tool: PolicyTool = None,
@@ -88,7 +86,6 @@ def accept(
 
 
 @keys_app.command()
-@grouped
 def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: DecidingOnServer) -> None:
     """Revoke a key for a server, whatever its domain says."""
     data = {"server_id": server_id, "fingerprint": fingerprint}
@@ -97,7 +94,6 @@ def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: DecidingOnServe
 
 
 @keys_app.command("list")
-@grouped
 def list_keys(looking: HistoryOptions, server_id: AnyServerId = None, as_json: AsJson = False) -> None:
     """Show the keys that were observed, the ones that tools are pinned to, and what operators decided on them."""
     columns = ("server_id", "domain", "tool_name", "what", "fingerprint", "since", "author")
@@ -111,15 +107,14 @@ _COLUMNS = ("tool_name", "comparison", "now", "planned", "calls", "refused", "de
 
 
 @policy_app.command()
-@grouped
 def plan(
     server_id: ServerId,
     looking: HistoryOptions,
-    since: Annotated[int | None, time_option("Count calls from then on. Default: 1d; with --input, all.")] = None,
-    enforcement: Annotated[Enforcement | None, typer.Option(help="What to do on a mismatch.")] = None,
+    since: int | None = time_option("Count calls from then on. Default: 1d; with --input, all."),
+    enforcement: Enforcement | None = option("What to do on a mismatch."),
     unknown: Unknown = "allow_degraded",
     tool: PolicyTool = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Try out `policy remove` instead.")] = False,
+    remove: bool = flag("Try out `policy remove` instead."),
     as_json: AsJson = False,
 ) -> None:
     """Show which tools a policy would refuse, and how many calls it would have refused. Changes nothing.
@@ -130,9 +125,7 @@ def plan(
     if (enforcement is None) != remove:
         raise InputError("bad_option", "say what to try out: --enforcement, or --remove")
     now_us = time.time_ns() // 1_000
-    since_us = since
-    if since_us is None:
-        since_us = 0 if looking.inputs else now_us - _DAY_US
+    since_us = since if since is not None else 0 if looking.inputs else now_us - _DAY_US
     planned = PlannedPolicy(
         server_id=server_id, tool_name=tool, enforcement=enforcement, unknown=None if remove else unknown, now_us=now_us
     )
@@ -145,7 +138,7 @@ def plan(
         for counted_calls in opened.store.calls_by_definition(server_id, since_us=since_us):
             tried.take(*counted_calls)
     rows = tried.rows()
-    print_rows(rows, _COLUMNS, RowFormat.JSON if as_json else RowFormat.TABLE)
+    print_rows(rows, _COLUMNS, "json" if as_json else "table")
     tools = sum(row["planned"] == Action.BLOCK.value for row in rows)
     calls_made, refused, denied = (sum(row[name] for row in rows) for name in ("calls", "refused", "denied"))
     when = f"since {time_text(since_us)}" if since_us else "in the input"
@@ -158,7 +151,7 @@ def plan(
         say("no list offers that tool and no pin names it: check --tool")
         return
     blocked = [row for row in rows if row["planned"] == Action.BLOCK.value and row["tool_name"]]
-    suspects = [row["tool_name"] for row in blocked if _is_suspect(row["comparison"])]
+    suspects = [row["tool_name"] for row in blocked if re.search("mismatch|rejected", row["comparison"])]
     if suspects and not remove:
         say(f"different from what was approved, or rejected: {counted(len(suspects), 'tool')} of these; see first:")
         source = [f"--input={path}" for path in looking.inputs or ()]
@@ -176,10 +169,6 @@ def plan(
     which = [] if tool is None else [f"--tool={tool}"]
     how = () if remove else ("--enforcement", str(enforcement), "--unknown", unknown)
     _suggest("policy", "remove" if remove else "set", f"--server-id={server_id}", *which, *how, "--reason", _REASON)
-
-
-def _is_suspect(comparison: str) -> bool:
-    return any(status in comparison for status in ("mismatch", "rejected"))
 
 
 def _suggest(*arguments: str) -> None:

@@ -17,6 +17,7 @@ from assay_stream.canonical.digest import Digest
 from assay_stream.cli.files import read_input, write_key_files
 from assay_stream.cli.options import Bootstrap, ObserverId, observer_or_host
 from assay_stream.cli.output import print_json
+from assay_stream.cli.parameters import argument, option
 from assay_stream.cli.publishing import deliver
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.errors import ConfigurationError, InputError
@@ -34,14 +35,13 @@ schemapin_app = typer.Typer(
 _NO_CANONICAL_FORM = frozenset({"lone_surrogate", "non_finite_number", "number_overflow", "too_deep"})
 """What strict decoding refuses in a text that is JSON to laxer readers: such a tool has no canonical form."""
 
-ToolFileOption = Annotated[Path, typer.Option(help="One Tool object, as JSON.")]
-PublicPem = Annotated[Path, typer.Option(help="PEM file with the public key.")]
+ToolFileOption = Annotated[Path, option("One Tool object, as JSON.")]
 
 
 @schemapin_app.command()
 def keygen(
-    private_key: Annotated[Path, typer.Option(help="New file for the private key.")],
-    public_key: Annotated[Path, typer.Option(help="New file for the public key.")],
+    private_key: Annotated[Path, option("New file for the private key.")],
+    public_key: Annotated[Path, option("New file for the public key.")],
 ) -> None:
     """Generate a P-256 key pair, and print its fingerprint.
 
@@ -59,8 +59,8 @@ def keygen(
 @schemapin_app.command()
 def sign(
     schema: ToolFileOption,
-    key: Annotated[Path, typer.Option(help="PEM file with the private key.")],
-    mode: Annotated[Mode, typer.Option(help="The Go SDK uses single_sha256.")] = Mode.DOUBLE_SHA256,
+    key: Annotated[Path, option("PEM file with the private key.")],
+    mode: Mode = option("The Go SDK uses single_sha256.", default=Mode.DOUBLE_SHA256),
 ) -> None:
     """Print the signature of a tool (DER, base64). It does not cover a signature that the tool already carries."""
     digest = schema_digest(_object(schema))
@@ -68,9 +68,7 @@ def sign(
 
 
 @schemapin_app.command()
-def fingerprint(
-    file: Annotated[Path, typer.Argument(help="PEM file with a public key, or a discovery document.")],
-) -> None:
+def fingerprint(file: Annotated[Path, argument("PEM file with a public key, or a discovery document.")]) -> None:
     """Print the fingerprint of a public key."""
     raw = read_input(file)
     pem = parse_well_known(raw).public_key_pem if raw.lstrip().startswith(b"{") else raw.decode("latin-1")
@@ -79,10 +77,10 @@ def fingerprint(
 
 @schemapin_app.command("well-known")
 def well_known(
-    developer_name: Annotated[str, typer.Option(help="Who signs.")],
-    key: PublicPem,
-    contact: Annotated[str | None, typer.Option(help="Contact address.")] = None,
-    revoked: Annotated[list[str] | None, typer.Option(help="Fingerprint of a revoked key. Repeatable.")] = None,
+    developer_name: Annotated[str, option("Who signs.")],
+    key: Annotated[Path, option("PEM file with the public key.")],
+    contact: str | None = option("Contact address."),
+    revoked: list[str] | None = option("Fingerprint of a revoked key. Repeatable."),
 ) -> None:
     """Print a discovery document to serve at https://DOMAIN/.well-known/schemapin.json."""
     public = PublicKey.from_pem(read_input(key).decode("latin-1"))
@@ -97,12 +95,12 @@ def well_known(
 @schemapin_app.command()
 def verify(
     schema: ToolFileOption,
-    well_known: Annotated[Path, typer.Option(help="The discovery document, as it was served.")],
-    signature: Annotated[str | None, typer.Option(help="DER, base64. Default: the one in the tool.")] = None,
-    pinned_fingerprint: Annotated[str | None, typer.Option(help="Fingerprint of the pinned key.")] = None,
-    revocations: Annotated[Path | None, typer.Option(help="The domain's revocation document, as served.")] = None,
-    revoked: Annotated[list[str] | None, typer.Option(help="Fingerprint of a key you revoke. Repeatable.")] = None,
-) -> None:
+    well_known: Annotated[Path, option("The discovery document, as it was served.")],
+    signature: str | None = option("DER, base64. Default: the one in the tool."),
+    pinned_fingerprint: str | None = option("Fingerprint of the pinned key."),
+    revocations: Path | None = option("The domain's revocation document, as served."),
+    revoked: list[str] | None = option("Fingerprint of a key you revoke. Repeatable."),
+) -> bool:
     """Verify the signature of a tool. Prints one line of JSON; exit code 0 if it is valid, 1 if not.
 
     A valid signature says who signed. It says nothing about what the tool does.
@@ -118,20 +116,18 @@ def verify(
         raise ConfigurationError("bad_option", "the tool carries no signature: pass --signature")
     found = _verify(digest, signature, read_input(well_known, cut=True), pinned, all_revoked)
     typer.echo(json.dumps({name: getattr(found, name) for name in ("valid", "mode", "fingerprint", "error_code")}))
-    raise typer.Exit(0 if found.valid else 1)
+    return not found.valid
 
 
 @schemapin_app.command()
 def fetch(
-    domain: Annotated[str, typer.Option(help="Domain that serves the document: example.com, or example.com:8443.")],
-    server_id: Annotated[str, typer.Option(help="Your name for the server whose tools the key signs.")],
+    domain: Annotated[str, option("Domain that serves the document: example.com, or example.com:8443.")],
+    server_id: Annotated[str, option("Your name for the server whose tools the key signs.")],
     observer_id: ObserverId = None,
-    ca_file: Annotated[Path | None, typer.Option(help="PEM file of accepted CAs. Default: the system's.")] = None,
-    revocation_domain: Annotated[
-        str | None, typer.Option(help="Host of the revocation document. Default: the domain.")
-    ] = None,
-    timeout_s: Annotated[float, typer.Option(help="Time limit for all of it, seconds.", min=0.1, max=300.0)] = 10.0,
-    output: Annotated[Path | None, typer.Option(help="Append to this NDJSON file, not to Kafka; `-`: stdout.")] = None,
+    ca_file: Path | None = option("PEM file of accepted CAs. Default: the system's."),
+    revocation_domain: str | None = option("Host of the revocation document. Default: the domain."),
+    timeout_s: float = option("Time limit for all of it, seconds.", default=10.0, min=0.1, max=300.0),
+    output: Path | None = option("Append to this NDJSON file, not to Kafka; `-`: stdout."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Fetch a domain's discovery and revocation documents over HTTPS, and publish the result.

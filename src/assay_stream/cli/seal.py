@@ -15,21 +15,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream.bindings.erasures import Account, Erasures
 from assay_stream.cli.erasing import ControlFiles, act_row, known_erasures, print_erased
 from assay_stream.cli.files import Force, read_input, refuse_existing_file, write_key_files
-from assay_stream.cli.options import Bootstrap, Format, WebPort, grouped
-from assay_stream.cli.output import RowFormat, json_line, print_json
+from assay_stream.cli.options import Bootstrap, Format, WebPort
+from assay_stream.cli.output import json_line, print_json
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.shared import brokers_of, on_kafka, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
 from assay_stream.files.local import Aside, writing
-from assay_stream.files.seal_files import (
-    FileLogs,
-    LogName,
-    Logs,
-    read_private_key,
-    read_public_keys,
-    record_in,
-    write_logs,
-)
+from assay_stream.files.seal_files import FileLogs, read_private_key, read_public_keys, record_in, write_logs
 from assay_stream.kafka.ranges import KafkaLogs, committed_offsets
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.storage import LINE_BYTES_MAX
@@ -70,6 +63,8 @@ _SUMMARY = {
     "nothing is sealed: seal them (assay-stream seal --once), and find out why if they were sealed before",
     SealOutcome.NOTHING_VERIFIED: "nothing verified: nothing is sealed, or retention deleted all that was",
 }
+_EXIT_CODES = {SealOutcome.HOLDS: 0, SealOutcome.BROKEN: 1}
+_NOTHING_VERIFIED = 3
 
 
 def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:
@@ -106,7 +101,10 @@ def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLog
         typer.echo(_ROW.format(_name(report), *counts, report.faults_count))
     for report in reports:
         for fault in report.faults:
-            typer.echo(f"{fault.kind:<10} {_name(report)} {_place(fault)}")
+            what = "checkpoint record" if fault.kind == "checkpoint" else "offset"
+            why = f": {shown(fault.detail)}. {_FIXES[fault.code]}" if fault.kind == "head" else ""
+            code = f": {fault.code}" if fault.code else ""
+            typer.echo(f"{fault.kind:<10} {_name(report)} {what} {fault.offset}{code}{why}")
         if report.faults_count > len(report.faults):
             typer.echo(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
     for logs in files:
@@ -117,49 +115,27 @@ def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLog
     typer.echo(_SUMMARY[outcome])
 
 
-def _place(fault: Fault) -> str:
-    if fault.kind == "head":
-        return f"offset {fault.offset}: {fault.code}: {shown(fault.detail)}. {_FIXES[fault.code]}"
-    what = "checkpoint record" if fault.kind == "checkpoint" else "offset"
-    return f"{what} {fault.offset}" + (f": {fault.code}" if fault.code else "")
-
-
 def _name(report: Report) -> str:
     return f"{shown(report.topic) or '(unknown)'}/{report.partition}"
 
 
-_EXIT_CODES = {
-    SealOutcome.HOLDS: 0,
-    SealOutcome.BROKEN: 1,
-    SealOutcome.NOTHING_VERIFIED: 3,
-    SealOutcome.PARTLY_SEALED: 3,
-}
-
 SealLogs = FileLogs | KafkaLogs
 Checkpoints = Annotated[
-    list[Path] | None,
-    typer.Option("--checkpoints", help="Archive, or folder of `seal archive`. Repeatable. Default: Kafka."),
+    list[Path] | None, option("Archive, or folder of `seal archive`. Repeatable. Default: Kafka.", "--checkpoints")
 ]
-PublicKeysOption = Annotated[
-    list[Path], typer.Option("--key", metavar="PUB.pem", help="Public key to trust. Repeatable.")
-]
+PublicKeysOption = Annotated[list[Path], option("Public key to trust. Repeatable.", "--key", metavar="PUB.pem")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedLogs:
     """Where evidence and checkpoints are."""
 
-    evidence: Annotated[
-        list[Path] | None, typer.Option(help="Archive, or folder of `seal archive`. Repeatable. Default: Kafka.")
-    ] = None
+    evidence: list[Path] | None = option("Archive, or folder of `seal archive`. Repeatable. Default: Kafka.")
     checkpoints: Checkpoints = None
-    log_start: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PARTITION:OFFSET",
-            help="For archives: where the log began, after retention, when it was archived. `seal archive` prints it.",
-        ),
-    ] = None
+    log_start: list[str] | None = option(
+        "For archives: where the log began, after retention, when it was archived. `seal archive` prints it.",
+        metavar="PARTITION:OFFSET",
+    )
     bootstrap_servers: Bootstrap = None
     control: ControlFiles = None
 
@@ -198,43 +174,43 @@ def logs_of(
         yield logs
 
 
-@grouped
 def verify(
     key: PublicKeysOption,
     logs: SealedLogs,
-    partition: Annotated[list[int] | None, typer.Option(help="Only this partition. Repeatable.")] = None,
-    expect: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE|PARTITION:SIZE[:ROOT]",
-            help="What was sealed at an earlier time: a file written by --write-head, or the number of records of a "
-            "partition and the root of their tree. Repeatable.",
-        ),
-    ] = None,
-    write_head: Annotated[
-        Path | None,
-        typer.Option(
-            help="If nothing is broken, write what is sealed now to this file, for a later --expect. Keep it where "
-            "nobody who runs the brokers can alter it. An existing file is replaced only if it is expected, too."
-        ),
-    ] = None,
-    target: Format = RowFormat.TABLE,
-) -> None:
+    partition: list[int] | None = option("Only this partition. Repeatable."),
+    expect: list[str] | None = option(
+        "What was sealed at an earlier time: a file written by --write-head, or the number of records of a "
+        "partition and the root of their tree. Repeatable.",
+        metavar="FILE|PARTITION:SIZE[:ROOT]",
+    ),
+    write_head: Path | None = option(
+        "If nothing is broken, write what is sealed now to this file, for a later --expect. Keep it where "
+        "nobody who runs the brokers can alter it. An existing file is replaced only if it is expected, too."
+    ),
+    target: Format = "table",
+) -> int:
     """Check evidence against its checkpoints, and name the offset and kind of up to 100 faults per partition.
 
     Exit code 0 if everything that is sealed and still there holds, 1 if anything is broken or cut off, 2 for a wrong
     command line or unusable file, 3 if nothing could be verified, or nothing in a partition that has evidence.
     """
     keys = read_public_keys(key)
-    expected = [head for text in expect or () for head in _expected(text)]
+    expected: list[Expected] = []
+    for text in expect or ():
+        expected += expected_in(read_input(Path(text)), text) if Path(text).exists() else [expected_of(text)]
     if write_head is not None and str(write_head) not in (expect or ()):
         refuse_existing_file(write_head, force=False)
     elif write_head is not None and partition:
         raise ConfigurationError(
             "bad_option", "the heads of some partitions must not replace those of all: leave out --partition"
         )
-    from_kafka = not logs.evidence and not logs.checkpoints
-    sealed_offsets = _sealed_offsets(logs.bootstrap_servers) if from_kafka else {}
+    sealed_offsets = {}
+    if not logs.evidence and not logs.checkpoints:
+        # Before checkpoints are read, so that all of them are covered.
+        settings = command_settings(bootstrap_servers=logs.bootstrap_servers)
+        committed = on_kafka(settings, lambda settings: committed_offsets(settings, "seal"))
+        topic = topic_names(settings)[Role.EVIDENCE]
+        sealed_offsets = {number: offset for (name, number), offset in committed.items() if name == topic}
     account = logs.account()
     with logs.opened() as (records, seals):
         reports = verify_logs(
@@ -250,7 +226,7 @@ def verify(
         )
     files = [given for given in (records, seals) if isinstance(given, FileLogs)]
     outcome = outcome_of(reports, bad_lines=sum(given.bad_lines_count for given in files))
-    if target is RowFormat.JSON:
+    if target == "json":
         rows = [act_row(act, erased=account.erased[act.scope_id]) for act in account.used()]
         print_json(as_json(outcome, reports, files) | {"erasures": rows})
     else:
@@ -262,12 +238,7 @@ def verify(
     if lacking:
         say(f"there is neither evidence nor a checkpoint of partition {', '.join(map(str, lacking))}")
     # What was asked for and is not there was not verified.
-    raise typer.Exit(_EXIT_CODES[outcome] or (_EXIT_CODES[SealOutcome.NOTHING_VERIFIED] if lacking else 0))
-
-
-def _expected(text: str) -> list[Expected]:
-    path = Path(text)
-    return expected_in(read_input(path), text) if path.exists() else [expected_of(text)]
+    return _EXIT_CODES.get(outcome, _NOTHING_VERIFIED) or (_NOTHING_VERIFIED if lacking else 0)
 
 
 def _write_head(path: Path, outcome: SealOutcome, reports: list[Report]) -> None:
@@ -278,19 +249,9 @@ def _write_head(path: Path, outcome: SealOutcome, reports: list[Report]) -> None
         aside.path(path).write_bytes(json_line(heads_as_json(reports)).encode() + b"\n")
 
 
-def _sealed_offsets(bootstrap: str | None) -> dict[int, int]:
-    """Return the offsets that the sealer has committed. Call before reading checkpoints, so that all of them are
-    covered.
-    """
-    settings = command_settings(bootstrap_servers=bootstrap)
-    committed = on_kafka(settings, lambda settings: committed_offsets(settings, "seal"))
-    topic = topic_names(settings)[Role.EVIDENCE]
-    return {number: offset for (name, number), offset in committed.items() if name == topic}
-
-
 def archive(
-    output: Annotated[Path, typer.Option(help="Folder for the files; it must be empty or missing.")],
-    gzip: Annotated[bool, typer.Option("--gzip", help="Compress the files.")] = False,
+    output: Annotated[Path, option("Folder for the files; it must be empty or missing.")],
+    gzip: bool = flag("Compress the files."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Copy evidence and checkpoints from Kafka into files that `seal verify` reads, one for each partition.
@@ -313,36 +274,22 @@ DEFAULT_LOG_NAME = "assay-stream"
 
 seal_app = typer.Typer()
 
-PrivateKeyOption = Annotated[
-    Path | None, typer.Option("--key", help="PEM file with the private key (password: ASSAY_STREAM_SEAL_KEY_PASSWORD).")
-]
-AlsoTrust = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--also-trust",
-        metavar="PUB.pem",
-        help="Also continue after checkpoints by this key: the previous one. Repeatable.",
-    ),
-]
-
 
 @seal_app.callback(invoke_without_command=True)
 def seal(
     context: typer.Context,
-    key: PrivateKeyOption = None,
-    also_trust: AlsoTrust = None,
-    once: Annotated[bool, typer.Option("--once", help="Seal what is there now, then exit.")] = False,
-    every_records: Annotated[
-        int, typer.Option(min=1, max=RANGE_RECORDS_MAX, help="Maximum records per checkpoint.")
-    ] = 4_096,
-    every_s: Annotated[float, typer.Option(min=0.1, max=86_400, help="Maximum delay of a checkpoint, seconds.")] = 60.0,
-    log_name: Annotated[
-        str,
-        typer.Option(
-            help="Name of your own, such as example.com/production, that starts the origin of each partition's log "
-            "in signed notes. Never change it: a log under another name is another log."
-        ),
-    ] = DEFAULT_LOG_NAME,
+    key: Path | None = option("PEM file with the private key (password: ASSAY_STREAM_SEAL_KEY_PASSWORD)."),
+    also_trust: list[Path] | None = option(
+        "Also continue after checkpoints by this key: the previous one. Repeatable.", metavar="PUB.pem"
+    ),
+    once: bool = flag("Seal what is there now, then exit."),
+    every_records: int = option("Maximum records per checkpoint.", default=4_096, min=1, max=RANGE_RECORDS_MAX),
+    every_s: float = option("Maximum delay of a checkpoint, seconds.", default=60.0, min=0.1, max=86_400),
+    log_name: str = option(
+        "Name of your own, such as example.com/production, that starts the origin of each partition's log "
+        "in signed notes. Never change it: a log under another name is another log.",
+        default=DEFAULT_LOG_NAME,
+    ),
     web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -371,9 +318,7 @@ def seal(
 
 
 @seal_app.command()
-def keygen(
-    out: Annotated[Path, typer.Option(help="New file for the private key. The public key goes to *.pub.pem.")],
-) -> None:
+def keygen(out: Annotated[Path, option("New file for the private key. The public key goes to *.pub.pem.")]) -> None:
     """Generate an ed25519 key pair, and print the id of the key.
 
     The private key is encrypted if ASSAY_STREAM_SEAL_KEY_PASSWORD is set. Only its owner can read the file.
@@ -392,29 +337,23 @@ def _password(settings: Settings) -> str | None:
     return None if given is None else given.get_secret_value()
 
 
-Partition = Annotated[int, typer.Option(min=0, help="The evidence partition.")]
-
-
-ProofFormat = Literal["json", "tlog-proof"]
+Partition = Annotated[int, option("The evidence partition.", min=0)]
 
 
 def prove(
     key: PublicKeysOption,
     partition: Partition,
-    output: Annotated[Path, typer.Option(help="File for the proof, which must not exist.")],
+    output: Annotated[Path, option("File for the proof, which must not exist.")],
     force: Force = False,
-    offset: Annotated[int | None, typer.Option(min=0, help="Prove that the record at this offset is sealed.")] = None,
-    two: Annotated[
-        tuple[int, int] | None,
-        typer.Option(
-            "--consistency",
-            metavar="FROM TO",
-            help="Prove that the tree of checkpoint TO starts with that of FROM; by their numbers, from 0.",
-        ),
-    ] = None,
-    target: Annotated[
-        ProofFormat, typer.Option("--format", help="Form of an inclusion proof: JSON or C2SP tlog-proof.")
-    ] = "json",
+    offset: int | None = option("Prove that the record at this offset is sealed.", min=0),
+    two: tuple[int, int] | None = option(
+        "Prove that the tree of checkpoint TO starts with that of FROM; by their numbers, from 0.",
+        "--consistency",
+        metavar="FROM TO",
+    ),
+    target: Literal["json", "tlog-proof"] = option(
+        "Form of an inclusion proof: JSON or C2SP tlog-proof.", "--format", default="json"
+    ),
     checkpoints: Checkpoints = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -440,11 +379,9 @@ def prove(
 
 
 def check_proof_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The proof, in either form.")],
+    file: Annotated[Path, argument("The proof, in either form.", metavar="FILE")],
     key: PublicKeysOption,
-    record: Annotated[
-        Path | None, typer.Option(help="File with the record as one archive line. Required for a tlog-proof.")
-    ] = None,
+    record: Path | None = option("File with the record as one archive line. Required for a tlog-proof."),
 ) -> None:
     """Check a proof without any log, and print the answer as one JSON object.
 
@@ -456,11 +393,10 @@ def check_proof_file(
     if is_tlog and held is None:
         raise ConfigurationError("bad_option", "a tlog-proof does not name its record: pass it with --record")
     try:
-        answer = (
-            check_tlog_proof(raw, keys, held)
-            if is_tlog and held is not None
-            else _shown_as_json(check_proof(raw, keys, held))
-        )
+        if is_tlog and held is not None:
+            answer = check_tlog_proof(raw, keys, held)
+        else:
+            answer = _shown_as_json(check_proof(raw, keys, held))
     except InputError as error:
         print_json({"valid": False, "code": error.code, "path": error.path, "message": error.message})
         raise typer.Exit(1) from None
@@ -478,8 +414,8 @@ def checkpoint(
 def vkey(
     key: PublicKeysOption,
     partition: Partition,
-    log_name: Annotated[str, typer.Option(help="The sealer's --log-name.")] = DEFAULT_LOG_NAME,
-    topic: Annotated[str, typer.Option(help="The evidence topic, prefix included.")] = TOPIC_NAMES[Role.EVIDENCE],
+    log_name: str = option("The sealer's --log-name.", default=DEFAULT_LOG_NAME),
+    topic: str = option("The evidence topic, prefix included.", default=TOPIC_NAMES[Role.EVIDENCE]),
 ) -> None:
     """Print the public key of one partition's log as other verifiers take it (C2SP signed-note), one line a key."""
     for public in read_public_keys(key).values():
@@ -490,8 +426,15 @@ def vkey(
 def _chain(paths: list[Path] | None, bootstrap: str | None, partition: int, key: list[Path]) -> Iterator[Chain]:
     keys = read_public_keys(key)
     with logs_of(Role.CHECKPOINTS, paths, bootstrap) as seals:
-        name = _chain_name(seals, partition)
-        yield lambda: chain_of(((record.origin.offset, record.value) for record in seals.records(name)), keys)
+        names = [name for name in seals.names() if name.partition == partition]
+        if len(names) != 1:
+            others = sorted({name.partition for name in seals.names()})
+            raise InputError(
+                "checkpoint_not_found",
+                f"there must be one log of checkpoints for partition {partition}, and there are {len(names)}; "
+                f"there are some for {', '.join(map(str, others)) or 'none'}",
+            )
+        yield lambda: chain_of(((record.origin.offset, record.value) for record in seals.records(names[0])), keys)
 
 
 def _record(path: Path) -> Record:
@@ -511,18 +454,6 @@ def _shown_as_json(shown: Shown) -> dict[str, Any]:
         answer |= {"offset": shown.offset, "leaf_index": shown.leaf_index, "record_checked": shown.record_checked}
     answer |= {"checkpoint": made.sequence, "tree_size": made.tree_size, "root": str(made.root)}
     return answer | {"sealed_at": made.sealed_at, "key_id": made.key_id}
-
-
-def _chain_name(seals: Logs, partition: int) -> LogName:
-    names = [name for name in seals.names() if name.partition == partition]
-    if len(names) != 1:
-        others = sorted({name.partition for name in seals.names()})
-        raise InputError(
-            "checkpoint_not_found",
-            f"there must be one log of checkpoints for partition {partition}, and there are {len(names)}; "
-            f"there are some for {', '.join(map(str, others)) or 'none'}",
-        )
-    return names[0]
 
 
 seal_app.command()(verify)

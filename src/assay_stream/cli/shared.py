@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -44,6 +45,13 @@ class InertFormatter(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class's name
         return visible(super().formatException(ei), keep="\n")
+
+
+def log_to_stderr(command: str) -> None:
+    """Write warnings to standard error, under the name of a command."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(InertFormatter(f"assay-stream {command}: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
 async def as_admin(

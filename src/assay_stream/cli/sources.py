@@ -1,16 +1,28 @@
-"""Record sources for a replay, a comparison or an archive, and the selection of records."""
+"""Record sources for a replay, a comparison or an archive, the selection of records, and progress in reading them."""
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TaskProgressColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from assay_stream.cli.options import ServerIds, time_option
-from assay_stream.cli.progress import Meter
+from assay_stream.cli.parameters import option
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import TooLong, read_files
@@ -29,22 +41,84 @@ Ends = dict[Role, dict[int, int]]
 
 _LOOK_EVERY = 1_024
 """Records between two reports of progress."""
+_EVERY_S = 1.0
+_PARTITIONS_SHOWN_MAX = 8
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
+
+
+class Meter:
+    """Show progress, rate and remaining time, at most once a second."""
+
+    def __init__(self, wanted: bool | None, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._console = Console(stderr=True)
+        self._wanted = self._console.is_terminal if wanted is None else wanted
+        self._clock_s = clock_s
+        self._shown_s = clock_s()
+        self._tasks: dict[str, TaskID] = {}
+        self._progress = Progress(
+            "{task.description}",
+            BarColumn(),
+            MofNCompleteColumn(),
+            TaskProgressColumn(),
+            _Rate(),
+            TimeRemainingColumn(),
+            console=self._console,
+            auto_refresh=False,
+            get_time=clock_s,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def reading(self, count: int) -> None:
+        if self._is_time():
+            self._show([("records read", count, None)])
+
+    def replaying(self, partitions: Iterable[tuple[str, int, int]]) -> None:
+        """Show progress per partition of calls, given as name, done and total."""
+        if self._is_time():
+            rows = list(partitions)
+            total = ("calls", sum(done for _, done, _ in rows), sum(of for _, _, of in rows))
+            self._show([total, *rows[:_PARTITIONS_SHOWN_MAX]] if len(rows) > 1 else rows)
+
+    def end(self) -> None:
+        """Clear the progress line."""
+        if self._console.is_terminal:
+            self._progress.stop()
+
+    def _is_time(self) -> bool:
+        if not self._wanted or self._clock_s() - self._shown_s < _EVERY_S:
+            return False
+        self._shown_s = self._clock_s()
+        return True
+
+    def _show(self, rows: Iterable[tuple[str, int, int | None]]) -> None:
+        for name, done, total in rows:
+            if name not in self._tasks:
+                # What was done before an interruption says nothing about the speed of this run.
+                self._tasks[name] = self._progress.add_task(name, completed=done, total=total)
+            self._progress.update(self._tasks[name], completed=done)
+        if self._console.is_terminal:
+            self._progress.start()
+            self._progress.refresh()
+        else:
+            self._console.print(self._progress.get_renderable())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeOptions:
     """Which records to take."""
 
-    from_time: Annotated[int | None, time_option("Calls from this log time on.")] = None
-    to_time: Annotated[int | None, time_option("Records before this log time.")] = None
-    offsets: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar=OFFSETS_METAVAR,
-            help="Only these offsets; the end is exclusive, and either number may be left out. Leaves out the topic's "
-            "other partitions. Repeatable.",
-        ),
-    ] = None
+    from_time: int | None = time_option("Calls from this log time on.")
+    to_time: int | None = time_option("Records before this log time.")
+    offsets: list[str] | None = option(
+        "Only these offsets; the end is exclusive, and either number may be left out. Leaves out the topic's "
+        "other partitions. Repeatable.",
+        metavar=OFFSETS_METAVAR,
+    )
     server_ids: ServerIds = None
 
     def selection(self) -> Selection:

@@ -16,6 +16,7 @@ from assay_stream.cli.erasing import refuse_held
 from assay_stream.cli.files import copied_stdin
 from assay_stream.cli.options import AsJson, Bootstrap, WebPort
 from assay_stream.cli.output import print_json, print_line
+from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import results_in
 from assay_stream.config import load_settings
@@ -35,9 +36,9 @@ from assay_stream.worker.storing import bounds_of
 store_app = typer.Typer(help="Keep a store of inventory, evidence, alerts and decisions.", no_args_is_help=True)
 
 StoreFolder = Annotated[
-    Path | None, typer.Option("--store", help="Folder of the store. Default: ASSAY_STREAM_STORE.", metavar="FOLDER")
+    Path | None, option("Folder of the store. Default: ASSAY_STREAM_STORE.", "--store", metavar="FOLDER")
 ]
-Rebuild = Annotated[bool, typer.Option("--rebuild", help="Begin with an empty store, whatever is there.")]
+Rebuild = Annotated[bool, flag("Begin with an empty store, whatever is there.", "--rebuild")]
 _ROLE_OF_FILE = {name: role for role, name in FILES.items() if role in ROLES}
 
 
@@ -52,7 +53,7 @@ def store_folder(given: Path | None) -> Path:
 def run(
     store: StoreFolder = None,
     rebuild: Rebuild = False,
-    once: Annotated[bool, typer.Option("--once", help="Read what is there now, then exit.")] = False,
+    once: bool = flag("Read what is there now, then exit."),
     web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -72,8 +73,7 @@ def run(
 @store_app.command()
 def load(
     inputs: Annotated[
-        list[Path],
-        typer.Argument(help="What `replay` or `archive` wrote: files, folders, or `-` (stdin).", metavar="PATH..."),
+        list[Path], argument("What `replay` or `archive` wrote: files, folders, or `-` (stdin).", metavar="PATH...")
     ],
     store: StoreFolder = None,
     rebuild: Rebuild = False,
@@ -118,7 +118,7 @@ def _refuse_held(folder: Path) -> None:
 
 
 @store_app.command()
-def status(store: StoreFolder = None, as_json: AsJson = False) -> None:
+def status(store: StoreFolder = None, as_json: AsJson = False) -> bool:
     """Say what the store holds and what not: positions, lag, ages, sizes. Exit code 1 if anything was lost."""
     folder = store_folder(store)
     opened = Store(schema.reading(folder))
@@ -129,8 +129,7 @@ def status(store: StoreFolder = None, as_json: AsJson = False) -> None:
         print_json({**asdict(found), "positions": [each._asdict() | {"lag": each.lag} for each in found.positions]})
     else:
         _show(found)
-    if any(each.lost for each in found.positions):
-        raise typer.Exit(1)
+    return any(each.lost for each in found.positions)
 
 
 _NOUNS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 
@@ -16,8 +16,9 @@ from assay_stream.alerts.story import AlertStory, tool_names_of
 from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.cli.files import STANDARD_INPUT, archive_lines, files_option
-from assay_stream.cli.options import AlertFile, Bootstrap, EvidenceFiles, Inputs, time_option
+from assay_stream.cli.files import STANDARD_INPUT, archive_lines
+from assay_stream.cli.options import AlertFile, Bootstrap, EvidenceFiles, Inputs, files_option, time_option
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import Refusals, collecting_seldom, on_kafka, say
 from assay_stream.cli.sources import Source, Wanted, make_source
 from assay_stream.config import Settings, command_settings
@@ -72,11 +73,6 @@ class OpenedStore:
         """Return the end of the last day: now, or in recorded input the time of the latest call."""
         newest = None if self.is_live else self.store.status().newest_us
         return time.time_ns() // 1_000 if newest is None else newest
-
-    def end(self) -> None:
-        """Exit with the code of an incomplete result, if it is one."""
-        if not self.is_complete:
-            raise typer.Exit(EXIT_INCOMPLETE)
 
     def read(self, *roles: Role, since_ms: int | None = None, wanted: Wanted | None = None) -> None:
         """Read topics to their end or until the time limit, if the store is filled from topics."""
@@ -166,14 +162,11 @@ def not_calls(*server_ids: str) -> Wanted:
 class StoreOptions:
     """A store, or the topics."""
 
-    store: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="ASSAY_STREAM_STORE",
-            metavar="FOLDER",
-            help="Folder of a store. Default: files if given, else the topics, read once.",
-        ),
-    ] = None
+    store: Path | None = option(
+        "Folder of a store. Default: files if given, else the topics, read once.",
+        envvar="ASSAY_STREAM_STORE",
+        metavar="FOLDER",
+    )
     bootstrap_servers: Bootstrap = None
 
     def settings(self) -> Settings:
@@ -192,9 +185,7 @@ class EvidenceOptions(HistoryOptions):
     """The same, or files of evidence; topics are read for some time only."""
 
     evidence: EvidenceFiles = None
-    within_s: Annotated[
-        float, typer.Option("--within", min=1, metavar="SECONDS", help="How long to read topics at most.")
-    ] = 60
+    within_s: float = option("How long to read topics at most.", "--within", default=60, min=1, metavar="SECONDS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,23 +196,31 @@ class AlertOptions(StoreOptions):
 
 
 @contextmanager
-def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
+def open_store(
+    options: StoreOptions, *roles: Role, replayed: Wanted | None = None, source: Source | None = None
+) -> Iterator[OpenedStore]:
     """Open the store that the options name, or fill a temporary one from files or topics.
+
+    Exits with code 3 after the query if topics could not be read whole.
 
     Args:
         roles: topics that the query needs. If there are none, the caller reads them (``OpenedStore.read``).
         replayed: which records of files to replay, by default all; nothing is compacted then, so that history reaches
             back as far as the files.
+        source: observations to replay, in place of the files that the options name.
     """
     inputs = options.inputs if isinstance(options, HistoryOptions) else None
     evidence = options.evidence if isinstance(options, EvidenceOptions) else None
     alerts = options.file if isinstance(options, AlertOptions) else None
     if inputs and evidence:
         raise InputError("bad_option", "give --input (observations) or --evidence, not both")
-    if inputs or evidence or alerts is not None:
+    if source is None and inputs:
+        source = make_source(inputs, False, Selection(), options.settings())
+    if source is not None or evidence or alerts is not None:
         with _temporary() as opened, collecting_seldom():
-            if inputs:
-                _replay_into(opened, make_source(inputs, False, Selection(), options.settings()), replayed)
+            if source is not None:
+                limits = None if replayed is None else unbounded()
+                fill(opened.store.connection, source.derived(replayed, limits=limits))
             for path in evidence or ():
                 fill(opened.store.connection, results_in(path, Role.EVIDENCE))
             if alerts is not None:
@@ -229,7 +228,11 @@ def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = No
             yield opened
     elif options.store is not None:
         with closing(Store(schema.reading(options.store))) as store, schema.failures(options.store):
-            _say_what_is_lacking(store)
+            status = store.status()
+            if behind := sum(row.lag or 0 for row in status.positions):
+                say(f"the store is {counted(behind, 'record')} behind the topics")
+            if status.dropped:
+                say(f"the store dropped {counted(status.dropped, 'older evidence record')} for age or size")
             yield OpenedStore(store, is_live=True)
     else:
         within_s = options.within_s if isinstance(options, EvidenceOptions) else None
@@ -237,34 +240,14 @@ def open_store(options: StoreOptions, *roles: Role, replayed: Wanted | None = No
             if roles:
                 opened.read(*roles)
             yield opened
-
-
-@contextmanager
-def replayed_store(source: Source, replayed: Wanted | None = None) -> Iterator[OpenedStore]:
-    """Fill a temporary store with everything derived from observations; ``replayed`` as in ``open_store``."""
-    with _temporary() as opened, collecting_seldom():
-        _replay_into(opened, source, replayed)
-        yield opened
-
-
-def _replay_into(opened: OpenedStore, source: Source, replayed: Wanted | None) -> None:
-    limits = None if replayed is None else unbounded()
-    fill(opened.store.connection, source.derived(replayed, limits=limits))
+            if not opened.is_complete:
+                raise typer.Exit(EXIT_INCOMPLETE)
 
 
 @contextmanager
 def _temporary(*, topics: Settings | None = None, within_s: float | None = None) -> Iterator[OpenedStore]:
     with closing(Store(schema.temporary())) as store, schema.failures("a temporary store"):
         yield OpenedStore(store, is_live=topics is not None, topics=topics, within_s=within_s)
-
-
-def _say_what_is_lacking(store: Store) -> None:
-    status = store.status()
-    behind = sum(row.lag or 0 for row in status.positions)
-    if behind:
-        say(f"the store is {counted(behind, 'record')} behind the topics")
-    if status.dropped:
-        say(f"the store dropped {counted(status.dropped, 'older evidence record')} for age or size")
 
 
 def every_row(ask: Callable[[Paging], Page[_Row]], limit: int | None = None) -> Iterator[_Row]:
@@ -292,12 +275,9 @@ def published_definitions(options: HistoryOptions, digests: Collection[str]) -> 
     return {each: row.definition for each, row in found.items() if row is not None}
 
 
-def named(server_id: str | None) -> tuple[str, ...]:
-    return () if server_id is None else (server_id,)
-
-
-def known_bindings(options: StoreOptions, *server_ids: str) -> Bindings:
+def known_bindings(options: StoreOptions, *servers: str | None) -> Bindings:
     """Return what the registry published about the given servers, or about all of them."""
+    server_ids = [each for each in servers if each is not None]
     with open_store(options, replayed=not_calls(*server_ids)) as opened:
         opened.read(Role.BINDINGS, wanted=about(*server_ids))
         return opened.store.bindings(*server_ids)
@@ -341,25 +321,17 @@ def _checked(record: Record) -> Record:
 class StoryOptions(AlertOptions):
     """Where ``alerts show`` and ``explain`` look."""
 
-    definitions: Annotated[
-        Path | None,
-        files_option(
-            "--definitions",
-            help="Definitions (NDJSON, as replay writes them). Default: from the store or the topics; with --input, "
-            f"{_DEFINITIONS} beside it.",
-            kind="definitions",
-        ),
-    ] = None
-    evidence: Annotated[
-        Path | None,
-        files_option(
-            "--evidence",
-            help="Evidence (NDJSON). Default: the store or the topics; none with --input.",
-            kind="evidence",
-        ),
-    ] = None
-    no_calls: Annotated[bool, typer.Option("--no-calls", help="Don't look for calls that used the tool.")] = False
-    since: Annotated[int | None, time_option("Only calls since this time. Default: the first finding.")] = None
+    definitions: Path | None = files_option(
+        "Definitions (NDJSON, as replay writes them). Default: from the store or the topics; with --input, "
+        f"{_DEFINITIONS} beside it.",
+        "--definitions",
+        kind="definitions",
+    )
+    evidence: Path | None = files_option(
+        "Evidence (NDJSON). Default: the store or the topics; none with --input.", "--evidence", kind="evidence"
+    )
+    no_calls: bool = flag("Don't look for calls that used the tool.")
+    since: int | None = time_option("Only calls since this time. Default: the first finding.")
 
     def story(self, uid: str, *, full: bool = False) -> tuple[AlertStory, Refusals]:
         """Return all that is known about one alert, and what was refused."""

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from typer.core import TyperCommand
 from typer.models import CommandInfo
 
-from assay_stream.cli.options import Bootstrap, ObserverId, VantageOptions, grouped, stated_servers
-from assay_stream.cli.shared import InertFormatter, say, stop_event
-from assay_stream.cli.tap_http import HttpOptions, address_of, serve
-from assay_stream.config import load_settings
+from assay_stream.cli.options import (
+    Bootstrap,
+    ObserverId,
+    TlsCert,
+    TlsKey,
+    VantageOptions,
+    WebPort,
+    address_of,
+    origin_of,
+    serving_tls,
+    stated_servers,
+)
+from assay_stream.cli.parameters import argument, flag, option
+from assay_stream.cli.shared import log_to_stderr, say, stop_event
+from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.local import read_toml
 from assay_stream.kafka.connection import connection_options
@@ -38,11 +48,67 @@ from assay_stream.text.urls import is_loopback
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
+    from assay_stream.observe.http.tap import Listener
+    from assay_stream.observe.http.upstreams import Upstream
     from assay_stream.observe.listing.transport import ListedServer
     from assay_stream.observe.listing.watch import Watched
 
 
 _VERDICTS_WAIT_S = 5.0
+_SWITCH_INTERVAL_S = 0.0005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """Where a tap listens, and which servers are behind it."""
+
+    listen: str | None = option("Serve Streamable HTTP on this host:port instead of running a command.")
+    upstream: str | None = option("With --listen: the server's MCP endpoint, https://host/path.")
+    upstreams_file: Path | None = option("With --listen: a TOML file of several servers.", "--upstreams")
+    upstream_ca: Path | None = option("CA certificates used to verify the servers. Default: the system's.")
+    tls_cert: TlsCert = None
+    tls_key: TlsKey = None
+    allow_host: list[str] | None = option("A further name that clients may use for the tap. Repeatable.")
+    allow_origin: list[str] | None = option("A web origin whose pages may use the tap. Repeatable.")
+
+    def upstreams(self, server_id: str | None, vantage: VantageOptions) -> Sequence[Upstream]:
+        from assay_stream.observe.http.upstreams import Upstream, listed_upstreams, routes
+
+        if self.upstreams_file is not None:
+            if self.upstream is not None or server_id is not None:
+                raise ConfigurationError("bad_upstream", "give either --upstreams, or --server-id and --upstream")
+            # The name stands for the servers that the file names.
+            found = listed_upstreams(
+                read_toml(self.upstreams_file, "bad_upstream"), str(self.upstreams_file), vantage.of("-")
+            )
+        elif self.upstream is not None and server_id is not None:
+            found = [Upstream(vantage=vantage.of(server_id), url=self.upstream)]
+        else:
+            raise ConfigurationError("bad_upstream", "give --server-id and --upstream, or --upstreams FILE")
+        routes(found)
+        return found
+
+    def listener(self, settings: Settings) -> Listener:
+        from assay_stream.observe.http.tap import Listener
+
+        host, port = address_of(self.listen or "")
+        key = settings.auth_context_key
+        options: dict[str, Any] = {}
+        try:
+            if self.tls_cert is not None:
+                options["tls"] = serving_tls(self.tls_cert, self.tls_key)
+            if self.upstream_ca is not None:
+                options["upstream_tls"] = ssl.create_default_context(cafile=self.upstream_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
+        return Listener(
+            host=host,
+            port=port,
+            hosts=frozenset(name.lower() for name in self.allow_host or ()),
+            origins=frozenset(self.allow_origin or ()),
+            context_key=b"" if key is None else key.get_secret_value().encode(),
+            **options,
+        )
 
 
 class TapCommand(TyperCommand):
@@ -56,23 +122,20 @@ class TapCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-@grouped
 def tap(
     http: HttpOptions,
     vantage: VantageOptions,
-    command: Annotated[list[str] | None, typer.Argument(help="The MCP server's command, after `--`.")] = None,
-    server_id: Annotated[str | None, typer.Option(help="Your name for the server (not what it calls itself).")] = None,
-    output: Annotated[Path | None, typer.Option(help="Append observations to this NDJSON file, not to Kafka.")] = None,
-    enforce: Annotated[
-        Literal["calls", "hide"] | None,
-        typer.Option(help="Refuse calls that the digest policy blocks; with hide, keep such tools out of lists too."),
-    ] = None,
-    unavailable: Annotated[
-        Literal["allow", "block"],
-        typer.Option("--enforce-unavailable", help="What to do with calls until the verdicts have been read."),
-    ] = "block",
+    command: list[str] | None = argument("The MCP server's command, after `--`."),
+    server_id: str | None = option("Your name for the server (not what it calls itself)."),
+    output: Path | None = option("Append observations to this NDJSON file, not to Kafka."),
+    enforce: Literal["calls", "hide"] | None = option(
+        "Refuse calls that the digest policy blocks; with hide, keep such tools out of lists too."
+    ),
+    unavailable: Literal["allow", "block"] = option(
+        "What to do with calls until the verdicts have been read.", "--enforce-unavailable", default="block"
+    ),
     bootstrap_servers: Bootstrap = None,
-) -> None:
+) -> int:
     """Put a transparent proxy in front of an MCP server and publish what passes.
 
     Client and server receive each other's bytes unchanged. Every tools/list result is published as a snapshot, every
@@ -94,9 +157,10 @@ def tap(
         if command:
             raise ConfigurationError("bad_upstream", "--listen takes no command: give --upstream, or --upstreams FILE")
         upstreams, listener = http.upstreams(server_id, vantage), http.listener(load_settings())
-        run: Callable[..., Awaitable[int | None]] = partial(serve, upstreams, listener)
+        run: Callable[..., Awaitable[int | None]] = partial(_serve_http, upstreams, listener)
     else:
-        http.check_unused()
+        if http != HttpOptions():
+            raise ConfigurationError("bad_upstream", "these options need --listen host:port")
         if server_id is None or not command:
             raise ConfigurationError(
                 "server_not_started", "give --server-id and the server's command after --, or --listen and --upstream"
@@ -110,7 +174,7 @@ def tap(
         ):
             return await run(sink=sink, rule=rule, hide=enforce == "hide") or 0
 
-    raise typer.Exit(asyncio.run(observe()))
+    return asyncio.run(observe())
 
 
 @asynccontextmanager
@@ -118,9 +182,7 @@ async def observing(
     command: str, output: Path | None, bootstrap: str | None, unavailable: Action | None = None
 ) -> AsyncIterator[tuple[Sink, Rule | None]]:
     """Yield the sink of observations and the rule on calls; on exit, deliver what is queued and report losses."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(InertFormatter(f"assay-stream {command}: %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    log_to_stderr(command)
     client = None if unavailable is None else await asyncio.to_thread(_verdict_client, bootstrap, unavailable)
     sink: Sink | None = None
     try:
@@ -165,29 +227,35 @@ def _sink(output: Path | None, bootstrap: str | None) -> Sink:
     return publisher
 
 
+async def _serve_http(
+    upstreams: Sequence[Upstream], listener: Listener, sink: Sink, rule: Rule | None, *, hide: bool
+) -> None:
+    """Serve until SIGTERM or SIGINT; ``rule`` decides on calls, ``hide`` drops refused tools from lists."""
+    from assay_stream.observe.http.tap import run_http_tap
+
+    # What inspects shares the interpreter with what passes, and must not keep it for the usual 5 ms.
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+
+    def ready(port: int) -> None:
+        for upstream in upstreams:
+            say(f"{origin_of(listener, port)}{upstream.path} -> {upstream.url} ({upstream.vantage.server_id})")
+
+    await run_http_tap(upstreams, listener, sink=sink, stop=stop_event(), ready=ready, rule=rule, hide=hide)
+
+
 tap_command = CommandInfo("tap", cls=TapCommand, callback=tap, context_settings={"allow_interspersed_args": False})
 
 
 def list_watch(
-    config: Annotated[Path, typer.Option(help="The servers to list (TOML): docs/list-watch.md.")],
+    config: Annotated[Path, option("The servers to list (TOML): docs/list-watch.md.")],
     observer_id: ObserverId = None,
-    unscoped: Annotated[bool, typer.Option("--unscoped", help="Keep the server's id out of definition digests.")] = (
-        False
-    ),
-    once: Annotated[
-        bool, typer.Option("--once", help="List every server once, and exit with 1 if one failed.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option(help="With --once: append observations to this NDJSON file, not to Kafka.")
-    ] = None,
-    ca: Annotated[
-        Path | None, typer.Option("--ca", help="CA certificates used to verify the servers. Default: the system's.")
-    ] = None,
-    web_port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
-    ] = None,
+    unscoped: bool = flag("Keep the server's id out of definition digests."),
+    once: bool = flag("List every server once, and exit with 1 if one failed."),
+    output: Path | None = option("With --once: append observations to this NDJSON file, not to Kafka."),
+    ca: Path | None = option("CA certificates used to verify the servers. Default: the system's."),
+    web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
-) -> None:
+) -> bool:
     """List MCP servers regularly, and publish what they offer.
 
     Each server is listed when it announces a change, when its list is out of date (ttlMs), or after an interval. A
@@ -209,10 +277,11 @@ def list_watch(
         raise ConfigurationError("bad_servers", f"--ca cannot be used: {error.strerror}") from None
     if once:
         watched = asyncio.run(_once(servers, tls, output, bootstrap_servers))
-        raise typer.Exit(int(any(each.failing is not None for each in watched)))
+        return any(each.failing is not None for each in watched)
     with needing_extra("worker"):
         from assay_stream.worker.listing import run_list_watch
     run_list_watch(load_settings(bootstrap_servers=bootstrap_servers), servers, tls=tls, web_port=web_port)
+    return False
 
 
 async def _once(
@@ -235,33 +304,23 @@ _STOP_LIMIT_S = 2.0
 _PAUSE_S = 1.0
 
 
-@grouped
 def extmcp(
     vantage: VantageOptions,
-    listen: Annotated[str, typer.Option(help="Serve gRPC on this host:port.")] = "127.0.0.1:9001",
-    server_id: Annotated[
-        str, typer.Option(help="Your name for the gateway: tools of its lists that no prefix gives to a server.")
-    ] = "agentgateway",
-    server: Annotated[
-        list[str] | None, typer.Option(help="TARGET=SERVER: your name for a target of the gateway. Repeatable.")
-    ] = None,
-    prefix: Annotated[
-        list[str] | None,
-        typer.Option(help="PREFIX=SERVER: what the gateway puts before a server's tool names. Repeatable."),
-    ] = None,
-    enforce: Annotated[bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks.")] = False,
-    unavailable: Annotated[
-        Literal["allow", "block"],
-        typer.Option("--enforce-unavailable", help="What to do with calls until the verdicts have been read."),
-    ] = "block",
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate to serve TLS with (PEM).")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Private key of that certificate.")] = None,
-    client_ca: Annotated[Path | None, typer.Option(help="Serve only clients with a certificate of these CAs.")] = None,
-    behind_tls: Annotated[
-        bool,
-        typer.Option("--behind-tls", help="Serve without TLS beyond this machine: something in front of it has TLS."),
-    ] = False,
-    output: Annotated[Path | None, typer.Option(help="Append observations to this NDJSON file, not to Kafka.")] = None,
+    listen: str = option("Serve gRPC on this host:port.", default="127.0.0.1:9001"),
+    server_id: str = option(
+        "Your name for the gateway: tools of its lists that no prefix gives to a server.", default="agentgateway"
+    ),
+    server: list[str] | None = option("TARGET=SERVER: your name for a target of the gateway. Repeatable."),
+    prefix: list[str] | None = option("PREFIX=SERVER: what the gateway puts before a server's tool names. Repeatable."),
+    enforce: bool = flag("Refuse calls that the digest policy blocks."),
+    unavailable: Literal["allow", "block"] = option(
+        "What to do with calls until the verdicts have been read.", "--enforce-unavailable", default="block"
+    ),
+    tls_cert: Path | None = option("Certificate to serve TLS with (PEM)."),
+    tls_key: Path | None = option("Private key of that certificate."),
+    client_ca: Path | None = option("Serve only clients with a certificate of these CAs."),
+    behind_tls: bool = flag("Serve without TLS beyond this machine: something in front of it has TLS."),
+    output: Path | None = option("Append observations to this NDJSON file, not to Kafka."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Serve agentgateway's policy hook (ExtMcp), and publish what passes the gateway.

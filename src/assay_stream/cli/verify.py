@@ -16,7 +16,7 @@ import typer
 from assay_stream.alerts.formats.view import read_alert, view_of
 from assay_stream.bindings.erasures import Erasures
 from assay_stream.cli.erasing import act_row, print_act
-from assay_stream.cli.files import archive_lines, files_option
+from assay_stream.cli.files import archive_lines
 from assay_stream.cli.options import (
     EvidenceFiles,
     Format,
@@ -24,10 +24,11 @@ from assay_stream.cli.options import (
     Inputs,
     SettingsOptions,
     SnapshotPartitions,
-    grouped,
+    files_option,
     time_option,
 )
 from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
+from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, say
 from assay_stream.cli.sources import Source, joined_source, make_source
 from assay_stream.config import Settings
@@ -59,7 +60,7 @@ from assay_stream.verify.verification import (
 )
 
 AlertFiles = Annotated[
-    list[Path] | None, files_option("--alerts", help="Alerts (NDJSON). Default: compare evidence only.", kind="alerts")
+    list[Path] | None, files_option("Alerts (NDJSON). Default: compare evidence only.", "--alerts", kind="alerts")
 ]
 
 
@@ -78,7 +79,6 @@ def evidence_in(paths: Iterable[Path]) -> Iterator[Recorded]:
     return (record for path in paths for record in of_lines((line for _, line in archive_lines(path)), name=path.name))
 
 
-@grouped
 def compare(
     given: SettingsOptions,
     evidence: EvidenceFiles = None,
@@ -86,7 +86,7 @@ def compare(
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
     snapshot_partitions: SnapshotPartitions = None,
-    target: Format = RowFormat.TABLE,
+    target: Format = "table",
 ) -> None:
     """Replay what was observed and compare the result with the recorded evidence and alerts.
 
@@ -109,7 +109,7 @@ def compare(
 
 
 def hold_against_topics(
-    source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat = RowFormat.TABLE
+    source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat = "table"
 ) -> None:
     settings = source.settings
     with (
@@ -154,7 +154,7 @@ def hold_against(
     made: Replay,
     replayed: Iterable[Output],
     recorded: RecordedRun,
-    target: RowFormat = RowFormat.TABLE,
+    target: RowFormat = "table",
 ) -> None:
     comparison = ReplayComparison(
         lambda: (record for log in spool.logs() for record in spool.read(log)),
@@ -168,7 +168,7 @@ def hold_against(
     ):
         count += difference.counts
         row = difference.as_json()
-        print_line(json_line(row) if target is RowFormat.JSON else _difference_line(difference, row))
+        print_line(json_line(row) if target == "json" else _difference_line(difference, row))
     causes = dict(sorted(comparison.causes.items()))
     print_summary({"identical": dict(comparison.identical), "differences": count, "causes": causes}, target)
     if recorded.alerts is None:
@@ -211,16 +211,15 @@ _APPLIED = (Role.CONTROL, Role.SNAPSHOTS)
 class SelectionOptions:
     """Which evidence to verify."""
 
-    since_us: Annotated[int | None, time_option("Only calls of this time or later.", "--since")] = None
-    until_us: Annotated[int | None, time_option("Only calls of this time or earlier.", "--until")] = None
-    server_id: Annotated[str | None, typer.Option(help="Only calls on this server.")] = None
-    evidence_id: Annotated[str | None, typer.Option(help="Only the records with this id.")] = None
-    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition of the calls.")] = None
-    from_offset: Annotated[int | None, typer.Option(min=0, help="Only calls at this offset or later.")] = None
-    to_offset: Annotated[int | None, typer.Option(min=0, help="Only calls before this offset.")] = None
+    since_us: int | None = time_option("Only calls of this time or later.", "--since")
+    until_us: int | None = time_option("Only calls of this time or earlier.", "--until")
+    server_id: str | None = option("Only calls on this server.")
+    evidence_id: str | None = option("Only the records with this id.")
+    partition: int | None = option("Only this partition of the calls.", min=0)
+    from_offset: int | None = option("Only calls at this offset or later.", min=0)
+    to_offset: int | None = option("Only calls before this offset.", min=0)
 
 
-@grouped
 def verify(
     selecting: SelectionOptions,
     given: SettingsOptions,
@@ -228,17 +227,15 @@ def verify(
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
     snapshot_partitions: SnapshotPartitions = None,
-    producer: Annotated[list[str] | None, typer.Option(help="Accepted writers: VERSION or VERSION@GIT.")] = None,
-    expect: Annotated[
-        Expect,
-        typer.Option(
-            help="Which calls must have evidence. joined: those that the join has committed, and those before another "
-            "with evidence; all; none: the evidence is an extract."
-        ),
-    ] = Expect.JOINED,
-    strict: Annotated[bool, typer.Option("--strict", help="Late input makes a record wrong.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="Also show the records that hold.")] = False,
-    target: Format = RowFormat.TABLE,
+    producer: list[str] | None = option("Accepted writers: VERSION or VERSION@GIT."),
+    expect: Expect = option(
+        "Which calls must have evidence. joined: those that the join has committed, and those before another "
+        "with evidence; all; none: the evidence is an extract.",
+        default=Expect.JOINED,
+    ),
+    strict: bool = flag("Late input makes a record wrong."),
+    every: bool = flag("Also show the records that hold.", "--all"),
+    target: Format = "table",
 ) -> None:
     """Recompute evidence from the calls, snapshots and decisions it refers to, and find calls without evidence.
 
@@ -275,7 +272,7 @@ def verify(
                 rows.show(judgement)
         rows.summary.note_producers(written_by)
         for act in rows.summary.erasures(erasures):
-            print_act(act_row(act), as_json=target is RowFormat.JSON)
+            print_act(act_row(act), as_json=target == "json")
     rows.summary.pending = coverage.pending
     _end(rows.summary, target)
 
@@ -300,7 +297,7 @@ class _Rows:
         if judgement.status is RecordStatus.HOLDS and not self.every:
             return
         row = judgement.as_json()
-        print_line(json_line(row) if self.target is RowFormat.JSON else _evidence_line(row))
+        print_line(json_line(row) if self.target == "json" else _evidence_line(row))
 
 
 def _end(summary: Summary, target: RowFormat) -> None:

@@ -12,7 +12,7 @@ from assay_stream.bindings.signatures import pinned_key
 from assay_stream.errors import InputError
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Origin
-from assay_stream.report.pins import OperatorDecision, Row, decision_row, pins_in_force, present, time_text
+from assay_stream.report.pins import OperatorDecision, Row, decision_row, knows_tool, pins_in_force, present, time_text
 
 
 def forgotten(server: ServerBindings, time_us: int) -> list[Row]:
@@ -57,16 +57,8 @@ def check_tool(server: ServerBindings, tool_name: str | None) -> None:
     Raises:
         InputError: ``tool_not_known``.
     """
-    if tool_name is not None and not _is_known(server, tool_name):
+    if tool_name is not None and not knows_tool(server, tool_name):
         raise InputError("tool_not_known", "no list and no decision names this tool on the server: check --tool")
-
-
-def _is_known(server: ServerBindings, tool_name: str) -> bool:
-    return (
-        any(tool_name in catalogue.tools for catalogue in server.catalogues.values())
-        or tool_name in server.controls.pins
-        or any(policy.tool_name == tool_name for policy in server.controls.policies)
-    )
 
 
 def _rejections(server: ServerBindings, time_us: int) -> Iterator[Row]:

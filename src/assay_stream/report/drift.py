@@ -5,9 +5,8 @@
 2. An incomplete recording removes nothing. A single Tool object is complete only against another one.
 3. What a profile does not look at is left out: the table of a peer finds what the peer finds.
 
-Either side may be a recording. The earlier one may also be the peer's own baseline (a declared manifest, a lockfile),
-and the later one an observed manifest. What was not recorded on both sides is not compared, and an incomplete recording
-removes nothing.
+In a peer's report, the earlier side may also be the peer's own baseline (a declared manifest, a lockfile), and the
+later one an observed manifest.
 """
 
 from __future__ import annotations

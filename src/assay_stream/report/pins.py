@@ -228,7 +228,11 @@ def server_of(bindings: Bindings, server_id: str) -> ServerBindings:
 def _definition(server: ServerBindings, tool_name: str, full: str | None) -> Fingerprint:
     if full is not None:
         bare = full.lower().removeprefix("sha256:").rstrip("…")
-        found = {digest: print_ for (_, digest), print_ in server.tools.items() if _begins(digest, bare)}
+        found = {
+            digest: print_
+            for (_, digest), print_ in server.tools.items()
+            if len(bare) >= _DIGITS_MIN and digest.removeprefix("sha256:").startswith(bare)
+        }
         if len(found) > 1:
             raise InputError("ambiguous_digest", f"give more digits of the full digest: {', '.join(sorted(found))}")
         if not found:
@@ -252,10 +256,6 @@ def _definition(server: ServerBindings, tool_name: str, full: str | None) -> Fin
             path=tool_name,
         )
     return offered[0].fingerprint
-
-
-def _begins(digest: str, digits: str) -> bool:
-    return len(digits) >= _DIGITS_MIN and digest.removeprefix("sha256:").startswith(digits)
 
 
 def _comparison(server: ServerBindings, tool_name: str) -> str:

@@ -14,7 +14,6 @@ from assay_stream.model.control_facts import Policy
 from assay_stream.model.record import Origin
 from assay_stream.registry.ledger import verdict_key, verdicts_of
 from assay_stream.report.pins import Row, tools_offered_now
-from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
 
 _NOT_OFFERED = ""
@@ -88,7 +87,9 @@ class PolicyPlan:
             return
         calls = self._calls.setdefault(tool if tool in self._names else _NOT_OFFERED, _Calls())
         calls.all += count
-        ruling = self._then.rule(self.planned.server_id, tool, self._definition(full_digest))
+        known = self.server.tools
+        definition = None if full_digest is None else known.get((True, full_digest)) or known.get((False, full_digest))
+        ruling = self._then.rule(self.planned.server_id, tool, definition)
         if ruling.action is Action.BLOCK:
             calls.refused += count
             calls.denied += count if decision == "deny" else 0
@@ -125,8 +126,3 @@ class PolicyPlan:
 
     def _rule(self, table: VerdictTable, name: str) -> Ruling:
         return table.rule(self.planned.server_id, name, None)
-
-    def _definition(self, full: str | None) -> Fingerprint | None:
-        if full is None:
-            return None
-        return self.server.tools.get((True, full)) or self.server.tools.get((False, full))

@@ -222,7 +222,7 @@ def traced(store: Store, sought: Sought) -> list[EvidenceRecord]:
     digest = sought.tool_call_id if sought.trace_id is None else sought.trace_id
     rows = store.evidence(EvidenceFilter(digest=digest), Paging(limit=TRACED_MAX)).rows
     found = [whole for row in reversed(rows) if (whole := store.evidence_of(row.reference)) is not None]
-    return [whole for whole in found if sought.is_in(_data(whole))]
+    return [whole for whole in found if sought.is_in(orjson.loads(whole.value)["data"])]
 
 
 def trace_rows(store: Store, evidence: Sequence[EvidenceRecord]) -> list[Row]:
@@ -241,11 +241,6 @@ def pending_rows(calls: Iterable[tuple[Origin, CallEvent]]) -> list[Row]:
         call = _call_row(origin, time_text(event_time_us(event)), {**event.data, "tool": event.data["tool_name"]})
         rows += [{"call": number, **row} for row in (call, {"step": "evidence", "state": "none_yet"})]
     return rows
-
-
-def _data(whole: EvidenceRecord) -> dict[str, Any]:
-    data: dict[str, Any] = orjson.loads(whole.value)["data"]
-    return data
 
 
 def _rows(store: Store, server: ServerBindings | None, whole: EvidenceRecord) -> Iterator[Row]:
@@ -303,7 +298,8 @@ def _course(data: Mapping[str, Any]) -> Iterable[str]:
 
 def _snapshot_row(server: ServerBindings | None, origin: Origin) -> Row:
     row: Row = {"step": "snapshot", "origin": origin.as_json()}
-    seen = None if server is None else _seen_at(server, origin)
+    timelines = () if server is None else server.observers.values()
+    seen = next((seen for timeline in timelines for seen in timeline if seen.origin == origin), None)
     if server is None or seen is None:
         return row | {"state": "gone"}
     tools = sum(1 for _ in server.catalogue_of(seen).definitions())
@@ -314,10 +310,6 @@ def _snapshot_row(server: ServerBindings | None, origin: Origin) -> Row:
         "snapshot_id": seen.snapshot_id,
         "detail": f"{seen.completeness}, {counted(tools, 'tool')}",
     }
-
-
-def _seen_at(server: ServerBindings, origin: Origin) -> Seen | None:
-    return next((seen for timeline in server.observers.values() for seen in timeline if seen.origin == origin), None)
 
 
 def _evidence_row(whole: EvidenceRecord, content: Mapping[str, Any]) -> Row:

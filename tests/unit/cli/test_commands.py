@@ -42,6 +42,7 @@ def test_the_most_used_commands_come_first() -> None:
 
 def test_a_command_whose_module_fails_is_not_called_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where what it raises is a ``KeyError``, as looking for a name does."""
+    cli_app._command.cache_clear()
     monkeypatch.setitem(cli_app._PLACES, "demo", "demo:no_such_name")
     with pytest.raises(AttributeError, match="no_such_name"):
         CliRunner().invoke(app, ["demo"], catch_exceptions=False)

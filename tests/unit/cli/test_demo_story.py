@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.demo import TOLD, DemoStory
-from assay_stream.cli.output import Colour, Painter
+from assay_stream.cli.output import Painter
 from assay_stream.files.archive import read_lines
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
@@ -16,7 +16,7 @@ from assay_stream.replay.run import replay
 def story_of(*chapters: int, without: Role | None = None) -> DemoStory:
     folder = files("assay_stream.cli") / "data" / "demo"
     lines = [line for number in chapters for line in (folder / f"{number}.ndjson").read_bytes().splitlines()]
-    story = DemoStory(Painter(Colour.NEVER, columns=80), "notes")
+    story = DemoStory(Painter("never", columns=80), "notes")
     for output in replay(
         read_lines(lines, name="o"), producer=Producer(version="0"), alert_rules=AlertRules(version="0")
     ):

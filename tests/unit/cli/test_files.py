@@ -100,9 +100,9 @@ OUTPUTS = {"--output", "--out", "--private-key", "--public-key"}
 
 
 def commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    inner: dict[str, Any] = getattr(command, "commands", {})
-    for each, found in inner.items():
-        yield from commands(found, f"{name} {each}".strip())
+    inner = list(getattr(command, "commands", ()))
+    for each in inner:
+        yield from commands(command.get_command(None, each), f"{name} {each}".strip())
     if not inner:
         yield name, command
 

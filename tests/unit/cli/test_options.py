@@ -10,7 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from assay_stream.cli.options import grouped, time_option
+from assay_stream.cli.options import time_option
+from assay_stream.cli.parameters import argument, flag, grouped, option
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import ACCEPTED
 from tests.support.command import run_command
@@ -18,8 +19,8 @@ from tests.support.command import run_command
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    needed: Annotated[str, typer.Option(help="Is needed.")]
-    times: Annotated[int, typer.Option(min=1)] = 1
+    needed: Annotated[str, option("Is needed.")]
+    times: int = option("How often.", default=1, min=1)
 
 
 app = typer.Typer()
@@ -27,7 +28,7 @@ app = typer.Typer()
 
 @app.command()
 @grouped
-def shout(word: Annotated[str, typer.Argument()], group: Group, loud: bool = False) -> None:
+def shout(word: Annotated[str, argument("Any.")], group: Group, loud: bool = flag("Loudly.")) -> None:
     """Say what was given."""
     typer.echo(f"{word} {group} {loud}")
 
@@ -47,17 +48,22 @@ def test_a_field_without_a_default_is_required() -> None:
 
 
 def test_help_names_every_option() -> None:
-    assert "Is needed." in CliRunner().invoke(app, ["--help"]).output
+    output = CliRunner().invoke(app, ["--help"]).output
+    assert all(text in output for text in ("--needed", "Is needed.", "--times", "How often.", "--loud", "Loudly."))
+    assert "--no-loud" not in output
+
+
+clock = typer.Typer()
+
+
+@clock.command()
+@grouped
+def tell(since: int = time_option("From then on."), until: int = time_option("Until then.", ahead=True)) -> None:
+    typer.echo(since if until is None else until - since)
 
 
 def test_an_option_that_takes_a_time_says_what_it_reads() -> None:
     """In its help, and where it refuses a text."""
-    clock = typer.Typer()
-
-    @clock.command()
-    def tell(since: Annotated[int, time_option("From then on.")]) -> None:
-        typer.echo(since)
-
     assert CliRunner().invoke(clock, ["--since", "1970-01-02"]).output == "86400000000\n"
     assert "yesterday" in CliRunner().invoke(clock, ["--help"]).output
     refused = CliRunner().invoke(clock, ["--since", "soon"])
@@ -68,8 +74,8 @@ def test_an_option_that_takes_a_time_says_what_it_reads() -> None:
 
 def test_a_span_is_counted_from_now() -> None:
     """Backwards, for all but what lies ahead."""
-    behind, ahead = time_option("").parser("1h"), time_option("", ahead=True).parser("1h")
-    assert 7_199 <= (ahead - behind) / 1_000_000 <= 7_260
+    span_us = int(CliRunner().invoke(clock, ["--since", "1h", "--until", "1h"]).output)
+    assert 7_199 <= span_us / 1_000_000 <= 7_260
 
 
 @pytest.mark.parametrize(

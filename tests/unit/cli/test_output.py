@@ -13,16 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from assay_stream.cli.output import (
-    CELL_CHARACTERS_MAX,
-    Colour,
-    Painter,
-    RowFormat,
-    cell,
-    json_line,
-    print_rows,
-    print_summary,
-)
+from assay_stream.cli.output import CELL_CHARACTERS_MAX, Colour, Painter, cell, json_line, print_rows, print_summary
 from assay_stream.cli.shared import InertFormatter
 from assay_stream.text.escaping import LineSpan, PageLine
 from tests.support.counting import counted_calls
@@ -58,20 +49,20 @@ def test_values_are_shown_shortly(value: object, shown: str) -> None:
 
 def test_columns_line_up(capsys: pytest.CaptureFixture[str]) -> None:
     """Under their heads; no blanks at the ends."""
-    print_rows([{"a": "xx", "b": 1}, {"b": 2}], ("a", "b"), RowFormat.TABLE)
+    print_rows([{"a": "xx", "b": 1}, {"b": 2}], ("a", "b"), "table")
     assert capsys.readouterr().out.splitlines() == ["a   b", "xx  1", "-   2"]
 
 
 def test_what_is_to_be_copied_stays_whole(capsys: pytest.CaptureFixture[str]) -> None:
     """A digest of a pin, for one; it still cannot steer the terminal."""
     digest = "sha256:" + "ab" * 32
-    print_rows([{"a": digest}, {"a": "x" * 500 + "\x1b"}], ("a",), RowFormat.TABLE, whole=True)
+    print_rows([{"a": digest}, {"a": "x" * 500 + "\x1b"}], ("a",), "table", whole=True)
     assert capsys.readouterr().out.splitlines() == ["a", digest, "x" * 500 + "⟦U+001B ESCAPE⟧"]
 
 
 def test_rows_are_whole_objects_for_a_program(capsys: pytest.CaptureFixture[str]) -> None:
     """Columns that a person does not see included."""
-    print_rows([{"a": "\x1b", "hidden": [1]}], ("a",), RowFormat.JSON)
+    print_rows([{"a": "\x1b", "hidden": [1]}], ("a",), "json")
     assert json.loads(capsys.readouterr().out) == {"a": "\x1b", "hidden": [1]}
 
 
@@ -86,12 +77,12 @@ class TestSummary:
     CONTENT: ClassVar = {"records": 1200, "wrong": 1, "codes": {"digest_differs": 1}, "producers": {}}
 
     def test_a_pipe_gets_json(self, capsys: pytest.CaptureFixture[str]) -> None:
-        print_summary(self.CONTENT, RowFormat.TABLE)
+        print_summary(self.CONTENT, "table")
         assert json.loads(capsys.readouterr().err) == {"summary": self.CONTENT}
 
     def test_a_person_gets_words(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        print_summary(self.CONTENT, RowFormat.TABLE)
+        print_summary(self.CONTENT, "table")
         assert capsys.readouterr().err == "1,200 records, 1 wrong\ncodes: 1 digest_differs\n"
 
     def test_a_person_who_asks_for_json_gets_it(
@@ -99,7 +90,7 @@ class TestSummary:
     ) -> None:
         """``--format json`` is JSON throughout."""
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        print_summary(self.CONTENT, RowFormat.JSON)
+        print_summary(self.CONTENT, "json")
         assert json.loads(capsys.readouterr().err) == {"summary": self.CONTENT}
 
 
@@ -108,7 +99,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def painted(*lines: PageLine, colour: Colour = Colour.NEVER, terminal: bool = False, columns: int = 40) -> str:
+def painted(*lines: PageLine, colour: Colour = "never", terminal: bool = False, columns: int = 40) -> str:
     file = Terminal() if terminal else io.StringIO()
     Painter(colour, file=file, columns=columns).lines(lines)
     return file.getvalue()
@@ -147,12 +138,12 @@ def test_a_blank_line_stays() -> None:
 @pytest.mark.parametrize(
     ("colour", "terminal", "no_color", "term", "coloured"),
     [
-        (Colour.AUTO, True, "", "xterm", True),
-        (Colour.AUTO, True, "1", "xterm", False),
-        (Colour.AUTO, True, "", "dumb", False),
-        (Colour.AUTO, False, "", "xterm", False),
-        (Colour.ALWAYS, False, "1", "xterm", True),
-        (Colour.NEVER, True, "", "xterm", False),
+        ("auto", True, "", "xterm", True),
+        ("auto", True, "1", "xterm", False),
+        ("auto", True, "", "dumb", False),
+        ("auto", False, "", "xterm", False),
+        ("always", False, "1", "xterm", True),
+        ("never", True, "", "xterm", False),
     ],
 )
 def test_colours_are_used_when_they_are_wanted(
@@ -168,7 +159,7 @@ def test_colours_are_used_when_they_are_wanted(
 
 def test_what_went_is_red_and_what_came_is_green() -> None:
     """By codes of the standard palette, so that every terminal has them."""
-    text = painted(PageLine("", (LineSpan("b", "gone"), LineSpan("c", "come"))), colour=Colour.ALWAYS)
+    text = painted(PageLine("", (LineSpan("b", "gone"), LineSpan("c", "come"))), colour="always")
     assert text == "\x1b[9;31mb\x1b[0m\x1b[32mc\x1b[0m\n"
 
 
@@ -182,8 +173,8 @@ def test_a_table_gives_way_on_a_terminal_only() -> None:
     """The columns that may be cut; what is cut says so."""
     rows = [[LineSpan("uid"), LineSpan("tool")], [LineSpan("12345678"), LineSpan("漢" * 30)]]
     file, terminal = io.StringIO(), Terminal()
-    Painter(Colour.NEVER, file=file, columns=40).table(rows, flexible=[1])
-    Painter(Colour.NEVER, file=terminal, columns=40).table(rows, flexible=[1])
+    Painter("never", file=file, columns=40).table(rows, flexible=[1])
+    Painter("never", file=terminal, columns=40).table(rows, flexible=[1])
     assert file.getvalue() == "uid       tool\n12345678  " + "漢" * 30 + "\n"
     assert terminal.getvalue() == "uid       tool\n12345678  " + "漢" * 14 + " …\n"
 
@@ -191,7 +182,7 @@ def test_a_table_gives_way_on_a_terminal_only() -> None:
 def test_a_terminal_that_knows_no_unicode_is_told_escapes() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
-    Painter(Colour.NEVER, file=stream, columns=80).lines([PageLine("", (LineSpan("⟦+漢+⟧"),))])
+    Painter("never", file=stream, columns=80).lines([PageLine("", (LineSpan("⟦+漢+⟧"),))])
     stream.flush()
     assert raw.getvalue() == b"\\u27e6+\\u6f22+\\u27e7\n"
 
@@ -206,7 +197,7 @@ def test_a_long_word_is_printed_in_a_few_calls_for_each_character() -> None:
 def table_on(columns: int, rows: list[list[str]], **options: Any) -> list[str]:
     terminal = Terminal()
     spans = [[LineSpan(text) for text in row] for row in rows]
-    Painter(Colour.NEVER, file=terminal, columns=columns).table(spans, **options)
+    Painter("never", file=terminal, columns=columns).table(spans, **options)
     return terminal.getvalue().splitlines()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.cli.progress import Meter
+from assay_stream.cli.sources import Meter
 
 
 def test_speed_and_time_left_are_of_this_run(
