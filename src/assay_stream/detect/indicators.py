@@ -366,10 +366,14 @@ def _supported(matches: Sequence[Match]) -> list[Match]:
     """
     signs: dict[tuple[Place, int], set[str]] = {}
     faint: dict[tuple[Place, int], set[str]] = {}
-    for match in matches:
+    noted: dict[tuple[bool, str, Place], int] = {}
+    for match in sorted(matches, key=lambda match: match.start):
         if match.is_faint or _is_sign(match):
-            for part in _parts(match):
+            # Matches of a rule may all reach to the end of a text: each part is noted once.
+            key, parts = (match.is_faint, match.rule, match.place), _parts(match)
+            for part in range(max(parts.start, noted.get(key, 0)), parts.stop):
                 (faint if match.is_faint else signs).setdefault((match.place, part), set()).add(match.rule)
+            noted[key] = max(parts.stop, noted.get(key, 0))
 
     def is_alone(match: Match) -> bool:
         near = range(_parts(match).start - 1, _parts(match).stop + 1)
