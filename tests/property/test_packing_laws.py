@@ -100,7 +100,7 @@ ENTRIES_MAX = st.integers(1, 20) | st.just(100)
 def test_packing_changes_nothing_that_is_kept(facts: list[Seen], entries_max: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retention, "take_away", lambda step, _, folded: step.retract(folded.key()))
-        plain, _ = written(facts, Limits(timeline_entries_max=entries_max))
+        plain, _ = written(facts, Limits(timeline_entries_max=entries_max, seen_run_rows_min=len(facts) + 1))
     packed, _ = written(facts, limits(entries_max))
     assert lists_of(packed.bindings) == lists_of(plain.bindings)
 
