@@ -72,6 +72,14 @@ class TestRefusals:
             decode_json(raw)
         assert (caught.value.code, caught.value.path) == (code, path)
 
+    @pytest.mark.parametrize(
+        "raw", [b'{"a":"hunter2","a":"hunter2"}', b'["hunter2",NaN]', b'["hunter2",1e400]', rb'["hunter2\ud800"]']
+    )
+    def test_no_values_in_messages(self, raw: bytes) -> None:
+        with pytest.raises(InputError) as caught:
+            decode_json(raw)
+        assert "hunter2" not in str(caught.value)
+
     def test_the_first_offence_is_named(self) -> None:
         with pytest.raises(InputError) as caught:
             decode_json(b'{"a":{"b":1,"b":2},"a":NaN}')

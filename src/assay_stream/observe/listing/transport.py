@@ -98,8 +98,21 @@ class ListedServer(BaseModel):
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    servers: Annotated[list[ListedServer], Field(min_length=1, max_length=LISTING_LIMITS.servers_max)]
     interval_s: _Seconds = LISTING_LIMITS.interval_default_s
+    servers: Annotated[list[ListedServer], Field(min_length=1, max_length=LISTING_LIMITS.servers_max)]
+
+
+_FIELDS = ("server_id", "auth_context", *(name for name in ListedServer.model_fields if name != "vantage"))
+_WANTED = {
+    "servers": f"must be a list of 1 to {LISTING_LIMITS.servers_max} servers",
+    "url": "must be a text",
+    "command": "must be a list of texts: the program and its arguments",
+    "token_file": "must be a path",
+    "token_header": "must be the name of a header that carries credentials",
+    "env_files": "must give the name of each variable the path of its file",
+    "interval_s": f"must be {LISTING_LIMITS.interval_min_s:g} to {LISTING_LIMITS.interval_max_s:g} seconds",
+    "listen": "must be true or false",
+}
 
 
 def listed_servers(content: object, where: str, observer: Vantage) -> list[ListedServer]:
@@ -111,11 +124,17 @@ def listed_servers(content: object, where: str, observer: Vantage) -> list[Liste
     except ValidationError as error:
         # No values: a secret may stand in the wrong place.
         wrong = error.errors(include_url=False, include_input=False)[0]
-        named = [each for each in wrong["loc"] if each != "servers"][:2]
-        place = [f"server {each + 1}" if isinstance(each, int) else each for each in named]
-        raise ConfigurationError(
-            "bad_servers", f"{', '.join([where, *place[:2]])}: {wrong['msg'].removeprefix('Value error, ')}"
-        ) from None
+        at = wrong["loc"] or ("servers",)
+        place = f"{where}, server {int(at[1]) + 1}" if len(at) > 1 else where
+        field = str(at[2] if len(at) > 2 else at[0])
+        if wrong["type"] == "value_error":
+            why = wrong["msg"].removeprefix("Value error, ")
+        elif wrong["type"] == "extra_forbidden":
+            known = _FIELDS if len(at) > 1 else _File.model_fields
+            why = f"the only fields are {', '.join(known)}"
+        else:
+            why = f"{field} {_WANTED[field]}"
+        raise ConfigurationError("bad_servers", f"{place}: {why}") from None
     if len({(each.vantage.server_id, each.vantage.auth_context) for each in found}) < len(found):
         raise ConfigurationError(
             "bad_servers", f"{where}: two servers have one server_id: give each its own, or an auth_context of its own"

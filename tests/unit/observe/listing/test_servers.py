@@ -80,6 +80,38 @@ def test_what_cannot_be_meant_is_refused_with_its_place(entry: Any) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({}, "servers.toml: servers must be a list of 1 to"),
+        ([], "servers.toml: servers must be a list of 1 to"),
+        ({"servers": [], "token": "x"}, "servers.toml: servers must be a list of 1 to"),
+        ({"servers": {}, "interval_s": "soon"}, "servers.toml: interval_s must be "),
+        (
+            {"servers": [{"server_id": "docs", "url": URL}], "token": "x"},
+            "servers.toml: the only fields are interval_s, servers",
+        ),
+        (
+            {"servers": [{"server_id": "docs", "url": URL, "token-file": "x"}]},
+            "server 1: the only fields are server_id, ",
+        ),
+        (
+            {"servers": [{"server_id": "docs", "url": URL, "token_header": "A: b"}]},
+            "server 1: token_header must be the name",
+        ),
+        ({"servers": [{"server_id": "docs", "command": ["x", 1]}]}, "server 1: command must be a list of texts"),
+        (
+            {"servers": [{"server_id": "docs", "command": ["x"], "env_files": {"A=B": "f"}}]},
+            "env_files must give the name",
+        ),
+    ],
+)
+def test_a_refusal_says_which_field_must_be_what(content: object, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(content)
+    assert said in str(caught.value)
+
+
 @pytest.mark.parametrize("content", [None, [], {}, {"servers": []}, {"servers": {}}, {"servers": [], "token": "x"}])
 def test_a_file_that_names_no_servers_is_refused(content: object) -> None:
     """Nothing starts on half a configuration."""
