@@ -16,7 +16,7 @@ Rules:
    there are: a fold of each group, and as many individual alerts in all groups as of other findings.
 7. What a person acknowledged or closed is open again when a member joins that is more severe, or high.
 
-``processor.Found.count`` determines what a finding of a part or a member is counted on.
+``processor._Found.count`` determines what a finding of a part or a member is counted on.
 """
 
 from __future__ import annotations

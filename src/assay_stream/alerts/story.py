@@ -94,9 +94,9 @@ class Sightings:
 
 
 CALLS_NAMED_MAX = 20
-"""Calls that are listed individually."""
+"""Calls listed individually; all are counted."""
 AGENTS_NAMED_MAX = 1_000
-"""Agents that are; all of them are counted."""
+"""Agents listed individually; all are counted."""
 
 
 class AgentCalls(NamedTuple):

@@ -36,7 +36,8 @@ _PART_MAX = 1_024
 
 
 def shared_part(fact: Seen | SeenRun) -> Seen:
-    """Return what a list shares with its repeats, and with the other rows of its run: the origin is that of the run."""
+    """Return what a list shares with its repeats, and with the other rows of its run: the origin is that of the run,
+    or has no offset."""
     return _made(fact, 0, fact.origin if isinstance(fact, SeenRun) else _no_run(*fact.origin[:2]), "")
 
 

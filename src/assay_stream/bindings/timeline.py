@@ -76,7 +76,7 @@ class Timeline(OrderedRows):
         yield from (("run_cut", server_id, observer_id, *key) for key in self.cuts)
 
     def add(self, shared: Seen, rows: Sequence[Row]) -> Sequence[int]:
-        """Add observations of one kind, and return the rows of those that were not here; the others join their run."""
+        """Add observations of one kind, in their order, and return the rows that are new; known ones join their run."""
         self._latest = None
         topic, partition, run = shared.origin
         index = self.count_before((rows[0][0], Origin(topic, partition, rows[0][1])))

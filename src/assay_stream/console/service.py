@@ -163,8 +163,12 @@ class ConsoleService:
         self._limits = limits
         self._renderer = Renderer()
         self._live = Live(self._look, limits)
-        self._asking = Shares(limits.operator_questions_max)
-        self._following = Shares(limits.operator_streams_max)
+        self._asking = Shares(
+            limits.operator_questions_max, "you have too many pages loading at once: try again in a few seconds"
+        )
+        self._following = Shares(
+            limits.operator_streams_max, "too many of your pages are kept up to date: close some, and reload this one"
+        )
 
     def application(self) -> web.Application:
         async def stop(_: web.Application) -> None:
@@ -193,6 +197,8 @@ class ConsoleService:
         allowed: dict[str, str] = {}
         try:
             answer = await self._admitted(request, handler)
+            if isinstance(answer, Answer):
+                answer = self._rendered(request, answer)
         except web.HTTPMethodNotAllowed as error:
             allowed["Allow"] = ", ".join(sorted(error.allowed_methods))
             answer = problem(405, "Method not allowed.", f"Use {allowed['Allow']}.")

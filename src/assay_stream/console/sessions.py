@@ -189,10 +189,10 @@ async def with_room(room: BoundedSemaphore, pool: Executor, work: Callable[[], _
 
 
 class Shares:
-    """Concurrent use by each operator. Event loop only."""
+    """Concurrent use by each operator; ``refusal`` says what there is too much of. Event loop only."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, refusal: str) -> None:
+        self._most, self._refusal = most, refusal
         self._used: Counter[str] = Counter()
 
     @contextmanager
@@ -203,7 +203,7 @@ class Shares:
             return
         name = session.operator.name
         if self._used[name] >= self._most:
-            raise OperatingError("console_busy", "you have too many pages loading at once: try again in a few seconds")
+            raise OperatingError("console_busy", self._refusal)
         self._used[name] += 1
         try:
             yield

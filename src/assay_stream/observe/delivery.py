@@ -261,4 +261,5 @@ class DeliveryQueue:
             _log.error("the spool cannot be used any more: %s", error.strerror)
             if self.spool is not None:
                 self.dropped["spool_damaged"] = self.spool.lost
+                self.spool.close()  # lets another process have it
             self.spool = None

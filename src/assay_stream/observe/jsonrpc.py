@@ -159,7 +159,7 @@ def error_of(code: int, text: str, name: str, /, **detail: Any) -> dict[str, Any
 
 
 def failure(name: str, text: str) -> bytes:
-    """Return our error as a message to nobody's id."""
+    """Return an error of ours that answers no request: its id is null (JSON-RPC 2.0, section 5)."""
     return json.dumps({"jsonrpc": "2.0", "id": None, "error": error_of(BLOCKED_CODE, text, name)}).encode()
 
 

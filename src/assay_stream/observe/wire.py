@@ -56,7 +56,7 @@ PENDING_MAX = 10_000
 """Limit of unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class WireConnection:
     """State shared by all that observes one connection.
 
@@ -95,7 +95,7 @@ class WireConnection:
 
 
 class _Filed(Generic[Name, T]):
-    """Values by unique names, in order, each also filed under places that its name says, to avoid scans.
+    """Values by unique name, in order, each indexed by the places that its name gives, so that nothing is scanned.
 
     Args:
         drawer: what holds a place's values; an ``OrderedDict`` where they leave at the front.
