@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import gc
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,14 @@ def a_snapshot(number: int, tools: int, version: int, prompts: int = 0) -> Recor
         }
         for index in range(tools)
     ]
+    # A minute apart, in which a server's allowance is full again.
+    at = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=number)
     event = {
         "specversion": "1.0",
         "type": "mcp.tools.list.observed",
         "source": "urn:assay-stream:observer:bench",
         "id": f"list-{number}",
-        "time": f"2026-03-01T10:{number // 60 % 60:02}:{number % 60:02}Z",
+        "time": at.isoformat(),
         "data": {
             "server_id": "server",
             "observer_id": f"observer-{number % _OBSERVERS}",
@@ -60,6 +63,7 @@ def a_snapshot(number: int, tools: int, version: int, prompts: int = 0) -> Recor
         origin=Origin(topic="mcp.tools.list", partition=0, offset=number),
         key=b"server",
         value=orjson.dumps(event),
+        timestamp_ms=round(at.timestamp() * 1_000),
     )
 
 

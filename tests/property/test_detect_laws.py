@@ -13,16 +13,7 @@ from hypothesis import strategies as st
 
 from assay_stream.detect import RULES, DetectionRule, decoders
 from assay_stream.detect.decoders import Joined, backwards, lowered, rot13
-from assay_stream.detect.phrases import (
-    AS_IT_STANDS,
-    BACKWARDS,
-    ROT13,
-    Found,
-    PhraseBook,
-    PhraseFilter,
-    WordReadings,
-    vocabulary_of,
-)
+from assay_stream.detect.phrases import AS_IT_STANDS, BACKWARDS, ROT13, Found, PhraseBook, PhraseFilter, vocabulary_of
 from assay_stream.detect.reader import phrase_filter
 from assay_stream.detect.surfaces import Texts
 from assay_stream.text.words import Words, as_read, forms_of, plain_forms
@@ -203,7 +194,7 @@ def test_needles_are_written_as_they_are_looked_for() -> None:
 @given(st.lists(PIECES, max_size=40).map(" ".join))
 def test_phrases_that_are_left_out_stand_nowhere(text: str) -> None:
     seen = as_read(text)
-    readings = WordReadings(FILTER, Work(UNLIMITED)).of(vocabulary_of(forms_of(seen)))
+    readings = FILTER.readings_of(vocabulary_of(forms_of(seen)))
     possible = FILTER.possible(readings.values(), AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
     assert found(BOOK, seen, possible) == found(BOOK, seen, None)
 
@@ -214,18 +205,18 @@ def test_words_read_otherwise_are_those_of_the_text_read_otherwise(way: int, res
     """A disguised text is passed over only where its plain form holds no phrase."""
     assert callable(respell)
     disguised = respell(text)
-    readings = WordReadings(FILTER, Work(UNLIMITED)).of(vocabulary_of(plain_forms(disguised.lower())))
+    readings = FILTER.readings_of(vocabulary_of(plain_forms(disguised.lower())))
     possible = FILTER.possible(readings.values(), way, {"tool"}, Work(UNLIMITED))
     assert found(BOOK, text, possible) == found(BOOK, text, None)
 
 
 @given(st.lists(st.sampled_from([*PLAIN_WORDS, "x", "x", "."]), min_size=120, max_size=260).map(" ".join))
 def test_phrases_too_far_apart_stand_nowhere(text: str) -> None:
-    readings = WordReadings(FILTER, Work(UNLIMITED))
     forms = forms_of(text)
-    read = readings.of(vocabulary_of(forms))
+    read = FILTER.readings_of(vocabulary_of(forms))
     possible = FILTER.possible(read.values(), AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
-    near = FILTER.possible_near(possible, readings.windows(forms, read), AS_IT_STANDS, Work(UNLIMITED))
+    windows = FILTER.windows(forms, read, Work(UNLIMITED))
+    near = FILTER.possible_near(possible, windows, AS_IT_STANDS, Work(UNLIMITED))
     assert found(BOOK, text, near) == found(BOOK, text, None)
 
 

@@ -39,7 +39,7 @@ from assay_stream.canonical.redaction import is_sensitive_name, redact
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.match import LEVEL_LOW, Match, owner_of
 from assay_stream.detect.page import shown
-from assay_stream.detect.reader import all_matches
+from assay_stream.detect.reader import UNITS_PER_INDICATOR, all_matches
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.steering import offered_by
 from assay_stream.detect.surfaces import Place, Text, TextRole, Texts, name_words, path_of, required_of
@@ -284,7 +284,6 @@ _CONTEXT_CHARS = 24
 _WORDS_ADDED_MAX = 2
 _UNITS_PER_MATCH = 10
 _UNITS_PER_CHAR = 3
-_UNITS_PER_INDICATOR = 150
 _LEVEL_MAX = 5
 _EVIDENCE_LEVEL = 3
 _SECONDED = frozenset(rule.id for rule in RULES if rule.needs_second)
@@ -430,7 +429,7 @@ def _search(
     new_texts = texts.new({(text.role, text.value) for text in old_texts})
     for match in all_matches(new_texts, others, offered_by(others, texts), required, work):
         # Each of those that are reported takes a path and an excerpt.
-        work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
+        work.spend(UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
         found.append(match)
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))

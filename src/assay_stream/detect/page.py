@@ -20,13 +20,21 @@ from assay_stream.detect.decoders import (
     rot13,
 )
 from assay_stream.detect.match import has_address, may_have_account
-from assay_stream.detect.phrases import Readings, Vocabulary, WordReadings, vocabulary_of
+from assay_stream.detect.phrases import (
+    BACKWARDS,
+    ROT13,
+    PhraseFilter,
+    Readings,
+    Vocabulary,
+    units_to_read,
+    vocabulary_of,
+)
 from assay_stream.detect.steering import Steering, steering_in
 from assay_stream.detect.symbols import Name, OfferedNames, names_of
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.text.words import Words, as_read, forms_of, plain_forms, units_to_normalize
-from assay_stream.work import UNLIMITED, Work
+from assay_stream.work import Work
 
 RULE_NEEDLES: Final = Needles({rule.id: rule.needles for rule in RULES})
 _NULL = "\x00"
@@ -51,6 +59,11 @@ _NAMES_ASKED_MAX = 8
 # Signs that have no letters in them and no other form: words around them are read as in ASCII text.
 _NOT_PLAIN = re.compile("[^\\n\\r\\t -~–—‘’“”•→←]")
 _RESPELT = re.compile(r"[&%\\+]")
+# Words that hardly any directive does without: a text that has one of them respelt is read respelt as a whole.
+TELLTALES: Final = {
+    way: frozenset(map(respell, ("the", "and", "you", "must", "call", "before", "first", "always", "user", "ignore")))
+    for way, respell in ((ROT13, rot13), (BACKWARDS, backwards))
+}
 
 
 class PageHints(NamedTuple):
@@ -88,6 +101,7 @@ class Page:
     __slots__ = (
         "_has_account",
         "_has_address",
+        "_is_read_otherwise",
         "_is_respelt",
         "_names",
         "_question",
@@ -101,7 +115,6 @@ class Page:
         "is_dressed",
         "is_plain",
         "lowered_chars",
-        "meetings",
         "outcomes",
         "raw",
         "readings",
@@ -127,13 +140,12 @@ class Page:
         """What its words contribute to phrases, once they were read."""
         self.asked = 0
         """The ways of reading it, as bits, in which one of its words leads to a phrase."""
-        self.meetings = 0
-        """Number of searches. A text found only once is rarely found again, and not worth caching."""
         self.outcomes: dict[Hashable, Any] = {}
         """Results of searching it; maintained by the search."""
         self._vocabulary: Vocabulary | None = None
         self._has_account: bool | None = None
         self._has_address: bool | None = None
+        self._is_read_otherwise: bool | None = None
         self._is_respelt: bool | None = None
         self._respelt_words: frozenset[str] | None = None
         self._words: Words | None = None
@@ -174,6 +186,18 @@ class Page:
         return self._is_respelt
 
     @property
+    def is_read_otherwise(self) -> bool:
+        """Whether another text may come out of it once it is decoded."""
+        if self._is_read_otherwise is None:
+            self._is_read_otherwise = (
+                bool(self.hints.views)
+                or self.hints.is_unseen
+                or self.is_respelt
+                or not all(telltales.isdisjoint(self.vocabulary.words) for telltales in TELLTALES.values())
+            )
+        return self._is_read_otherwise
+
+    @property
     def names(self) -> Sequence[Name]:
         """The names whose kind depends on what is offered."""
         if self._names is None:
@@ -183,7 +207,7 @@ class Page:
     def names_asked(self, others: OtherTools) -> Sequence[Name] | None:
         """Return the names that its matches in any definition depend on; ``None`` where some tool may be named."""
         if self._question[0] is not others.identity:
-            is_few = self.is_plain and len(self.names) <= _NAMES_ASKED_MAX
+            is_few = self.is_plain and not self.is_read_otherwise and len(self.names) <= _NAMES_ASKED_MAX
             is_alone = is_few and not any(map(others.have_beginning, (self.vocabulary.words, self.respelt_words)))
             self._question = others.identity, self.names if is_alone else None
         return self._question[1]
@@ -208,53 +232,45 @@ class Page:
             self._respelt_words = frozenset((*backwards(words).split(), *rot13(words).split()))
         return self._respelt_words
 
-    def read(self, readings: WordReadings) -> None:
+    def read(self, phrases: PhraseFilter, work: Work) -> None:
         """Look up what its words contribute to phrases. The work is spent each time."""
-        readings.spend(len(self.forms), self.vocabulary)
+        work.spend(len(self.forms) + units_to_read(self.vocabulary))
         if self.readings is None:
-            self.readings = readings.of(self.vocabulary)
+            self.readings = phrases.readings_of(self.vocabulary)
             for each in self.readings.values():
                 self.asked |= each.asked
 
 
 class Visit:
-    """A page as read for one definition."""
+    """A page as read for one definition. What it is asked is paid for once."""
 
-    __slots__ = ("_naming", "_steering", "is_silent", "is_steered", "is_worded", "page")
+    __slots__ = ("_is_named", "_steering", "_words", "page")
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.is_silent: bool | None = None
-        """Whether it has no matches; ``None`` until known."""
-        self.is_steered = False
-        """Whether the steering analysis was paid for."""
-        self.is_worded = False
-        """Whether its words with their places were paid for."""
-        self._naming: tuple[bool, int] | None = None
+        self._is_named: bool | None = None
         self._steering: tuple[Steering, ...] | None = None
+        self._words: Words | None = None
 
     def names_tool(self, others: OtherTools, work: Work) -> bool:
-        """Return True if it has the words of some tool's name. The work is spent each time."""
-        if self._naming is None:
-            before = work.spent
-            is_named = others.have_beginning(self.page.vocabulary.words) and others.is_named(self.page.forms, work)
-            self._naming = is_named, work.spent - before
-        else:
-            work.spend(self._naming[1])
-        return self._naming[0]
+        """Return True if it has the words of some tool's name."""
+        if self._is_named is None:
+            self._is_named = others.have_beginning(self.page.vocabulary.words) and others.is_named(
+                self.page.forms, work
+            )
+        return self._is_named
 
     def words(self, work: Work) -> Words:
-        """Return its words with their places. The work is spent once."""
-        if not self.is_worded:
+        """Return its words with their places."""
+        if self._words is None:
             work.spend(_UNITS_PER_WORD_OF_TEXT * len(self.page.forms) + len(self.page.seen) // _CHARS_PER_UNIT)
-            self.is_worded = True
-        return self.page.words
+            self._words = self.page.words
+        return self._words
 
     def steering(self, offered: OfferedNames, work: Work) -> tuple[Steering, ...]:
-        """Return what it does to a model. The work is spent once."""
+        """Return what it does to a model."""
         if self._steering is None:
-            self._steering = tuple(steering_in(self.page.seen, offered, Work(UNLIMITED) if self.is_steered else work))
-            self.is_steered = True
+            self._steering = tuple(steering_in(self.page.seen, offered, work))
         return self._steering
 
 

@@ -287,7 +287,7 @@ def is_negated(words: Words, first: int, negators: Sequence[int]) -> bool:
 
 AS_IT_STANDS, ROT13, BACKWARDS = range(3)
 
-_UNITS_PER_NEW_WORD = 8
+_UNITS_PER_WORD_READ = 4
 _UNITS_PER_UNCOMMON_WORD = 60
 _UNITS_PER_PHRASE = 2
 _UNITS_PER_CHECK = 50
@@ -447,6 +447,22 @@ class PhraseFilter:
             self._known[word] = self._read_in_some_ways(word)
         return self._known[word]
 
+    def readings_of(self, vocabulary: Vocabulary) -> dict[str, Readings]:
+        """Return the readings of the words that have any."""
+        return {word: readings for word in vocabulary.words if (readings := self.read(word)) is not None}
+
+    def windows(self, forms: Sequence[str], read: Mapping[str, Readings], work: Work) -> Iterator[list[Readings]]:
+        """Yield the readings of each part of a text that may hold a whole phrase.
+
+        Args:
+            forms: the words of the text.
+            read: the result of ``readings_of``.
+        """
+        for start in range(0, len(forms), self.reach):
+            part = forms[start : start + 2 * self.reach]
+            work.spend(len(part))
+            yield [readings for word in set(part) if (readings := read.get(word)) is not None]
+
     def _read_in_some_ways(self, word: str) -> Readings | None:
         if not word.isascii():
             return _all_ways(self._read(word), _NOTHING, _NOTHING)
@@ -494,45 +510,9 @@ def vocabulary_of(forms: Collection[str]) -> Vocabulary:
     return Vocabulary(words, frozenset(word for word in words if not (word.isascii() and word.isalpha())))
 
 
-class WordReadings:
-    """Readings of the words of one definition, each paid for once."""
-
-    def __init__(self, of: PhraseFilter, work: Work) -> None:
-        self._known: set[str] = set()
-        self._of = of
-        self._work = work
-
-    def spend(self, count: int, vocabulary: Vocabulary) -> None:
-        """Spend the cost of reading the words of a text.
-
-        Args:
-            count: number of words, repetitions included.
-            vocabulary: the distinct ones.
-        """
-        new = vocabulary.words - self._known
-        if new:
-            uncommon = len(new & vocabulary.uncommon) if vocabulary.uncommon else 0
-            count += _UNITS_PER_NEW_WORD * (len(new) - uncommon) + _UNITS_PER_UNCOMMON_WORD * uncommon
-            self._known |= new
-        self._work.spend(count)
-
-    def of(self, vocabulary: Vocabulary) -> dict[str, Readings]:
-        """Return the readings of the words that have any, which must have been paid for."""
-        read = self._of.read
-        return {word: readings for word in vocabulary.words if (readings := read(word)) is not None}
-
-    def windows(self, forms: Sequence[str], read: Mapping[str, Readings]) -> Iterator[list[Readings]]:
-        """Yield the readings of each part of a text that may hold a whole phrase.
-
-        Args:
-            forms: the words of the text.
-            read: the result of ``of``.
-        """
-        reach = self._of.reach
-        for start in range(0, len(forms), reach):
-            part = forms[start : start + 2 * reach]
-            self._work.spend(len(part))
-            yield [readings for word in set(part) if (readings := read.get(word)) is not None]
+def units_to_read(vocabulary: Vocabulary) -> int:
+    uncommon = len(vocabulary.uncommon)
+    return _UNITS_PER_WORD_READ * (len(vocabulary.words) - uncommon) + _UNITS_PER_UNCOMMON_WORD * uncommon
 
 
 def _all_ways(*ways: *tuple[Reading, Reading, Reading]) -> Readings | None:

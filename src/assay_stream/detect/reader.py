@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 from functools import cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,8 +24,8 @@ from assay_stream.detect.match import (
     may_have_account,
     names_in,
 )
-from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, Visit, decoded_page, pages_of
-from assay_stream.detect.phrases import AS_IT_STANDS, BACKWARDS, ROT13, PhraseBook, PhraseFilter, WordReadings
+from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, TELLTALES, Page, Visit, decoded_page, pages_of
+from assay_stream.detect.phrases import AS_IT_STANDS, BACKWARDS, ROT13, PhraseBook, PhraseFilter
 from assay_stream.detect.steering import STEERING_RULES
 from assay_stream.detect.surfaces import Place, Text, TextRole, name_words
 from assay_stream.detect.symbols import OfferedNames
@@ -44,16 +43,15 @@ _UNITS_PER_MATCH = 20
 
 _Counted = dict[str, set[Key]]
 _WHOLE_VIEWS = {ROT13: ("rot13", rot13), BACKWARDS: ("backwards", backwards)}
-# Words that hardly any directive does without: a text that has one of them respelt is read respelt as a whole.
-_TELLTALES = {
-    way: frozenset(map(respell, ("the", "and", "you", "must", "call", "before", "first", "always", "user", "ignore")))
-    for way, (_, respell) in _WHOLE_VIEWS.items()
-}
-_EVENTS_KEPT_MAX = 16
-"""Events kept of one search of a page; a search with more is repeated."""
+_MATCHES_KEPT_MAX = 16
+"""Matches kept of one search of a page; a search with more is repeated."""
+_CHARS_KEPT_PER_CHAR = 3
+"""Characters of the matched texts that are kept for each of the page's own."""
 _OUTCOMES_KEPT_MAX = 4
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 _UNITS_PER_READ_CHAR = 2
+UNITS_PER_INDICATOR = 150
+"""The path and the excerpt of a match that is reported."""
 
 
 @cache
@@ -67,20 +65,16 @@ def _notes() -> PhraseBook:
     return PhraseBook(CATALOG.note_phrases)
 
 
-class _Outcome(NamedTuple):
-    """The result of searching a page, replayed later for the same units.
+class _Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What a search of a page found, for the same units again.
 
     Args:
-        events: what was yielded, and the decoded pages whose words were read; each with the units spent before it.
-        units: spent after the last of them.
-        is_silent: state of the ``Visit`` afterwards.
-        is_worded: likewise.
+        units_of_matches: at most what is spent on the matches afterwards.
     """
 
-    events: Sequence[tuple[int, Match | Page]]
+    matches: Sequence[Match]
     units: int
-    is_silent: bool
-    is_worded: bool
+    units_of_matches: int
 
 
 class Reader:
@@ -88,131 +82,86 @@ class Reader:
 
     Args:
         offered: what the definition and its list offer.
-        readings: of the words of the definition.
-        is_changed: whether there was an older definition, so that this one may soon be searched in full.
     """
 
-    def __init__(
-        self, others: OtherTools, offered: OfferedNames, readings: WordReadings, work: Work, *, is_changed: bool
-    ) -> None:
+    def __init__(self, others: OtherTools, offered: OfferedNames, work: Work) -> None:
         self._others = others
-        self._has_others = bool(others)
         self._offered = offered
         self._context = others.context(offered)
-        self._readings = readings
         self._work = work
-        self._is_changed = is_changed
-        self._place: Place = None
-        """Place of the current text."""
         self._is_note = False
-        """Whether it describes a parameter that may hold anything."""
-        self._events: list[tuple[int, Match | Page]] = []
-        self._paid = 0
+        """Whether the current text describes a parameter that may hold anything."""
 
-    def search(self, visit: Visit, place: Place, *, is_note: bool) -> Iterable[Match]:
+    def search(self, page: Page, place: Place, *, is_note: bool) -> Iterable[Match]:
         """Return the matches of a text, to be taken before the next one is searched.
 
         Args:
             place: where it stands.
             is_note: whether it describes a parameter that may hold anything, and so also what the model knows.
         """
-        self._place, self._is_note = place, is_note
-        visit.page.read(self._readings)
-        found = self._kept_or_found(visit)
-        return self._leveled(found) if found else ()
+        self._is_note = is_note
+        question = self._question(page)
+        outcome = page.outcomes.get(question)
+        # Where the budget may end within a text, what was found before counts: it is searched again.
+        if outcome is None or outcome.units + outcome.units_of_matches > self._work.left:
+            return self._leveled(self._recorded(page, question), place)
+        self._work.spend(outcome.units)
+        return self._leveled(outcome.matches, place) if outcome.matches else ()
 
-    def _leveled(self, found: Iterable[Match]) -> Iterator[Match]:
+    def _leveled(self, found: Iterable[Match], place: Place) -> Iterator[Match]:
         for match in found:
             is_own = (
                 not match.how
                 and match.level > _LEVEL_MEDIUM
-                and is_own_business(match, self._place, self._others, self._work)
+                and is_own_business(match, place, self._others, self._work)
             )
             # Which of the server's tools to use may be an attack on another one of them.
             own_level = _LEVEL_MEDIUM if match.rule == "other_tool_steered" else LEVEL_LOW
-            yield match._replace(level=own_level) if is_own else match
+            yield match._replace(level=own_level if is_own else match.level, place=place)
 
-    def _kept_or_found(self, visit: Visit) -> Iterable[Match]:
-        """Replay the cached result of an equal search, or search the page."""
-        page = visit.page
-        page.meetings += 1
-        if page.meetings == 1 and not self._is_changed:
-            return self._found(visit)
-        anywhere = self._question_anywhere(visit) if page.meetings > 1 else None
-        outcome = page.outcomes.get(anywhere)
-        if outcome is None:
-            here = (self._context, self._is_note, visit.is_silent, visit.is_worded)
-            outcome = page.outcomes.get(here)
-        if outcome is not None:
-            if outcome.events:
-                return self._again(visit, outcome)
-            self._finish(visit, outcome)
-            return ()
-        if anywhere is not None or self._is_changed:
-            return self._recorded(visit, anywhere, here)
-        return self._found(visit)
+    def _question(self, page: Page) -> Hashable:
+        """Return all that determines a page's matches: the names offered, as far as the page may mention some."""
+        names = page.names_asked(self._others)
+        if names is None:
+            return self._context, self._is_note
+        return bool(self._others), self._is_note, tuple(map(self._offered.kind_of, names))
 
-    def _again(self, visit: Visit, outcome: _Outcome) -> Iterator[Match]:
-        for units, event in outcome.events:
-            self._work.spend(units)
-            if isinstance(event, Page):
-                event.read(self._readings)
-            else:
-                yield event._replace(place=self._place)
-        self._finish(visit, outcome)
-
-    def _finish(self, visit: Visit, outcome: _Outcome) -> None:
-        self._work.spend(outcome.units)
-        visit.is_silent, visit.is_worded, visit.is_steered = outcome.is_silent, outcome.is_worded, True
-
-    def _recorded(self, visit: Visit, anywhere: Hashable | None, here: Hashable) -> Iterator[Match]:
-        """Yield the matches of a text, and cache them."""
-        self._events = []
-        self._paid = self._work.spent
-        for match in self._found(visit):
-            self._record(match)
+    def _recorded(self, page: Page, question: Hashable) -> Iterator[Match]:
+        """Yield the matches of a text, and keep them."""
+        units, matches, searching = 0, list[Match](), self._found(page)
+        while True:
+            before = self._work.spent
+            match = next(searching, None)
+            units += self._work.spent - before
+            if match is None:
+                break
+            matches.append(match)
             yield match
-            self._paid = self._work.spent
-        units = self._work.spent - self._paid
-        page, events = visit.page, self._events
-        decoded = [event for _, event in events if isinstance(event, Page)]
-        if len(events) <= _EVENTS_KEPT_MAX and sum(len(each.raw) for each in decoded) <= 2 * len(page.raw):
+        # What was decoded may be far longer than the text.
+        chars = sum(map(len, {match.text for match in matches}))
+        if len(matches) <= _MATCHES_KEPT_MAX and chars <= _CHARS_KEPT_PER_CHAR * len(page.raw):
             if len(page.outcomes) >= _OUTCOMES_KEPT_MAX:
                 page.outcomes.clear()
-            # The words of a decoded text may name a tool as well.
-            question = here if decoded or anywhere is None else anywhere
-            page.outcomes[question] = _Outcome(tuple(events), units, visit.is_silent is True, visit.is_worded)
+            afterwards = sum(UNITS_PER_INDICATOR + len(match.text) for match in matches)
+            page.outcomes[question] = _Outcome(tuple(matches), units, afterwards)
 
-    def _record(self, event: Match | Page) -> None:
-        self._events.append((self._work.spent - self._paid, event))
-
-    def _question_anywhere(self, visit: Visit) -> Hashable | None:
-        """Return all that determines a page's matches in any definition; ``None`` where some tool may be named."""
-        names = visit.page.names_asked(self._others)
-        if names is None:
-            return None
-        kinds = tuple(map(self._offered.kind_of, names)) if names else ()
-        return (self._has_others, self._is_note, visit.is_silent, visit.is_worded, kinds)
-
-    def _found(self, visit: Visit) -> Iterator[Match]:
-        if visit.is_silent is None:
-            visit.is_silent = self._is_silent(visit)
-        if self._is_note or not visit.is_silent:
+    def _found(self, page: Page) -> Iterator[Match]:
+        page.read(phrase_filter(), self._work)
+        visit = Visit(page)
+        if self._is_note or not self._is_silent(visit):
             yield from self._matches(visit)
 
     def _is_silent(self, visit: Visit) -> bool:
-        """Return True if a text that was read has no matches, as most do, unless it describes a parameter for notes."""
+        """Return True if a text has no matches, as most do, unless it describes a parameter for notes."""
         page = visit.page
-        if (
+        return not (
             page.hints is not NO_HINTS
             or not page.is_plain
             or page.asked
-            or page.is_respelt
-            or not all(telltales.isdisjoint(page.vocabulary.words) for telltales in _TELLTALES.values())
+            or page.is_read_otherwise
             or visit.names_tool(self._others, self._work)
-        ):
-            return False
-        return not visit.steering(self._offered, self._work)
+            or visit.steering(self._offered, self._work)
+        )
 
     def _matches(self, visit: Visit) -> Iterator[Match]:
         stated = set()
@@ -240,7 +189,7 @@ class Reader:
             for view in hidden_views(page.raw, self._work, gates=hints.views, is_unseen=hints.is_unseen):
                 if not view.text:
                     level = LEVELS["text_oversized"]
-                    yield Match("text_oversized", level, "", 0, 0, (view.how,), self._place, view.how)
+                    yield Match("text_oversized", level, "", 0, 0, (view.how,), None, view.how)
                     continue
                 for match in self._decoded(decoded_page(view.text, self._work), is_blob=view.is_blob):
                     yield match._replace(how=f"{view.how} > {match.how}" if match.how else view.how)
@@ -251,15 +200,12 @@ class Reader:
         visit = self._read(page)
         if is_blob:
             seen = page.seen
-            yield Match("encoded_text", LEVELS["encoded_text"], seen, 0, len(seen), (page.raw,), self._place)
+            yield Match("encoded_text", LEVELS["encoded_text"], seen, 0, len(seen), (page.raw,), None)
         yield from self._as_it_stands(visit, is_raw=is_blob)
         yield from self._respelt(page)
 
     def _read(self, page: Page) -> Visit:
-        """Read the words of a decoded text; each occurrence is a visit of its own."""
-        self._record(page)
-        page.read(self._readings)
-        self._paid = self._work.spent
+        page.read(phrase_filter(), self._work)
         return Visit(page)
 
     def _respelt(self, page: Page) -> Iterator[Match]:
@@ -268,7 +214,7 @@ class Reader:
             found: Iterator[Match] = iter(())
             # Letters of other scripts stand as they are in ROT13, so only what ASCII words say counts there.
             is_otherwise = not page.is_plain and (way == BACKWARDS or page.asked >> way & 1)
-            if is_otherwise or not _TELLTALES[way].isdisjoint(page.vocabulary.words):
+            if is_otherwise or not TELLTALES[way].isdisjoint(page.vocabulary.words):
                 respelt = self._read(decoded_page(respell(page.seen), self._work))
                 found = self._as_it_stands(respelt, is_raw=False)
             elif page.asked >> way & 1 or self._is_note or (self._others and page.has_address):
@@ -321,7 +267,7 @@ class Reader:
             if key not in seen and not is_harmless_address(rule, key) and not is_excused(rule.id, text, match.start()):
                 seen.add(key)
                 level = level_of(rule, key, text, match.start())
-                yield Match(rule.id, level, text, match.start(), match.end(), key, self._place)
+                yield Match(rule.id, level, text, match.start(), match.end(), key, None)
             if len(seen) == _MATCHES_MAX:
                 break
 
@@ -329,7 +275,7 @@ class Reader:
         """Yield the matches by words of a text as it stands."""
         page = visit.page
         for found in visit.steering(self._offered, self._work):
-            where = page.seen, found.start, found.end, found.key, self._place
+            where = page.seen, found.start, found.end, found.key, None
             yield Match(found.rule, found.level, *where, is_faint=found.is_faint)
         others = self._others
         counted: _Counted = {}
@@ -358,7 +304,7 @@ class Reader:
         readings = page.readings or {}
         possible = phrase_filter().possible(readings.values(), way, names, self._work)
         if possible and len(page.forms) > 2 * phrase_filter().reach:
-            windows = self._readings.windows(page.forms, readings)
+            windows = phrase_filter().windows(page.forms, readings, self._work)
             possible = phrase_filter().possible_near(possible, windows, way, self._work)
         return possible
 
@@ -385,7 +331,7 @@ class Reader:
         if key not in known and len(known) < _MATCHES_MAX:
             known.add(key)
             start, stop = words.spans[first][0], words.spans[end - 1][1]
-            yield Match(rule, LEVELS[rule], words.text, start, stop, key, self._place)
+            yield Match(rule, LEVELS[rule], words.text, start, stop, key, None)
 
 
 def _names_on(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set[str]:
@@ -432,10 +378,9 @@ def all_matches(
             # A name that is a sentence is read as one: you_must_call_this_first.
             spoken = text.value.replace("_", " ")
             listed.append(msgspec.structs.replace(text, role=TextRole.TEXT, value=spoken))
-    readings = WordReadings(phrase_filter(), work)
-    reader = Reader(others, offered, readings, work, is_changed=required is not None)
+    reader = Reader(others, offered, work)
     for batch in _batches(listed):
-        visits = {raw: Visit(page) for raw, page in pages_of((text.value for text in batch), work).items()}
+        pages = pages_of((text.value for text in batch), work)
         for text in batch:
             if text.role is TextRole.PARAMETER:
                 work.spend(_UNITS_PER_TEXT + _UNITS_PER_NAME + len(text.value))
@@ -443,10 +388,7 @@ def all_matches(
                     yield from _weighed(_named(text, required), is_first_sight=required is None)
             else:
                 work.spend(_UNITS_PER_TEXT)
-            visit, is_note = visits[text.value], _is_note(text)
-            if visit.is_silent and not is_note:
-                continue
-            found = reader.search(visit, text.place, is_note=is_note)
+            found = reader.search(pages[text.value], text.place, is_note=_is_note(text))
             if not found:
                 continue
             if not text.is_of_parameter:
