@@ -83,6 +83,7 @@ class Figures:
         changed_tools: changed tools of benign releases at high.
         first_poisoned: poisoned tools at high in a first list.
         servers: benign servers with anything at high in a first list: lists of one server are much alike.
+        servers_medium: the same at medium.
         first_benign: benign first lists with anything at high.
         first_benign_tools: tools of benign first lists at high.
         restarts: restarts with anything at high.
@@ -101,6 +102,7 @@ class Figures:
     changed_tools: Share
     first_poisoned: Share
     servers: Share
+    servers_medium: Share
     first_benign: Share
     first_benign_tools: Share
     restarts: Share
@@ -143,10 +145,8 @@ def measure(corpus: PublicCorpus, judge: PublicJudge, judge_first: PublicJudge |
             of=sum(len(differing(pair.before, pair.after)) for pair, _ in releases),
         ),
         first_poisoned=Share(found=sum(_finds(verdicts, first) for first, verdicts in poisoned), of=len(poisoned)),
-        servers=Share(
-            found=len({first.source for first, verdicts in benign if _level(verdicts) >= HIGH}),
-            of=len({first.source for first, _ in benign}),
-        ),
+        servers=_servers(benign, HIGH),
+        servers_medium=_servers(benign, MEDIUM),
         first_benign=_reaching([verdicts for _, verdicts in benign], HIGH),
         first_benign_tools=Share(
             found=sum(_tools_at_high(verdicts) for _, verdicts in benign),
@@ -169,6 +169,13 @@ def _tools_at_high(verdicts: Verdicts) -> int:
 
 def _reaching(judged: Sequence[Verdicts], level: int) -> Share:
     return Share(found=sum(_level(verdicts) >= level for verdicts in judged), of=len(judged))
+
+
+def _servers(benign: Sequence[tuple[FirstList, Verdicts]], level: int) -> Share:
+    return Share(
+        found=len({first.source for first, verdicts in benign if _level(verdicts) >= level}),
+        of=len({first.source for first, _ in benign}),
+    )
 
 
 def _by(judged: Iterable[tuple[str, Verdicts]]) -> dict[str, Share]:

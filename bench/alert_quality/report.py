@@ -10,7 +10,7 @@ from bench.alert_quality.corpus import Case
 from bench.alert_quality.public import PublicCorpus
 from bench.alert_quality.public_judges import differing
 from bench.alert_quality.public_score import Figures, Share
-from bench.alert_quality.unseen import rows
+from bench.alert_quality.unseen import first_figures, rows
 from bench.tables import markdown
 
 OURS = "assay-stream"
@@ -60,10 +60,13 @@ def unseen_table(materials: Mapping[str, Figures]) -> str:
     Args:
         materials: what each gives now, by name.
     """
-    return markdown(
-        ["material", "what", "first measured", "this version"],
-        ((name, title, _share(first), _share(now)) for name, title, first, now in rows(materials)),
-    )
+    shares = [(name, title, _share(first), _share(now)) for name, title, first, now in rows(materials)]
+    means = [
+        (name, "attacks at high, mean of sources", f"{first.mean_of_sources:.3f}", f"{now.mean_of_sources:.3f}")
+        for name, now in materials.items()
+        if (first := first_figures(name, now)).by_source
+    ]
+    return markdown(["material", "what", "first measured", "this version"], [*shares, *means])
 
 
 def own_tables(cases: Sequence[Case], scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

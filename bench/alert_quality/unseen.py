@@ -17,10 +17,13 @@ from bench.alert_quality.public_score import Figures, Share
 FIRST = Path(__file__).with_name("unseen.ndjson")
 ROWS: Mapping[str, str] = {
     "attacks": "attacks at high",
+    "attacks_medium": "attacks at medium or above",
     "servers": "servers with any first list at high",
+    "servers_medium": "servers with any first list at medium or above",
     "first_benign": "first lists with anything at high",
     "first_benign_tools": "tools of first lists at high",
     "releases": "releases with anything at high",
+    "releases_medium": "releases with anything at medium or above",
     "changed_tools": "changed tools of releases at high",
 }
 
@@ -32,11 +35,17 @@ class FirstFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         name: of the material.
         rules: digest of the rules that it was measured with.
         shares: by the name of a figure how many were found, and of how many.
+        by_source: attacks at high, by source.
     """
 
     name: str
     rules: str
     shares: dict[str, tuple[int, int]]
+    by_source: dict[str, tuple[int, int]] = {}
+
+    @property
+    def mean_of_sources(self) -> float:
+        return sum(found / of for found, of in self.by_source.values()) / max(len(self.by_source), 1)
 
 
 def first_figures(name: str, now: Figures, path: Path = FIRST) -> FirstFigures:
@@ -56,6 +65,7 @@ def first_figures(name: str, now: Figures, path: Path = FIRST) -> FirstFigures:
         name=name,
         rules=RULES_DIGEST,
         shares={row: (share.found, share.of) for row, share in shares.items() if share.of},
+        by_source={source: (share.found, share.of) for source, share in now.by_source.items()},
     )
     path.write_bytes(b"".join(line + b"\n" for line in (*lines, msgspec.json.encode(first))))
     return first
