@@ -282,7 +282,7 @@ def _history(story: AlertStory) -> Iterator[SectionLine]:
     for view in life_events(story.life):
         if view is None:
             left_out = story.life.count - len(story.life.first) - len(story.life.latest)
-            yield _line("said", f"… {counted(left_out, 'record')} …", "dim")
+            yield _line("said", f"… {counted(left_out, 'record')} not shown …", "dim")
         else:
             yield _line("named", f"{time_ms_text(view.time_ms)}  {event_text(view)}")
     if rule := suppression_text(story):
@@ -301,7 +301,7 @@ def event_text(view: AlertView) -> str:
         did = _ACTS.get(view.fact("mcp_act"), view.fact("mcp_act"))
         to = f" to {view.fact('mcp_assigned_to')}" if view.fact("mcp_act") == "assign" else ""
         parts.append(shown(f"{view.fact('mcp_act_by')} {did}{to}: {view.fact('mcp_comment')}"))
-    elif view.fact("mcp_repeats"):
+    elif view.is_repeated:
         parts.append(f"written again, number {shown(view.fact('mcp_repeats'))}")
     for name, label in (
         ("mcp_reasons", "also found:"),

@@ -47,7 +47,7 @@ EXIT_INCOMPLETE = 3
 """Exit code where not everything could be looked at."""
 
 _PROGRESS_EVERY_S = 5.0
-_DEFINITIONS = "definitions.ndjson"
+_DEFINITIONS, _EVIDENCE = "definitions.ndjson", "evidence.ndjson"
 _Row = TypeVar("_Row")
 
 
@@ -328,7 +328,9 @@ class StoryOptions(AlertOptions):
         kind="definitions",
     )
     evidence: Path | None = files_option(
-        "Evidence (NDJSON). Default: the store or the topics; none with --input.", "--evidence", kind="evidence"
+        f"Evidence (NDJSON). Default: the store or the topics; with --input, {_EVIDENCE} beside it, if there is one.",
+        "--evidence",
+        kind="evidence",
     )
     no_calls: bool = flag("Don't look for calls that used the tool.")
     since: int | None = time_option("Only calls since this time. Default: the first finding.")
@@ -339,7 +341,8 @@ class StoryOptions(AlertOptions):
             history = opened.store.alert(uid)
             since_ms = first_ms(history) if self.since is None else self.since // 1_000
             self._read(opened, history, since_ms)
-            definitions, evidence = self._definitions(), self.evidence
+            definitions = self._or_beside(self.definitions, _DEFINITIONS)
+            evidence = None if self.no_calls else self._or_beside(self.evidence, _EVIDENCE)
             for role, path in ((Role.DEFINITIONS, definitions), (Role.EVIDENCE, evidence)):
                 if path is not None:
                     fill(given.store.connection, results_in(path, role, opened.refused))
@@ -350,10 +353,10 @@ class StoryOptions(AlertOptions):
                 calls = calls_of(asked, history, since_ms=since_ms)
             return story(opened.store, history, known, calls=calls, full=full), opened.refused
 
-    def _definitions(self) -> Path | None:
-        if self.definitions is not None or self.file is None or self.file == STANDARD_INPUT:
-            return self.definitions
-        beside = self.file.with_name(_DEFINITIONS)
+    def _or_beside(self, given: Path | None, name: str) -> Path | None:
+        if given is not None or self.file is None or self.file == STANDARD_INPUT:
+            return given
+        beside = self.file.with_name(name)
         return beside if beside.is_file() else None
 
     def _read(self, opened: OpenedStore, history: AlertHistory, since_ms: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.formats.view import read_alert, row_of, view_of
+from assay_stream.alerts.formats.view import AlertView, read_alert, row_of, view_of
 from assay_stream.bindings.sightings import seen_at
 from assay_stream.bindings.state import OF_REGISTRIES, rows_of
 from assay_stream.canonical.decode import decode_json
@@ -39,7 +39,7 @@ from assay_stream.model.finding_topic import NameClaim, Resolution, Suppression,
 from assay_stream.model.format_level import KEY, read_level
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.wire import FactKey, origin_of_key
-from assay_stream.readmodel.calls import Digests, compressed, write_digests
+from assay_stream.readmodel.calls import Digests, compressed, decompressed, write_digests
 
 KINDS = (Seen.fact_kind, SeenRun.fact_kind, RunCut.fact_kind)
 _INT64_MAX = 2**63 - 1
@@ -244,6 +244,7 @@ class Inventory:
                 _json(row),
             ),
         )
+        self._drop_repeated(number, view)
         self._connection.execute(
             "INSERT INTO alert_record (alert, time_ms, body) VALUES (?, ?, ?)",
             (number, min(max(view.time_ms, 0), _INT64_MAX), compressed(record.value or b"")),
@@ -266,6 +267,13 @@ class Inventory:
             ("detection", "detection", view.fact("mcp_detection_digest")),
         ]
         write_digests(self._connection, "alert", number, named)
+
+    def _drop_repeated(self, number: int, view: AlertView) -> None:
+        """Drop the latest record of an alert if both it and the new one only repeat the alert, with their number."""
+        latest = "SELECT id, body FROM alert_record WHERE alert = ? ORDER BY id DESC LIMIT 1"
+        for row, body in self._connection.execute(latest, (number,)).fetchall() if view.is_repeated else ():
+            if view_of(read_alert(decompressed(body))).is_repeated:
+                self._connection.execute("DELETE FROM alert_record WHERE id = ?", (row,))
 
     def _finding(self, record: Record) -> None:
         entry = decode_entry(record.value)

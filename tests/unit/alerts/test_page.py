@@ -221,7 +221,7 @@ def test_a_long_life_is_cut_in_the_middle() -> None:
     alerts = [changed_alert() | {"count": count} for count in range(1, 31)]
     life = a_life(*alerts)
     assert [None if view is None else view.count for view in life_events(life)] == [*range(1, 6), None, *range(16, 31)]
-    assert "… 10 records …" in page(story_of(life))
+    assert "… 10 records not shown …" in page(story_of(life))
 
 
 def test_how_it_ended_is_told() -> None:

@@ -60,3 +60,10 @@ def test_definitions_beside_the_alerts_are_read(tmp_path: Path) -> None:
     assert (told.has_before, told.has_after, refused) == (True, True, [])
     told, _ = story(tmp_path, definitions=orjson.dumps({"definition": NEW}))
     assert (told.has_before, told.has_after) == (False, True)
+
+
+def test_evidence_beside_the_alerts_is_read(tmp_path: Path) -> None:
+    (tmp_path / "evidence.ndjson").write_bytes(evidence(1, tool="read_note", full_digest=digest_of(NEW)))
+    told, _ = story(tmp_path)
+    assert told.calls is not None
+    assert told.calls.used == 1

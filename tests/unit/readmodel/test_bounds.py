@@ -384,6 +384,28 @@ def test_an_alert_that_goes_on_keeps_its_first_and_latest_records() -> None:
     assert connection.execute("SELECT records FROM alert").fetchall() == [(300,)]
 
 
+def test_repetitions_of_an_alert_do_not_push_out_what_was_done_about_it() -> None:
+    """Of those in a row the latest is kept, which says how many there were."""
+    record = next(r for r in history() if r.role is Role.ALERTS)
+    alert = orjson.loads(record.value or b"")
+
+    def written(number: int) -> Record:
+        unmapped = {name: value for name, value in alert["unmapped"].items() if name not in ("mcp_repeats", "mcp_act")}
+        if number == 50:
+            unmapped |= {"mcp_act": "assign", "mcp_act_by": "ann", "mcp_assigned_to": "bob"}
+        elif number:
+            unmapped |= {"mcp_repeats": number}
+        body = orjson.dumps(alert | {"time": alert["time"] + number, "unmapped": unmapped})
+        return record._replace(origin=record.origin._replace(offset=number), value=body)
+
+    connection = schema.temporary()
+    fill(connection, [written(number) for number in range(100)])
+    kept = connection.execute("SELECT body FROM alert_record ORDER BY id").fetchall()
+    times = [orjson.loads(decompressed(body))["time"] - alert["time"] for (body,) in kept]
+    assert times == [0, 49, 50, 99]
+    assert connection.execute("SELECT records FROM alert").fetchall() == [(100,)]
+
+
 def _rule(key: str, name: str, offset: int, *, is_set: bool = True) -> Record:
     rule = SuppressionRule(id=name, server_id=key, author="ann", reason="known")
     value = Suppression(rule=rule, is_set=is_set, time_us=1_000_000).encode()

@@ -171,6 +171,11 @@ class AlertView(AlertRow):
         """Return a flat fact, named with ``mcp_``, as text; ``""`` where the alert has none of this name."""
         return _fact(self.flat, name)
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it says again that an alert is open, and nothing else."""
+        return bool(self.fact("mcp_repeats")) and not self.fact("mcp_act")
+
     def key(self) -> str:
         """Return the idempotency key: the same for every delivery of one alert record."""
         repeats = self.flat.get("mcp_repeats")
