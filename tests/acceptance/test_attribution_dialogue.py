@@ -35,11 +35,6 @@ def fleet() -> Talk:
     return talk.offers(0, FIRST, observer_id="old-proxy")
 
 
-def kept_rejections(talk: Dialogue) -> list[bytes]:
-    facts = {output.key or b"": output.value for output in talk.joined_in_order().of(Role.BINDINGS)}
-    return [value for key, value in facts.items() if value is not None and key.startswith(b'["rejection"')]
-
-
 def calls_of_all(talk: Dialogue, second: float = 9) -> list[tuple[str, str | None, str | None]]:
     for name in ("proxy-1", "proxy-2", "old-proxy"):
         talk.calls(second, observer_id=name)

@@ -14,7 +14,6 @@ from tests.support.mcp_dialogue import THE_VANTAGE, Dialogue
 
 COURSE = ("rounds", "unmatched_retry", "progress_count", "inputs", "task", "ok", "error", "result_hash")
 FORM = {"method": "elicitation/create", "params": {"mode": "form", "message": "?"}}
-ASKS = {"resultType": "input_required", "inputRequests": {"x": FORM}, "requestState": "s"}
 TALK: list[tuple[str, dict[str, Any]]] = [
     ("client", {"id": 1, "method": "tools/call", "params": {"name": "a", "_meta": {"progressToken": 1}}}),
     ("server", {"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}),

@@ -18,7 +18,6 @@ from tests.support.controls import a_control
 from tests.support.fleet import START, Fleet
 
 NOW_US = int(START.timestamp() * 1_000_000) + 3_600 * 1_000_000
-DERIVED = ("dropped", "horizon_us", "last_evidence")
 
 
 def published(fleet: Fleet, controls: Iterable[bytes] = ()) -> list[Record]:

@@ -17,7 +17,6 @@ from assay_stream.alerts.formats.cef import to_cef
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of, alert_records, finding_of
 
-_UNESCAPED_PIPE = re.compile(r"(?<!\\)(?:\\\\)*\|")
 _KEY = re.compile(r"(?:^| )([A-Za-z0-9]+)=")
 
 
