@@ -69,10 +69,15 @@ _KINDS = (
     Kind.ANALYSIS_CUT_SHORT,
 )
 KIND_TITLES: Mapping[str, str] = {kind.value: KINDS[kind].title for kind in _KINDS} | {
-    # A report also says where it fell.
-    "risk_level_changed": "MCPTrust's risk level of a tool changed"
+    # A report also says where it fell, ...
+    "risk_level_changed": "MCPTrust's risk level of a tool changed",
+    # ... of prompts and templates too, ...
+    "definition_ambiguous": "A list has one name more than once, with different definitions",
+    # ... and that a contract is gone, or has an older version.
+    "contract_violation": "A tool broke its Handshake contract",
 }
 """The kinds of finding in a report, and their titles."""
+_OF_A_LIST = (Kind.LIST_CACHED_LONG, Kind.ANALYSIS_CUT_SHORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,12 +359,13 @@ def _sarif_result(finding: DriftFinding, rule_index: int, uri: str) -> dict[str,
     name = visible(finding.name)
     words = "; ".join(CODES[code].title if code in CODES else code for code in finding.codes)
     new_name = f" -> {visible(finding.renamed_to)}" if finding.renamed_to is not None else ""
+    subject = "" if finding.kind in _OF_A_LIST else f": {name}{new_name}"
     identity = canonicalize([finding.as_json(), [list(change) for change in finding.changes]])
     return {
         "ruleId": finding.kind,
         "ruleIndex": rule_index,
         "level": _SARIF_LEVELS[finding.level],
-        "message": {"text": f"{KIND_TITLES[finding.kind]}: {name}{new_name}{'. ' + words if words else ''}"},
+        "message": {"text": f"{KIND_TITLES[finding.kind]}{subject}{'. ' + words if words else ''}"},
         "locations": [
             {
                 "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}},

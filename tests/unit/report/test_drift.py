@@ -235,6 +235,27 @@ def test_sarif_has_the_required_structure() -> None:
     assert result["properties"]["severity"] == "medium"
 
 
+CONTRACT = {"tool_version": "2.0.0", "side_effect": "READ"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            {"prompts": [{"name": "p"}]},
+            {"prompts": [{"name": "p", "title": "P"}, {"name": "p", "title": "Q"}]},
+            "A list has one name more than once, with different definitions: p",
+        ),
+        (TOOL | {"_meta": {"handshake": CONTRACT}}, TOOL, "A tool broke its Handshake contract: t. contract_removed"),
+        (RESULT, RESULT | {"ttlMs": 2 * 86_400_000}, "A server lets clients cache its list of tools for days"),
+    ],
+)
+def test_a_sarif_message_says_what_happened(before: Any, after: Any, message: str) -> None:
+    findings = drift_findings(read_offer(before), read_offer(after), profile=SOC)
+    results = json.loads(as_sarif(findings, after_uri="a"))["runs"][0]["results"]
+    assert results[-1]["message"]["text"] == message
+
+
 def test_each_level_has_a_sarif_level() -> None:
     levels = []
     for level in Level:
