@@ -343,17 +343,7 @@ def _check_time(time_us: int, record: Record, limits: Limits) -> None:
 
 
 _CLUSTER_FIELDS = frozenset(
-    {
-        "policy_snapshot_digest",
-        "policy_snapshot_digest_alg",
-        "policy_snapshot_canonicalization",
-        "policy_snapshot_schema",
-        "tool_definition_digest",
-        "tool_definition_digest_alg",
-        "tool_definition_canonicalization",
-        "tool_definition_schema",
-        "tool_definition_source",
-    }
+    ("policy_snapshot_digest", *assay.POLICY_CLUSTER_CONSTANTS, "tool_definition_digest", *assay.CLUSTER_CONSTANTS)
 )
 
 

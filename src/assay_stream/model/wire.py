@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from enum import StrEnum
+from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
@@ -222,17 +223,8 @@ class _Codec(NamedTuple):
     read: dict[str, _Convert]
 
 
-_CODECS: dict[type, _Codec] = {}
-
-
+@cache
 def _codec(cls: type) -> _Codec:
-    known = _CODECS.get(cls)
-    if known is None:
-        known = _CODECS[cls] = _codec_of(cls)
-    return known
-
-
-def _codec_of(cls: type) -> _Codec:
     hints = get_type_hints(cls, include_extras=True)
     found = {name: (MISSING if _is_always(hints[name]) else default) for name, default in _value_fields(cls)}
     wires = {field.name: _wire(hints[field.name]) for field in fields(cls)}

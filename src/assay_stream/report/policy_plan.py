@@ -18,7 +18,6 @@ from assay_stream.schemes.hangar import Action
 
 _NOT_OFFERED = ""
 """Stands for all tools that are neither offered nor pinned: made-up names must not fill the memory."""
-_NO_ORIGIN = Origin(topic="", partition=0, offset=0)
 
 
 @dataclass(slots=True)
@@ -29,27 +28,20 @@ class _Calls:
     """Of the refused: calls that were denied when they were made."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedPolicy:
-    """A policy to try out, as of ``now_us``; without ``enforcement``, the policy in force is removed."""
-
-    server_id: str
-    tool_name: str | None
-    enforcement: str | None
-    unknown: str | None
-    now_us: int
-
-    def fact(self) -> Policy:
-        return Policy(
-            server_id=self.server_id,
-            tool_name=self.tool_name,
-            enforcement=self.enforcement,
-            unknown=self.unknown,
-            author="plan",
-            reason="plan",
-            origin=_NO_ORIGIN,
-            time_us=self.now_us,
-        )
+def planned_policy(
+    *, server_id: str, tool_name: str | None, enforcement: str | None, unknown: str | None, now_us: int
+) -> Policy:
+    """Return a policy to try out, as of ``now_us``; without ``enforcement``, the policy in force is removed."""
+    return Policy(
+        server_id=server_id,
+        tool_name=tool_name,
+        enforcement=enforcement,
+        unknown=unknown,
+        author="plan",
+        reason="plan",
+        origin=Origin(topic="", partition=0, offset=0),
+        time_us=now_us,
+    )
 
 
 @dataclass(slots=True)
@@ -60,7 +52,7 @@ class PolicyPlan:
         server: modified by applying the policy to it; do not use it elsewhere.
     """
 
-    planned: PlannedPolicy
+    planned: Policy
     server: ServerBindings
     _now: VerdictTable = field(init=False)
     _then: VerdictTable = field(init=False)
@@ -71,7 +63,7 @@ class PolicyPlan:
 
     def __post_init__(self) -> None:
         self._now = self._table()
-        self.server.controls.apply(self.planned.fact())
+        self.server.controls.apply(self.planned)
         self._then = self._table()
         known = {*tools_offered_now(self.server), *self.server.controls.pins}
         self.knows_tool = self.planned.tool_name in (None, *known)
