@@ -23,7 +23,6 @@ from assay_stream.report.drift import (
     drift_findings,
     read_offer,
 )
-from assay_stream.text.escaping import visible
 from tests.support.hostile import PAIRS
 
 TOOL = {"name": "t", "description": "Reads", "inputSchema": {"type": "object"}}
@@ -174,25 +173,6 @@ SHOWN_TOOL = {"name": "t\u200b", "description": "Reads", "inputSchema": {"type":
 def _findings() -> list[DriftFinding]:
     after = SHOWN_TOOL | {"inputSchema": {}, "description": "Reads\nall"}
     return drift_findings(read_offer(SHOWN_TOOL), read_offer(after), profile=PROFILES["soc"])
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain text", "plain text"),
-        ("naïve “é” 漢字", "naïve “é” 漢字"),
-        ("a\u200bb", "a\\u{200b}b"),
-        ("a\u00a0b\u3000c", "a\\u{a0}b\\u{3000}c"),
-        ("\u202eabc\u2066", "\\u{202e}abc\\u{2066}"),
-        ("\U000e0041", "\\u{e0041}"),
-        ("\x1b[31m\x07", "\\u{1b}[31m\\u{7}"),
-        ("a\ufe0f\U000e0101", "a\\u{fe0f}\\u{e0101}"),
-        ("\u3164\u2800", "\\u{3164}\\u{2800}"),
-        ("a\nb\tc", "a\\nb\\tc"),
-    ],
-)
-def test_what_is_invisible_is_made_visible(text: str, shown: str) -> None:
-    assert visible(text) == shown
 
 
 def test_lines_for_a_person() -> None:
