@@ -60,7 +60,7 @@ def snapshot_value(
         "resource_templates": TEMPLATES[templates],
         "instructions": INSTRUCTIONS[instructions],
     }
-    given = {name: items for name, items in lists.items() if items is not None}
+    given: dict[str, Any] = {name: items for name, items in lists.items() if items is not None}
     given |= {"server_id": server, "observer_id": observer, "snapshot_id": snapshot_id, "server_scoped": scoped}
     return a_snapshot(*TOOLS[tools], second=second, completeness=completeness, **given)
 

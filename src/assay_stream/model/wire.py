@@ -112,7 +112,7 @@ def fact(kind: str, *key: str) -> Callable[[type[_Record]], type[_Record]]:
 def write_record(record: Any) -> dict[str, Any]:
     """Return the JSON object of a record, without the fields of its key."""
     content = {}
-    for name, default, write in _codec(type(record)).written:
+    for name, default, write in _codec(type(record)).written:  # type: ignore[arg-type] # mypy: classes can be hashed
         value = getattr(record, name)
         if value is not default and value != default:
             content[name] = value if write is None else write(value)
@@ -240,7 +240,7 @@ def _codec(cls: type) -> _Codec:
 def _read(cls: type[_Record], content: dict[str, Any]) -> _Record:
     import msgspec  # a proxy reads no records, and the base install goes without it
 
-    codec = _codec(cls)
+    codec = _codec(cls)  # type: ignore[arg-type] # as above
     if not codec.always <= content.keys() <= codec.names:
         raise ValueError(f"the members of {cls.__name__} are others")
     for name, read in codec.read.items():

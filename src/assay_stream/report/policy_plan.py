@@ -6,7 +6,7 @@ definition is unknown gets the tool's verdict, as in a proxy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from assay_stream.bindings.rulings import Ruling, VerdictTable
 from assay_stream.bindings.server import ServerBindings
@@ -44,7 +44,6 @@ def planned_policy(
     )
 
 
-@dataclass(slots=True)
 class PolicyPlan:
     """What a policy would change on a server.
 
@@ -52,22 +51,16 @@ class PolicyPlan:
         server: modified by applying the policy to it; do not use it elsewhere.
     """
 
-    planned: Policy
-    server: ServerBindings
-    _now: VerdictTable = field(init=False)
-    _then: VerdictTable = field(init=False)
-    _calls: dict[str, _Calls] = field(init=False, default_factory=dict)
-    _names: frozenset[str] = field(init=False)
-    knows_tool: bool = field(init=False)
-    """Whether the tool that the policy is for is offered or pinned."""
-
-    def __post_init__(self) -> None:
+    def __init__(self, planned: Policy, server: ServerBindings) -> None:
+        self.planned, self.server = planned, server
         self._now = self._table()
-        self.server.controls.apply(self.planned)
+        server.controls.apply(planned)
         self._then = self._table()
-        known = {*tools_offered_now(self.server), *self.server.controls.pins}
-        self.knows_tool = self.planned.tool_name in (None, *known)
-        self._names = frozenset(known if self.planned.tool_name is None else {self.planned.tool_name})
+        known = {*tools_offered_now(server), *server.controls.pins}
+        self.knows_tool = planned.tool_name in (None, *known)
+        """Whether the tool that the policy is for is offered or pinned."""
+        self._names = frozenset(known if planned.tool_name is None else {planned.tool_name})
+        self._calls: dict[str, _Calls] = {}
 
     def take(self, tool: str, full_digest: str | None, decision: str | None, count: int) -> None:
         """Count calls on the server that have these in common.

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from unittest.mock import patch
 
 import orjson
 import pyarrow.parquet as pq
@@ -61,6 +62,13 @@ def test_a_bundle_can_be_split(tmp_path: Path) -> None:
         ("b-0003.tar.gz", "night-0003"),
     ]
     assert [offsets(path) for path, _ in written] == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+def test_however_many_parts_each_event_is_decoded_twice(tmp_path: Path) -> None:
+    """For the run id of its part, and for the part: a part does not begin at the first event again."""
+    with collected(RAW) as collection, patch("assay_stream.export.export.orjson.loads", wraps=orjson.loads) as loads:
+        assert len(export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=1)) == len(RAW)
+    assert loads.call_count == 2 * len(RAW)
 
 
 def test_one_part_keeps_its_name(tmp_path: Path) -> None:
