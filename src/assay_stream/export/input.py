@@ -138,15 +138,15 @@ def verify_bundle(path: Path, *, limits: BundleLimits = BUNDLE_LIMITS) -> Manife
     return manifests.pop()  # there is one: a bundle has one event at least
 
 
-def read_bundle(path: Path, *, limits: BundleLimits = BUNDLE_LIMITS) -> Iterator[bytes]:
+def read_bundle(path: Path) -> Iterator[bytes]:
     """Yield the lines of a bundle without their line feeds, once all of it was verified.
 
     Raises:
         InputError: as ``verify_bundle``.
     """
-    verify_bundle(path, limits=limits)
+    verify_bundle(path)
     # Verified again: the file may have been replaced since.
-    for _, line in _verified(path, limits):
+    for _, line in _verified(path, BUNDLE_LIMITS):
         yield line.removesuffix(b"\n")
 
 
