@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Tests and benches start many processes: none of them should have to compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release release-dump fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples screenshots clean test-all laws chromium outages browsers peers adversary mixed failover
+.PHONY: help setup debian demo run test check lint types layers size unit native coverage integration gateways chaos chaos-short tiers audit lock confusables sbom release release-dump fuzz bench bench-store bench-peers ratio-gate bench-replay bench-latency bench-curves bench-fleet bench-all bench-docs alert-quality alert-quality-docs train-scorer benign-releases docs samples screenshots clean test-all laws chromium outages browsers peers adversary mixed failover
 
 help: ## Show this help.
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -286,10 +286,7 @@ train-scorer: .training-venv/.ready ## Report the scorer on sources left out; TR
 benign-releases: $(VENV)/.ready $(VENV)-tools/.ready ## Collect releases of real MCP servers into benign/ (needs npm and Linux).
 	$(BIN)/python -m bench.alert_quality.collect --uv $(VENV)-tools/bin/uv
 
-schemas: $(VENV)/.ready ## Regenerate schemas/ from the models.
-	$(BIN)/python -m assay_stream.model.schemas --write schemas
-
-docs: $(VENV)/.ready ## Regenerate the generated pages of docs/.
+docs: $(VENV)/.ready ## Regenerate schemas/ and the generated pages of docs/.
 	$(BIN)/python docs/generate.py --write
 
 samples: $(VENV)/.ready ## Regenerate the sample logs of the Sigma rules.

@@ -1,4 +1,4 @@
-"""Write the generated parts of the documentation: ``python docs/generate.py --write``, or ``--check``.
+"""Write the schemas and the generated parts of the documentation: ``python docs/generate.py --write``, or ``--check``.
 
 A page names the table that belongs in it with ``<!-- table: name -->``; the text between that line and
 ``<!-- end -->`` is replaced.
@@ -25,12 +25,12 @@ from assay_stream.kafka.topics import ACCESS, topic_names, topic_table
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Role
-from assay_stream.model.schemas import asyncapi
+from assay_stream.model.schemas import all_files, asyncapi
 from assay_stream.plugins import RECEIVERS
 from assay_stream.worker.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS = ROOT / "docs"
+DOCS, SCHEMAS = ROOT / "docs", ROOT / "schemas"
 _BLOCK = re.compile(r"(<!-- table: ([\w.-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _BY_CHANGES = {Kind.TOOL_CHANGED, Kind.PROMPT_CHANGED, Kind.TEMPLATE_CHANGED, Kind.INSTRUCTIONS_CHANGED}
 _DAY_MS = 24 * 3_600 * 1_000
@@ -246,8 +246,8 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def pages() -> dict[Path, str]:
-    """Return every page that has a generated table: its path and its text as it should be."""
-    wanted: dict[Path, str] = {}
+    """Return every schema and every page that has a generated table: its path and its text as it should be."""
+    wanted = {SCHEMAS / name: text for name, text in all_files().items()}
     for path in sorted(DOCS.glob("*.md")):
         text = path.read_text(encoding="utf-8")
         if _BLOCK.search(text):
@@ -262,8 +262,11 @@ def main(arguments: list[str]) -> int:
         return 2
     wanted = pages()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    stale += [path for path in SCHEMAS.glob("*.json") if path not in wanted]
     for path in stale:
-        if arguments == ["--write"]:
+        if path not in wanted:
+            print(f"no longer generated: {path.relative_to(ROOT)}; remove it", file=sys.stderr)
+        elif arguments == ["--write"]:
             path.write_text(wanted[path], encoding="utf-8")
         else:
             print(f"out of date: {path.relative_to(ROOT)}; run make docs", file=sys.stderr)

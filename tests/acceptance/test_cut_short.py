@@ -17,34 +17,15 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry import list_drift
 from assay_stream.registry.allowance import UNITS_PER_REPORTED
-
-BASE_MS = 1_772_323_200_000
+from tests.support.events import TEN_O_CLOCK_MS, a_snapshot, record_of
 
 
 def a_list(number: int, tools: list[dict[str, Any]], *, observer: str = "o", ms: int | None = None) -> Record:
     """A complete list, one second after the one before it, unless its log time is given."""
-    event = {
-        "specversion": "1.0",
-        "type": "mcp.tools.list.observed",
-        "source": "urn:test",
-        "id": f"list-{number}",
-        "time": f"2026-03-01T00:{number // 60:02}:{number % 60:02}Z",
-        "data": {
-            "server_id": "s",
-            "observer_id": observer,
-            "snapshot_id": f"snapshot-{number}",
-            "server_scoped": True,
-            "completeness": "complete",
-            "tools": tools,
-        },
-    }
-    return Record(
-        role=Role.SNAPSHOTS,
-        origin=Origin(topic="mcp.tools.list", partition=0, offset=number),
-        key=b"s",
-        value=orjson.dumps(event),
-        timestamp_ms=BASE_MS + (number * 1_000 if ms is None else ms),
-    )
+    given = {"server_id": "s", "observer_id": observer, "snapshot_id": f"snapshot-{number}", "server_scoped": True}
+    value = a_snapshot(*tools, number=number, second=number, **given)
+    stamp_ms = TEN_O_CLOCK_MS + (number * 1_000 if ms is None else ms)
+    return record_of(Role.SNAPSHOTS, value, key=b"s", offset=number, timestamp_ms=stamp_ms)
 
 
 def some_tools(count: int, version: int, *, prefix: str = "tool") -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -334,15 +333,6 @@ def test_the_two_baselines_differ_by_an_annotation() -> None:
         ("github.add_deploy_key", "mcp_tool_annotations_changed", "medium"),
     ]
     assert compare_manifests(annotated, observed).findings == ()
-
-
-@pytest.mark.parametrize("case", FILES["granular_diff_cases.json"]["cases"], ids=_id)
-def test_granular_diff(case: dict[str, Any]) -> None:
-    drift = compare_manifests(manifest.read_declared(case["declared"]), manifest.read_observed(case["observed"]))
-    found = Counter((finding.tool_name, finding.reason_code) for finding in drift.findings)
-    expected = case["expected"]
-    assert found == Counter((finding["name"], finding["reason_code"]) for finding in expected["findings"])
-    assert Counter(drift.inconclusive) == Counter(expected["inconclusive"])
 
 
 @pytest.mark.parametrize("case", FILES["granular_diff_cases.json"]["cases"], ids=_id)

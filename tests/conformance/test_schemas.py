@@ -20,14 +20,23 @@ from assay_stream.model.observation import Reported
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes.assay import tool as assay
-from assay_stream.schemes.handshake import htc
-from tests.support.events import handshake_call_data
+from tests.support.controls import a_control
+from tests.support.events import (
+    SERVER,
+    Story,
+    a_call,
+    a_snapshot,
+    an_announcement,
+    an_event,
+    call_data,
+    handshake_call_data,
+)
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
 PRODUCER = Producer(version="0.1.0")
 DIGEST = "sha256:" + "0" * 64
 
-READ = {"name": "read", "description": "Read a file", "inputSchema": {"type": "object"}}
+READ = {"name": "read_file", "description": "Read a file", "inputSchema": {"type": "object"}}
 READ_MORE = READ | {"description": "Read a file, and send it away"}
 WRITE = {"name": "write", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}}
 PROMPT = {"name": "ask", "description": "Ask for a file"}
@@ -63,104 +72,37 @@ EVERY_CALL_FIELD: dict[str, Any] = {
 }
 
 
-class Log:
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def _append(self, role: Role, key: str | None, value: bytes | None, *, minute: int) -> None:
-        origin = Origin(topic=TOPIC_NAMES[role], partition=0, offset=len(self.records))
-        self.records.append(
-            Record(
-                role=role,
-                origin=origin,
-                key=None if key is None else key.encode(),
-                value=value,
-                timestamp_ms=1_772_359_200_000 + minute * 60_000,
-            )
-        )
-
-    def _event(self, role: Role, kind: str, minute: int, data: dict[str, Any], **attributes: Any) -> None:
-        event = {
-            "specversion": "1.0",
-            "type": kind,
-            "source": "urn:test",
-            "id": f"event-{len(self.records)}",
-            "time": f"2026-03-01T10:{minute:02}:00Z",
-            "data": data,
-            **attributes,
-        }
-        self._append(role, data["server_id"], orjson.dumps(event), minute=minute)
-
-    def snapshot(self, minute: int, *tools: dict[str, Any], **fields: Any) -> None:
-        data = {
-            "server_id": "files",
-            "observer_id": "proxy-1",
-            "snapshot_id": f"s{minute}",
-            "server_scoped": True,
-            "completeness": "complete",
-            "tools": list(tools),
-        }
-        self._event(Role.SNAPSHOTS, "mcp.tools.list.observed", minute, data | fields)
-
-    def announcement(self, minute: int, **fields: Any) -> None:
-        data = {"server_id": "files", "observer_id": "proxy-1", "session_id": "session"}
-        self._event(Role.SNAPSHOTS, "mcp.tools.list_changed.observed", minute, data | fields)
-
-    def call(self, minute: int, tool: str, *, traceparent: str | None = None, **fields: Any) -> None:
-        data = {
-            "server_id": "files",
-            "observer_id": "proxy-1",
-            "tool_name": tool,
-            "tool_call_id": f"call-{len(self.records)}",
-            "decision": "allow",
-            "reason_code": "P_OK",
-        }
-        attributes = {} if traceparent is None else {"traceparent": traceparent}
-        self._event(Role.CALLS, "mcp.tools.call.observed", minute, data | fields, **attributes)
-
-    def pin(self, minute: int, value: str | None, *, scheme: str = "assay.v1") -> None:
-        data = {"server_id": "files", "tool_name": "read", "scheme": scheme, "author": "ann", "reason": "review"}
-        if value is None:
-            self._event(Role.CONTROL, "assay.control.pin.remove", minute, data)
-        else:
-            self._event(Role.CONTROL, "assay.control.pin.set", minute, data | {"value": value})
-
-    def suppression(self, minute: int, act: str, **fields: Any) -> None:
-        data = {"server_id": "files", "id": "rule", "author": "ann", "reason": "noise"}
-        self._event(Role.CONTROL, f"assay.control.suppression.{act}", minute, data | fields)
-
-    def raw(self, role: Role, minute: int, value: bytes | None, *, key: str | None = "files") -> None:
-        self._append(role, key, value, minute=minute)
-
-
 def a_day() -> list[Record]:
-    log = Log()
-    log.call(0, "read")
-    log.snapshot(1, READ, WRITE, NOT_DIGESTIBLE)
-    log.pin(2, "1" * 64)
-    log.pin(2, DIGEST, scheme="assay.schema_hash")
-    log.call(3, "read", traceparent="00-" + "1" * 32 + "-" + "2" * 16 + "-01", **EVERY_CALL_FIELD)
-    log.call(3, "read", snapshot_id="s1", observer_id="proxy-2", args_hash=DIGEST, result={"text": "secret"})
-    log.call(3, "write", observer_id="proxy-2", error={"code": "E2"}, timing={"duration_ms": 7})
-    log.call(3, "odd", actor={"kind": "human"})
-    log.call(3, "read", **handshake_call_data())
-    log.call(3, "nobody_lists_it", decision="deny")
-    log.snapshot(4, READ_MORE, WRITE | {"inputSchema": {}}, {"name": "new"}, completeness="complete", **LISTS)
-    log.snapshot(5, READ, READ_MORE, observer_id="proxy-2", completeness="partial", server_scoped=False)
-    log.call(6, "read", observer_id="proxy-2", decision="requires_approval")
-    log.call(6, "read", observer_id="proxy-3", decision="error")
-    log.pin(7, None)
-    log.suppression(7, "set", server_id="*", tool="re*", kind="tool_changed", until="2026-03-02T00:00:00Z")
-    log.suppression(7, "set", field="description")
-    log.suppression(7, "remove")
-    log.snapshot(7, READ, completeness="complete", **OTHER_LISTS)
-    log.snapshot(5, READ, observer_id="proxy-3", snapshot_id="late")
-    log.announcement(8, observer_id="proxy-4")
-    log.raw(Role.SNAPSHOTS, 8, b'{"a": 1, "a": 2}')
-    log.raw(Role.CALLS, 8, b"\xff\xfe", key=None)
-    log.raw(Role.CONTROL, 8, None)
-    log.call(9, "read")
-    return log.records
+    story = Story()
+
+    def decides(kind: str, /, **data: Any) -> None:
+        number = len(story.records)
+        key = data.get("server_id", SERVER).encode()
+        story.raw(Role.CONTROL, a_control(kind, number=number, second=number, **data), key=key)
+
+    pinned, rule = {"tool_name": "read_file", "scheme": "assay.v1"}, {"server_id": "*", "id": "rule"}
+    scoped = {"server_scoped": True, "snapshot_id": "s1"}
+    story.calls().lists(READ, WRITE, NOT_DIGESTIBLE, **scoped)
+    decides("pin.set", **pinned, value="1" * 64)
+    decides("pin.set", **pinned | {"scheme": "assay.schema_hash"}, value=DIGEST)
+    traceparent = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
+    story.raw(Role.CALLS, an_event(Role.CALLS, 4, 4, call_data(**EVERY_CALL_FIELD), traceparent=traceparent))
+    story.calls(snapshot_id="s1", observer_id="proxy-2", args_hash=DIGEST, result={"text": "secret"})
+    story.calls("write", observer_id="proxy-2", error={"code": "E2"}, timing={"duration_ms": 7})
+    story.calls("odd", actor={"kind": "human"}).raw(Role.CALLS, a_call(number=9, second=9, **handshake_call_data()))
+    story.calls("nobody_lists_it", decision="deny")
+    story.lists(READ_MORE, WRITE | {"inputSchema": {}}, {"name": "new"}, server_scoped=True, **LISTS)
+    story.lists(READ, READ_MORE, observer_id="proxy-2", completeness="partial")
+    story.calls(observer_id="proxy-2", decision="requires_approval").calls(observer_id="proxy-3", decision="error")
+    decides("pin.remove", **pinned)
+    decides("suppression.set", **rule, tool="re*", kind="tool_changed", until="2026-03-02T00:00:00Z")
+    decides("suppression.set", id="rule", field="description")
+    decides("suppression.remove", id="rule")
+    story.lists(READ, server_scoped=True, **OTHER_LISTS)
+    story.raw(Role.SNAPSHOTS, a_snapshot(READ, number=99, second=10.5, observer_id="proxy-3", snapshot_id="late"))
+    story.raw(Role.SNAPSHOTS, an_announcement(number=98, second=22, observer_id="proxy-4", session_id="session"))
+    story.raw(Role.SNAPSHOTS, b'{"a": 1, "a": 2}').raw(Role.CALLS, b"\xff\xfe", key=None).raw(Role.CONTROL, None)
+    return story.calls().records
 
 
 @cache
@@ -179,8 +121,8 @@ def problems(name: str, content: Any) -> list[str]:
 
 
 def test_committed_schemas_are_the_generated_ones() -> None:
-    """A change of a model without its schema is found: python -m assay_stream.model.schemas --write schemas."""
-    assert schemas.differing_files(FOLDER) == []
+    """``make docs`` writes them."""
+    assert {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")} == schemas.all_files()
 
 
 @pytest.mark.parametrize("name", sorted(schemas.all_schemas()))
@@ -259,9 +201,7 @@ def test_every_event_that_is_accepted_is_valid() -> None:
 
 
 def _with_data(**fields: Any) -> dict[str, Any]:
-    log = Log()
-    log.call(1, "read", **fields)
-    event: dict[str, Any] = orjson.loads(log.records[0].value or b"")
+    event: dict[str, Any] = orjson.loads(a_call(**fields))
     return event
 
 
@@ -346,20 +286,3 @@ def test_the_asyncapi_document_names_the_topics_as_the_table_does() -> None:
     document = json.loads((FOLDER / "asyncapi.json").read_text())
     addresses = {name: channel["address"] for name, channel in document["channels"].items()}
     assert addresses == {role.value: name for role, name in TOPIC_NAMES.items()}
-
-
-def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "schemas"
-    assert schemas.main(["--write", str(folder)]) == 0
-    assert schemas.main(["--check", str(folder)]) == 0
-    (folder / "assay.tool.drift.schema.json").write_text("{}")
-    (folder / "assay.tool.finding.schema.json").unlink()
-    (folder / "foreign.json").write_text("{}")
-    assert schemas.main(["--check", str(folder)]) == 1
-    said = capsys.readouterr().err
-    for name in ("assay.tool.drift.schema.json", "assay.tool.finding.schema.json", "foreign.json"):
-        assert name in said
-
-
-def test_the_envelope_schema_is_written_out_as_it_is() -> None:
-    assert json.loads((FOLDER / "htc_v1.json").read_text()) == htc.SCHEMA

@@ -17,7 +17,9 @@ from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.fields import ITEM_SUBJECTS
-from assay_stream.model.record import OBSERVER_HEADER, Origin, Output, Record, Role
+from assay_stream.model.record import OBSERVER_HEADER, Output, Record, Role
+from tests.support.controls import a_control
+from tests.support.events import TEN_O_CLOCK_MS, a_snapshot, an_announcement, record_of
 
 SERVERS = ("alpha", "beta")
 OBSERVERS = ("alice", "bob")
@@ -38,8 +40,6 @@ PROMPTS: tuple[list[dict[str, Any]] | None, ...] = (
 )
 TEMPLATES: tuple[list[dict[str, Any]] | None, ...] = (None, [{"uriTemplate": "x://{y}", "name": "p"}])
 INSTRUCTIONS = (None, "", "Use t.", "Never tell the user.")
-BASE_MS = 1_772_323_200_000
-BASE = "2026-03-01T00:00:"
 
 
 def snapshot_value(
@@ -60,37 +60,9 @@ def snapshot_value(
         "resource_templates": TEMPLATES[templates],
         "instructions": INSTRUCTIONS[instructions],
     }
-    return orjson.dumps(
-        {
-            "specversion": "1.0",
-            "type": "mcp.tools.list.observed",
-            "source": "urn:test",
-            "id": snapshot_id,
-            "time": f"{BASE}{second:02}Z",
-            "data": {
-                "server_id": server,
-                "observer_id": observer,
-                "snapshot_id": snapshot_id,
-                "server_scoped": scoped,
-                "completeness": completeness,
-                "tools": TOOLS[tools],
-                **{name: items for name, items in lists.items() if items is not None},
-            },
-        }
-    )
-
-
-def announcement_value(*, server: str, observer: str, second: int) -> bytes:
-    return orjson.dumps(
-        {
-            "specversion": "1.0",
-            "type": "mcp.tools.list_changed.observed",
-            "source": "urn:test",
-            "id": "announcement",
-            "time": f"{BASE}{second:02}Z",
-            "data": {"server_id": server, "observer_id": observer},
-        }
-    )
+    given: dict[str, Any] = {name: items for name, items in lists.items() if items is not None}
+    given |= {"server_id": server, "observer_id": observer, "snapshot_id": snapshot_id, "server_scoped": scoped}
+    return a_snapshot(*TOOLS[tools], second=second, completeness=completeness, **given)
 
 
 def named(record: Record, observer: str | None) -> Record:
@@ -98,26 +70,13 @@ def named(record: Record, observer: str | None) -> Record:
 
 
 def a_record(offset: int, key: bytes | None, value: bytes | None, role: Role = Role.SNAPSHOTS) -> Record:
-    return Record(
-        role=role,
-        origin=Origin(topic=role.value, partition=0, offset=offset),
-        key=key,
-        value=value,
-        timestamp_ms=BASE_MS + offset * 1_000,
-    )
+    return record_of(role, value, key=key, offset=offset, timestamp_ms=TEN_O_CLOCK_MS + offset * 1_000)
 
 
 def a_pin(offset: int, server: str, second: int, value: str | None) -> Record:
-    data = {"server_id": server, "tool_name": "t", "scheme": "assay.v1", "author": "ann", "reason": "review"}
-    event = {
-        "specversion": "1.0",
-        "type": "assay.control.pin.remove" if value is None else "assay.control.pin.set",
-        "source": "urn:test",
-        "id": f"pin-{offset}",
-        "time": f"{BASE}{second:02}Z",
-        "data": data if value is None else data | {"value": value},
-    }
-    return a_record(offset, server.encode(), orjson.dumps(event), Role.CONTROL)
+    kind = "pin.remove" if value is None else "pin.set"
+    pinned = {"server_id": server, "tool_name": "t", "scheme": "assay.v1", "value": value}
+    return a_record(offset, server.encode(), a_control(kind, number=offset, second=second, **pinned), Role.CONTROL)
 
 
 @st.composite
@@ -150,7 +109,7 @@ def histories(draw: st.DrawFn, max_size: int = 24, *, announced: bool = True) ->
             records.append(named(a_record(offset, key, value), draw(st.sampled_from([None, *OBSERVERS, "nobody"]))))
         elif kind == 3 and announced:
             observer = draw(st.sampled_from([*OBSERVERS, "newcomer"]))
-            value = announcement_value(server=server, observer=observer, second=draw(st.integers(0, 9)))
+            value = an_announcement(server_id=server, observer_id=observer, second=draw(st.integers(0, 9)))
             records.append(a_record(offset, server.encode(), value))
         elif kind == 1:
             pinned = draw(st.sampled_from([None, "0" * 64, "f" * 64]))
@@ -353,7 +312,7 @@ def orderly_histories(draw: st.DrawFn) -> list[Record]:
         header = draw(st.sampled_from([None, observer]))
         kind = draw(st.integers(0, 6))
         if kind == 1:
-            value = announcement_value(server="alpha", observer=observer, second=second)
+            value = an_announcement(server_id="alpha", observer_id=observer, second=second)
         elif kind:
             value = snapshot_value(
                 observer=observer,
@@ -363,7 +322,7 @@ def orderly_histories(draw: st.DrawFn) -> list[Record]:
                 completeness=draw(st.sampled_from(["complete", "partial"])),
             )
         record = named(a_record(offset, b"alpha", value), header)
-        records.append(record._replace(timestamp_ms=BASE_MS + second * 1_000))
+        records.append(record._replace(timestamp_ms=TEN_O_CLOCK_MS + second * 1_000))
     return records
 
 
@@ -407,7 +366,7 @@ def test_folding_keeps_a_list_that_names_its_observer_beside_one_that_does_not()
     history = [
         a_record(0, b"alpha", values[0]),
         named(a_record(1, b"alpha", values[1]), "alice"),
-        a_record(2, b"alpha", b"{")._replace(timestamp_ms=BASE_MS + 1_000),
+        a_record(2, b"alpha", b"{")._replace(timestamp_ms=TEN_O_CLOCK_MS + 1_000),
         a_record(3, b"alpha", values[2]),
     ]
     folded = a_state(Limits(timeline_entries_max=2))
@@ -447,7 +406,7 @@ def test_a_list_later_than_all_that_is_kept_is_in_force_until_the_next_one_kept(
 
 
 def time_us(second: int) -> int:
-    return (BASE_MS + second * 1_000) * 1_000
+    return (TEN_O_CLOCK_MS + second * 1_000) * 1_000
 
 
 def ask(bindings: Bindings, server: str, observer: str, second: int) -> Binding:

@@ -43,7 +43,7 @@ def _signature(tool: str, name: str, mode: Mode) -> str:
     return sign_digest(bytes.fromhex(schema_digest(json.loads(tool)).hex), KEYS[name], mode=mode)
 
 
-def a_control(kind: str, *, number: int = 0, second: float = 0, **data: Any) -> bytes:
+def a_control(kind: str, /, *, number: int = 0, second: float = 0, **data: Any) -> bytes:
     """The bytes of a control event, given a number of seconds after ten o'clock; ``None`` leaves a field out."""
     required = {"server_id": SERVER}
     if not kind.startswith("discovery"):

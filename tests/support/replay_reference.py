@@ -30,10 +30,10 @@ from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
 from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.model.cloudevents import event_time_us, is_binary, read_event
+from assay_stream.model.cloudevents import event_time_us, is_binary, read_event, read_whole_call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
-from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
+from assay_stream.model.observation import CallEvent, CallProfile, Envelope, SnapshotEvent
 from assay_stream.model.record import Headers, Origin, Output, Record, Role
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
@@ -182,7 +182,10 @@ def _key(entry: _Dated, time_ms: int) -> _Key:
 
 def _date(record: Record, limits: Limits, call_profile: CallProfile) -> _Dated:
     try:
-        event = read_event(record, limits=limits, call_profile=call_profile)
+        if record.role is Role.CALLS:
+            event: Envelope | CallEvent = read_whole_call(record, limits=limits, call_profile=call_profile)
+        else:
+            event = read_event(record, limits=limits)
     except InputError:
         return _Dated(record=record, time_ms=_time_of_refused_ms(record, limits), refused=True)
     time_ms = event_time_us(event) // 1_000

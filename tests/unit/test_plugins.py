@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.entry_points import Group
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.configured import read_receivers
-from assay_stream.plugins import FEEDS, FORMATS, LOGS, RECEIVERS
+from assay_stream.plugins import FEEDS, FORMATS, LOGS, RECEIVERS, Group
 from tests.support.strangers import put_distribution
 from tests.support.toml import toml_of
 

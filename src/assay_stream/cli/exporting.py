@@ -26,7 +26,7 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch, numbered_bundles
 from assay_stream.export.input import Dataset, ExportSelection, Stored, stored_in, verify_bundle
-from assay_stream.export.rows import check_installed
+from assay_stream.export.rows import parquet_library
 from assay_stream.files.archive import ARCHIVE_MANIFEST, PartitionPlace, manifest_bytes
 from assay_stream.files.compressed import write_archive
 from assay_stream.files.local import PREFIX, Aside, locked_folder, writing_to
@@ -216,7 +216,7 @@ def parquet(
 
     Prints a summary as one JSON object. Exit code 1, and no file, if there is nothing to export.
     """
-    check_installed()
+    parquet_library()
     refuse_filled_folder(output, force=force)
     with selecting.collection(*Dataset) as collection:
         _tell(export_parquet(collection, output), collection)

@@ -20,7 +20,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control import KEY_ACCEPT_TYPE, KEY_REVOKE_TYPE, POLICY_REMOVE_TYPE, POLICY_SET_TYPE
 from assay_stream.model.record import Role
 from assay_stream.report.pins import key_rows, policy_rows, server_of, time_text
-from assay_stream.report.policy_plan import PlannedPolicy, PolicyPlan
+from assay_stream.report.policy_plan import PolicyPlan, planned_policy
 from assay_stream.schemes.hangar import Action
 from assay_stream.text.escaping import counted
 
@@ -126,7 +126,7 @@ def plan(
         raise InputError("bad_option", "say what to try out: --enforcement, or --remove")
     now_us = time.time_ns() // 1_000
     since_us = since if since is not None else 0 if looking.inputs else now_us - _DAY_US
-    planned = PlannedPolicy(
+    planned = planned_policy(
         server_id=server_id, tool_name=tool, enforcement=enforcement, unknown=None if remove else unknown, now_us=now_us
     )
     with open_store(looking) as opened:

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from assay_stream.canonical.digest import Digest
-from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, item_again, items, write_bundle
+from assay_stream.export.input import Dataset, ExportPlace, ExportRecord, ExportSelection, Stored, items, write_bundle
 from assay_stream.export.rows import as_csv, as_jsonl, row_of, write_parquet
 from assay_stream.files.local import Aside, locked_folder, writing, writing_to
 from assay_stream.files.spool import Spool
@@ -60,19 +60,18 @@ class Collection:
             else:
                 self.left_out += 1
 
-    def raw(self, kind: Dataset) -> Iterator[bytes]:
-        self._spool.finish()
-        return (row[-1] for row in self._spool.rows(kind))
-
     def items(self, kind: Dataset) -> Iterator[ExportRecord]:
-        return (item_again(kind, raw) for raw in self.raw(kind))
+        self._spool.finish()
+        for *place, _, raw in self._spool.rows(kind):
+            # Decoded strictly when it came in, so a fast decoder reads the same.
+            yield ExportRecord(kind, ExportPlace(kind, *place), raw, orjson.loads(raw))
 
     def events(self) -> Iterator[dict[str, Any]]:
-        # Decoded strictly when it came in, so a fast decoder reads the same.
-        return map(orjson.loads, self.raw(Dataset.EVIDENCE))
+        return (item.content for item in self.items(Dataset.EVIDENCE))
 
     def count(self, kind: Dataset) -> int:
-        return sum(1 for _ in self.raw(kind))
+        self._spool.finish()
+        return sum(1 for _ in self._spool.rows(kind))
 
 
 def export_bundles(
@@ -93,17 +92,14 @@ def export_bundles(
         check_run_id(run_id)
     total = collection.count(Dataset.EVIDENCE)
     size = total if split is None else split
-    parts = [slice(start, min(start + size, total)) for start in range(0, total, max(size, 1))]
     written = []
+    ahead, events = collection.events(), collection.events()
     with writing(path), Aside() as aside:
-        for number, part in enumerate(parts, start=1):
-            several = len(parts) > 1
-            target = path.with_name(f"{_stem(path)}-{number:04}{_BUNDLE_SUFFIX}") if several else path
-            run = _run_id(islice(collection.events(), part.start, part.stop)) if run_id is None else run_id
-            if several and run_id is not None:
-                run = f"{run_id}-{number:04}"
-            events = islice(collection.events(), part.start, part.stop)
-            written.append((target, write_bundle(aside.path(target), events, run_id=run)))
+        for number in range(1, -(-total // max(size, 1)) + 1):
+            part = f"-{number:04}" if total > size else ""
+            target = path.with_name(f"{_stem(path)}{part}{_BUNDLE_SUFFIX}") if part else path
+            run = _run_id(islice(ahead, size)) if run_id is None else f"{run_id}{part}"
+            written.append((target, write_bundle(aside.path(target), islice(events, size), run_id=run)))
         if written:
             for stale in (path, *numbered_bundles(path)):
                 aside.remove(stale)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import cramjam
-import orjson
 
 from assay_stream.alerts.formats.view import view_of
 from assay_stream.canonical.decode import decode_json
@@ -139,15 +138,15 @@ def verify_bundle(path: Path, *, limits: BundleLimits = BUNDLE_LIMITS) -> Manife
     return manifests.pop()  # there is one: a bundle has one event at least
 
 
-def read_bundle(path: Path, *, limits: BundleLimits = BUNDLE_LIMITS) -> Iterator[bytes]:
+def read_bundle(path: Path) -> Iterator[bytes]:
     """Yield the lines of a bundle without their line feeds, once all of it was verified.
 
     Raises:
         InputError: as ``verify_bundle``.
     """
-    verify_bundle(path, limits=limits)
+    verify_bundle(path)
     # Verified again: the file may have been replaced since.
-    for _, line in _verified(path, limits):
+    for _, line in _verified(path, BUNDLE_LIMITS):
         yield line.removesuffix(b"\n")
 
 
@@ -390,12 +389,6 @@ def _item(raw: bytes, kind: Dataset | None) -> ExportRecord:
             # Again within the bounds of bundles, so that what is accepted here can be exported as one.
             decode_json(raw, limits=_EVIDENCE_LIMITS)
     return ExportRecord(found, _PLACES[found](content), raw, content)
-
-
-def item_again(kind: Dataset, raw: bytes) -> ExportRecord:
-    """Rebuild a record that ``items`` yielded before, from its bytes and without checking it again."""
-    content = orjson.loads(raw)
-    return ExportRecord(kind, _PLACES[kind](content), raw, content)
 
 
 def _kind_of(content: Any) -> Dataset | None:

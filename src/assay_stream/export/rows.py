@@ -168,7 +168,7 @@ def write_parquet(path: Path, kind: Dataset, rows: Iterable[Mapping[str, Value]]
         ConfigurationError: ``extra_missing``.
         InputError: ``unwritable_file``.
     """
-    arrow, parquet = _libraries()
+    arrow, parquet = parquet_library()
     schema = arrow.schema([(column.name, _arrow_type(arrow, column.type)) for column in COLUMNS[kind]])
     count = 0
     with writing(path), Aside() as aside, parquet.ParquetWriter(aside.path(path), schema, compression="zstd") as writer:
@@ -178,16 +178,12 @@ def write_parquet(path: Path, kind: Dataset, rows: Iterable[Mapping[str, Value]]
     return count
 
 
-def check_installed() -> None:
-    """Fail early if the Parquet library is not installed.
+def parquet_library() -> tuple[Any, Any]:
+    """Return the modules that write Parquet files.
 
     Raises:
         ConfigurationError: ``extra_missing``.
     """
-    _libraries()
-
-
-def _libraries() -> tuple[Any, Any]:
     with needing_extra("parquet"):
         import pyarrow
         import pyarrow.parquet

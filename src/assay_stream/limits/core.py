@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# What a longer latency counts as: a publisher whose clock is years behind must not outweigh all others in the sum.
+EVIDENCE_LATENCY_MAX_S = 3_600.0
+
+# What a longer wait for a review counts as: event times are publishers', and one of 1970 is no alert of 1970.
+UNREVIEWED_AGE_MAX_S = 30 * 24 * 3_600.0
+
+# An observer counts as alive for so long after it was last heard of: agents call in bursts, with pauses between.
+OBSERVER_ALIVE_S = 900
+
+# Observers that a worker counts as alive: publishers choose the names. More are alive than the metric says then.
+OBSERVERS_COUNTED_MAX = 100_000
+
+# Servers, and observers, that a coverage report tells apart: the largest fleet that was measured. Whoever may publish
+# can make up any number of names; the rest is counted together, and the report says so.
+COVERAGE_NAMES_MAX = 100_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnalysisLimits:
-    """Bounds on what the analysis of a list may cost."""
+class Limits:
+    """Bounds on what is accepted, analysed, kept and published."""
+
+    # What the analysis of a list may cost.
 
     # Characters of a value before or after one change, as text or JSON. Descriptions of real tools have up to 3 KB;
     # what was changed is read in the definition topic, a change only shows what it is about.
@@ -84,27 +102,7 @@ class AnalysisLimits:
     # exactly; of more the share is estimated, within a quarter of all at worst in 19 of 20 cases.
     name_sketch_max: int = 16
 
-
-# What a longer latency counts as: a publisher whose clock is years behind must not outweigh all others in the sum.
-EVIDENCE_LATENCY_MAX_S = 3_600.0
-
-# What a longer wait for a review counts as: event times are publishers', and one of 1970 is no alert of 1970.
-UNREVIEWED_AGE_MAX_S = 30 * 24 * 3_600.0
-
-# An observer counts as alive for so long after it was last heard of: agents call in bursts, with pauses between.
-OBSERVER_ALIVE_S = 900
-
-# Observers that a worker counts as alive: publishers choose the names. More are alive than the metric says then.
-OBSERVERS_COUNTED_MAX = 100_000
-
-# Servers, and observers, that a coverage report tells apart: the largest fleet that was measured. Whoever may publish
-# can make up any number of names; the rest is counted together, and the report says so.
-COVERAGE_NAMES_MAX = 100_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits(AnalysisLimits):
-    """Bounds on what is accepted, analysed, kept and published."""
+    # What is accepted, kept and published.
 
     # One input record. The largest real ``tools/list`` in the captures is 22 KB; 8 MiB leaves room for a hundred such
     # servers behind one gateway, and bounds what one record can cost to decode.

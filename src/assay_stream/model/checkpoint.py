@@ -35,14 +35,16 @@ _Siblings = Annotated[
     list[tuple[Natural, Positive, DigestText]], Field(max_length=SIBLINGS_MAX, description=_SIBLINGS_TEXT)
 ]
 _Root = Annotated[Digest, Wire(DigestText, str, Digest.parse)]
+_PREVIOUS_TEXT = "Digest of the payload before; null for the first."
+_Previous = Wire(
+    Annotated[DigestText | None, Field(description=_PREVIOUS_TEXT)],
+    lambda digest: None if digest is None else str(digest),
+    lambda text: None if text is None else Digest.parse(text),
+)
 
 
 def _heads(rows: Iterable[list[Any]]) -> tuple[Head, ...]:
     return tuple(Head(partition, size, Digest.parse(root)) for partition, size, root in rows)
-
-
-def _previous(text: str | None) -> Digest | None:
-    return None if text is None else Digest.parse(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +80,7 @@ class Checkpoint:
         ),
     ]
     leaves: _Root
-    previous: Annotated[
-        Digest | None,
-        Wire(
-            Annotated[DigestText | None, Field(description="Digest of the payload before; null for the first.")],
-            lambda digest: None if digest is None else str(digest),
-            _previous,
-        ),
-    ]
+    previous: Annotated[Digest | None, _Previous]
     sealed_at: str
     key_id: DigestText
     software: str

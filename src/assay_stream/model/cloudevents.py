@@ -79,13 +79,8 @@ _FIX_OF_CODE = {
 }
 
 
-def read_event(
-    record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
-) -> Envelope | CallEvent:
+def read_event(record: Record, *, limits: Limits = DEFAULT_LIMITS) -> Envelope | CallEvent:
     """Decode and validate one observation or control record.
-
-    Args:
-        call_profile: what every call must satisfy, whatever profile it names itself.
 
     Returns:
         The model of the event's type; a call is a ``CallEvent``.
@@ -94,7 +89,7 @@ def read_event(
         InputError: for anything other than a valid event of a type that belongs in the record's topic.
     """
     if record.role is Role.CALLS:
-        return read_whole_call(record, limits=limits, call_profile=call_profile)
+        return read_whole_call(record, limits=limits)
     if record.set_aside:
         raise set_aside_error()
     validated = _validated(record, limits)
@@ -154,6 +149,9 @@ def read_whole_call(
     record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
 ) -> CallEvent:
     """Decode and validate one call with all its fields.
+
+    Args:
+        call_profile: what every call must satisfy, whatever profile it names itself.
 
     Raises:
         InputError: for anything other than a valid call.
@@ -343,17 +341,7 @@ def _check_time(time_us: int, record: Record, limits: Limits) -> None:
 
 
 _CLUSTER_FIELDS = frozenset(
-    {
-        "policy_snapshot_digest",
-        "policy_snapshot_digest_alg",
-        "policy_snapshot_canonicalization",
-        "policy_snapshot_schema",
-        "tool_definition_digest",
-        "tool_definition_digest_alg",
-        "tool_definition_canonicalization",
-        "tool_definition_schema",
-        "tool_definition_source",
-    }
+    ("policy_snapshot_digest", *assay.POLICY_CLUSTER_CONSTANTS, "tool_definition_digest", *assay.CLUSTER_CONSTANTS)
 )
 
 

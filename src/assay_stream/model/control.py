@@ -207,49 +207,34 @@ class ControlEvent(Envelope):
     data: Any
 
 
-_EVENTS: tuple[tuple[str, str, type[Model], str], ...] = (
-    (PIN_SET_TYPE, "PinSetEvent", PinSetData, "from now on the tool must have this value."),
-    (PIN_REJECT_TYPE, "PinRejectEvent", PinData, "from now on the tool must not have this value."),
-    (PIN_REMOVE_TYPE, "PinRemoveEvent", PinRemoveData, "the operator takes a decision back."),
-    (POLICY_SET_TYPE, "PolicySetEvent", PolicySetData, "the digest policy of a server or of one of its tools."),
-    (
-        POLICY_REMOVE_TYPE,
-        "PolicyRemoveEvent",
-        PolicyRemoveData,
-        "the policy is taken back; a tool is then under its server's.",
-    ),
-    (
-        KEY_ACCEPT_TYPE,
-        "KeyAcceptEvent",
-        KeyAcceptData,
-        "the only way by which another key replaces the first one used.",
-    ),
-    (KEY_REVOKE_TYPE, "KeyRevokeEvent", KeyRevokeData, "signatures by this key count no more."),
-    (DISCOVERY_TYPE, "DiscoveryEvent", DiscoveryData, "what was found at a domain. The stream itself never fetches."),
-    (
-        SUPPRESSION_SET_TYPE,
-        "SuppressionSetEvent",
-        SuppressionSetData,
-        "alerts that the rule covers are written as suppressed.",
-    ),
-    (SUPPRESSION_REMOVE_TYPE, "SuppressionRemoveEvent", SuppressionRemoveData, "the rule is taken back."),
-    (HOLD_SET_TYPE, "HoldSetEvent", HoldSetData, "nothing in the scope may be deleted from now on."),
-    (HOLD_REMOVE_TYPE, "HoldRemoveEvent", HoldRemoveData, "the hold is taken back."),
-    (ERASURE_SET_TYPE, "ErasureSetEvent", ErasureSetData, "what the scope covers is erased, on record."),
-    (f"{ALERT_TYPE}acknowledge", "AlertAcknowledgeEvent", AlertData, "somebody looks after the alert."),
-    (f"{ALERT_TYPE}assign", "AlertAssignEvent", AlertAssignData, "the alert is given to somebody."),
-    (f"{ALERT_TYPE}comment", "AlertCommentEvent", AlertData, "somebody says something about the alert."),
-    (f"{ALERT_TYPE}close", "AlertCloseEvent", AlertData, "the alert is closed until it is news again."),
-    (f"{ALERT_TYPE}reopen", "AlertReopenEvent", AlertData, "the alert is open again."),
+_EVENTS: tuple[tuple[str, type[Model], str], ...] = (
+    (PIN_SET_TYPE, PinSetData, "from now on the tool must have this value."),
+    (PIN_REJECT_TYPE, PinData, "from now on the tool must not have this value."),
+    (PIN_REMOVE_TYPE, PinRemoveData, "the operator takes a decision back."),
+    (POLICY_SET_TYPE, PolicySetData, "the digest policy of a server or of one of its tools."),
+    (POLICY_REMOVE_TYPE, PolicyRemoveData, "the policy is taken back; a tool is then under its server's."),
+    (KEY_ACCEPT_TYPE, KeyAcceptData, "the only way by which another key replaces the first one used."),
+    (KEY_REVOKE_TYPE, KeyRevokeData, "signatures by this key count no more."),
+    (DISCOVERY_TYPE, DiscoveryData, "what was found at a domain. The stream itself never fetches."),
+    (SUPPRESSION_SET_TYPE, SuppressionSetData, "alerts that the rule covers are written as suppressed."),
+    (SUPPRESSION_REMOVE_TYPE, SuppressionRemoveData, "the rule is taken back."),
+    (HOLD_SET_TYPE, HoldSetData, "nothing in the scope may be deleted from now on."),
+    (HOLD_REMOVE_TYPE, HoldRemoveData, "the hold is taken back."),
+    (ERASURE_SET_TYPE, ErasureSetData, "what the scope covers is erased, on record."),
+    (f"{ALERT_TYPE}acknowledge", AlertData, "somebody looks after the alert."),
+    (f"{ALERT_TYPE}assign", AlertAssignData, "the alert is given to somebody."),
+    (f"{ALERT_TYPE}comment", AlertData, "somebody says something about the alert."),
+    (f"{ALERT_TYPE}close", AlertData, "the alert is closed until it is news again."),
+    (f"{ALERT_TYPE}reopen", AlertData, "the alert is open again."),
 )
 CONTROL_MODELS: dict[str, type[ControlEvent]] = {
     kind: create_model(
-        name,
+        kind,
         __base__=ControlEvent,
         __doc__=f"``{kind}``: {purpose}",
         type=(Literal[kind], ...),  # type: ignore[arg-type] # one of the texts above
         data=(data, ...),
     )
-    for kind, name, data, purpose in _EVENTS
+    for kind, data, purpose in _EVENTS
 }
 """Every event type of the control topic."""

@@ -98,17 +98,9 @@ _NESTED: dict[str, Any] = {
 """The fields of a call that are objects."""
 _COPIED = _hints(DecisionPayload).keys() & _CALL.keys() - _NOT_TAKEN - _NESTED.keys()
 _ENCODER = msgspec.json.Encoder()
-_CANONICALIZATION = assay.CLUSTER_CONSTANTS["tool_definition_canonicalization"]
-_ALGORITHM = assay.CLUSTER_CONSTANTS["tool_definition_digest_alg"]
-_SCHEMA = assay.CLUSTER_CONSTANTS["tool_definition_schema"]
-_SOURCE = assay.CLUSTER_CONSTANTS["tool_definition_source"]
-CONSTANTS = {
-    "tool_definition_canonicalization": _CANONICALIZATION,
-    "tool_definition_digest_alg": _ALGORITHM,
-    "tool_definition_schema": _SCHEMA,
-    "tool_definition_source": _SOURCE,
-}
-"""What stands beside the digest of a definition."""
+CONSTANTS = dict(sorted(assay.CLUSTER_CONSTANTS.items()))
+"""What stands beside the digest of a definition, in the order of JCS."""
+_CANONICALIZATION, _ALGORITHM, _SCHEMA, _SOURCE = CONSTANTS.values()
 
 
 class _Place(Struct, gc=False):

@@ -19,12 +19,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import product
-from types import UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_type_hints
 
 import msgspec
 import orjson
-from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
+from msgspec import UNSET, Struct, UnsetType, defstruct, inspect
 from typing_extensions import TypeIs
 
 from assay_stream import __version__
@@ -171,6 +170,7 @@ except ImportError:
 _CLASSES = {r"^[A-Za-z0-9_:./-]+\Z": "token", r"^sha256:[0-9a-f]{64}\Z": "sha256", r"^[0-9a-f-]{1,64}\Z": "traceparent"}
 """What the extension calls the patterns that it knows; a field with another one is left to Python."""
 _ANY_LENGTH = 2**53
+_TIME = inspect.type_info(PlainTime)
 _LEFT_TO_PYTHON = frozenset(assay.POLICY_CLUSTER_CONSTANTS) | {"policy_snapshot_digest"}
 """Fields that must agree with one another."""
 _DROPPED = {"data": frozenset({"tool_name", "snapshot_id"}), "error": frozenset({"kind", "message"})}
@@ -195,50 +195,38 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 def declared(struct: type[Struct], dropped: frozenset[str] = frozenset()) -> list[Declared]:
-    return sorted(
-        (_field(field, is_dropped=field.name in dropped) for field in msgspec.structs.fields(struct)),
-        key=lambda each: each.name,
-    )
+    form: Any = inspect.type_info(struct)
+    fields = sorted(form.fields, key=lambda field: field.name)
+    return [
+        Declared(each.name, each.required, dropped=each.name in dropped, **_values(each.name, each.type))
+        for each in fields
+    ]
 
 
-def _field(field: Any, *, is_dropped: bool) -> Declared:
-    form = _without_unset(field.type)
-    made = _kind(field.name, form)
-    return msgspec.structs.replace(made, required=field.required, dropped=is_dropped)
-
-
-def _without_unset(form: Any) -> Any:
-    if get_origin(form) in (Union, UnionType):
-        left = [part for part in get_args(form) if part is not UnsetType]
-        return left[0] if len(left) == 1 else Union[tuple(left)]  # noqa: UP007 -- of a list
-    return form
-
-
-def _kind(name: str, form: Any) -> Declared:
+def _values(name: str, form: inspect.Type) -> dict[str, Any]:
+    """Return what the extension is told of the values of a field."""
     if name in _LEFT_TO_PYTHON:
-        return Declared(name, False, "never")
-    if form == PlainTime:
-        return Declared(name, False, "time")
-    base, meta = form, Meta()
-    if hasattr(form, "__metadata__"):
-        base, meta = form.__origin__, form.__metadata__[0]
-    if get_origin(base) is Literal:
-        return Declared(name, False, "one_of", texts=get_args(base))
-    if get_origin(base) is list and get_origin(get_args(base)[0]) is Literal and meta.max_length:
-        return Declared(name, False, "list", high=meta.max_length, texts=get_args(get_args(base)[0]))
-    if base is str and (meta.pattern is None or meta.pattern in _CLASSES):
-        high = _ANY_LENGTH if meta.max_length is None else meta.max_length
-        texts = () if meta.pattern is None else (_CLASSES[meta.pattern],)
-        return Declared(name, False, "text", low=meta.min_length or 0, high=high, texts=texts)
-    if base is int and isinstance(meta.ge, int) and isinstance(meta.le, int):
-        return Declared(name, False, "integer", low=meta.ge, high=meta.le)
-    if base is bool:
-        return Declared(name, False, "boolean")
-    if name == "duration_ms":
-        return Declared(name, False, "number")
-    if isinstance(base, type) and issubclass(base, Struct):
-        return Declared(name, False, "object", fields=tuple(declared(base, _DROPPED.get(name, frozenset()))))
-    return Declared(name, False, "never")
+        return {"kind": "never"}
+    match form:
+        case inspect.StrType() if form == _TIME:
+            return {"kind": "time"}
+        case inspect.StrType(pattern=None, min_length=low, max_length=high):
+            return {"kind": "text", "low": low or 0, "high": high or _ANY_LENGTH}
+        case inspect.StrType(pattern=str(pattern), min_length=low, max_length=high) if pattern in _CLASSES:
+            return {"kind": "text", "low": low or 0, "high": high or _ANY_LENGTH, "texts": (_CLASSES[pattern],)}
+        case inspect.LiteralType(values=texts):
+            return {"kind": "one_of", "texts": texts}
+        case inspect.ListType(item_type=inspect.LiteralType(values=texts), max_length=int(high)):
+            return {"kind": "list", "high": high, "texts": texts}
+        case inspect.IntType(ge=int(low), le=int(high)):
+            return {"kind": "integer", "low": low, "high": high}
+        case inspect.BoolType():
+            return {"kind": "boolean"}
+        case inspect.UnionType() if name == "duration_ms":
+            return {"kind": "number"}
+        case inspect.StructType(cls=struct):
+            return {"kind": "object", "fields": tuple(declared(struct, _DROPPED.get(name, frozenset())))}
+    return {"kind": "never"}
 
 
 def _reader() -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import identifier_of, log_time_us
@@ -31,18 +31,6 @@ def refusal(record: Record, error: InputError) -> list[Output]:
     return outputs
 
 
-class RejectedHeaders(BaseModel):
-    """Kafka headers of a rejected record. The original headers stand before them; value and key are kept."""
-
-    model_config = ConfigDict(populate_by_name=True, extra="allow")
-
-    code: Annotated[str, Field(alias="error.code")]
-    message: Annotated[str, Field(alias="error.message")]
-    topic: Annotated[str, Field(alias="error.topic")]
-    partition: Annotated[Digits, Field(alias="error.partition")]
-    offset: Annotated[Digits, Field(alias="error.offset")]
-
-
 class RejectedError(Closed):
     """The ``error.*`` headers of a rejected record."""
 
@@ -51,6 +39,12 @@ class RejectedError(Closed):
     topic: str
     partition: Digits
     offset: Digits
+
+
+class RejectedHeaders(RejectedError):  # noqa: N818 -- no exception
+    """Kafka headers of a rejected record. The original headers stand before them; value and key are kept."""
+
+    model_config = ConfigDict(extra="allow", alias_generator="error.{}".format)
 
 
 class RejectedLine(Closed):

@@ -2,20 +2,14 @@
 
 The core builds its records as plain dicts, for speed. The models here say what those dicts hold; the conformance tests
 hold real records of the engine against them. A field that may be absent is absent, never null.
-
-    python -m assay_stream.model.schemas --check schemas      exit code 1 if a committed file differs
-    python -m assay_stream.model.schemas --write schemas      rewrite the files
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter
@@ -351,41 +345,6 @@ OPENAPI_FILE = "openapi.json"
 
 
 def all_files() -> dict[str, str]:
+    """Return the text of every file in ``schemas/`` by its name."""
     documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), OPENAPI_FILE: openapi(), HTC_FILE: htc.SCHEMA}
     return {name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in documents.items()}
-
-
-def differing_files(folder: Path) -> list[str]:
-    """Return the names of files in a folder that are missing, stale, or no longer generated."""
-    wanted = all_files()
-    present = {path.name for path in folder.glob("*.json")}
-    stale = {
-        name for name, text in wanted.items() if name in present and (folder / name).read_text(encoding="utf-8") != text
-    }
-    return sorted(stale | (present ^ wanted.keys()))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m assay_stream.model.schemas",
-        description="Check or write the JSON Schemas of every record, and the API documents over them.",
-    )
-    action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--check", metavar="DIR", type=Path, help="Exit with 1 if a file in DIR differs.")
-    action.add_argument("--write", metavar="DIR", type=Path, help="Write every file to DIR.")
-    chosen = parser.parse_args(arguments)
-    if chosen.write is not None:
-        chosen.write.mkdir(parents=True, exist_ok=True)
-        for name, text in all_files().items():
-            (chosen.write / name).write_text(text, encoding="utf-8")
-        return 0
-    differing = differing_files(chosen.check)
-    for name in differing:
-        print(f"differs from the models: {chosen.check / name}", file=sys.stderr)
-    if differing:
-        print(f"write it: python -m assay_stream.model.schemas --write {chosen.check}", file=sys.stderr)
-    return 1 if differing else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,7 +5,8 @@ written in the transaction of the input they follow from. A table that has anoth
 progress says has lost part of its topic: it is emptied, and the input is read from its beginning.
 """
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -22,7 +23,7 @@ _RESERVED = frozenset((_PROGRESS, KEY.decode()))
 Value = TypeVar("Value")
 
 
-class Table(MutableMapping[str, Value]):
+class Table(UserDict[str, Value]):
     """Values by key, for one input partition. To change a value, store it again: ``table[key] = value``.
 
     Args:
@@ -33,39 +34,30 @@ class Table(MutableMapping[str, Value]):
     """The format level that it may write; set once it is restored."""
 
     def __init__(self, role: Role, partition: int, input_topic: str) -> None:
+        super().__init__()
         self._role = role
         self._partition = partition
         self._input_topic = input_topic
-        self._values: dict[str, Value] = {}
         self._changed: set[str] = set()
         self._progress: dict[str, int] | None = None
 
     @property
     def entries(self) -> int:
-        return len(self._values)
-
-    def __getitem__(self, key: str) -> Value:
-        return self._values[key]
+        return len(self.data)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value under a key, without the exception that ``MutableMapping`` raises and catches for none."""
-        return self._values.get(key, default)
+        """Return the value under a key, without the exception that ``UserDict`` raises and catches for none."""
+        return self.data.get(key, default)
 
     def __setitem__(self, key: str, value: Value) -> None:
         if key in _RESERVED:
             raise ValueError(f"{key!r} is reserved for the table's own record: use another key")
-        self._values[key] = value
+        self.data[key] = value
         self._changed.add(key)
 
     def __delitem__(self, key: str) -> None:
-        del self._values[key]
+        del self.data[key]
         self._changed.add(key)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
 
     def restore(self, record: Record) -> None:
         """Apply one record of the compacted topic.
@@ -79,9 +71,9 @@ class Table(MutableMapping[str, Value]):
             if key == _PROGRESS:
                 self._progress = None if fields is None else members_of(AlertProgress, fields)
             elif fields is None:
-                self._values.pop(key, None)
+                self.data.pop(key, None)
             else:
-                self._values[key] = self.decode(key, fields)
+                self.data[key] = self.decode(key, fields)
         except (AttributeError, ValueError, KeyError, TypeError):
             raise IntegrityError(
                 "unknown_state",
@@ -92,16 +84,16 @@ class Table(MutableMapping[str, Value]):
     def restored(self) -> Mapping[str, int | None]:
         """Return the next offset of the input topic; ``None`` for its beginning, the table being empty then."""
         progress = self._progress
-        if progress is not None and progress["states"] == len(self._values):
+        if progress is not None and progress["states"] == len(self.data):
             return {self._input_topic: progress["position"]}
-        self._changed.update(self._values)
-        self._values.clear()
+        self._changed.update(self.data)
+        self.data.clear()
         return {self._input_topic: None}
 
     def flush(self, positions: Mapping[str, int]) -> list[Output]:
         changed = sorted(self._changed)
         self._changed.clear()
-        progress: AlertProgress = {"position": positions[self._input_topic], "states": len(self._values)}
+        progress: AlertProgress = {"position": positions[self._input_topic], "states": len(self.data)}
         return [*(self._state(key) for key in changed), self._output(_PROGRESS, progress)]
 
     def punctuate(self) -> list[Output]:
@@ -115,7 +107,7 @@ class Table(MutableMapping[str, Value]):
         raise NotImplementedError
 
     def _state(self, key: str) -> Output:
-        return self._output(key, self.encode(self._values[key]) if key in self._values else None)
+        return self._output(key, self.encode(self.data[key]) if key in self.data else None)
 
     def _output(self, key: str, value: Mapping[str, Any] | None) -> Output:
         body = None if value is None else orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from enum import StrEnum
+from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
@@ -111,7 +112,7 @@ def fact(kind: str, *key: str) -> Callable[[type[_Record]], type[_Record]]:
 def write_record(record: Any) -> dict[str, Any]:
     """Return the JSON object of a record, without the fields of its key."""
     content = {}
-    for name, default, write in _codec(type(record)).written:
+    for name, default, write in _codec(type(record)).written:  # type: ignore[arg-type] # mypy: classes can be hashed
         value = getattr(record, name)
         if value is not default and value != default:
             content[name] = value if write is None else write(value)
@@ -222,17 +223,8 @@ class _Codec(NamedTuple):
     read: dict[str, _Convert]
 
 
-_CODECS: dict[type, _Codec] = {}
-
-
+@cache
 def _codec(cls: type) -> _Codec:
-    known = _CODECS.get(cls)
-    if known is None:
-        known = _CODECS[cls] = _codec_of(cls)
-    return known
-
-
-def _codec_of(cls: type) -> _Codec:
     hints = get_type_hints(cls, include_extras=True)
     found = {name: (MISSING if _is_always(hints[name]) else default) for name, default in _value_fields(cls)}
     wires = {field.name: _wire(hints[field.name]) for field in fields(cls)}
@@ -248,7 +240,7 @@ def _codec_of(cls: type) -> _Codec:
 def _read(cls: type[_Record], content: dict[str, Any]) -> _Record:
     import msgspec  # a proxy reads no records, and the base install goes without it
 
-    codec = _codec(cls)
+    codec = _codec(cls)  # type: ignore[arg-type] # as above
     if not codec.always <= content.keys() <= codec.names:
         raise ValueError(f"the members of {cls.__name__} are others")
     for name, read in codec.read.items():

@@ -31,7 +31,7 @@ from assay_stream.drift.severity import MCPTRUST_LEVELS, Level, SeverityProfile,
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, PIN_FILE_LIMITS
 from assay_stream.model.fields import Subject, as_item
-from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.kinds import KINDS, RELEASE_KINDS, Kind
 from assay_stream.schemes.assay.manifest import (
     DECLARED_SCHEMA,
     OBSERVED_SCHEMA,
@@ -60,17 +60,14 @@ LISTS = {
     Subject.INSTRUCTIONS: "instructions",
 }
 
-_KINDS = (
-    *(Kind.TOOL_ADDED, Kind.TOOL_REMOVED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED),
-    *(Kind.PROMPT_ADDED, Kind.PROMPT_REMOVED, Kind.PROMPT_CHANGED),
-    *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_REMOVED, Kind.TEMPLATE_CHANGED),
-    *(Kind.INSTRUCTIONS_ADDED, Kind.INSTRUCTIONS_REMOVED, Kind.INSTRUCTIONS_CHANGED),
-    *(Kind.RISK_LEVEL_CHANGED, Kind.CONTRACT_VIOLATION, Kind.DEFINITION_AMBIGUOUS, Kind.LIST_CACHED_LONG),
-    Kind.ANALYSIS_CUT_SHORT,
-)
-KIND_TITLES: Mapping[str, str] = {kind.value: KINDS[kind].title for kind in _KINDS} | {
-    # A report also says where it fell.
-    "risk_level_changed": "MCPTrust's risk level of a tool changed"
+_OF_A_LIST = (Kind.LIST_CACHED_LONG, Kind.ANALYSIS_CUT_SHORT)
+KIND_TITLES: Mapping[str, str] = {kind.value: KINDS[kind].title for kind in (*RELEASE_KINDS, *_OF_A_LIST)} | {
+    # A report also says where it fell, ...
+    "risk_level_changed": "MCPTrust's risk level of a tool changed",
+    # ... of prompts and templates too, ...
+    "definition_ambiguous": "A list has one name more than once, with different definitions",
+    # ... and that a contract is gone, or has an older version.
+    "contract_violation": "A tool broke its Handshake contract",
 }
 """The kinds of finding in a report, and their titles."""
 
@@ -354,12 +351,13 @@ def _sarif_result(finding: DriftFinding, rule_index: int, uri: str) -> dict[str,
     name = visible(finding.name)
     words = "; ".join(CODES[code].title if code in CODES else code for code in finding.codes)
     new_name = f" -> {visible(finding.renamed_to)}" if finding.renamed_to is not None else ""
+    subject = "" if finding.kind in _OF_A_LIST else f": {name}{new_name}"
     identity = canonicalize([finding.as_json(), [list(change) for change in finding.changes]])
     return {
         "ruleId": finding.kind,
         "ruleIndex": rule_index,
         "level": _SARIF_LEVELS[finding.level],
-        "message": {"text": f"{KIND_TITLES[finding.kind]}: {name}{new_name}{'. ' + words if words else ''}"},
+        "message": {"text": f"{KIND_TITLES[finding.kind]}{subject}{'. ' + words if words else ''}"},
         "locations": [
             {
                 "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}},

@@ -6,7 +6,7 @@ definition is unknown gets the tool's verdict, as in a proxy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from assay_stream.bindings.rulings import Ruling, VerdictTable
 from assay_stream.bindings.server import ServerBindings
@@ -18,7 +18,6 @@ from assay_stream.schemes.hangar import Action
 
 _NOT_OFFERED = ""
 """Stands for all tools that are neither offered nor pinned: made-up names must not fill the memory."""
-_NO_ORIGIN = Origin(topic="", partition=0, offset=0)
 
 
 @dataclass(slots=True)
@@ -29,30 +28,22 @@ class _Calls:
     """Of the refused: calls that were denied when they were made."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedPolicy:
-    """A policy to try out, as of ``now_us``; without ``enforcement``, the policy in force is removed."""
-
-    server_id: str
-    tool_name: str | None
-    enforcement: str | None
-    unknown: str | None
-    now_us: int
-
-    def fact(self) -> Policy:
-        return Policy(
-            server_id=self.server_id,
-            tool_name=self.tool_name,
-            enforcement=self.enforcement,
-            unknown=self.unknown,
-            author="plan",
-            reason="plan",
-            origin=_NO_ORIGIN,
-            time_us=self.now_us,
-        )
+def planned_policy(
+    *, server_id: str, tool_name: str | None, enforcement: str | None, unknown: str | None, now_us: int
+) -> Policy:
+    """Return a policy to try out, as of ``now_us``; without ``enforcement``, the policy in force is removed."""
+    return Policy(
+        server_id=server_id,
+        tool_name=tool_name,
+        enforcement=enforcement,
+        unknown=unknown,
+        author="plan",
+        reason="plan",
+        origin=Origin(topic="", partition=0, offset=0),
+        time_us=now_us,
+    )
 
 
-@dataclass(slots=True)
 class PolicyPlan:
     """What a policy would change on a server.
 
@@ -60,22 +51,16 @@ class PolicyPlan:
         server: modified by applying the policy to it; do not use it elsewhere.
     """
 
-    planned: PlannedPolicy
-    server: ServerBindings
-    _now: VerdictTable = field(init=False)
-    _then: VerdictTable = field(init=False)
-    _calls: dict[str, _Calls] = field(init=False, default_factory=dict)
-    _names: frozenset[str] = field(init=False)
-    knows_tool: bool = field(init=False)
-    """Whether the tool that the policy is for is offered or pinned."""
-
-    def __post_init__(self) -> None:
+    def __init__(self, planned: Policy, server: ServerBindings) -> None:
+        self.planned, self.server = planned, server
         self._now = self._table()
-        self.server.controls.apply(self.planned.fact())
+        server.controls.apply(planned)
         self._then = self._table()
-        known = {*tools_offered_now(self.server), *self.server.controls.pins}
-        self.knows_tool = self.planned.tool_name in (None, *known)
-        self._names = frozenset(known if self.planned.tool_name is None else {self.planned.tool_name})
+        known = {*tools_offered_now(server), *server.controls.pins}
+        self.knows_tool = planned.tool_name in (None, *known)
+        """Whether the tool that the policy is for is offered or pinned."""
+        self._names = frozenset(known if planned.tool_name is None else {planned.tool_name})
+        self._calls: dict[str, _Calls] = {}
 
     def take(self, tool: str, full_digest: str | None, decision: str | None, count: int) -> None:
         """Count calls on the server that have these in common.

@@ -70,12 +70,12 @@ def changes(store: Store, server_id: str, *, tool_name: str | None = None) -> It
     yield from observed(server_of(store.bindings(server_id), server_id), tool_name=tool_name)
     for entry in store.findings(server_id):
         if isinstance(entry, Finding) and is_about(entry, server_id, tool_name=tool_name):
-            yield entry.time_us, finding_row(entry)
+            yield entry.time_us, {"what": "finding", **finding_row(entry)}
     for content in store.changes(server_id):
         yield from decided(content, tool_name=tool_name)
     for view in map(view_of, store.alert_records(server_id)):
         if tool_name in (None, view.fact("mcp_tool_name") or None):
-            yield view.time_ms * 1_000, alert_row(view)
+            yield view.time_ms * 1_000, {"what": "alert", **alert_row(view)}
 
 
 def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterator[Dated]:
@@ -119,7 +119,6 @@ def is_about(finding: Finding, server_id: str, *, tool_name: str | None = None) 
 
 def finding_row(finding: Finding) -> Row:
     row = {
-        "what": "finding",
         "kind": finding.kind.value,
         "tool_name": finding.tool_name,
         "observer_id": finding.observer_id,
@@ -159,7 +158,6 @@ def decided(content: dict[str, Any], *, tool_name: str | None = None) -> Iterato
 
 def alert_row(view: AlertView) -> Row:
     row = {
-        "what": "alert",
         "kind": view.kind,
         "tool_name": view.fact("mcp_tool_name") or None,
         "observer_id": view.fact("mcp_observer_id") or None,
@@ -260,11 +258,11 @@ def _rows(store: Store, server: ServerBindings | None, whole: EvidenceRecord) ->
         and (entry.tool_name is None or is_about(entry, data["server_id"], tool_name=data["tool"]))
     ]
     for finding in findings:
-        yield {"step": "finding", "time": time_text(finding.time_us), **_without_what(finding_row(finding))}
+        yield {"step": "finding", "time": time_text(finding.time_us), **finding_row(finding)}
     uids = {finding.uid() for finding in findings}
     for view in map(view_of, store.alert_records(data["server_id"])) if uids else ():
         if view.uid in uids:
-            yield {"step": "alert", "time": time_text(view.time_ms * 1_000), **_without_what(alert_row(view))}
+            yield {"step": "alert", "time": time_text(view.time_ms * 1_000), **alert_row(view)}
 
 
 def _call_row(origin: Origin | None, time: str, data: Mapping[str, Any]) -> Row:
@@ -327,7 +325,3 @@ def _evidence_row(whole: EvidenceRecord, content: Mapping[str, Any]) -> Row:
         "id": content["id"],
         "where": str(whole.row.origin),
     }
-
-
-def _without_what(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name != "what"}

@@ -10,7 +10,6 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, stored_in, write_bundle
-from assay_stream.model.cloudevents import time_us_in
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import offset_ranges
 from tests.support.alerts import alert_records, finding_of
@@ -106,23 +105,6 @@ def test_a_record_of_another_kind_than_its_topic_is_an_error(tmp_path: Path) -> 
 def test_blank_lines_count(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 3 of a"):
         read(a_file(tmp_path / "a", evidence(), b"  ", b"{}"))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (NOON, NOON_US),
-        ("2026-03-01t12:00:00.123456789z", NOON_US + 123_456),
-        ("2026-03-01T13:00:00+01:00", NOON_US),
-        ("1969-12-31T23:59:59.999999Z", -1),
-        ("2026-03-01T12:00:00", None),
-        ("noon", None),
-        (7, None),
-    ],
-)
-def test_times_are_read_to_the_microsecond(text: object, expected: int | None) -> None:
-    """Finer digits are cut off, never rounded."""
-    assert time_us_in(text) == expected
 
 
 CALLS = "mcp.tools.call"

@@ -162,7 +162,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=r"assay-stream\[parquet\]") as caught:
-        module.check_installed()
+        module.parquet_library()
     assert caught.value.code == "extra_missing"
 
 

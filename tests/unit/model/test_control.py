@@ -10,7 +10,8 @@ import pytest
 from assay_stream.model.record import Role
 from assay_stream.schemes.assay import manifest
 from assay_stream.schemes.assay import tool as assay
-from tests.support.events import TOOL, Story, an_event
+from tests.support.controls import a_control
+from tests.support.events import TOOL, Story
 
 BARE = "0123456789abcdef" * 4
 DIGESTS = {
@@ -21,20 +22,9 @@ DIGESTS = {
 }
 
 
-def control(kind: str = "set", *, second: float = 0, **changes: Any) -> bytes:
-    data = {
-        "server_id": "server-a",
-        "tool_name": "read_file",
-        "scheme": "assay.v1",
-        "value": BARE,
-        "author": "ann",
-        "reason": "review",
-        **changes,
-    }
-    present = {name: value for name, value in data.items() if value is not None}
-    # The builder knows the types of observations; a control event has the type of what it sets.
-    event = json.loads(an_event(Role.CALLS, 900, second, present))
-    return json.dumps({**event, "type": f"assay.control.pin.{kind}"}).encode()
+def control(act: str = "set", *, second: float = 0, **changes: Any) -> bytes:
+    pinned = {"tool_name": "read_file", "scheme": "assay.v1", "value": BARE}
+    return a_control(f"pin.{act}", second=second, **pinned | changes)
 
 
 def pin_of_next_call(*controls: bytes) -> dict[str, str]:
@@ -73,16 +63,9 @@ def test_a_pin_for_one_server_is_none_for_another() -> None:
 # --- suppression rules ----------------------------------------------------------------------------------------
 
 
-def suppression(act: str = "set", *, second: float = 0, **changes: Any) -> bytes:
-    data = {"server_id": "server-a", "id": "rule-1", "author": "ann", "reason": "noise", **changes}
-    present = {name: value for name, value in data.items() if value is not None}
-    event = json.loads(an_event(Role.CALLS, 901, second, present))
-    return json.dumps({**event, "type": f"assay.control.suppression.{act}"}).encode()
-
-
 @pytest.mark.parametrize("pattern", ["[", "read_[ab", "[]", "]"])
 def test_a_rule_with_a_bad_pattern_is_refused_with_its_reason(pattern: str) -> None:
-    outcome = Story().raw(Role.CONTROL, suppression(tool=pattern)).tell()
+    outcome = Story().raw(Role.CONTROL, a_control("suppression.set", id="rule-1", tool=pattern)).tell()
     assert outcome.refusals == ["bad_format"]
     [refused] = outcome.of(Role.REJECTED)
     message = dict(refused.headers)["error.message"].decode()
@@ -94,7 +77,12 @@ def test_a_rule_with_a_bad_pattern_is_refused_with_its_reason(pattern: str) -> N
 
 def test_what_a_rule_covers_is_written_as_suppressed_until_it_is_taken_back() -> None:
     other, third = TOOL | {"description": "other"}, TOOL | {"description": "third"}
-    story = Story().lists(TOOL).raw(Role.CONTROL, suppression(kind="tool_changed", second=1)).lists(other)
-    story.raw(Role.CONTROL, suppression("remove", second=3)).lists(third)
+    story = (
+        Story()
+        .lists(TOOL)
+        .raw(Role.CONTROL, a_control("suppression.set", id="rule-1", kind="tool_changed", second=1))
+        .lists(other)
+    )
+    story.raw(Role.CONTROL, a_control("suppression.remove", id="rule-1", second=3)).lists(third)
     alerts = [json.loads(output.value or b"") for output in story.tell().of(Role.ALERTS)]
     assert [alert["status"] for alert in alerts] == ["Suppressed", "New"]

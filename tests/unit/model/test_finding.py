@@ -75,7 +75,3 @@ def test_references_have_the_form_of_their_lists(kind: Kind) -> None:
     assert all(re.fullmatch(r"AML\.T\d{4}(\.\d{3})?", technique) for technique in info.atlas)
     assert all(re.fullmatch(r"MCP(0[1-9]|10)|ASI(0[1-9]|10)", entry) for entry in info.owasp)
     assert len(set(info.owasp)) == len(info.owasp)
-
-
-def test_no_kind_is_missing() -> None:
-    assert set(KINDS) == set(Kind)

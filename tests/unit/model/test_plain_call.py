@@ -18,29 +18,7 @@ from assay_stream.model.envelope import DecisionFields
 from assay_stream.model.evidence import DecisionPayload
 from assay_stream.model.observation import CallData, CallModel
 from assay_stream.model.plain_call import read_plain
-
-DATA: dict[str, Any] = {
-    "server_id": "server",
-    "observer_id": "alice",
-    "tool_name": "tool",
-    "tool_call_id": "call-1",
-    "decision": "allow",
-    "reason_code": "P_POLICY_ALLOW",
-    "snapshot_id": "snapshot-1",
-    "timing": {"started_at": "2026-03-01T00:00:10.500Z", "duration_ms": 12.5},
-}
-EVENT = {
-    "specversion": "1.0",
-    "type": "mcp.tools.call.observed",
-    "source": "urn:proxy",
-    "id": "1",
-    "time": "2026-03-01T00:00:10.000001Z",
-}
-
-
-def text(event: dict[str, Any] | None = None, **data: Any) -> bytes:
-    content = EVENT | (event or {}) | {"data": DATA | data}
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+from tests.support.events import SERVER, TEN_O_CLOCK_MS, a_call
 
 
 @pytest.mark.parametrize(
@@ -55,10 +33,12 @@ def text(event: dict[str, Any] | None = None, **data: Any) -> bytes:
     ids=str,
 )
 def test_an_ordinary_call_is_plain(data: dict[str, Any]) -> None:
-    call = read_plain(text(**data), DEFAULT_LIMITS)
+    timing = {"started_at": "2026-03-01T00:00:10.500Z", "duration_ms": 12.5}
+    written = json.loads(a_call(second=10.000001, **{"snapshot_id": "snapshot-1", "timing": timing, **data}))
+    call = read_plain(json.dumps(written, separators=(",", ":"), ensure_ascii=False).encode(), DEFAULT_LIMITS)
     assert call is not None
-    assert (call.server_id, call.tool_name, call.snapshot_id) == ("server", "tool", "snapshot-1")
-    assert call.time_us == 1_772_323_210_000_001
+    assert (call.server_id, call.tool_name, call.snapshot_id) == (SERVER, "read_file", "snapshot-1")
+    assert call.time_us == TEN_O_CLOCK_MS * 1_000 + 10_000_001
 
 
 @pytest.mark.parametrize(
@@ -66,7 +46,7 @@ def test_an_ordinary_call_is_plain(data: dict[str, Any]) -> None:
 )
 def test_narrower_limits_are_left_to_the_model(limits: Limits) -> None:
     """A bound that a plain call may exceed is checked where it is always checked."""
-    assert read_plain(text(), limits) is None
+    assert read_plain(a_call(), limits) is None
 
 
 def test_the_fields_that_are_written_stand_in_the_order_of_jcs() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.model.cloudevents import read_event
+from assay_stream.model.cloudevents import read_event, read_whole_call
 from assay_stream.model.observation import CallEvent, SnapshotEvent
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import Observation, Vantage, call_event, snapshot_event
@@ -147,8 +147,7 @@ def test_a_call_of_the_handshake_profile_can_be_published() -> None:
         reason_code="forwarded",
         **{name: value for name, value in given.items() if name in known},
     )
-    event = read_event(as_record(observation), call_profile="handshake")
-    assert isinstance(event, CallEvent)
+    event = read_whole_call(as_record(observation), call_profile="handshake")
     assert event.data["args_ref"] == given["args_ref"]
 
 

@@ -23,7 +23,6 @@ from assay_stream.report.drift import (
     drift_findings,
     read_offer,
 )
-from assay_stream.text.escaping import visible
 from tests.support.hostile import PAIRS
 
 TOOL = {"name": "t", "description": "Reads", "inputSchema": {"type": "object"}}
@@ -176,25 +175,6 @@ def _findings() -> list[DriftFinding]:
     return drift_findings(read_offer(SHOWN_TOOL), read_offer(after), profile=PROFILES["soc"])
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain text", "plain text"),
-        ("naïve “é” 漢字", "naïve “é” 漢字"),
-        ("a\u200bb", "a\\u{200b}b"),
-        ("a\u00a0b\u3000c", "a\\u{a0}b\\u{3000}c"),
-        ("\u202eabc\u2066", "\\u{202e}abc\\u{2066}"),
-        ("\U000e0041", "\\u{e0041}"),
-        ("\x1b[31m\x07", "\\u{1b}[31m\\u{7}"),
-        ("a\ufe0f\U000e0101", "a\\u{fe0f}\\u{e0101}"),
-        ("\u3164\u2800", "\\u{3164}\\u{2800}"),
-        ("a\nb\tc", "a\\nb\\tc"),
-    ],
-)
-def test_what_is_invisible_is_made_visible(text: str, shown: str) -> None:
-    assert visible(text) == shown
-
-
 def test_lines_for_a_person() -> None:
     lines = [line for _, line in as_lines(_findings())]
     assert lines == [
@@ -233,6 +213,27 @@ def test_sarif_has_the_required_structure() -> None:
     (location,) = result["locations"]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == "a%20dir/after.json"
     assert result["properties"]["severity"] == "medium"
+
+
+CONTRACT = {"tool_version": "2.0.0", "side_effect": "READ"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            {"prompts": [{"name": "p"}]},
+            {"prompts": [{"name": "p", "title": "P"}, {"name": "p", "title": "Q"}]},
+            "A list has one name more than once, with different definitions: p",
+        ),
+        (TOOL | {"_meta": {"handshake": CONTRACT}}, TOOL, "A tool broke its Handshake contract: t. contract_removed"),
+        (RESULT, RESULT | {"ttlMs": 2 * 86_400_000}, "A server lets clients cache its list of tools for days"),
+    ],
+)
+def test_a_sarif_message_says_what_happened(before: Any, after: Any, message: str) -> None:
+    findings = drift_findings(read_offer(before), read_offer(after), profile=SOC)
+    results = json.loads(as_sarif(findings, after_uri="a"))["runs"][0]["results"]
+    assert results[-1]["message"]["text"] == message
 
 
 def test_each_level_has_a_sarif_level() -> None:

@@ -79,6 +79,7 @@ def test_rows_can_be_narrowed(bindings: Bindings) -> None:
     assert list(pin_rows(bindings, server_id="other", tool_name=None)) == []
     assert [row["tool_name"] for row in pin_rows(bindings, server_id=facts.SERVER, tool_name="gone")] == ["gone"]
     assert history_rows(bindings, server_id="other", tool_name=None) == []
+    assert [*policy_rows(bindings, server_id="other"), *key_rows(bindings, server_id="other")] == []
 
 
 def test_history_has_every_decision_in_order(bindings: Bindings) -> None:
@@ -195,8 +196,3 @@ def test_keys_by_where_they_come_from() -> None:
     ]
     assert rows[0]["revoked"] == ["sha256:" + "b" * 64]
     assert (rows[2]["tool_name"], rows[2]["author"]) == ("*", "ann")
-
-
-def test_another_server_has_none_of_it() -> None:
-    assert list(policy_rows(a_state(), server_id="other")) == []
-    assert list(key_rows(a_state(), server_id="other")) == []

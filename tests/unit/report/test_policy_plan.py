@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.bindings.rulings import VerdictTable
 from assay_stream.registry.ledger import verdict_key, verdicts_of
-from assay_stream.report.policy_plan import PlannedPolicy, PolicyPlan
+from assay_stream.report.policy_plan import PolicyPlan, planned_policy
 from assay_stream.schemes.hangar import Action
 from tests.support import facts
 from tests.support.facts import SERVER
@@ -18,7 +18,7 @@ NOW_US = 100 * US
 
 
 def a_plan(enforcement: str | None = "block", unknown: str | None = "block", tool: str | None = None) -> PolicyPlan:
-    planned = PlannedPolicy(server_id=SERVER, tool_name=tool, enforcement=enforcement, unknown=unknown, now_us=NOW_US)
+    planned = planned_policy(server_id=SERVER, tool_name=tool, enforcement=enforcement, unknown=unknown, now_us=NOW_US)
     return PolicyPlan(planned=planned, server=a_state().servers[SERVER])
 
 
