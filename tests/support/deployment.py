@@ -285,7 +285,7 @@ class Deployment:
             while not enough(records := await read(False)):
                 for worker in self.workers:
                     if worker.process.poll() not in (None, -9, 0):
-                        raise AssertionError(f"a worker ended:\n{worker.tail()}")
+                        raise AssertionError(f"a worker ended with {worker.process.returncode}:\n{worker.tail()}")
                 if time.monotonic() > deadline:
                     there = {each.value: len(await self.read(each)) for each in _CENSUS}
                     tails = "\n".join(worker.tail() for worker in self.workers)

@@ -15,10 +15,12 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
+from threading import Lock
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, Field, create_model
@@ -32,6 +34,7 @@ _Convert = Callable[[Any], Any]
 
 FactKey = tuple[str | int | bool, ...]
 ALWAYS = "written even where it holds its default"
+_FIRST_READ = Lock()
 FACTS: dict[str, type[BaseFact]] = {}
 """What ``fact`` has declared, by kind. ``facts.FACT_CLASSES`` has all of them."""
 
@@ -237,10 +240,21 @@ def _codec(cls: type) -> _Codec:
     )
 
 
+@cache
+def _read_codec(cls: type) -> _Codec:
+    """Return the codec of a class that may be read from now on, in any thread."""
+    import msgspec
+
+    # While msgspec reads a class for the first time, other threads get what it knows of it so far, and crash.
+    with _FIRST_READ, suppress(msgspec.ValidationError):
+        msgspec.convert({}, cls)
+    return _codec(cls)
+
+
 def _read(cls: type[_Record], content: dict[str, Any]) -> _Record:
     import msgspec  # a proxy reads no records, and the base install goes without it
 
-    codec = _codec(cls)  # type: ignore[arg-type] # as above
+    codec = _read_codec(cls)  # type: ignore[arg-type] # as above
     if not codec.always <= content.keys() <= codec.names:
         raise ValueError(f"the members of {cls.__name__} are others")
     for name, read in codec.read.items():

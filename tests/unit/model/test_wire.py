@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -118,3 +120,26 @@ def test_instructions_are_no_tool_that_failed_to_be_digested() -> None:
     output = definition_record(record_of(Role.SNAPSHOTS, b""), FULL_DIGEST, item)
     assert json.loads(output.value or b"") == {"full_digest": FULL_DIGEST, "definition": item}
     assert output.label == "definition"
+
+
+FIRST_READS = """
+import sys, threading
+from dataclasses import field, make_dataclass
+from assay_stream.model.wire import read_record
+
+sys.setswitchinterval(1e-7)
+for _ in range(100):
+    fields = [(f"field_{n}", int | None, field(default=None)) for n in range(6)]
+    parts = [make_dataclass("Part", fields) for _ in range(6)]
+    whole = make_dataclass("Whole", [(f"part_{n}", parts[n] | None, field(default=None)) for n in range(6)])
+    threads = [threading.Thread(target=read_record, args=(whole, {"part_5": None})) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_threads_may_be_the_first_to_read_a_class() -> None:
+    """Each partition is read in a thread of its own, and msgspec crashes where two of them describe a class."""
+    subprocess.run([sys.executable, "-c", FIRST_READS], check=True)
