@@ -345,7 +345,7 @@ def _names_on(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names.split())) for rule in RULES if rule.names]
 _LAST_WORDS = frozenset(name[-1] for _, names in _NAMED for name in names)
 _USUAL_AT_FIRST = frozenset(["url_introduced", *(rule.id for rule, _ in _NAMED)])
-_KNOWLEDGE_REQUESTED = "knowledge_requested"
+_KNOWLEDGE_REQUESTED, _SECRET_READ_ASKED = "knowledge_requested", "secret_read_asked"
 _NAME_WORDS_MAX = 5
 _SPOKEN_BARS_MIN = 4
 _NOTE_WORDS = frozenset((name,) for name in CATALOG.words.notes.split())
@@ -378,6 +378,8 @@ def all_matches(
             # A name that is a sentence is read as one: you_must_call_this_first.
             spoken = text.value.replace("_", " ")
             listed.append(msgspec.structs.replace(text, role=TextRole.TEXT, value=spoken))
+    # The name of a switch says what the server includes, and nothing that the model has read fits in it.
+    closed = {text.value for text in listed if text.role is TextRole.PARAMETER and not text.is_free}
     reader = Reader(others, offered, work)
     for batch in _batches(listed):
         pages = pages_of((text.value for text in batch), work)
@@ -393,6 +395,8 @@ def all_matches(
                 continue
             if not text.is_of_parameter:
                 found = (match for match in found if match.rule != _KNOWLEDGE_REQUESTED)
+            if text.value in closed:
+                found = (match for match in found if match.rule != _SECRET_READ_ASKED)
             yield from _weighed(found, is_first_sight=required is None)
 
 
