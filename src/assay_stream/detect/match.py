@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Set
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import CATALOG, RULES, DetectionRule
 from assay_stream.detect.surfaces import Place, name_words
+from assay_stream.detect.tool_names import OtherTools, Span
 from assay_stream.text.words import Words
 from assay_stream.work import Work
-
-if TYPE_CHECKING:
-    from assay_stream.detect.tool_names import OtherTools, Span
 
 _HARMLESS = frozenset(CATALOG.hosts.harmless.split())
 _DOCUMENTATION = frozenset(CATALOG.hosts.documentation.split())

@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple, cast
 
 from assay_stream.detect.catalog import CATALOG
-from assay_stream.detect.match import host_of, is_harmless
 from assay_stream.detect.surfaces import name_words
 from assay_stream.text.words import SINGLE_CHARACTER_WORDS
 
@@ -66,7 +65,6 @@ _NUMBERED = re.compile(r"_(?:\d+|[Nn])$")
 """The end of a name that stands for many: Element_1 to Element_N."""
 _NO_FUNCTIONS = frozenset(["function", "method", "callback"])
 _PLAIN: Final = {"url": "<url>", "mail": "<mail>", "number": "<number>", "mark": "["}
-_ADDRESSES = frozenset(["url", "mail"])
 _END: Final = "<end>"
 _ENDS = frozenset(".!?;:")
 _CAPITALS_CHARS_MIN = 4
@@ -275,9 +273,6 @@ def _parse(chunk: str) -> _Parts:
             items.append(_path_symbol(token[0], is_route=chunk.startswith("{", token.end())))
         elif kind == "end":
             items.append(_END)
-        elif kind in _ADDRESSES and is_harmless(host_of(token[0])):
-            # Nobody gets what is sent there (RFC 2606).
-            items.append("<example>")
         else:
             items.append(_PLAIN[kind])
     return _Parts(tuple(items), is_plain=not any(isinstance(item, Name) for item in items))
