@@ -104,7 +104,7 @@ def _hand_over(
 class PartitionState(Protocol):
     """State of one input partition, kept in the same partition of a compacted topic; this base keeps none.
 
-    ``model.state_table.StateTable`` is one that suits most agents.
+    ``model.state_table.Table`` is one that suits most agents.
     """
 
     level: int = 1

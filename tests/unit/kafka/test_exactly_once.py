@@ -24,7 +24,7 @@ from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.model.state_table import StateTable
+from assay_stream.model.state_table import Table
 from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
 
 TOPICS = topic_names(Settings())
@@ -55,18 +55,21 @@ def publish(cluster: MemoryCluster, numbers: Sequence[int], partition: int = 0) 
         cluster.append(INPUT, partition, b"key", f"record-{number}".encode())
 
 
-def number(state: StateTable, record: Record) -> list[Output]:
+NumberTable = Table[dict[str, Any]]
+
+
+def number(state: NumberTable, record: Record) -> list[Output]:
     count = state.get("count", {"n": 0})["n"] + 1
     state["count"] = {"n": count}
     value = b"set aside" if record.set_aside else record.value or b""
     return [Output(Role.EVIDENCE, b"key", b"%s:%d" % (value, count), partition=record.origin.partition)]
 
 
-async def numbering(batch: Batch[StateTable]) -> None:
+async def numbering(batch: Batch[NumberTable]) -> None:
     await batch.process(number)
 
 
-class NumberStage(Stage[StateTable]):
+class NumberStage(Stage[NumberTable]):
     """A stage that keeps how many records there were, and may find only some of them ready."""
 
     ready_records = RECORDS
@@ -80,7 +83,7 @@ class NumberStage(Stage[StateTable]):
             clients=cluster,
             topics=TOPICS,
             state_role=Role.ALERT_STATES,
-            new_state=lambda partition: StateTable(Role.ALERT_STATES, partition, INPUT),
+            new_state=lambda partition: NumberTable(Role.ALERT_STATES, partition, INPUT),
         )
 
     def admit(self, records: Sequence[Record], _: object) -> int:
@@ -199,7 +202,7 @@ async def test_buffered_records_are_not_committed(cluster: MemoryCluster) -> Non
     NumberStage.ready_records = 2
     done = asyncio.Event()
 
-    async def first_batch_only(batch: Batch[StateTable]) -> None:
+    async def first_batch_only(batch: Batch[NumberTable]) -> None:
         if done.is_set():
             await asyncio.Event().wait()
         await batch.process(number)
@@ -218,11 +221,11 @@ async def test_a_batch_whose_time_is_over_is_committed_as_far_as_it_is_done(clus
     """What is left comes in the next batch."""
     sizes: list[int] = []
 
-    def slow(state: StateTable, record: Record) -> list[Output]:
+    def slow(state: NumberTable, record: Record) -> list[Output]:
         time.sleep(0.004)
         return number(state, record)
 
-    async def agent(batch: Batch[StateTable]) -> None:
+    async def agent(batch: Batch[NumberTable]) -> None:
         await batch.process(slow)
         sizes.append(batch.done)
 
@@ -235,7 +238,7 @@ async def test_a_zombie_can_write_nothing(cluster: MemoryCluster) -> None:
     """A worker that was frozen with a batch in hand, and lost its partitions unnoticed, is fenced."""
     frozen, thaw = asyncio.Event(), asyncio.Event()
 
-    async def freezing(batch: Batch[StateTable]) -> None:
+    async def freezing(batch: Batch[NumberTable]) -> None:
         await batch.process(number)
         frozen.set()
         await thaw.wait()
@@ -427,7 +430,7 @@ async def test_a_partition_that_fails_stops_no_other(cluster: MemoryCluster) -> 
     publish(cluster, range(RECORDS), partition=1)
     failures_left = 2
 
-    async def failing_in_one(batch: Batch[StateTable]) -> None:
+    async def failing_in_one(batch: Batch[NumberTable]) -> None:
         nonlocal failures_left
         if batch.partition == 1 and failures_left:
             failures_left -= 1
@@ -455,20 +458,20 @@ async def test_a_state_topic_that_lost_records_starts_over(cluster: MemoryCluste
 # Agents that fail
 
 
-Failing = Callable[[Batch[StateTable]], Awaitable[None]]
+Failing = Callable[[Batch[NumberTable]], Awaitable[None]]
 
 
-async def raises_before(batch: Batch[StateTable]) -> None:
+async def raises_before(batch: Batch[NumberTable]) -> None:
     raise ValueError("secret text of a record")
 
 
-async def raises_after(batch: Batch[StateTable]) -> None:
+async def raises_after(batch: Batch[NumberTable]) -> None:
     await batch.process(number)
     raise ValueError("secret text of a record")
 
 
-async def raises_in_a_record(batch: Batch[StateTable]) -> None:
-    def step(state: StateTable, record: Record) -> list[Output]:
+async def raises_in_a_record(batch: Batch[NumberTable]) -> None:
+    def step(state: NumberTable, record: Record) -> list[Output]:
         number(state, record)
         raise ValueError("secret text of a record")
 
@@ -491,7 +494,7 @@ async def test_an_agent_that_raises_now_and_then_does_not(cluster: MemoryCluster
     """The batch comes again, with the state as it was before."""
     attempts = 0
 
-    async def agent(batch: Batch[StateTable]) -> None:
+    async def agent(batch: Batch[NumberTable]) -> None:
         nonlocal attempts
         attempts += 1
         await batch.process(number)
@@ -505,7 +508,7 @@ async def test_an_agent_that_raises_now_and_then_does_not(cluster: MemoryCluster
 async def test_an_agent_that_ignores_its_batch_is_done_with_it(cluster: MemoryCluster) -> None:
     """Records that an agent does not care for are read."""
 
-    async def agent(batch: Batch[StateTable]) -> None:
+    async def agent(batch: Batch[NumberTable]) -> None:
         batch.write([Output(Role.EVIDENCE, b"key", b"%d" % len(batch.records), partition=0)])
 
     await run_until(a_runner(cluster, agent), lambda: committed(cluster) == RECORDS)
@@ -515,7 +518,7 @@ async def test_an_agent_that_ignores_its_batch_is_done_with_it(cluster: MemoryCl
 async def test_an_agent_that_waits_for_ever_holds_up_nobody_on_a_rebalance(cluster: MemoryCluster) -> None:
     """Its batch is taken away, and whoever owns the partition next does it."""
 
-    async def waiting(batch: Batch[StateTable]) -> None:
+    async def waiting(batch: Batch[NumberTable]) -> None:
         await asyncio.Event().wait()
 
     stuck = asyncio.create_task(a_runner(cluster, waiting, session_timeout_ms=1_000).run())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from aiokafka.partitioner import murmur2
 from hypothesis import given
@@ -19,7 +21,7 @@ from assay_stream.model.record import (
     murmur2_partition,
     rejected,
 )
-from assay_stream.model.state_table import StateTable
+from assay_stream.model.state_table import Table
 
 
 def a_record(**changes: object) -> Record:
@@ -86,6 +88,6 @@ def test_a_server_s_partition_is_that_of_its_key() -> None:
 
 
 def test_the_key_of_the_progress_record_cannot_be_used() -> None:
-    table = StateTable(Role.ALERT_STATES, 0, "input")
+    table = Table[dict[str, Any]](Role.ALERT_STATES, 0, "input")
     with pytest.raises(ValueError, match="'progress' is reserved"):
         table["progress"] = {}
