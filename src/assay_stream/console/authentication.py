@@ -21,7 +21,7 @@ from assay_stream.console.identity import Identity, LocalUsers, Proxied, secret_
 from assay_stream.console.oidc import OidcProvider
 from assay_stream.console.pages import PAGES
 from assay_stream.console.rendering import url
-from assay_stream.console.sessions import Operator, Session, Sessions, SignedIn, Throttles, is_name
+from assay_stream.console.sessions import Operator, Session, Sessions, SignedIn, Throttle, is_name
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.text.urls import network_of
@@ -284,10 +284,10 @@ def open_authenticator(
     Raises:
         ConfigurationError: ``bad_identity``, ``bad_users``, ``bad_secret_file``, ``bad_tls_file``.
     """
-    throttles = Throttles(clock, limits)
+    throttle = Throttle(clock, limits)
     backend: LocalUsers | ProxyHeaders | OidcProvider
     if identity.local is not None:
-        backend = LocalUsers(identity.local.users, throttles, decides=decides, limits=limits)
+        backend = LocalUsers(identity.local.users, throttle, decides=decides, limits=limits)
     elif identity.proxy is not None:
         secret = secret_of(identity.proxy.secret_file, identity.proxy.secret_env, name="proxy.secret")
         backend = ProxyHeaders(identity, identity.proxy, secret=secret, decides=decides, limits=limits)
@@ -297,7 +297,7 @@ def open_authenticator(
         secret = secret_of(oidc.client_secret_file, oidc.client_secret_env, name="oidc.client_secret")
         redirect = f"{identity.address}{CALLBACK}"
         backend = OidcProvider(
-            oidc, throttles, redirect=redirect, secret=secret, decides=decides, clock=clock, limits=limits
+            oidc, throttle, redirect=redirect, secret=secret, decides=decides, clock=clock, limits=limits
         )
     sessions = Sessions(clock, limits=limits)
     return Authenticator(sessions, backend=backend, identity=identity, is_tls=is_tls, limits=limits)

@@ -24,7 +24,7 @@ import argon2.profiles
 from argon2.exceptions import InvalidHashError, VerificationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from assay_stream.console.sessions import Operator, SignedIn, Throttles, with_room
+from assay_stream.console.sessions import Operator, SignedIn, Throttle, with_room
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.local import read_toml, secret_of_file
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
@@ -129,12 +129,12 @@ class LocalUsers:
     """The users of a file, reread when it changes. While it cannot be read, there are none."""
 
     def __init__(
-        self, path: Path, throttles: Throttles, *, decides: bool, limits: ConsoleLimits = CONSOLE_LIMITS
+        self, path: Path, throttle: Throttle, *, decides: bool, limits: ConsoleLimits = CONSOLE_LIMITS
     ) -> None:
         self._path = path
         self._seen = self._state()
         self._users = read_users(path)
-        self._throttles = throttles
+        self._throttle = throttle
         self._decides = decides
         self._limits = limits
         self._pool = ThreadPoolExecutor(limits.hashing_threads, "assay-stream sign-in")
@@ -148,16 +148,16 @@ class LocalUsers:
         user, limits = self.get(name), self._limits
         hashed = self.dummy_hash() if user is None else user.hash
         own = _device(hashed, device.partition(".")[0])
-        if hmac.compare_digest(device.encode(errors="replace"), own.encode()):
-            throttle, counted = self._throttles.known, {device: limits.user_attempts_max}
-        else:
-            throttle, device = self._throttles.strangers, _device(hashed, secrets.token_urlsafe(16))
+        is_known = hmac.compare_digest(device.encode(errors="replace"), own.encode())
+        counted = {device: limits.user_attempts_max}
+        if not is_known:
+            device = _device(hashed, secrets.token_urlsafe(16))
             counted = {
                 f"{source} {name}": limits.user_attempts_max,
                 source: limits.source_attempts_max,
                 f"user {name}": limits.strangers_attempts_max,
             }
-        with throttle.attempt(counted):
+        with self._throttle.attempt(counted, is_known=is_known):
             busy = "too many people sign in at once: try again in a few seconds"
             is_right = await with_room(self._room, self._pool, partial(is_password, hashed, password), busy)
             if user is None or not is_right:

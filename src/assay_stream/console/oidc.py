@@ -23,7 +23,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from assay_stream.console.identity import Oidc
-from assay_stream.console.sessions import SignedIn, Throttles, is_name
+from assay_stream.console.sessions import SignedIn, Throttle, is_name
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.upstreams import open_session, read_body
@@ -45,7 +45,7 @@ class OidcProvider:
     def __init__(
         self,
         table: Oidc,
-        throttles: Throttles,
+        throttle: Throttle,
         *,
         redirect: str,
         secret: str | None,
@@ -54,7 +54,7 @@ class OidcProvider:
         limits: ConsoleLimits = CONSOLE_LIMITS,
     ) -> None:
         self._table = table
-        self._throttles = throttles
+        self._throttle = throttle
         self._redirect = redirect
         self._secret = secret
         self._decides = decides
@@ -111,12 +111,11 @@ class OidcProvider:
             error = query.get("error", "")
             raise _refused(f"the provider answered {error if _ERROR.fullmatch(error) else 'no code'}")
         # 5. The code is good, for the holder of the verifier; 6. the ID token is the provider's, and of this sign-in.
-        if self._is_device(device):
-            throttle, counted = self._throttles.known, {device: self._limits.user_attempts_max}
-        else:
-            throttle, counted = self._throttles.strangers, {source: self._limits.source_attempts_max}
+        is_known, counted = self._is_device(device), {device: self._limits.user_attempts_max}
+        if not is_known:
+            counted = {source: self._limits.source_attempts_max}
             device = self._fernet.encrypt_at_time(_DEVICE, self._now_s()).decode()
-        with throttle.attempt(counted):
+        with self._throttle.attempt(counted, is_known=is_known):
             token = await self._token(metadata, query["code"], pending["verifier"])
             signed_in = self._signed_in(await self._claims(token, pending["nonce"]), device)
         return signed_in, pending["address"]

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -125,7 +125,8 @@ class Throttle:
     """Count failed attempts by name, in time windows.
 
     Names share a fixed number of counters by a keyed hash: a flood of names takes no memory and resets no counter.
-    Names that collide are merely refused sooner.
+    Names that collide are merely refused sooner. Browsers that have signed in before have counters of their own, which
+    strangers cannot exhaust.
     """
 
     def __init__(self, clock: Callable[[], int], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
@@ -133,45 +134,38 @@ class Throttle:
         self._window_s = limits.sign_in_window_s
         self._key = secrets.token_bytes(32)
         self._window = -1
-        self._counts = [0] * _COUNTERS
+        self._counts = [0] * 2 * _COUNTERS
 
     @contextmanager
-    def attempt(self, most: Mapping[str, int]) -> Iterator[None]:
+    def attempt(self, most: Mapping[str, int], *, is_known: bool = False) -> Iterator[None]:
         """Count an attempt unless it succeeds or could not be made (``OperatingError``)."""
-        if not all(self._take(*each) for each in most.items()):
+        counted = [(self._counter(name, is_known=is_known), limit) for name, limit in most.items()]
+        if not all(self._take(*each) for each in counted):
             minutes = self._window_s // 60
             raise InputError("sign_in_limited", f"too many attempts failed: try again in {minutes} minutes")
         try:
             yield
         except OperatingError:
-            self._forgive(most)
+            self._forgive(counted)
             raise
-        self._forgive(most)
+        self._forgive(counted)
 
-    def _take(self, name: str, most: int) -> bool:
+    def _take(self, counter: int, most: int) -> bool:
         window = self._clock() // (self._window_s * 1_000_000)
         if window != self._window:
-            self._window, self._counts = window, [0] * _COUNTERS
-        counter = self._counter(name)
+            self._window, self._counts = window, [0] * 2 * _COUNTERS
         if self._counts[counter] >= most:
             return False
         self._counts[counter] += 1
         return True
 
-    def _forgive(self, names: Mapping[str, int]) -> None:
-        for counter in map(self._counter, names):
+    def _forgive(self, counted: Iterable[tuple[int, int]]) -> None:
+        for counter, _ in counted:
             self._counts[counter] = max(self._counts[counter] - 1, 0)
 
-    def _counter(self, name: str) -> int:
+    def _counter(self, name: str, *, is_known: bool) -> int:
         digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8).digest()
-        return int.from_bytes(digest) % _COUNTERS
-
-
-class Throttles:
-    """Separate throttles for strangers and for browsers that have signed in before, which strangers cannot exhaust."""
-
-    def __init__(self, clock: Callable[[], int], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
-        self.strangers, self.known = Throttle(clock, limits), Throttle(clock, limits)
+        return int.from_bytes(digest) % _COUNTERS + is_known * _COUNTERS
 
 
 async def with_room(room: BoundedSemaphore, pool: Executor, work: Callable[[], _T], busy: str) -> _T:

@@ -9,7 +9,7 @@ import argon2
 import pytest
 
 from assay_stream.console.identity import LocalUsers, User, UserRole, is_password, new_user, read_users, write_users
-from assay_stream.console.sessions import Throttles
+from assay_stream.console.sessions import Throttle
 from assay_stream.errors import ConfigurationError, InputError
 
 CHEAP = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -27,7 +27,7 @@ def users_file(folder: Path, *users: User) -> Path:
 
 
 def a_backend(path: Path) -> LocalUsers:
-    return LocalUsers(path, Throttles(lambda: 0), decides=True)
+    return LocalUsers(path, Throttle(lambda: 0), decides=True)
 
 
 def test_users_are_read_as_they_were_written(tmp_path: Path) -> None:
