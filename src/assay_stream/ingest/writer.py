@@ -25,6 +25,7 @@ from assay_stream.observe.observation import Observation
 _log = structlog.get_logger(__name__)
 
 _RESTART_PAUSE_S = 1.0
+_GENERATIONS = 8
 _OF_RECORDS = frozenset(("InvalidTimestampError", "InvalidRecordError", "CorruptRecordException"))
 """Kafka errors about records, not about the client."""
 
@@ -42,28 +43,38 @@ class NotDelivered(Exception):  # noqa: N818 - an outcome
 
 
 class AcceptedWindow:
-    """The latest accepted events, bounded in number and in age. What was added together is forgotten together."""
+    """The latest accepted events. What is forgotten goes by generations, each an eighth of the window."""
 
     def __init__(self, limits: IngestLimits = INGEST_LIMITS) -> None:
-        self._limits = limits
-        self._marks: set[Mark] = set()
-        self._added: deque[tuple[int, set[Mark]]] = deque()
+        self._ids_max = max(1, limits.window_ids_max // _GENERATIONS)
+        self._age_ms = limits.window_age_s * 1_000
+        self._generations: deque[tuple[int, set[Mark]]] = deque()
 
     def __contains__(self, mark: Mark) -> bool:
-        return mark in self._marks
+        return any(mark in marks for _, marks in self._generations)
 
     def __len__(self) -> int:
-        return len(self._marks)
+        return sum(len(marks) for _, marks in self._generations)
 
     def add(self, marks: Iterable[Mark], at_ms: int) -> None:
         """Remember accepted events."""
-        new = set(marks) - self._marks
-        self._marks |= new
-        if new:
-            self._added.append((at_ms, new))
-        ids_max, age_ms = self._limits.window_ids_max, self._limits.window_age_s * 1_000
-        while self._added and (len(self._marks) > ids_max or at_ms - self._added[0][0] > age_ms):
-            self._marks -= self._added.popleft()[1]
+        generations = self._generations
+        for mark in marks:
+            if mark in self:
+                continue
+            if (
+                not generations
+                or len(generations[-1][1]) >= self._ids_max
+                or at_ms - generations[-1][0] >= self._age_ms // _GENERATIONS
+            ):
+                generations.append((at_ms, set()))
+            generations[-1][1].add(mark)
+        self.forget(at_ms)
+
+    def forget(self, now_ms: int) -> None:
+        generations = self._generations
+        while len(generations) > _GENERATIONS or (generations and now_ms - generations[0][0] > self._age_ms):
+            generations.popleft()
 
 
 class EventWriter:
