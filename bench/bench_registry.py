@@ -41,7 +41,7 @@ def a_snapshot(number: int, tools: int, version: int, prompts: int = 0) -> Recor
         for index in range(tools)
     ]
     # A minute apart, in which a server's allowance is full again.
-    at = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=number)
+    at = datetime(2026, 3, 1, 10, tzinfo=UTC) + timedelta(minutes=number)
     event = {
         "specversion": "1.0",
         "type": "mcp.tools.list.observed",
