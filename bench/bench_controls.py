@@ -6,7 +6,6 @@ python -m bench.bench_controls [--tools N] [--rounds N]
 from __future__ import annotations
 
 import argparse
-import time
 
 import orjson
 
@@ -14,7 +13,7 @@ from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
-from bench.bench_registry import a_snapshot
+from bench.bench_registry import a_snapshot, milliseconds
 
 
 def a_control(number: int, kind: str, **data: str) -> Record:
@@ -56,17 +55,10 @@ def main() -> None:
     before = [a_snapshot(1 + number, arguments.tools, 1) for number in range(arguments.rounds)]
     after = [a_snapshot(1 + arguments.rounds + number, arguments.tools, 1) for number in range(arguments.rounds)]
     print(
-        f"repeated snapshot of {arguments.tools} tools: without controls {_milliseconds(state, before):.3f} ms; "
-        f"a control record {_milliseconds(state, controls):.3f} ms; "
-        f"with {arguments.tools} pins and a policy {_milliseconds(state, after):.3f} ms"
+        f"repeated snapshot of {arguments.tools} tools: without controls {milliseconds(state, before):.3f} ms; "
+        f"a control record {milliseconds(state, controls):.3f} ms; "
+        f"with {arguments.tools} pins and a policy {milliseconds(state, after):.3f} ms"
     )
-
-
-def _milliseconds(state: EngineState, records: list[Record]) -> float:
-    started_s = time.process_time()
-    for record in records:
-        engine.process(state, record)
-    return (time.process_time() - started_s) / len(records) * 1_000
 
 
 if __name__ == "__main__":

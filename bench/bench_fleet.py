@@ -19,19 +19,19 @@ from random import Random
 
 import orjson
 import psutil
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
 
 from assay_stream.cli.shared import quiet_client_logs
 from assay_stream.kafka.connection import reading_consumer, start_admin
 from assay_stream.model.record import Role
 from bench.capacity import MILLION
+from bench.publishing import publish_to
 from bench.results import write_line
 from bench.rounds import QuietCheck
 from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import START, Published, a_call_by, a_listing
 
-_PENDING_MAX = 20_000
 _LIMIT_S = 600.0
 _IDLE_S = 2.0
 _IDLE_SHARE = 0.08
@@ -72,22 +72,6 @@ class Scaled:
 
     def _list_number(self, server: int, observer: int, hour: int) -> int:
         return (hour * self.servers + server) * self.observers + observer
-
-
-async def publish(deployment: Deployment, published: Iterable[Published]) -> None:
-    """Write what proxies publish."""
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, linger_ms=20, max_batch_size=512 * 1_024)
-    await producer.start()
-    try:
-        pending = []
-        for role, key, value in published:
-            pending.append(await producer.send(deployment.topics[role], key=key, value=value))
-            if len(pending) > _PENDING_MAX:
-                await asyncio.gather(*pending)
-                pending.clear()
-        await asyncio.gather(*pending)
-    finally:
-        await producer.stop()
 
 
 async def read_to_the_end(deployment: Deployment, stage: str, role: Role) -> None:
@@ -160,7 +144,7 @@ async def bench(broker: Broker, fleet: Scaled) -> Mapping[str, float]:
             ]
 
         async def worked_off(published: Iterator[Published], stage: str, role: Role) -> None:
-            await publish(deployment, published)
+            await publish_to(deployment.bootstrap, deployment.topics, published)
             await read_to_the_end(deployment, stage, role)
             await settled(workers)
 

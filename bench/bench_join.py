@@ -132,13 +132,19 @@ def make_task(
     )
 
 
-async def bench(bootstrap: str, calls: int, rounds: int) -> None:
-    """Measure, and print the result."""
-    settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="bench")
+async def with_topics(settings: Settings) -> dict[Role, int]:
+    """Create the topics, and return how many partitions each has."""
     admin = await start_admin(settings)
     await apply_topics(admin, settings)
     counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS}, settings)
     await admin.close()
+    return counts
+
+
+async def bench(bootstrap: str, calls: int, rounds: int) -> None:
+    """Measure, and print the result."""
+    settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="bench")
+    counts = await with_topics(settings)
     producer = Producer(version=__version__)
     size = await publish(settings, Fleet(servers=200, calls=calls, changes=100, seed=11))
     await run_registry(settings, counts, producer)

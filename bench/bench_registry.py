@@ -100,13 +100,11 @@ def main() -> None:
         for number in range(arguments.rounds)
     ]
     # What searches need is made where a text is first searched, once.
-    first_ms = _milliseconds(state, [first])
-    new_ms = _milliseconds(state, new)
+    first_ms = milliseconds(state, [first])
+    new_ms = milliseconds(state, new)
     # The version that one observer was shown first is news to each of the others, once.
-    _milliseconds(
-        state, [a_snapshot(_NEW + 1 + n, arguments.tools, _NEW, arguments.prompts) for n in range(_OBSERVERS)]
-    )
-    repeated_ms = _milliseconds(state, repeated)
+    milliseconds(state, [a_snapshot(_NEW + 1 + n, arguments.tools, _NEW, arguments.prompts) for n in range(_OBSERVERS)])
+    repeated_ms = milliseconds(state, repeated)
     print(
         f"snapshot of {arguments.tools} tools and {arguments.prompts} prompts, "
         f"{len(first.value or b'') / 1024:.0f} KiB: "
@@ -116,7 +114,8 @@ def main() -> None:
     write_line(arguments.json, line | {"repeated_ms": repeated_ms})
 
 
-def _milliseconds(state: EngineState, records: list[Record]) -> float:
+def milliseconds(state: EngineState, records: list[Record]) -> float:
+    """Return the processor time that a record takes on average, milliseconds."""
     started_s = time.process_time()
     for record in records:
         engine.process(state, record)

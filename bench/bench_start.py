@@ -17,16 +17,15 @@ from typing import Any
 
 import orjson
 import psutil
-from aiokafka import AIOKafkaProducer
 
 from assay_stream.cli.shared import quiet_client_logs
 from assay_stream.model.record import Role, murmur2_partition
+from bench.publishing import send
 from bench.results import write_line
 from bench.synthetic import facts
 from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment
 
-_PENDING_MAX = 20_000
 _READY_LIMIT_S = 600.0
 _PRODUCTION = {"ASSAY_STREAM_SESSION_TIMEOUT_MS": "10000"}
 """The default again, in place of what tests run with."""
@@ -34,24 +33,16 @@ _PRODUCTION = {"ASSAY_STREAM_SESSION_TIMEOUT_MS": "10000"}
 
 async def fill(deployment: Deployment, servers: int, observers: int) -> int:
     """Write the binding topic of a fleet; returns the number of facts."""
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, linger_ms=20, max_batch_size=512 * 1_024)
-    await producer.start()
     topic, partitions = deployment.topics[Role.BINDINGS], deployment.settings.input_partitions
-    count = 0
-    try:
-        pending = []
-        for key, value in facts(servers, observers):
-            _, server_id, *_ = orjson.loads(key)
-            partition = murmur2_partition(server_id.encode(), partitions)
-            pending.append(await producer.send(topic, key=key, value=value, partition=partition))
-            count += 1
-            if len(pending) > _PENDING_MAX:
-                await asyncio.gather(*pending)
-                pending.clear()
-        await asyncio.gather(*pending)
-    finally:
-        await producer.stop()
-    return count
+    records = (
+        {"topic": topic, "key": key, "value": value, "partition": murmur2_partition(_server_in(key), partitions)}
+        for key, value in facts(servers, observers)
+    )
+    return await send(deployment.bootstrap, records)
+
+
+def _server_in(key: bytes) -> bytes:
+    return str(orjson.loads(key)[1]).encode()
 
 
 async def one_start(deployment: Deployment, role: str) -> dict[str, Any]:

@@ -19,16 +19,14 @@ from pathlib import Path
 
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
-from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.stage import StageMetrics
-from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
 from assay_stream.readmodel.filling import fill as fill_from
 from assay_stream.worker.storing import StoreFilling
-from bench.bench_join import ROLES, run_join, run_registry
+from bench.bench_join import run_join, run_registry, with_topics
 from bench.bench_readmodel import batches, listed, peak_mib
 from bench.on_broker import Measure, on_broker
 from bench.publishing import publish
@@ -66,10 +64,7 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
     settings = load_settings(
         bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="bench", store_days=36_500
     )
-    admin = await start_admin(settings)
-    await apply_topics(admin, settings)
-    counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS}, settings)
-    await admin.close()
+    counts = await with_topics(settings)
     folder = Path(tempfile.mkdtemp(prefix="assay-store-"))
     try:
         with schema.writing(folder) as connection:

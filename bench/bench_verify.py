@@ -16,8 +16,6 @@ import platform
 import time
 from collections import Counter
 
-from aiokafka import AIOKafkaProducer
-
 from assay_stream import __version__
 from assay_stream.cli.verify import verified
 from assay_stream.config import Settings, load_settings
@@ -32,6 +30,7 @@ from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.replay.log_cut import History
 from assay_stream.verify.evidence import EvidenceSelection
 from bench.on_broker import on_broker
+from bench.publishing import send
 from tests.support.fleet import Fleet
 
 
@@ -67,28 +66,18 @@ def made_up(settings: Settings, calls: int) -> list[tuple[Role, Record]]:
 async def publish(settings: Settings, written: list[tuple[Role, Record]]) -> None:
     """Write the records to their topics, each at the offset that it has."""
     topics = topic_names(settings)
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, linger_ms=20, max_batch_size=512 * 1_024, enable_idempotence=True
+    records = (
+        {
+            "topic": topics[role],
+            "key": record.key,
+            "value": record.value,
+            "headers": list(record.headers),
+            "partition": record.origin.partition,
+            "timestamp_ms": record.timestamp_ms or None,
+        }
+        for role, record in written
     )
-    await producer.start()
-    try:
-        pending = []
-        for role, record in written:
-            sent = await producer.send(
-                topics[role],
-                key=record.key,
-                value=record.value,
-                headers=list(record.headers),
-                partition=record.origin.partition,
-                timestamp_ms=record.timestamp_ms or None,
-            )
-            pending.append(sent)
-            if len(pending) > 20_000:
-                await asyncio.gather(*pending)
-                pending.clear()
-        await asyncio.gather(*pending)
-    finally:
-        await producer.stop()
+    await send(settings.bootstrap_servers, records)
 
 
 async def read_plainly(settings: Settings) -> int:

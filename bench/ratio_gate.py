@@ -21,12 +21,9 @@ import orjson
 from assay_stream import __version__
 from assay_stream.cli.shared import quiet_client_logs
 from assay_stream.config import load_settings
-from assay_stream.kafka.connection import start_admin
-from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics
 from assay_stream.model.envelope import Producer
 from assay_stream.model.plain_call import NATIVE_CALLS
-from assay_stream.model.record import Role
-from bench.bench_join import ROLES, pass_on, run_join, run_raw, run_registry
+from bench.bench_join import pass_on, run_join, run_raw, run_registry, with_topics
 from bench.on_broker import Count
 from bench.publishing import publish
 from bench.rounds import Ratio, change_of
@@ -48,10 +45,7 @@ def is_slower(change: Ratio) -> bool:
 async def measure(bootstrap: str, calls: int, rounds: int) -> list[float]:
     """Return the processor time per call of the pass-through / that of the join, of each round."""
     settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="gate")
-    admin = await start_admin(settings)
-    await apply_topics(admin, settings)
-    counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS}, settings)
-    await admin.close()
+    counts = await with_topics(settings)
     await publish(settings, Fleet(servers=100, calls=calls, changes=20, seed=11))
     await run_registry(settings, counts, Producer(version=__version__))
     step = partial(pass_on, record_bytes=_EVIDENCE_BYTES)

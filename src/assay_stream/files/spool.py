@@ -25,7 +25,7 @@ IN_MEMORY_BYTES_MAX = 32 * 1_024 * 1_024
 BLOCK_BYTES = 128 * 1_024
 _GATHERED_BYTES_MAX = 16 * 1_024 * 1_024
 RUNS_MAX = 64
-"""Runs of one level merged at once; each needs one block of memory. Fewer where blocks are large."""
+"""Runs merged at once; each needs one block of memory. Fewer where blocks are large."""
 _ROW_BYTES = 200
 """What a row takes beside its value, about."""
 
@@ -49,7 +49,7 @@ class StreamRows:
     rows: list[SpoolRow] = field(default_factory=list)
     size_bytes: int = 0
     count: int = 0
-    levels: list[list[_Run]] = field(default_factory=lambda: [[]])
+    runs: list[_Run] = field(default_factory=list)
 
 
 class Spool(Generic[Stream]):
@@ -116,11 +116,12 @@ class Spool(Generic[Stream]):
         """
         for stream, gathered in self._streams.items():
             self._write_gathered(stream, gathered)
-            runs = [run for level in gathered.levels for run in level]
-            while len(runs) > 1:
-                count = _mergeable(runs, len(runs))
-                runs = [*runs[count:], self._merged(stream, runs[:count])]
-            gathered.levels = [runs]
+            while len(gathered.runs) > 1:
+                runs, gathered.runs = gathered.runs, []
+                while runs:
+                    count = _mergeable(runs, self._runs_max)
+                    gathered.runs.append(self._merged(stream, runs[:count]))
+                    runs = runs[count:]
 
     def rows(self, stream: Stream, *, after: Any = None) -> Iterator[SpoolRow]:
         """Yield the rows of a stream in the order of their keys; none of a stream that got none.
@@ -129,7 +130,7 @@ class Spool(Generic[Stream]):
             OperatingError: ``no_room`` if the temporary file cannot be read.
         """
         gathered = self._streams.get(stream)
-        for run in gathered.levels[0] if gathered else ():
+        for run in gathered.runs if gathered else ():
             yield from self._rows(run, after)
 
     def _begin(self, stream: Stream) -> StreamRows:  # noqa: ARG002 - a subclass looks at it
@@ -177,18 +178,10 @@ class Spool(Generic[Stream]):
         gathered.rows.sort(key=self._key)
         block = self._write_block(list(self._once(stream, gathered.rows)))
         gathered.rows, gathered.size_bytes = [], 0
-        newest = gathered.levels[0]
-        if newest and newest[-1][-1].last < block.first:
-            newest[-1].append(block)
-            return
-        newest.append([block])
-        for number, level in enumerate(gathered.levels):
-            if len(level) < self._runs_max and _mergeable(level, self._runs_max) >= len(level):
-                break
-            if number + 1 == len(gathered.levels):
-                gathered.levels.append([])
-            gathered.levels[number + 1].append(self._merged(stream, level))
-            gathered.levels[number] = []
+        if gathered.runs and gathered.runs[-1][-1].last < block.first:
+            gathered.runs[-1].append(block)
+        else:
+            gathered.runs.append([block])
 
     def _merged(self, stream: Stream, runs: list[_Run]) -> _Run:
         merged: _Run = []
