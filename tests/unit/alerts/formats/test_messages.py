@@ -33,8 +33,8 @@ def hostile() -> dict[str, Any]:
 def test_one_line_says_what_changed_and_why_it_matters() -> None:
     alert = alert_of(indicators=(("data_sent", 4, "description"),))
     assert one_line(view_of(alert), 500) == (
-        "[High] New: The definition of a tool changed: server/tool (description): data_sent at description. "
-        "Agents follow what a tool's definition says."
+        "[High] New: The definition of a tool changed: server/tool: the text has data sent to an address. "
+        "Attackers have data sent to an address where they can collect it."
     )
 
 
