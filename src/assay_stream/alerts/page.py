@@ -280,8 +280,14 @@ def seen_text(row: AlertRow) -> str:
 def here_text(story: AlertStory) -> str:
     """Return what is at stake here: how many observers were offered it since when, and how often it was called."""
     offered = f"Found {seen_text(story.view)} since {time_ms_text(story.view.first_seen_ms)}"
-    calls = calls_text(story)
-    return f"{offered}; {calls}." if calls else f"{offered}; calls were not looked up."
+    calls = story.calls
+    if calls is None:
+        return f"{offered}; calls were not looked up."
+    which = "the part shown" if story.view.kind == Kind.SERVER_CHANGED else "this definition"
+    used = "of the tool, with any definition" if calls.full_digest is None else f"used {which}"
+    other = f", {calls.other:,} used another" if calls.other else ""
+    unbound = f", {calls.unbound:,} could not be bound to a definition" if calls.unbound else ""
+    return f"{offered}; {counted(calls.used, 'call')} {used}{other}{unbound}."
 
 
 def _history(story: AlertStory) -> Iterator[SectionLine]:
@@ -344,23 +350,6 @@ def _calls(story: AlertStory) -> Iterator[SectionLine]:
             f"{time_ms_text(call.time_ms)}  {shown(call.decision)}  {shown(call.tool_call_id)}  "
             f"by {shown(call.observer_id)}  evidence {shown(call.evidence_id)}",
         )
-
-
-def calls_text(story: AlertStory) -> str:
-    """Return how many calls used the tool, ``""`` where calls were not searched."""
-    calls = story.calls
-    if calls is None:
-        return ""
-    if calls.full_digest is None:
-        told = f"{counted(calls.used, 'call')} of the tool, with any definition"
-    else:
-        which = "the part shown" if story.view.kind == Kind.SERVER_CHANGED else "this definition"
-        told = f"{counted(calls.used, 'call')} used {which}"
-    if calls.other:
-        told += f", {calls.other:,} used another"
-    if calls.unbound:
-        told += f", {calls.unbound:,} could not be bound to a definition"
-    return told
 
 
 def _unknown(story: AlertStory) -> Iterator[str]:

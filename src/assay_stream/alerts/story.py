@@ -285,19 +285,10 @@ class AlertStory:
         if subject_of(self.view) is not None:
             only = " Other parts of the release stay open." if self.view.kind == Kind.SERVER_CHANGED else ""
             listed = [
-                (
-                    "Approve",
-                    f"The definition is pinned and its alert closes. Any other definition of the tool raises an alert.{only}",
-                ),
-                (
-                    "Reject",
-                    "The alert stays open while the definition is offered. Calls go on unless your policy blocks them.",
-                ),
+                ("Approve", f"The definition is pinned and its alert closes. Any other one raises an alert.{only}"),
+                ("Reject", "The alert stays open while it is offered. Calls go on unless your policy blocks them."),
             ]
-        return [
-            *listed,
-            ("Close", "Nothing is decided about the definition. The alert opens again if it gets worse or comes back."),
-        ]
+        return [*listed, ("Close", "Nothing is decided. The alert opens again if it gets worse or comes back.")]
 
     def commands(self) -> list[str]:
         uid, server = self.view.uid, shlex.quote(self.view.server_id)

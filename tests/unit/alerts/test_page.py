@@ -54,9 +54,9 @@ definition.
 
 What to do next
   Compare both versions, then approve or reject the new one.
-  Approve  The definition is pinned and its alert closes. Any other definition of the tool raises an alert.
-  Reject   The alert stays open while the definition is offered. Calls go on unless your policy blocks them.
-  Close    Nothing is decided about the definition. The alert opens again if it gets worse or comes back.
+  Approve  The definition is pinned and its alert closes. Any other one raises an alert.
+  Reject   The alert stays open while it is offered. Calls go on unless your policy blocks them.
+  Close    Nothing is decided. The alert opens again if it gets worse or comes back.
   $ assay-stream pins approve --alert {uid} --reason ...
   $ assay-stream pins reject --alert {uid} --reason ...
 
@@ -127,6 +127,17 @@ def test_what_people_did_reads_as_a_sentence() -> None:
     alert["unmapped"] |= {"mcp_act": "assign", "mcp_assigned_to": "bob", "mcp_reasons": "pin_mismatch"}
     [line] = [line for line in page(story_of(a_life(alert))).splitlines() if "count 1" in line]
     assert line.endswith("count 1; ann assigned it to bob: knows it; also found: pin_mismatch")
+
+
+def test_of_a_release_calls_and_tool_are_those_of_its_most_severe_part() -> None:
+    story = story_of(a_life(changed_alert(kind=Kind.SERVER_CHANGED)), calls=CallsSince(full_digest="d", since_ms=0))
+    assert "0 calls used the part shown" in page(story)
+    assert "  most severe part   read_note\n" in page(story)
+
+
+def test_why_it_is_severe_is_said_where_no_indicator_shows_it() -> None:
+    assert "Why critical" not in page(story_of(a_life()))
+    assert "Why medium" in page(story_of(a_life(alert_of("read_note", kind=Kind.UNPINNED_TOOL))))
 
 
 def test_calls_before_the_first_finding_are_told_of_unless_they_were_asked_for() -> None:
