@@ -9,10 +9,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from assay_stream.alerts.formats.view import AlertRow, AlertView, time_ms_text
+from assay_stream.alerts.formats.view import AlertView, time_ms_text
 from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
-from assay_stream.alerts.story import AlertStory
+from assay_stream.alerts.story import EXAMINED, AlertStory
 from assay_stream.drift.definition_diff import PlaceDiff
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.kinds import Kind
@@ -254,7 +254,6 @@ def _spans(pieces: Iterable[Piece]) -> Iterator[LineSpan]:
 
 def _observers(story: AlertStory) -> Iterator[SectionLine]:
     row = story.view
-    yield from _said(f"{seen_text(row)}, {time_ms_text(row.first_seen_ms)} to {time_ms_text(row.last_seen_ms)}")
     active = story.view.flat.get("mcp_observers_active")
     if isinstance(active, int) and row.observers:
         yield from _said(f"still offered to {active:,} of them, as far as is known")
@@ -272,14 +271,12 @@ def _observers(story: AlertStory) -> Iterator[SectionLine]:
         yield from _said(f"and {counted(len(seen) - _OBSERVERS_MAX, 'more observer')}")
 
 
-def seen_text(row: AlertRow) -> str:
-    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", by no named observer"
-    return f"{counted(row.count, 'time')}{by}"
-
-
 def here_text(story: AlertStory) -> str:
     """Return what is at stake here: how many observers were offered it since when, and how often it was called."""
-    offered = f"Found {seen_text(story.view)} since {time_ms_text(story.view.first_seen_ms)}"
+    row = story.view
+    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", by no named observer"
+    last = "" if row.last_seen_ms == row.first_seen_ms else f", last at {time_ms_text(row.last_seen_ms)}"
+    offered = f"Found {counted(row.count, 'time')}{by} since {time_ms_text(row.first_seen_ms)}{last}"
     calls = story.calls
     if calls is None:
         return f"{offered}; calls were not looked up."
@@ -354,7 +351,7 @@ def _calls(story: AlertStory) -> Iterator[SectionLine]:
 
 def _unknown(story: AlertStory) -> Iterator[str]:
     has_definition = bool(story.view.fact("mcp_digest_after"))
-    if has_definition and not story.signs and not story.text_was_examined:
+    if has_definition and not story.signs and story.view.kind not in EXAMINED:
         also = f"; see also {', '.join(story.see_also)}, about the same definition" if story.see_also else ""
         yield f"Whether the definition is harmful. Its text was not examined for this alert{also}."
     elif has_definition and not story.signs:

@@ -157,7 +157,7 @@ class CallsSince:
     agents_count: int = 0
 
 
-_EXAMINED = frozenset(
+EXAMINED = frozenset(
     (
         *(Kind.TOOL_ADDED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED, Kind.PROMPT_ADDED, Kind.PROMPT_CHANGED),
         *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_CHANGED, Kind.INSTRUCTIONS_ADDED, Kind.INSTRUCTIONS_CHANGED),
@@ -253,11 +253,6 @@ class AlertStory:
     calls: CallsSince | None
     is_cut_short: bool = False
     see_also: tuple[str, ...] = ()
-
-    @property
-    def text_was_examined(self) -> bool:
-        """Whether rules were searched for in the new text for this alert."""
-        return self.view.kind in _EXAMINED
 
     @property
     def view(self) -> AlertView:

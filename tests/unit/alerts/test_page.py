@@ -67,7 +67,6 @@ Definition: previous and current
   3 fields unchanged
 
 Observers
-  1 time by 1 observer, 2026-03-01T00:00:00.123Z to 2026-03-01T00:00:00.123Z
   still offered to 1 of them, as far as is known
   proxy-1: 1 time, 2026-03-01T00:00:00.123Z to 2026-03-01T00:00:00.123Z
 
@@ -117,7 +116,7 @@ def test_a_release_is_shown_as_its_most_severe_part_with_the_others_named() -> N
 
 def test_what_nobody_is_named_for_was_seen_by_no_observer() -> None:
     text = page(story_of(a_life(changed_alert(observer_id=None))))
-    assert "1 time, by no named observer, 2026-03-01" in text
+    assert "1 time, by no named observer since 2026-03-01" in text
     assert "still offered to" not in text
 
 

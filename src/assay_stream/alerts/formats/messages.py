@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Sequence
 from hashlib import sha256
-from operator import itemgetter
 from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, time_ms_text, view_of
@@ -62,12 +61,12 @@ def one_line(view: AlertView, units_max: int) -> str:
     told = _SAID.get(view.activity_id, view.activity)
     state = view.status if view.status_id in _OVER else told
     found = [(rule, int(LEVELS.get(rule, 0))) for rule in view.fact("mcp_indicators").split(",") if rule]
+    found.sort(key=lambda each: -each[1])
     what, why = view.message, view.explanation
     if found and view.kind not in (Kind.SERVER_CHANGED, Kind.ALERTS_FOLDED):
         subject = [view.server_id, view.tool_name or view.fact("mcp_item_name")]
         what = f"{view.title}: {'/'.join(filter(None, subject))}: {claim_of(found)}"
-        worst = _RULES.get(_worst(found))
-        why = why if worst is None else worst.reason
+        why = _RULES[found[0][0]].reason if found[0][0] in _RULES else why
     return _cut(_inert(f"[{view.severity}] {state}: {what}. {why}".rstrip()), units_max)
 
 
@@ -75,16 +74,12 @@ def claim_of(found: Sequence[tuple[str, int]]) -> str:
     """Return what the most severe indicator says of a text, and how many more deserve a look.
 
     Args:
-        found: rules, each with the level that it raises to; of equal ones the first counts.
+        found: rules, each with the level that it raises to, the most severe first.
     """
-    worst = _worst(found)
+    worst = found[0][0]
     others = {rule for rule, level in found if level >= Level.MEDIUM} - {worst}
     claim = _RULES[worst].claim if worst in _RULES else f"it matches {worst}"
     return f"{claim}, and {counted(len(others), 'more indicator')}" if others else claim
-
-
-def _worst(found: Sequence[tuple[str, int]]) -> str:
-    return max(found, key=itemgetter(1))[0]
 
 
 def to_slack(alert: dict[str, Any]) -> str:
