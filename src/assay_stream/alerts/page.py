@@ -9,12 +9,13 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from assay_stream.alerts.formats.view import AlertRow, AlertView, time_ms_text
+from assay_stream.alerts.formats.view import AlertView, time_ms_text
 from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
-from assay_stream.alerts.story import AlertStory
+from assay_stream.alerts.story import EXAMINED, AlertStory
 from assay_stream.drift.definition_diff import PlaceDiff
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
+from assay_stream.model.kinds import Kind
 from assay_stream.text.escaping import LineSpan, PageLine, Style, counted, markdown, shown, spans_of
 from assay_stream.text.word_diff import Piece
 
@@ -67,22 +68,24 @@ class Section:
     lines: tuple[SectionLine, ...]
 
 
-_SHOWN = ("head", "changes", "signs", "why", "next", "severity", "definition", "observers", "history", "calls")
+_SHOWN = ("head", "signs", "changes", "why", "next", "severity", "definition", "observers", "history", "calls")
 _EXPLAINED = (*(name for name in _SHOWN if name != "definition"), "unknown", "references")
 
 
 def sections(story: AlertStory, *names: str) -> dict[str, Section]:
     """Return some parts of a story by name, in the order of a page; those that have nothing to say are left out."""
     row = story.view
+    # The levels of indicators stand beside them.
+    reasons = () if any(sign.level == row.severity_id for sign in story.signs) else story.severity_reasons
     is_old = any(sign.is_carried_over for sign in story.signs)
     since = "" if story.calls is None else f"Calls since {time_ms_text(story.calls.since_ms)}"
     parts: dict[str, tuple[str, Iterable[SectionLine]]] = {
         "head": ("What happened", _head(story)),
-        "changes": ("What changed", _changes(story)),
         "signs": (f"Indicators in the {'' if is_old else 'new '}text", _signs(story)),
+        "changes": ("What changed", _changes(story)),
         "why": ("Why it matters", _why(story)),
         "next": ("What to do next", _next(story)),
-        "severity": (f"Why {row.severity.lower()}", _said(*map(shown, story.severity_reasons))),
+        "severity": (f"Why {row.severity.lower()}", _said(*map(shown, reasons))),
         "definition": (_definition_title(story), _definition(story)),
         "observers": ("Observers", _observers(story)),
         "history": ("History", _history(story)),
@@ -148,7 +151,8 @@ def _head(story: AlertStory) -> Iterator[SectionLine]:
     severity = LineSpan(shown(row.severity.upper()), severity_style(row.severity_id))
     yield SectionLine("head", (severity, LineSpan(f"  {shown(row.kind)}  {row.state}")))
     yield _line("head", shown(story.claim), "title")
-    for label, text in (("server", row.server_id), ("tool", row.tool_name), *story.details, ("uid", row.uid)):
+    tool = "most severe part" if row.kind == Kind.SERVER_CHANGED else "tool"
+    for label, text in (("server", row.server_id), (tool, row.tool_name), *story.details, ("uid", row.uid)):
         if text:
             yield _labelled("named", label, text, 19)
 
@@ -176,7 +180,9 @@ def _signs(story: AlertStory) -> Iterator[SectionLine]:
 
 def _why(story: AlertStory) -> Iterator[SectionLine]:
     info = story.info
-    yield from _said(info.explanation if info else shown(story.view.explanation), here_text(story))
+    if not story.signs:
+        yield from _said(info.explanation if info else shown(story.view.explanation))
+    yield from _said(here_text(story))
     if story.calls is None:
         return
     for agent_id, calls, first_ms in story.calls.agents[:_AGENTS_MAX]:
@@ -248,7 +254,6 @@ def _spans(pieces: Iterable[Piece]) -> Iterator[LineSpan]:
 
 def _observers(story: AlertStory) -> Iterator[SectionLine]:
     row = story.view
-    yield from _said(f"{seen_text(row)}, {time_ms_text(row.first_seen_ms)} to {time_ms_text(row.last_seen_ms)}")
     active = story.view.flat.get("mcp_observers_active")
     if isinstance(active, int) and row.observers:
         yield from _said(f"still offered to {active:,} of them, as far as is known")
@@ -266,16 +271,20 @@ def _observers(story: AlertStory) -> Iterator[SectionLine]:
         yield from _said(f"and {counted(len(seen) - _OBSERVERS_MAX, 'more observer')}")
 
 
-def seen_text(row: AlertRow) -> str:
-    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", by no named observer"
-    return f"{counted(row.count, 'time')}{by}"
-
-
 def here_text(story: AlertStory) -> str:
     """Return what is at stake here: how many observers were offered it since when, and how often it was called."""
-    offered = f"Found {seen_text(story.view)} since {time_ms_text(story.view.first_seen_ms)}"
-    calls = calls_text(story)
-    return f"{offered}; {calls}." if calls else f"{offered}; calls were not looked up."
+    row = story.view
+    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", by no named observer"
+    last = "" if row.last_seen_ms == row.first_seen_ms else f", last at {time_ms_text(row.last_seen_ms)}"
+    offered = f"Found {counted(row.count, 'time')}{by} since {time_ms_text(row.first_seen_ms)}{last}"
+    calls = story.calls
+    if calls is None:
+        return f"{offered}; calls were not looked up."
+    which = "the part shown" if story.view.kind == Kind.SERVER_CHANGED else "this definition"
+    used = "of the tool, with any definition" if calls.full_digest is None else f"used {which}"
+    other = f", {calls.other:,} used another" if calls.other else ""
+    unbound = f", {calls.unbound:,} could not be bound to a definition" if calls.unbound else ""
+    return f"{offered}; {counted(calls.used, 'call')} {used}{other}{unbound}."
 
 
 def _history(story: AlertStory) -> Iterator[SectionLine]:
@@ -329,7 +338,9 @@ def suppression_text(story: AlertStory) -> str:
 def _calls(story: AlertStory) -> Iterator[SectionLine]:
     if story.calls is None:
         return
-    yield from _said(calls_text(story))
+    # What a decision raised was in use before: an alert begins with its first finding, not with the definition.
+    if story.calls.since_ms >= min(story.view.first_seen_ms, story.life.first[0].first_seen_ms):
+        yield from _said("to count earlier calls, use --since")
     for call in story.calls.latest:
         yield _line(
             "named",
@@ -338,27 +349,9 @@ def _calls(story: AlertStory) -> Iterator[SectionLine]:
         )
 
 
-def calls_text(story: AlertStory) -> str:
-    """Return how many calls used the tool, ``""`` where calls were not searched."""
-    calls = story.calls
-    if calls is None:
-        return ""
-    if calls.full_digest is None:
-        told = f"{counted(calls.used, 'call')} of the tool, with any definition"
-    else:
-        told = f"{counted(calls.used, 'call')} used this definition"
-    if calls.other:
-        told += f", {calls.other:,} used another"
-    if calls.unbound:
-        told += f", {calls.unbound:,} could not be bound to a definition"
-    # What a decision raised was in use before: an alert begins with its first finding, not with the definition.
-    begins_ms = min(story.view.first_seen_ms, story.life.first[0].first_seen_ms)
-    return f"{told}; to count earlier calls, use --since" if calls.since_ms >= begins_ms else told
-
-
 def _unknown(story: AlertStory) -> Iterator[str]:
     has_definition = bool(story.view.fact("mcp_digest_after"))
-    if has_definition and not story.signs and not story.text_was_examined:
+    if has_definition and not story.signs and story.view.kind not in EXAMINED:
         also = f"; see also {', '.join(story.see_also)}, about the same definition" if story.see_also else ""
         yield f"Whether the definition is harmful. Its text was not examined for this alert{also}."
     elif has_definition and not story.signs:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from assay_stream.alerts.formats.messages import claim_of
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
@@ -22,12 +24,14 @@ from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import ANY_SERVER, Entry, NameClaim, Suppression, SuppressionRule
-from assay_stream.model.kinds import KINDS, Kind, KindInfo
+from assay_stream.model.kinds import KINDS, SAME_NAME, TAKEN_NAME, Kind, KindInfo
 from assay_stream.text.escaping import counted
 from assay_stream.text.word_diff import Piece, marked
 from assay_stream.work import Work, WorkExhaustedError
 
 _TITLED_MAX = 2
+_ENDED_LINE = re.compile(r"(?:\\u\{[ad]\}\s*)+")
+"""The escaped ends of lines in an excerpt, which is shown on one."""
 
 
 @dataclass(slots=True)
@@ -153,7 +157,7 @@ class CallsSince:
     agents_count: int = 0
 
 
-_EXAMINED = frozenset(
+EXAMINED = frozenset(
     (
         *(Kind.TOOL_ADDED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED, Kind.PROMPT_ADDED, Kind.PROMPT_CHANGED),
         *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_CHANGED, Kind.INSTRUCTIONS_ADDED, Kind.INSTRUCTIONS_CHANGED),
@@ -163,7 +167,6 @@ _EXAMINED = frozenset(
 """Kinds whose findings list changes and indicators; for the others no text is searched."""
 
 _REASONS = {rule.id: rule.reason for rule in RULES}
-_CLAIMS = {rule.id: rule.claim for rule in RULES}
 _DETAILS = {
     "mcp_renamed_to": "new name",
     "mcp_reason": "reason",
@@ -252,11 +255,6 @@ class AlertStory:
     see_also: tuple[str, ...] = ()
 
     @property
-    def text_was_examined(self) -> bool:
-        """Whether rules were searched for in the new text for this alert."""
-        return self.view.kind in _EXAMINED
-
-    @property
     def view(self) -> AlertView:
         return self.life.last
 
@@ -266,15 +264,14 @@ class AlertStory:
         title = self.view.title if self.info is None else self.info.title
         if self.view.kind == Kind.SERVER_CHANGED and self.view.fact("mcp_folded"):
             title = f"A server changed {self.view.fact('mcp_folded')} definitions in one release"
+        elif self.view.fact("mcp_reason") in (SAME_NAME, TAKEN_NAME):
+            title = "A tool has the name of another server's tool"
         if self.signs:
-            worst = max(self.signs, key=lambda sign: sign.level or 0)
-            others = {sign.rule for sign in self.signs if (sign.level or 0) >= Level.MEDIUM} - {worst.rule}
-            more = f", and {counted(len(others), 'more indicator')}" if others else ""
-            return f"{title}: {_CLAIMS.get(worst.rule, f'it matches {worst.rule}')}{more}"
+            return f"{title}: {claim_of([(sign.rule, sign.level or 0) for sign in self.signs])}"
         widening_first = sorted(self.changes, key=lambda change: change.direction != "widens")
         codes = list(dict.fromkeys(change.title for change in widening_first))
         more = f", and {counted(len(codes) - _TITLED_MAX, 'more change')}" if len(codes) > _TITLED_MAX else ""
-        which = ", the most severe like this" if self.view.kind == Kind.SERVER_CHANGED else ""
+        which = "; in the most severe" if self.view.kind == Kind.SERVER_CHANGED else ""
         return f"{title}{which}: {'; '.join(codes[:_TITLED_MAX])}{more}" if codes else title
 
     def decisions(self) -> list[tuple[str, str]]:
@@ -283,13 +280,10 @@ class AlertStory:
         if subject_of(self.view) is not None:
             only = " Other parts of the release stay open." if self.view.kind == Kind.SERVER_CHANGED else ""
             listed = [
-                ("Approve", f"This definition is pinned and its alert closes; any other one violates the pin.{only}"),
-                ("Reject", "The alert stays open, and says that it was rejected, while the definition is offered."),
+                ("Approve", f"The definition is pinned and its alert closes. Any other one raises an alert.{only}"),
+                ("Reject", "The alert stays open while it is offered. Calls go on unless your policy blocks them."),
             ]
-        return [
-            *listed,
-            ("Close", "Nothing is pinned; the alert opens again if it gets worse, or ends and comes back."),
-        ]
+        return [*listed, ("Close", "Nothing is decided. The alert opens again if it gets worse or comes back.")]
 
     def commands(self) -> list[str]:
         uid, server = self.view.uid, shlex.quote(self.view.server_id)
@@ -336,7 +330,7 @@ def story_of(
     kind = view.kind if view.kind in list(Kind) else None
     changes = tuple(_changes(view, sightings, before, after))
     new, old = _searched(view, before, after, work)
-    signs = tuple(_signs(view, sightings, new, old))
+    signs = tuple(sorted(_signs(view, sightings, new, old), key=lambda sign: -(sign.level or 0)))
     diff = None
     if before is not None or after is not None:
         words = _words((*new, *old), signs)
@@ -361,7 +355,9 @@ def story_of(
 
 def _details(view: AlertView) -> Iterator[tuple[str, str]]:
     for name, label in _DETAILS.items():
-        if view.fact(name):
+        if name == "mcp_reasons" and view.fact(name):
+            yield label, "; ".join(_joined(reason) for reason in view.fact(name).split(","))
+        elif view.fact(name):
             is_holder = name == "mcp_pin_observed" and view.kind == Kind.TOOL_SHADOWED
             yield "held before by" if is_holder else label, view.fact(name)
     is_release = view.kind == Kind.SERVER_CHANGED
@@ -399,6 +395,12 @@ def _changes(
     else:
         for code in filter(None, view.fact("mcp_change_codes").split(",")):
             yield _told_change(code, "", CODES[code].direction.value if code in CODES else "neutral")
+
+
+def _joined(reason: str) -> str:
+    kind, _, detail = reason.partition(":")
+    title = KINDS[Kind(kind)].title if kind in list(Kind) else kind
+    return f"{title} ({detail})" if detail else title
 
 
 def _told_change(code: str, path: str, direction: str) -> ToldChange:
@@ -450,7 +452,12 @@ def _shown_indicator(
         reason=_REASONS.get(rule, "A rule that this version does not know."),
         path=path,
         excerpt="" if found is None else found.excerpt,
-        pieces=() if found is None else tuple(marked([Piece("same", found.excerpt)], [found.mark])),
+        pieces=()
+        if found is None
+        else tuple(
+            piece._replace(text=_ENDED_LINE.sub(" ", piece.text))
+            for piece in marked([Piece("same", found.excerpt)], [found.mark])
+        ),
         is_carried_over=is_carried_over,
     )
 

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, time_ms_text, view_of
+from assay_stream.detect import LEVELS, RULES
+from assay_stream.drift.severity import Level
 from assay_stream.model.alert import Activity, AlertStatus
-from assay_stream.text.escaping import visible
+from assay_stream.model.kinds import Kind
+from assay_stream.text.escaping import counted, visible
 
 _SLACK_UNITS_MAX = 3_000
 """A text object (docs.slack.dev, "Text object"). Units of UTF-16, as in all limits here: never fewer than
@@ -42,6 +46,7 @@ _OVER = (AlertStatus.SUPPRESSED, AlertStatus.RESOLVED)
 _ACTIVE = re.compile(r"(?i)(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\{)(?=\{)")
 """Where a space disarms an address, or a function in the text of a card (``{{DATE(...)}}``)."""
 
+_RULES = {rule.id: rule for rule in RULES}
 _FACTS = {
     "Server": "mcp_server_id",
     "Tool": "mcp_tool_name",
@@ -55,7 +60,26 @@ def one_line(view: AlertView, units_max: int) -> str:
     """Return what happened, to what, and why it matters, on one line; excess text ends in an ellipsis."""
     told = _SAID.get(view.activity_id, view.activity)
     state = view.status if view.status_id in _OVER else told
-    return _cut(_inert(f"[{view.severity}] {state}: {view.message}. {view.explanation}".rstrip()), units_max)
+    found = [(rule, int(LEVELS.get(rule, 0))) for rule in view.fact("mcp_indicators").split(",") if rule]
+    found.sort(key=lambda each: -each[1])
+    what, why = view.message, view.explanation
+    if found and view.kind not in (Kind.SERVER_CHANGED, Kind.ALERTS_FOLDED):
+        subject = [view.server_id, view.tool_name or view.fact("mcp_item_name")]
+        what = f"{view.title}: {'/'.join(filter(None, subject))}: {claim_of(found)}"
+        why = _RULES[found[0][0]].reason if found[0][0] in _RULES else why
+    return _cut(_inert(f"[{view.severity}] {state}: {what}. {why}".rstrip()), units_max)
+
+
+def claim_of(found: Sequence[tuple[str, int]]) -> str:
+    """Return what the most severe indicator says of a text, and how many more deserve a look.
+
+    Args:
+        found: rules, each with the level that it raises to, the most severe first.
+    """
+    worst = found[0][0]
+    others = {rule for rule, level in found if level >= Level.MEDIUM} - {worst}
+    claim = _RULES[worst].claim if worst in _RULES else f"it matches {worst}"
+    return f"{claim}, and {counted(len(others), 'more indicator')}" if others else claim
 
 
 def to_slack(alert: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from assay_stream.alerts.formats import view_of
 from assay_stream.alerts.formats.messages import one_line, to_pagerduty, to_slack, to_teams
+from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of
 
 HOSTILE = (
@@ -33,8 +34,8 @@ def hostile() -> dict[str, Any]:
 def test_one_line_says_what_changed_and_why_it_matters() -> None:
     alert = alert_of(indicators=(("data_sent", 4, "description"),))
     assert one_line(view_of(alert), 500) == (
-        "[High] New: The definition of a tool changed: server/tool (description): data_sent at description. "
-        "Agents follow what a tool's definition says."
+        "[High] New: The definition of a tool changed: server/tool: the text has data sent to an address. "
+        "Attackers have data sent to an address where they can collect it."
     )
 
 
@@ -140,3 +141,8 @@ def test_a_uid_that_is_too_long_is_hashed() -> None:
     alert = alert_of()
     alert["finding_info"]["uid"] = "u" * 256
     assert len(json.loads(to_events(alert))["dedup_key"]) == 64
+
+
+def test_a_prompt_is_named_in_its_claim() -> None:
+    alert = alert_of(None, kind=Kind.PROMPT_CHANGED, item_name="plan", indicators=(("data_sent", 4, "description"),))
+    assert one_line(view_of(alert), 500).startswith("[High] New: A prompt changed: server/plan: the text has data sent")
