@@ -177,6 +177,8 @@ class Sealer:
     async def _open(self, consumer: Consumer) -> None:
         """Fence the previous sealer, and go to the first record of each partition that is not sealed."""
         started_s = self._moved_s = time.monotonic()
+        # Those of before, where retention overtook the reading.
+        await self._close()
         parts = self._ranges = {number: self._range(number) for number in range(self._partitions)}
         opened = await asyncio.gather(*(part.writer.open() for part in parts.values()), return_exceptions=True)
         # Only when all have ended: one that is still opening cannot be closed.

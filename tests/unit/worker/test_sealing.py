@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaConnectionError, ProducerFenced
+from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError, ProducerFenced
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.config import load_settings
@@ -19,7 +19,7 @@ from assay_stream.model.record import Record, Role
 from assay_stream.schemes import tlog
 from assay_stream.seal.checkpoint import decode
 from assay_stream.worker.sealing import OpenRange, Sealer, SealPlan, check_siblings
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, MemoryProducer
 from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, Fleet, checked, checkpoints_of, some_records
 
 HOME = TopicPartition(TOPIC, 0)
@@ -143,6 +143,33 @@ async def test_what_expired_before_it_was_sealed_is_passed_over() -> None:
     assert decode(checkpoints(cluster)[-1], KEYS).checkpoint.first_offset == 7
     report = checked(checkpoints(cluster), evidence(cluster), log_start=7)
     assert (report.verified, report.expired, report.faults) == (1, 2, [])
+
+
+async def test_what_expires_while_it_is_read_leaves_no_producer_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = a_cluster(4)
+    errors = [OffsetOutOfRangeError({HOME: 0})]
+    fetch, open_producers = MemoryConsumer.getmany, list[object]()
+    start, stop = MemoryProducer.start, MemoryProducer.stop
+
+    async def failing_once(consumer: MemoryConsumer, *places: Any, **how: Any) -> Any:
+        if consumer.assignment() == {HOME} and errors:
+            raise errors.pop()
+        return await fetch(consumer, *places, **how)
+
+    async def started(producer: MemoryProducer) -> None:
+        open_producers.append(producer)
+        await start(producer)
+
+    async def stopped(producer: MemoryProducer) -> None:
+        open_producers.remove(producer)
+        await stop(producer)
+
+    monkeypatch.setattr(MemoryConsumer, "getmany", failing_once)
+    monkeypatch.setattr(MemoryProducer, "start", started)
+    monkeypatch.setattr(MemoryProducer, "stop", stopped)
+    await seal(cluster)
+    assert (errors, open_producers) == ([], [])
+    assert checked(checkpoints(cluster), evidence(cluster)).verified == 4
 
 
 @pytest.mark.parametrize("request_", ["start", "begin", "send", "commit"])
