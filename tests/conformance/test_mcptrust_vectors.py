@@ -78,13 +78,9 @@ def test_each_row_of_the_matrix(row: dict[str, Any]) -> None:
 def test_lockfiles_are_made_read_and_written(case: dict[str, Any]) -> None:
     locked = lockfile.lock(case["before"])
     meta = case["lockfile_v3"]["meta"]
-    made = {
-        "lockfile_v2": lockfile.new_lockfile(locked, server="srv"),
-        "lockfile_v3": lockfile.new_lockfile_v3(
-            locked, server="srv", generator=meta["generator"], updated_at=meta["updatedAt"]
-        ),
-    }
-    for version, one in made.items():
+    stamp = lockfile.LockfileStamp(meta["generator"], meta["updatedAt"])
+    for version, given in (("lockfile_v2", None), ("lockfile_v3", stamp)):
+        one = lockfile.new_lockfile(locked, server="srv", stamp=given)
         assert json.loads(lockfile.write_lockfile(one)) == case[version]
         read = lockfile.read_lockfile(json.dumps(case[version]).encode())
         assert read.lock == one.lock

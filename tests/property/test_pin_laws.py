@@ -17,7 +17,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes import hangar, pin_files
 from assay_stream.schemes.mcptrust import hashes as mcptrust
 from assay_stream.schemes.mcptrust.drift import check_result, drift
-from assay_stream.schemes.mcptrust.lockfile import lock, new_lockfile_v3, read_lockfile, write_lockfile
+from assay_stream.schemes.mcptrust.lockfile import LockfileStamp, lock, new_lockfile, read_lockfile, write_lockfile
 from assay_stream.schemes.pin_files import PinFormat, read_pins, write_pins
 from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry
 
@@ -152,7 +152,7 @@ def test_nothing_but_our_errors_escapes_from_digests(tool: dict[str, Any]) -> No
 @given(MANIFESTS)
 def test_what_is_equal_does_not_drift(manifest: dict[str, Any]) -> None:
     """Nor does it after a lockfile, nor in another order."""
-    lockfile = new_lockfile_v3(lock(manifest), server="s", generator="g", updated_at="2026-01-01T00:00:00Z")
+    lockfile = new_lockfile(lock(manifest), server="s", stamp=LockfileStamp("g", "2026-01-01T00:00:00Z"))
     read = read_lockfile(write_lockfile(lockfile))
     assert read.lock == lockfile.lock
     turned = {name: list(reversed(items)) for name, items in manifest.items()}

@@ -46,7 +46,8 @@ from assay_stream.report.pins import (
     tools_offered_now,
     values_to_decide,
 )
-from assay_stream.schemes.pin_files import LockfileStamp, read_pins, write_pins
+from assay_stream.schemes.mcptrust.lockfile import LockfileStamp
+from assay_stream.schemes.pin_files import read_pins, write_pins
 from assay_stream.text.escaping import counted, shown
 
 pins_app = typer.Typer(help="Review, approve and reject tool definitions.", no_args_is_help=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import yaml
 
@@ -19,14 +19,7 @@ from assay_stream.canonical.decode import decode_json, is_unicode
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits.core import PIN_FILE_LIMITS, Limits
-from assay_stream.schemes.mcptrust.lockfile import (
-    Lock,
-    ToolLock,
-    new_lockfile,
-    new_lockfile_v3,
-    read_lockfile,
-    write_lockfile,
-)
+from assay_stream.schemes.mcptrust.lockfile import Lock, LockfileStamp, new_lockfile, read_lockfile, write_lockfile
 from assay_stream.schemes.members import Members
 from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
 
@@ -145,18 +138,6 @@ class _Reader:
 PinFormat = Literal["mcptrust", "hangar", "assay", "native"]
 
 
-class LockfileStamp(NamedTuple):
-    """Metadata of a version 3.0 lockfile.
-
-    Args:
-        generator: name and version of the program that writes it.
-        updated_at: RFC 3339.
-    """
-
-    generator: str
-    updated_at: str
-
-
 _HANGAR = "hangar.v2"
 _LOCKED = ("mcptrust.description_hash", "mcptrust.input_schema_hash", "mcptrust.risk_level")
 _IDENTITY = ("assay.schema_hash", "assay.meta_hash")
@@ -238,26 +219,20 @@ def _checked(entries: Iterable[PinEntry]) -> list[PinEntry]:
 
 def _read_mcptrust(raw: bytes, server_id: str | None) -> Iterator[PinEntry]:
     for name, tool in read_lockfile(raw).lock.tools.items():
-        values = (tool.description_hash, tool.input_schema_hash, tool.risk_level)
-        yield from (PinEntry(server_id, name, scheme, value) for scheme, value in zip(_LOCKED, values, strict=True))
+        for scheme in _LOCKED:
+            yield PinEntry(server_id, name, scheme, tool[scheme.removeprefix("mcptrust.")])
 
 
 def _write_mcptrust(
     pins: list[PinEntry], server_id: str | None, stamp: LockfileStamp | None
 ) -> tuple[bytes, set[PinEntry]]:
     own = [pin for pin in pins if pin.server_id == server_id]
-    tools: dict[str, ToolLock] = {}
-    held: set[PinEntry] = set()
-    for (_, name), values in _whole(own, _LOCKED).items():
-        tools[name] = ToolLock(
-            description_hash=values[0].value, input_schema_hash=values[1].value, risk_level=values[2].value
-        )
-        held.update(values)
-    lock, server = Lock(tools=tools), server_id or ""
-    if stamp is None:
-        return write_lockfile(new_lockfile(lock, server=server)), held
-    lockfile = new_lockfile_v3(lock, server=server, generator=stamp.generator, updated_at=stamp.updated_at)
-    return write_lockfile(lockfile), held
+    whole = _whole(own, _LOCKED)
+    tools = {
+        name: {pin.scheme.removeprefix("mcptrust."): pin.value for pin in values} for (_, name), values in whole.items()
+    }
+    lockfile = new_lockfile(Lock(tools=tools), server=server_id or "", stamp=stamp)
+    return write_lockfile(lockfile), {pin for values in whole.values() for pin in values}
 
 
 def _read_hangar(raw: bytes) -> Iterator[PinEntry]:

@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 from assay_stream.schemes.mcptrust.hashes import normalized_hash
-from assay_stream.schemes.mcptrust.lockfile import Lock, Manifest
+from assay_stream.schemes.mcptrust.lockfile import Entry, Lock, Manifest
 from assay_stream.schemes.mcptrust.lockfile import lock as lock_of
 
 
@@ -103,19 +103,14 @@ def drift(before: Lock, after: Manifest) -> tuple[DriftItem, ...]:
     """
     observed = lock_of(after)
     items: list[DriftItem] = []
-    for old, new, added, removed, compared in (
-        (before.tools, observed.tools, DifferenceKind.TOOL_ADDED, DifferenceKind.TOOL_REMOVED, _OF_TOOLS),
-        (before.prompts, observed.prompts, DifferenceKind.PROMPT_ADDED, DifferenceKind.PROMPT_REMOVED, _OF_PROMPTS),
-        (
-            before.templates,
-            observed.templates,
-            DifferenceKind.TEMPLATE_ADDED,
-            DifferenceKind.TEMPLATE_REMOVED,
-            _OF_TEMPLATES,
-        ),
-    ):
-        if old is not None:
-            items += _differences(old, new or {}, added, removed, compared)
+    for part, (added, removed, compared) in _PARTS.items():
+        old, new = getattr(before, part), getattr(observed, part)
+        if old is None:
+            continue
+        items += (DriftItem(change=added, identifier=name) for name in new.keys() - old.keys())
+        items += (DriftItem(change=removed, identifier=name) for name in old.keys() - new.keys())
+        for name in old.keys() & new.keys():
+            items += _changes(name, old[name], new[name], compared)
     return tuple(sorted(items, key=lambda item: (item.type, item.identifier)))
 
 
@@ -151,34 +146,37 @@ def _as_json(item: DriftItem, severity: McpTrustSeverity) -> dict[str, str]:
 
 
 _Compared = Mapping[DifferenceKind, str]
-_OF_TOOLS: _Compared = {
-    DifferenceKind.TOOL_DESCRIPTION: "description_hash",
-    DifferenceKind.TOOL_SCHEMA: "input_schema_hash",
-    DifferenceKind.TOOL_RISK: "risk_level",
+_PARTS: Mapping[str, tuple[DifferenceKind, DifferenceKind, _Compared]] = {
+    "tools": (
+        DifferenceKind.TOOL_ADDED,
+        DifferenceKind.TOOL_REMOVED,
+        {
+            DifferenceKind.TOOL_DESCRIPTION: "description_hash",
+            DifferenceKind.TOOL_SCHEMA: "input_schema_hash",
+            DifferenceKind.TOOL_RISK: "risk_level",
+        },
+    ),
+    "prompts": (
+        DifferenceKind.PROMPT_ADDED,
+        DifferenceKind.PROMPT_REMOVED,
+        {DifferenceKind.PROMPT_ARGUMENTS: "argumentsHash", DifferenceKind.PROMPT_DESCRIPTION: "descriptionHash"},
+    ),
+    "templates": (
+        DifferenceKind.TEMPLATE_ADDED,
+        DifferenceKind.TEMPLATE_REMOVED,
+        {DifferenceKind.TEMPLATE_CHANGED: "templateHash"},
+    ),
 }
-_OF_PROMPTS: _Compared = {
-    DifferenceKind.PROMPT_ARGUMENTS: "arguments_hash",
-    DifferenceKind.PROMPT_DESCRIPTION: "description_hash",
-}
-_OF_TEMPLATES: _Compared = {DifferenceKind.TEMPLATE_CHANGED: "template_hash"}
+"""What comes and goes in each part of a lock, and the members of an entry that are compared."""
 
 
-def _differences(
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    added: DifferenceKind,
-    removed: DifferenceKind,
-    compared: _Compared,
-) -> Iterable[DriftItem]:
-    yield from (DriftItem(change=added, identifier=name) for name in after.keys() - before.keys())
-    yield from (DriftItem(change=removed, identifier=name) for name in before.keys() - after.keys())
-    for name in before.keys() & after.keys():
-        for change, field in compared.items():
-            old, new = getattr(before[name], field), getattr(after[name], field)
-            if change is DifferenceKind.PROMPT_DESCRIPTION:
-                if not old:
-                    continue
-                # One that went away hashes as the empty text.
-                new = new or normalized_hash("")
-            if old != new:
-                yield DriftItem(change=change, identifier=name, old=old, new=new)
+def _changes(name: str, before: Entry, after: Entry, compared: _Compared) -> Iterable[DriftItem]:
+    for change, member in compared.items():
+        old, new = before.get(member, ""), after.get(member, "")
+        if change is DifferenceKind.PROMPT_DESCRIPTION:
+            if not old:
+                continue
+            # One that went away hashes as the empty text.
+            new = new or normalized_hash("")
+        if old != new:
+            yield DriftItem(change=change, identifier=name, old=old, new=new)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
@@ -19,56 +19,12 @@ from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS, read_text
 from assay_stream.schemes.members import Members
 
 Manifest = Mapping[str, Any]
-Locked = TypeVar("Locked")
+Entry = Mapping[str, Any]
+"""What is locked of a tool, prompt or template, as a lockfile has it: hashes are ``sha256:<hex>``.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolLock:
-    """Locked hashes of a tool.
-
-    Args:
-        description_hash: ``sha256:<hex>``.
-        input_schema_hash: ``sha256:<hex>``, empty if the schema is absent or empty.
-        risk_level: ``LOW``, ``MEDIUM`` or ``HIGH``.
-        extra: unknown members, written back unchanged.
-    """
-
-    description_hash: str
-    input_schema_hash: str
-    risk_level: str
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptLock:
-    """Locked hashes of a prompt.
-
-    Args:
-        arguments_hash: ``sha256:<hex>``.
-        description_hash: ``sha256:<hex>``, empty if there is no description.
-    """
-
-    arguments_hash: str
-    description_hash: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateLock:
-    """Locked hashes of a resource template.
-
-    Args:
-        template_hash: ``sha256:<hex>`` over URI template and MIME type.
-        name_hash: ``sha256:<hex>``, empty if there is no name.
-        description_hash: ``sha256:<hex>``, empty if there is no description.
-        mime_type: as declared, empty if absent.
-    """
-
-    template_hash: str
-    name_hash: str = ""
-    description_hash: str = ""
-    mime_type: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+The hash of an input schema that is absent or empty is the empty text; whatever else is absent has no member. Unknown
+members come last, and are written back unchanged.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +37,9 @@ class Lock:
         templates: by URI template; ``None`` if the lock does not cover templates.
     """
 
-    tools: Mapping[str, ToolLock]
-    prompts: Mapping[str, PromptLock] | None = None
-    templates: Mapping[str, TemplateLock] | None = None
+    tools: Mapping[str, Entry]
+    prompts: Mapping[str, Entry] | None = None
+    templates: Mapping[str, Entry] | None = None
 
 
 def lock(manifest: Manifest) -> Lock:
@@ -92,24 +48,19 @@ def lock(manifest: Manifest) -> Lock:
     Raises:
         InputError: ``wrong_type``, ``ambiguous_tool_name``, ``ambiguous_name``, or as the hash functions.
     """
-    tools = _keyed(manifest, "tools", "name", lock_tool)
-    prompts = _keyed(manifest, "prompts", "name", _lock_prompt)
     return Lock(
-        tools=tools, prompts=prompts, templates=_keyed(manifest, "resourceTemplates", "uriTemplate", _lock_template)
+        tools=_keyed(manifest, "tools", "name", _lock_tool),
+        prompts=_keyed(manifest, "prompts", "name", _lock_prompt),
+        templates=_keyed(manifest, "resourceTemplates", "uriTemplate", _lock_template),
     )
 
 
-def lock_tool(tool: hashes.Tool) -> ToolLock:
-    """Compute the hashes that MCPTrust locks for one tool.
-
-    Raises:
-        InputError: as the hash functions.
-    """
-    return ToolLock(
-        description_hash=hashes.description_hash(tool),
-        input_schema_hash=hashes.input_schema_hash(tool),
-        risk_level=hashes.risk_level(tool),
-    )
+def _lock_tool(tool: hashes.Tool) -> Entry:
+    return {
+        "description_hash": hashes.description_hash(tool),
+        "input_schema_hash": hashes.input_schema_hash(tool),
+        "risk_level": hashes.risk_level(tool),
+    }
 
 
 def _optional_hash(item: Mapping[str, Any], name: str) -> str:
@@ -117,7 +68,7 @@ def _optional_hash(item: Mapping[str, Any], name: str) -> str:
     return hashes.normalized_hash(text) if text else ""
 
 
-def _lock_prompt(prompt: Mapping[str, Any]) -> PromptLock:
+def _lock_prompt(prompt: Mapping[str, Any]) -> Entry:
     arguments = []
     for argument in _objects(prompt, "arguments"):
         covered: dict[str, Any] = {"name": read_text(argument, "name")}
@@ -128,18 +79,22 @@ def _lock_prompt(prompt: Mapping[str, Any]) -> PromptLock:
             raise InputError("wrong_type", "must be true or false", path="$.required")
         arguments.append(covered | ({"required": True} if required else {}))
     arguments.sort(key=lambda covered: str(covered["name"]))
-    return PromptLock(arguments_hash=str(jcs_digest(arguments)), description_hash=_optional_hash(prompt, "description"))
+    return _stated(argumentsHash=str(jcs_digest(arguments)), descriptionHash=_optional_hash(prompt, "description"))
 
 
-def _lock_template(template: Mapping[str, Any]) -> TemplateLock:
+def _lock_template(template: Mapping[str, Any]) -> Entry:
     mime_type = read_text(template, "mimeType")
     covered = {"uriTemplate": read_text(template, "uriTemplate")} | ({"mimeType": mime_type} if mime_type else {})
-    return TemplateLock(
-        template_hash=str(jcs_digest(covered)),
-        name_hash=_optional_hash(template, "name"),
-        description_hash=_optional_hash(template, "description"),
-        mime_type=mime_type,
+    return _stated(
+        templateHash=str(jcs_digest(covered)),
+        nameHash=_optional_hash(template, "name"),
+        descriptionHash=_optional_hash(template, "description"),
+        mimeType=mime_type,
     )
+
+
+def _stated(**members: str) -> Entry:
+    return {name: value for name, value in members.items() if value}
 
 
 def _objects(item: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
@@ -151,10 +106,8 @@ def _objects(item: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
     return found
 
 
-def _keyed(
-    manifest: Manifest, name: str, key: str, lock_one: Callable[[Mapping[str, Any]], Locked]
-) -> dict[str, Locked]:
-    locked: dict[str, Locked] = {}
+def _keyed(manifest: Manifest, name: str, key: str, lock_one: Callable[[Mapping[str, Any]], Entry]) -> dict[str, Entry]:
+    locked: dict[str, Entry] = {}
     for index, item in enumerate(_objects(manifest, name)):
         path = f"$.{name}[{index}]"
         try:
@@ -194,13 +147,23 @@ class Lockfile:
     rest: Mapping[str, Any]
 
 
-def new_lockfile(lock: Lock, *, server: str) -> Lockfile:
-    """Return a lockfile of version 2.0, which holds only the tools of a lock."""
-    return Lockfile(version="2.0", server=server, lock=Lock(tools=lock.tools), rest={})
+class LockfileStamp(NamedTuple):
+    """Metadata of a version 3.0 lockfile.
+
+    Args:
+        generator: name and version of the program that writes it.
+        updated_at: RFC 3339.
+    """
+
+    generator: str
+    updated_at: str
 
 
-def new_lockfile_v3(lock: Lock, *, server: str, generator: str, updated_at: str) -> Lockfile:
-    meta = {"generator": generator, "updatedAt": updated_at}
+def new_lockfile(lock: Lock, *, server: str, stamp: LockfileStamp | None = None) -> Lockfile:
+    """Return a lockfile of version 3.0, or of 2.0 without a stamp: it holds only the tools of a lock."""
+    if stamp is None:
+        return Lockfile(version="2.0", server=server, lock=Lock(tools=lock.tools), rest={})
+    meta = {"generator": stamp.generator, "updatedAt": stamp.updated_at}
     covered = Lock(tools=lock.tools, prompts=lock.prompts or {}, templates=lock.templates or {})
     return Lockfile(version="3.0", server=server, lock=covered, rest={"meta": meta})
 
@@ -220,7 +183,7 @@ def read_lockfile(raw: bytes) -> Lockfile:
         )
     if "tools" not in document:
         raise InputError("missing_field", "is required", path="$.tools")
-    tools = {name: _read_tool(tool) for name, tool in _named(document, "tools")}
+    tools = {name: _entry(tool, _TOOL) for name, tool in _named(document, "tools")}
     if version != "3.0":
         document.rest.pop("version", None)
         server = document.take("server_command", str)
@@ -229,7 +192,7 @@ def read_lockfile(raw: bytes) -> Lockfile:
     named, prompts, templates = (_section(document, name) for name in ("server", "prompts", "resources"))
     lock = Lock(
         tools=tools,
-        prompts={name: _read_prompt(prompt) for name, prompt in _named(prompts, "definitions")},
+        prompts={name: _entry(prompt, _PROMPT) for name, prompt in _named(prompts, "definitions")},
         templates=_read_templates(templates),
     )
     return Lockfile(version=version, server=named.take("name", str), lock=lock, rest=document.rest)
@@ -238,7 +201,7 @@ def read_lockfile(raw: bytes) -> Lockfile:
 def write_lockfile(lockfile: Lockfile) -> bytes:
     """Serialise a lockfile as MCPTrust does: indented by two spaces, names sorted, unknown members last."""
     rest, lock = dict(lockfile.rest), lockfile.lock
-    tools = {name: _written_tool(tool) for name, tool in sorted(lock.tools.items())}
+    tools = dict(sorted(lock.tools.items()))
     document: dict[str, Any]
     if lockfile.version != "3.0":
         document = {"version": lockfile.version, "server_command": lockfile.server}
@@ -249,49 +212,18 @@ def write_lockfile(lockfile: Lockfile) -> bytes:
         "lockFileVersion": lockfile.version,
         "meta": rest.pop("meta", {}),
         "server": {"name": lockfile.server} | rest.pop("server", {}),
-        "prompts": {"definitions": {name: _written_prompt(one) for name, one in sorted((lock.prompts or {}).items())}}
-        | rest.pop("prompts", {}),
-        "resources": {"templates": [_written_template(uri, one) for uri, one in sorted((lock.templates or {}).items())]}
+        "prompts": {"definitions": dict(sorted((lock.prompts or {}).items()))} | rest.pop("prompts", {}),
+        "resources": {
+            "templates": [{"uriTemplate": uri, **entry} for uri, entry in sorted((lock.templates or {}).items())]
+        }
         | rest.pop("resources", {}),
         "tools": tools,
     }
     return _indented(document | rest) + b"\n"
 
 
-def _read_tool(tool: Members) -> ToolLock:
-    return ToolLock(
-        risk_level=tool.one_of("risk_level", RISK_LEVELS),
-        description_hash=str(tool.digest("description_hash")),
-        input_schema_hash=_hash(tool, "input_schema_hash"),
-        extra=tool.rest,
-    )
-
-
-def _written_tool(tool: ToolLock) -> dict[str, Any]:
-    return {
-        "description_hash": tool.description_hash,
-        "input_schema_hash": tool.input_schema_hash,
-        "risk_level": tool.risk_level,
-        **tool.extra,
-    }
-
-
-def _read_prompt(prompt: Members) -> PromptLock:
-    return PromptLock(
-        arguments_hash=str(prompt.digest("argumentsHash")),
-        description_hash=_recorded_hash(prompt, "descriptionHash"),
-        extra=prompt.rest,
-    )
-
-
-def _written_prompt(prompt: PromptLock) -> dict[str, Any]:
-    return _stated({"argumentsHash": prompt.arguments_hash, "descriptionHash": prompt.description_hash}) | dict(
-        prompt.extra
-    )
-
-
-def _read_templates(section: Members) -> dict[str, TemplateLock]:
-    templates: dict[str, TemplateLock] = {}
+def _read_templates(section: Members) -> dict[str, Entry]:
+    templates: dict[str, Entry] = {}
     if section.rest.get("templates") is None:
         section.rest.pop("templates", None)
         return templates
@@ -299,28 +231,8 @@ def _read_templates(section: Members) -> dict[str, TemplateLock]:
         uri = template.take("uriTemplate", str)
         if uri in templates:
             raise InputError("ambiguous_name", "the list has one URI template twice", path=template.path)
-        templates[uri] = TemplateLock(
-            mime_type=template.take("mimeType", str) if "mimeType" in template else "",
-            template_hash=str(template.digest("templateHash")),
-            name_hash=_recorded_hash(template, "nameHash"),
-            description_hash=_recorded_hash(template, "descriptionHash"),
-            extra=template.rest,
-        )
+        templates[uri] = _entry(template, _TEMPLATE)
     return templates
-
-
-def _written_template(uri: str, template: TemplateLock) -> dict[str, Any]:
-    known = {
-        "templateHash": template.template_hash,
-        "nameHash": template.name_hash,
-        "descriptionHash": template.description_hash,
-        "mimeType": template.mime_type,
-    }
-    return {"uriTemplate": uri} | _stated(known) | dict(template.extra)
-
-
-def _stated(members: dict[str, str]) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value}
 
 
 def _section(document: Members, name: str) -> Members:
@@ -337,15 +249,40 @@ def _named(parent: Members, name: str) -> Iterator[tuple[str, Members]]:
         yield key, Members(value, f"{path}[{json.dumps(key[:64])}]")
 
 
-def _hash(members: Members, name: str) -> str:
-    """Return a digest, or the empty string."""
-    if members.rest.get(name) == "":
-        return members.take(name, str)
+def _digest(members: Members, name: str) -> str:
     return str(members.digest(name))
 
 
-def _recorded_hash(members: Members, name: str) -> str:
-    return _hash(members, name) if name in members else ""
+def _digest_or_empty(members: Members, name: str) -> str:
+    return members.take(name, str) if members.rest.get(name) == "" else _digest(members, name)
+
+
+def _digest_if_any(members: Members, name: str) -> str | None:
+    return (_digest_or_empty(members, name) or None) if name in members else None
+
+
+def _text_if_any(members: Members, name: str) -> str | None:
+    return (members.take(name, str) or None) if name in members else None
+
+
+def _risk_level(members: Members, name: str) -> str:
+    return str(members.one_of(name, RISK_LEVELS))
+
+
+_Known = Mapping[str, Callable[[Members, str], str | None]]
+_TOOL: _Known = {
+    "description_hash": _digest, "input_schema_hash": _digest_or_empty, "risk_level": _risk_level,
+}  # fmt: skip
+_PROMPT: _Known = {"argumentsHash": _digest, "descriptionHash": _digest_if_any}
+_TEMPLATE: _Known = {
+    "templateHash": _digest, "nameHash": _digest_if_any, "descriptionHash": _digest_if_any, "mimeType": _text_if_any,
+}  # fmt: skip
+
+
+def _entry(members: Members, known: _Known) -> Entry:
+    # Of several faults one that is in no hash is named first.
+    read = {name: known[name](members, name) for name in sorted(known, key=lambda name: name.lower().endswith("hash"))}
+    return {name: value for name in known if (value := read[name]) is not None} | members.rest
 
 
 def _indented(document: dict[str, Any]) -> bytes:

@@ -39,9 +39,9 @@ def test_a_v3_lockfile_covers_all_three() -> None:
     found = read_lockfile(_bytes(V3))
     assert found.server == "s"
     assert found.lock.prompts is not None
-    assert found.lock.prompts["p"].description_hash == HASH
+    assert found.lock.prompts["p"]["descriptionHash"] == HASH
     assert found.lock.templates is not None
-    assert found.lock.templates["u"].mime_type == "x/y"
+    assert found.lock.templates["u"]["mimeType"] == "x/y"
     bare = read_lockfile(_bytes({name: V3[name] for name in ("lockFileVersion", "server", "tools")}))
     assert (bare.lock.prompts, bare.lock.templates) == ({}, {})
 
