@@ -107,6 +107,7 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     negators: str
     negation_ends: str
     claims: str
+    modest_claims: str
     ranks: str
     verbs: tuple[str, ...]
     destroying: str

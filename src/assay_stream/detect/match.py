@@ -195,9 +195,13 @@ _CONTACT = re.compile(
 _UNLESS_BEFORE = {
     rule.id: re.compile(f"(?:{rule.unless_preceded_by})$", re.IGNORECASE) for rule in RULES if rule.unless_preceded_by
 }
+_EXAMPLE = re.compile(r"\b(?:e\.?g|i\.?e|examples?|such as|like|format|syntax)\b[^.!?\n]{0,40}$", re.IGNORECASE)
+_SECTION_ENDS = re.compile(r"</([a-z][\w-]{1,40})>")
+"""The ends of sections, of a description that is written in them."""
+_SECTION = re.compile(r"</?(instructions?)>")
 _BEFORE_CHARS = 80
 _CONTACT_CHARS = 60
-_OWN_BUSINESS = {rule.id: frozenset(rule.own_business.split()) for rule in RULES if rule.own_business}
+OWN_BUSINESS = {rule.id: frozenset(rule.own_business.split()) for rule in RULES if rule.own_business}
 _HANDED_ON = re.compile(
     r"\b(?:pass|put|include|send|add|attach|argument|parameter|note|context|field)\b", re.IGNORECASE
 )
@@ -215,7 +219,7 @@ def is_own_business(match: Match, place: Place, others: OtherTools, work: Work) 
     A server may say which of its own tools to use, and what a tool or a switch with such a name does:
     ``list_tokens`` lists all tokens, and ``force`` skips a confirmation. It may not say where to pass secrets on.
     """
-    words = _OWN_BUSINESS.get(match.rule)
+    words = OWN_BUSINESS.get(match.rule)
     if place is None or not words:
         return match.rule == "other_tool_steered"
     holder, key = place
@@ -259,9 +263,16 @@ def is_harmless_address(rule: DetectionRule, key: Key) -> bool:
 
 
 def level_of(rule: DetectionRule, key: Key, text: str, start: int) -> int:
-    """Return the level of a match: addresses common in documentation are unremarkable."""
+    """Return the level of a match.
+
+    Addresses are unremarkable where documentation points at them, and where they are examples or contacts. Instructions
+    that are one of several sections speak for nobody.
+    """
     if rule.id == "url_introduced" and is_documentation(key[0]):
         return LEVEL_LOW
-    if rule.id == "address_introduced" and _CONTACT.search(text[max(0, start - _CONTACT_CHARS) : start]):
-        return LEVEL_LOW
+    if rule.id == "address_introduced":
+        before = text[max(0, start - _CONTACT_CHARS) : start]
+        return LEVEL_LOW if _CONTACT.search(before) or _EXAMPLE.search(before) else rule.level
+    if rule.id == "pseudo_markup" and (own := _SECTION.fullmatch(key[0])) is not None:
+        return rule.level - any(name != own[1] for name in _SECTION_ENDS.findall(text))
     return rule.level

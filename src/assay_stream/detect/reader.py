@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 from functools import cache
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,7 @@ from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, DetectionRule
 from assay_stream.detect.decoders import backwards, hidden_views, lowered, rot13
 from assay_stream.detect.match import (
     LEVEL_LOW,
+    OWN_BUSINESS,
     Key,
     Match,
     Places,
@@ -26,6 +28,7 @@ from assay_stream.detect.match import (
 )
 from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, TELLTALES, Page, Visit, decoded_page, pages_of
 from assay_stream.detect.phrases import AS_IT_STANDS, BACKWARDS, ROT13, PhraseBook, PhraseFilter
+from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.steering import STEERING_RULES
 from assay_stream.detect.surfaces import Place, Text, TextRole, name_words
 from assay_stream.detect.symbols import OfferedNames
@@ -220,7 +223,9 @@ class Reader:
             elif page.asked >> way & 1 or self._is_note or (self._others and page.has_address):
                 found = self._read_otherwise(page, way, respell)
             for match in found:
-                yield match._replace(how=how)
+                # The score of letters in a wrong order says nothing; what is said in words, phrases and relations find.
+                if match.rule != STEERING_SCORED:
+                    yield match._replace(how=how)
 
     def _read_otherwise(self, page: Page, way: int, respell: Callable[[str], str]) -> Iterator[Match]:
         """Yield the matches of a text of ASCII words, backwards or as ROT13; its words decide whether to respell it."""
@@ -345,6 +350,7 @@ def _names_on(page: Page, rules: Set[str] | None, *, is_tool_named: bool) -> set
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names.split())) for rule in RULES if rule.names]
 _LAST_WORDS = frozenset(name[-1] for _, names in _NAMED for name in names)
 _USUAL_AT_FIRST = frozenset(["url_introduced", *(rule.id for rule, _ in _NAMED)])
+_NO_WORDS: Final = frozenset[str]()
 _KNOWLEDGE_REQUESTED, _SECRET_READ_ASKED = "knowledge_requested", "secret_read_asked"
 _NAME_WORDS_MAX = 5
 _SPOKEN_BARS_MIN = 4
@@ -380,6 +386,14 @@ def all_matches(
             listed.append(msgspec.structs.replace(text, role=TextRole.TEXT, value=spoken))
     # The name of a switch says what the server includes, and nothing that the model has read fits in it.
     closed = {text.value for text in listed if text.role is TextRole.PARAMETER and not text.is_free}
+    parameters = {text.value.lower() for text in listed if text.role is TextRole.PARAMETER}
+
+    def is_expected(match: Match) -> bool:
+        # A mail has "bcc" beside "cc", and what "run_command" takes is what it says.
+        other = match.text.lower().replace("bcc", "cc")
+        is_field = other != match.text.lower() and other in parameters
+        return is_field or not OWN_BUSINESS.get(match.rule, _NO_WORDS).isdisjoint(others.own_words)
+
     reader = Reader(others, offered, work)
     for batch in _batches(listed):
         pages = pages_of((text.value for text in batch), work)
@@ -387,7 +401,10 @@ def all_matches(
             if text.role is TextRole.PARAMETER:
                 work.spend(_UNITS_PER_TEXT + _UNITS_PER_NAME + len(text.value))
                 if text.is_free:
-                    yield from _weighed(_named(text, required), is_first_sight=required is None)
+                    named = _named(text, required)
+                    if required is None:
+                        named = (each._replace(level=LEVEL_LOW) if is_expected(each) else each for each in named)
+                    yield from _weighed(named, is_first_sight=required is None)
             else:
                 work.spend(_UNITS_PER_TEXT)
             found = reader.search(pages[text.value], text.place, is_note=_is_note(text))
@@ -395,8 +412,10 @@ def all_matches(
                 continue
             if not text.is_of_parameter:
                 found = (match for match in found if match.rule != _KNOWLEDGE_REQUESTED)
-            if text.value in closed:
-                found = (match for match in found if match.rule != _SECRET_READ_ASKED)
+            if text.value in closed or text.described_parameter in closed:
+                # A switch is described by what the server does: "Include credentials".
+                start_max = len(text.value) if text.role is TextRole.PARAMETER else 0
+                found = (match for match in found if match.rule != _SECRET_READ_ASKED or match.start > start_max)
             yield from _weighed(found, is_first_sight=required is None)
 
 

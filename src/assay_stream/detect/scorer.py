@@ -128,6 +128,8 @@ _ROOT_SCALE = 16
 _UNITS_PER_SYMBOL = 4
 _PADDED_SYMBOLS_MIN = 12
 """A shorter sentence has no room for a directive and for text that would hide it."""
+_DIRECTIVE_SYMBOLS_MIN = 6
+"""A shorter passage, such as a list of addresses, tells a model to do nothing: it is medium at most."""
 _PART_MARGIN = 400
 """Deduction from the score of a part, compared with the same words alone: levels were set on whole sentences, and of
 many parts one is high by chance."""
@@ -249,9 +251,10 @@ def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[ScoredPas
             other = _best(scores, later)
             if other[0] > score:
                 (score, length), first = other, later
-        level = _LEVEL_HIGH if score >= MODEL.high else _LEVEL_MEDIUM
         at = max(range(length), key=lambda index: scores[first + index])
         passage = sentences[first : first + length]
+        is_long = sum(len(sentence.symbols) for sentence in passage) >= _DIRECTIVE_SYMBOLS_MIN
+        level = _LEVEL_HIGH if score >= MODEL.high and is_long else _LEVEL_MEDIUM
         yield ScoredPassage(level, score, passage, at, _heaviest(passage[at].symbols))
         first += length
 

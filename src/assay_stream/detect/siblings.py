@@ -41,8 +41,9 @@ _CHARS_PER_UNIT = 4
 _COMMON_PERCENT_MIN = 70
 _WORDS_MIN = 3
 _LEVEL_OF_NAMES = 3
-_LEVEL_OF_CLAIMS = (0, 3, LEVELS[_RULE])
-"""By the number of claims: one word that claims something is common among honest neighbours, two are not."""
+_LEVEL_OF_CLAIMS = (0, 0, 3, LEVELS[_RULE])
+"""By the weight of claims: one word that claims something is common among honest neighbours, two are not."""
+_MODEST = frozenset(CATALOG.words.modest_claims.split())
 _SHORT_WORD_CHARS = 3
 _PREFIXED_MIN = 2
 _CHARS_MAX = 4_000
@@ -102,7 +103,7 @@ class Siblings:
         if own.uses & (self._names - {own.name.lower()}):
             claims -= _COMPARING  # It is another one that is better.
         near = [
-            (min(_level(own, other), _LEVEL_OF_CLAIMS[min(len(claims - other.claims), 2)]), other.name)
+            (min(_level(own, other), _LEVEL_OF_CLAIMS[min(_weight(claims - other.claims), 3)]), other.name)
             for other in self._near(own, self._index, work)
         ]
         level, name = max(near, default=(0, ""))
@@ -133,6 +134,11 @@ class Siblings:
                 if other.name not in seen:
                     seen.add(other.name)
                     yield other
+
+
+def _weight(claims: Set[str]) -> int:
+    """Return how much words claim: a function may be called advanced or comprehensive, too."""
+    return 2 * len(claims) - len(claims & _MODEST)
 
 
 _Said = tuple[str, tuple[str, ...], str, frozenset[str], frozenset[str]]

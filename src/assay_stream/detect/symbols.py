@@ -41,6 +41,8 @@ _TOKEN = re.compile(
 """,
     re.VERBOSE,
 )
+_ARGUMENT = re.compile(r"\s*+\w++(?: \([^)\n]{0,80}\))?:(?:\s|$)")
+"""The beginning of a line about a parameter."""
 _CAMEL_CASE = re.compile(r"[a-z]+[a-z0-9]*(?:[A-Z][a-z0-9]*)+")
 _NAME_PART = re.compile(r"[^\W_]++")
 _SECRET_PATH = re.compile(
@@ -178,7 +180,7 @@ def sentences_of(seen: str, offered: OfferedNames) -> Iterator[Sentence]:
     is_doubtful = False
     for line in seen.split("\n"):
         chunks = line.split() if is_spaced else _CHUNK.findall(line)
-        if symbols and (not chunks or not chunks[0][0].islower()):
+        if symbols and (not chunks or not chunks[0][0].islower() or _ARGUMENT.match(line) is not None):
             yield from _cut(symbols, runs, is_doubtful)
             symbols, runs, is_doubtful = [], [], False
         for chunk in chunks:
@@ -282,8 +284,8 @@ _parsed = lru_cache(_CACHED_CHUNKS_MAX)(_parse)
 
 
 def _path_symbol(path: str, *, is_route: bool) -> str:
-    # /token/{id}/holders is an address of an API, and no file.
-    if is_route:
+    # /token/{id}/holders is an address of an API, and no file; a bare .env is the project's own.
+    if is_route or path.startswith(".env"):
         return "<path>"
     if _STARTUP_PATH.search(path) is not None:
         return "<startup>"
