@@ -195,7 +195,7 @@ _CONTACT = re.compile(
 _UNLESS_BEFORE = {
     rule.id: re.compile(f"(?:{rule.unless_preceded_by})$", re.IGNORECASE) for rule in RULES if rule.unless_preceded_by
 }
-_EXAMPLE = re.compile(r"\b(?:e\.?g|i\.?e|examples?|such as|like|format|syntax)\b[^.!?\n]{0,40}$", re.IGNORECASE)
+_EXAMPLE = re.compile(r"\b(?:e\.?g\b\.?|i\.?e\b\.?|examples?|such as|like|format|syntax)(?!\w)[^.!?\n]{0,40}$", re.IGNORECASE)
 _SECTION_ENDS = re.compile(r"</([a-z][\w-]{1,40})>")
 """The ends of sections, of a description that is written in them."""
 _SECTION = re.compile(r"</?(instructions?)>")
@@ -208,6 +208,8 @@ _HANDED_ON = re.compile(
 _ORDERED = frozenset(["before", "first", "silently", "secretly", "prefix", "prepend", "precede"])
 """Words that order when something runs, rather than describe what a tool runs."""
 _OPENING_CHARS = 80
+_OF_SWITCHES = frozenset(["approval_bypassed", "answer_falsified", "instructions_overridden"])
+"""Rules on what a switch may be for, such as ``force`` or ``quiet``."""
 _SAYS_WHAT_IT_DOES = frozenset(["name", "title", "description"])
 _SWITCH_CHARS_MAX = 160
 _CHARS_PER_UNIT = 2
@@ -225,7 +227,7 @@ def is_own_business(match: Match, place: Place, others: OtherTools, work: Work) 
     holder, key = place
     if key not in _SAYS_WHAT_IT_DOES or match.start > _OPENING_CHARS:
         return False
-    if match.rule == "approval_bypassed":
+    if match.rule in _OF_SWITCHES:
         return not words.isdisjoint(_switch_at(holder, match.text))
     said = " ".join(match.key)
     is_named = any(word.removesuffix("s") in words and word in said for word in others.own_words)

@@ -410,9 +410,10 @@ def all_matches(
             found = reader.search(pages[text.value], text.place, is_note=_is_note(text))
             if not found:
                 continue
-            if not text.is_of_parameter:
+            is_closed = text.value in closed or text.described_parameter in closed
+            if is_closed or not text.is_of_parameter:
                 found = (match for match in found if match.rule != _KNOWLEDGE_REQUESTED)
-            if text.value in closed or text.described_parameter in closed:
+            if is_closed:
                 # A switch is described by what the server does: "Include credentials".
                 start_max = len(text.value) if text.role is TextRole.PARAMETER else 0
                 found = (match for match in found if match.rule != _SECRET_READ_ASKED or match.start > start_max)

@@ -33,7 +33,7 @@ _TOKEN = re.compile(
   (?P<url>(?:https?|ftp|wss?|hxxps?)://[^<>"'`)\]}|]++)
 | (?P<mail>[\w.+-]{1,64}+@[\w-]{1,63}+(?:\.[\w-]{1,63}+){1,8}+)
 | (?P<path>(?<!\w)(?:~|\.{1,2})?/[\w.$*-]++(?:/[\w.$*-]++)*+/?|\b[A-Za-z]:\\[^'"`]++
-          |(?<!\w)\.(?:env|ssh|aws|npmrc|netrc|pem|cursor|kube|bashrc|zshrc|profile|bash_profile)\b[\w./-]*+)
+          |(?<!\w)\.(?:env|ssh|aws|npmrc|netrc|pem|cursor|kube|bashrc|zshrc|profile|bash_profile)(?![\w-])[\w./-]*+)
 | (?P<number>\d++(?:[,.:-]\d++)*+)
 | (?P<name>[^\W\d][\w$]*+(?:(?:::|:(?!true\b|false\b|null\b|\d)|[./-])[\w$]++)*+)
 | (?P<end>(?<![.!?;:。！？；।؟])[.!?;:。！？；।؟]++(?=["'`)\]*_>]*+$))
