@@ -195,7 +195,9 @@ _CONTACT = re.compile(
 _UNLESS_BEFORE = {
     rule.id: re.compile(f"(?:{rule.unless_preceded_by})$", re.IGNORECASE) for rule in RULES if rule.unless_preceded_by
 }
-_EXAMPLE = re.compile(r"\b(?:e\.?g\b\.?|i\.?e\b\.?|examples?|such as|like|format|syntax)(?!\w)[^.!?\n]{0,40}$", re.IGNORECASE)
+_EXAMPLE = re.compile(
+    r"\b(?:e\.?g\b\.?|i\.?e\b\.?|examples?|such as|like|format|syntax)(?!\w)[^.!?\n]{0,40}$", re.IGNORECASE
+)
 _SECTION_ENDS = re.compile(r"</([a-z][\w-]{1,40})>")
 """The ends of sections, of a description that is written in them."""
 _SECTION = re.compile(r"</?(instructions?)>")

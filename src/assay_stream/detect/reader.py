@@ -384,15 +384,14 @@ def all_matches(
             # A name that is a sentence is read as one: you_must_call_this_first.
             spoken = text.value.replace("_", " ")
             listed.append(msgspec.structs.replace(text, role=TextRole.TEXT, value=spoken))
-    # The name of a switch says what the server includes, and nothing that the model has read fits in it.
-    closed = {text.value for text in listed if text.role is TextRole.PARAMETER and not text.is_free}
-    parameters = {text.value.lower() for text in listed if text.role is TextRole.PARAMETER}
+    parameters = [text for text in listed if text.role is TextRole.PARAMETER]
+    closed = {text.value for text in parameters if not text.is_free}
 
     def is_expected(match: Match) -> bool:
-        # A mail has "bcc" beside "cc", and what "run_command" takes is what it says.
-        other = match.text.lower().replace("bcc", "cc")
-        is_field = other != match.text.lower() and other in parameters
-        return is_field or not OWN_BUSINESS.get(match.rule, _NO_WORDS).isdisjoint(others.own_words)
+        # A mail has "bcc" beside "cc", and "run_command" takes what its name says.
+        name = match.text.lower()
+        is_copied = "bcc" in name and any(text.value.lower() == name.replace("bcc", "cc") for text in parameters)
+        return is_copied or not OWN_BUSINESS.get(match.rule, _NO_WORDS).isdisjoint(others.own_words)
 
     reader = Reader(others, offered, work)
     for batch in _batches(listed):
@@ -410,14 +409,24 @@ def all_matches(
             found = reader.search(pages[text.value], text.place, is_note=_is_note(text))
             if not found:
                 continue
-            is_closed = text.value in closed or text.described_parameter in closed
-            if is_closed or not text.is_of_parameter:
-                found = (match for match in found if match.rule != _KNOWLEDGE_REQUESTED)
-            if is_closed:
-                # A switch is described by what the server does: "Include credentials".
-                start_max = len(text.value) if text.role is TextRole.PARAMETER else 0
-                found = (match for match in found if match.rule != _SECRET_READ_ASKED or match.start > start_max)
-            yield from _weighed(found, is_first_sight=required is None)
+            yield from _weighed(_askable(found, text, closed), is_first_sight=required is None)
+
+
+def _askable(found: Iterable[Match], text: Text, closed: Set[str]) -> Iterator[Match]:
+    """Yield matches without what the text cannot ask for: what a model knows goes into parameters that take any text.
+
+    Args:
+        closed: names of the other parameters, such as switches. Their descriptions begin with what the server does:
+            "Include credentials".
+    """
+    is_name = text.role is TextRole.PARAMETER
+    is_closed = (text.value if is_name else text.described_parameter) in closed
+    for match in found:
+        if match.rule == _KNOWLEDGE_REQUESTED and (is_closed or not text.is_of_parameter):
+            continue
+        if match.rule == _SECRET_READ_ASKED and is_closed and (is_name or not match.start):
+            continue
+        yield match
 
 
 def _weighed(matches: Iterable[Match], *, is_first_sight: bool) -> Iterator[Match]:

@@ -103,7 +103,7 @@ class Siblings:
         if own.uses & (self._names - {own.name.lower()}):
             claims -= _COMPARING  # It is another one that is better.
         near = [
-            (min(_level(own, other), _LEVEL_OF_CLAIMS[min(_weight(claims - other.claims), 3)]), other.name)
+            (min(_level(own, other), _LEVEL_OF_CLAIMS[_weight(claims, own, other)]), other.name)
             for other in self._near(own, self._index, work)
         ]
         level, name = max(near, default=(0, ""))
@@ -136,9 +136,11 @@ class Siblings:
                     yield other
 
 
-def _weight(claims: Set[str]) -> int:
-    """Return how much words claim: a function may be called advanced or comprehensive, too."""
-    return 2 * len(claims) - len(claims & _MODEST)
+def _weight(claims: Set[str], own: _Tool, other: _Tool) -> int:
+    """Return how much is claimed, 0 to 3. A function may be called advanced, one of two alike may not."""
+    new = claims - other.claims
+    is_above = own.nouns == other.nouns and not own.ranks <= other.ranks
+    return min(2 * len(new) - len(new & _MODEST) + (is_above and bool(new)), 3)
 
 
 _Said = tuple[str, tuple[str, ...], str, frozenset[str], frozenset[str]]
