@@ -210,7 +210,7 @@ _HANDED_ON = re.compile(
 _ORDERED = frozenset(["before", "first", "silently", "secretly", "prefix", "prepend", "precede"])
 """Words that order when something runs, rather than describe what a tool runs."""
 _OPENING_CHARS = 80
-_OF_SWITCHES = frozenset(["approval_bypassed", "answer_falsified", "instructions_overridden"])
+_OF_SWITCHES = frozenset(["approval_bypassed", "answer_falsified", "instructions_overridden", "user_overruled"])
 """Rules on what a switch may be for, such as ``force`` or ``quiet``."""
 _SAYS_WHAT_IT_DOES = frozenset(["name", "title", "description"])
 _SWITCH_CHARS_MAX = 160

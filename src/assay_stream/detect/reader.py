@@ -354,6 +354,8 @@ _NO_WORDS: Final = frozenset[str]()
 _KNOWLEDGE_REQUESTED, _SECRET_READ_ASKED = "knowledge_requested", "secret_read_asked"
 _NAME_WORDS_MAX = 5
 _SPOKEN_BARS_MIN = 4
+_GENERATED = "Arguments"
+"""What schema generators add to a tool's name."""
 _NOTE_WORDS = frozenset((name,) for name in CATALOG.words.notes.split())
 _UNITS_PER_TEXT = 20
 _UNITS_PER_NAME = 20
@@ -382,7 +384,7 @@ def all_matches(
         listed.append(text)
         if text.value.count("_") >= _SPOKEN_BARS_MIN and " " not in text.value:
             # A name that is a sentence is read as one: you_must_call_this_first.
-            spoken = text.value.replace("_", " ")
+            spoken = text.value.removesuffix(_GENERATED).replace("_", " ")
             listed.append(msgspec.structs.replace(text, role=TextRole.TEXT, value=spoken))
     parameters = [text for text in listed if text.role is TextRole.PARAMETER]
     closed = {text.value for text in parameters if not text.is_free}
@@ -420,7 +422,7 @@ def _askable(found: Iterable[Match], text: Text, closed: Set[str]) -> Iterator[M
             "Include credentials".
     """
     is_name = text.role is TextRole.PARAMETER
-    is_closed = (text.value if is_name else text.described_parameter) in closed
+    is_closed = (text.value if is_name else text.parameter_told) in closed
     for match in found:
         if match.rule == _KNOWLEDGE_REQUESTED and (is_closed or not text.is_of_parameter):
             continue

@@ -91,7 +91,12 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     @property
     def described_parameter(self) -> str | None:
         """The name of the parameter that this text describes, if it does and the name is a plain one."""
-        if self.place is None or self.place[1] != "description" or self.place[0] is None:
+        return self.parameter_told if self.place is not None and self.place[1] == "description" else None
+
+    @property
+    def parameter_told(self) -> str | None:
+        """The name of the parameter whose description or title this is."""
+        if self.place is None or self.place[1] not in ("description", "title") or self.place[0] is None:
             return None
         holder, name = self.place[0]
         if holder is None or holder[1] != "properties" or not isinstance(name, str):
