@@ -351,7 +351,8 @@ _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names.split()
 _LAST_WORDS = frozenset(name[-1] for _, names in _NAMED for name in names)
 _USUAL_AT_FIRST = frozenset(["url_introduced", *(rule.id for rule, _ in _NAMED)])
 _NO_WORDS: Final = frozenset[str]()
-_KNOWLEDGE_REQUESTED, _SECRET_READ_ASKED = "knowledge_requested", "secret_read_asked"
+_KNOWLEDGE_REQUESTED = "knowledge_requested"
+_ASKING = frozenset([_KNOWLEDGE_REQUESTED, "secret_read_asked"])
 _NAME_WORDS_MAX = 5
 _SPOKEN_BARS_MIN = 4
 _GENERATED = "Arguments"
@@ -389,11 +390,11 @@ def all_matches(
     parameters = [text for text in listed if text.role is TextRole.PARAMETER]
     closed = {text.value for text in parameters if not text.is_free}
 
-    def is_expected(match: Match) -> bool:
+    def is_expected(rule: str, name: str) -> bool:
         # A mail has "bcc" beside "cc", and "run_command" takes what its name says.
-        name = match.text.lower()
-        is_copied = "bcc" in name and any(text.value.lower() == name.replace("bcc", "cc") for text in parameters)
-        return is_copied or not OWN_BUSINESS.get(match.rule, _NO_WORDS).isdisjoint(others.own_words)
+        beside = name.lower().replace("bcc", "cc")
+        is_copied = beside != name.lower() and any(text.value.lower() == beside for text in parameters)
+        return is_copied or not OWN_BUSINESS.get(rule, _NO_WORDS).isdisjoint(others.own_words)
 
     reader = Reader(others, offered, work)
     for batch in _batches(listed):
@@ -402,10 +403,7 @@ def all_matches(
             if text.role is TextRole.PARAMETER:
                 work.spend(_UNITS_PER_TEXT + _UNITS_PER_NAME + len(text.value))
                 if text.is_free:
-                    named = _named(text, required)
-                    if required is None:
-                        named = (each._replace(level=LEVEL_LOW) if is_expected(each) else each for each in named)
-                    yield from _weighed(named, is_first_sight=required is None)
+                    yield from _weighed(_named(text, required, is_expected), is_first_sight=required is None)
             else:
                 work.spend(_UNITS_PER_TEXT)
             found = reader.search(pages[text.value], text.place, is_note=_is_note(text))
@@ -421,13 +419,16 @@ def _askable(found: Iterable[Match], text: Text, closed: Set[str]) -> Iterator[M
         closed: names of the other parameters, such as switches. Their descriptions begin with what the server does:
             "Include credentials".
     """
-    is_name = text.role is TextRole.PARAMETER
-    is_closed = (text.value if is_name else text.parameter_told) in closed
     for match in found:
-        if match.rule == _KNOWLEDGE_REQUESTED and (is_closed or not text.is_of_parameter):
-            continue
-        if match.rule == _SECRET_READ_ASKED and is_closed and (is_name or not match.start):
-            continue
+        if match.rule in _ASKING:
+            is_name = text.role is TextRole.PARAMETER
+            is_closed = (text.value if is_name else text.parameter_told) in closed
+            if match.rule == _KNOWLEDGE_REQUESTED:
+                is_answerable = text.is_of_parameter and not is_closed
+            else:
+                is_answerable = not is_closed or (match.start > 0 and not is_name)
+            if not is_answerable:
+                continue
         yield match
 
 
@@ -458,8 +459,8 @@ def _is_note(text: Text) -> bool:
     return parameter is not None and name_words(parameter)[-1:] in _NOTE_WORDS
 
 
-def _named(text: Text, required: frozenset[str] | None) -> Iterator[Match]:
-    """Yield the matches of the name of a parameter."""
+def _named(text: Text, required: frozenset[str] | None, is_expected: Callable[[str, str], bool]) -> Iterator[Match]:
+    """Yield the matches of the name of a parameter; one that a tool seen for the first time leads to expect is low."""
     words = name_words(text.value)
     if not words or words[-1] not in _LAST_WORDS:
         return
@@ -468,4 +469,6 @@ def _named(text: Text, required: frozenset[str] | None) -> Iterator[Match]:
         lengths = [len(words)] if rule.names_are_whole else range(1, min(len(words), _NAME_WORDS_MAX) + 1)
         if any(words[-length:] in names for length in lengths):
             level = rule.raised_to if rule.raised_to is not None and raised[rule.raised_when] else rule.level
+            if required is None and is_expected(rule.id, text.value):
+                level = LEVEL_LOW
             yield Match(rule.id, level, text.value, 0, len(text.value), words, text.place)

@@ -41,8 +41,6 @@ _TOKEN = re.compile(
 """,
     re.VERBOSE,
 )
-_ARGUMENT = re.compile(r"\s*+\w++(?: \([^)\n]{0,80}\))?:(?:\s|$)")
-"""The beginning of a line about a parameter."""
 _CAMEL_CASE = re.compile(r"[a-z]+[a-z0-9]*(?:[A-Z][a-z0-9]*)+")
 _NAME_PART = re.compile(r"[^\W_]++")
 _SECRET_PATH = re.compile(
@@ -181,7 +179,7 @@ def sentences_of(seen: str, offered: OfferedNames) -> Iterator[Sentence]:
     is_doubtful = False
     for line in seen.split("\n"):
         chunks = line.split() if is_spaced else _CHUNK.findall(line)
-        if symbols and (not chunks or not chunks[0][0].islower() or _ARGUMENT.match(line) is not None):
+        if symbols and (not chunks or not chunks[0][0].islower() or _is_argument(chunks)):
             yield from _cut(symbols, runs, is_doubtful)
             symbols, runs, is_doubtful = [], [], False
         for chunk in chunks:
@@ -208,6 +206,13 @@ def sentences_of(seen: str, offered: OfferedNames) -> Iterator[Sentence]:
                 symbols, runs, is_doubtful = [], [], False
     if symbols:
         yield from _cut(symbols, runs, is_doubtful)
+
+
+def _is_argument(chunks: Sequence[str]) -> bool:
+    """Return True if a line begins like one about a parameter: ``limit: ...`` or ``limit (int): ...``."""
+    if chunks[0][-1] == ":":
+        return True
+    return len(chunks) > 1 and chunks[1][0] == "(" and any(chunk.endswith("):") for chunk in chunks[1:4])
 
 
 def _cut(symbols: list[str], runs: list[int], is_doubtful: bool) -> Iterator[Sentence]:
