@@ -421,8 +421,8 @@ def _askable(found: Iterable[Match], text: Text, closed: Set[str]) -> Iterator[M
     """
     for match in found:
         if match.rule in _ASKING:
-            is_name = text.role is TextRole.PARAMETER
-            is_closed = (text.value if is_name else text.parameter_told) in closed
+            is_name = text.value in closed
+            is_closed = is_name or text.parameter_told in closed
             if match.rule == _KNOWLEDGE_REQUESTED:
                 is_answerable = text.is_of_parameter and not is_closed
             else:
