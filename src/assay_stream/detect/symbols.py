@@ -65,7 +65,6 @@ _NUMBERED = re.compile(r"_(?:\d+|[Nn])$")
 """The end of a name that stands for many: Element_1 to Element_N."""
 _NO_FUNCTIONS = frozenset(["function", "method", "callback"])
 _PLAIN: Final = {"url": "<url>", "mail": "<mail>", "number": "<number>", "mark": "["}
-_EXAMPLE_HOSTS: Final = frozenset(CATALOG.hosts.harmless.split())
 _END: Final = "<end>"
 _ENDS = frozenset(".!?;:")
 _CAPITALS_CHARS_MIN = 4
@@ -277,8 +276,6 @@ def _parse(chunk: str) -> _Parts:
         kind = token.lastgroup or ""
         if kind == "name":
             items += _named(chunk, token)
-        elif kind == "mail" and token[0].rpartition("@")[2].lower() in _EXAMPLE_HOSTS:
-            items.append("example")
         elif kind == "path":
             items.append(_path_symbol(token[0], is_route=chunk.startswith("{", token.end())))
         elif kind == "end":
