@@ -18,7 +18,7 @@ from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.formats.view import AlertRow, ReviewState, row_of, time_ms_text
 from assay_stream.alerts.index import AlertSelection, SeverityLevel, by_group, short_uids
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
-from assay_stream.cli.deciding import Deciding, DecidingOnServer
+from assay_stream.cli.decisions import Deciding, DecidingOnServer
 from assay_stream.cli.files import input_lines
 from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, time_option
 from assay_stream.cli.output import Colour, Painter, print_json, print_line

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from assay_stream.alerts.formats.view import time_ms_text
-from assay_stream.cli.erasing import refuse_held
+from assay_stream.cli.evidence import refuse_held
 from assay_stream.cli.files import copied_stdin
 from assay_stream.cli.options import AsJson, Bootstrap, WebPort
 from assay_stream.cli.output import print_json, print_line
