@@ -1,4 +1,4 @@
-"""What there is: ``servers``, ``tools``, ``observers``, ``coverage``; and what there was: ``asof``, ``timeline``, ``trace``."""
+"""What there is, and what there was: servers, tools, observers and coverage; ``asof``, ``timeline`` and ``trace``."""
 
 from __future__ import annotations
 
