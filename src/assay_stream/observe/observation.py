@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 from urllib.parse import quote
 
 import orjson
@@ -39,6 +39,9 @@ from assay_stream.model.record import (
     Headers,
     Role,
 )
+
+if TYPE_CHECKING:
+    from assay_stream.model.observation import CallFacts
 
 ObservationKind = Literal["list", "call", "control"]
 
@@ -132,43 +135,6 @@ class RawMessage:
     raw: bytes
 
 
-class CallFields(TypedDict, total=False):
-    """Optional facts about a call; ``None`` counts as absent."""
-
-    profile: str | None
-    shown_tool_name: str | None
-    not_observed: list[str] | None
-    trace_id: str | None
-    snapshot_id: str | None
-    args_schema_hash: str | None
-    policy_digest: str | None
-    policy_snapshot_digest: str | None
-    policy_snapshot_digest_alg: str | None
-    policy_snapshot_canonicalization: str | None
-    policy_snapshot_schema: str | None
-    args_hash: str | None
-    args_ref: str | None
-    result_hash: str | None
-    result_ref: str | None
-    ok: bool | None
-    error: Mapping[str, str] | None
-    timing: Mapping[str, Any] | None
-    actor: Mapping[str, str] | None
-    side_effect: str | None
-    idempotency: str | None
-    idempotency_key: str | None
-    transport: str | None
-    tool_id: str | None
-    tool_version: str | None
-    delegated_from: str | None
-    delegation_depth: int | None
-    rounds: int | None
-    unmatched_retry: bool | None
-    progress_count: int | None
-    inputs: Mapping[str, Any] | None
-    task: Mapping[str, Any] | None
-
-
 def snapshot_event(
     vantage: Vantage,
     *,
@@ -246,7 +212,7 @@ def call_event(
     decision: Decision,
     reason_code: str,
     traceparent: str | None = None,
-    **fields: Unpack[CallFields],
+    **fields: Unpack[CallFacts],
 ) -> Observation:
     """Return the event of one ``tools/call``.
 

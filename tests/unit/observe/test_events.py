@@ -10,10 +10,10 @@ import pytest
 
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.model.cloudevents import read_event, read_whole_call
-from assay_stream.model.observation import CallEvent, SnapshotEvent
+from assay_stream.model.observation import CallEvent, CallFacts, SnapshotEvent
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import Observation, Vantage, call_event, snapshot_event
-from assay_stream.observe.observation import CallFields, RawMessage, rfc3339, timestamp_ms
+from assay_stream.observe.observation import RawMessage, rfc3339, timestamp_ms
 from tests.support.events import handshake_call_data
 from tests.support.mcp_dialogue import THE_VANTAGE
 
@@ -136,7 +136,7 @@ def test_times_are_utc_with_microseconds() -> None:
 def test_a_call_of_the_handshake_profile_can_be_published() -> None:
     """The publishing side has a place for everything that the profile asks for."""
     given = handshake_call_data()
-    known = set(CallFields.__annotations__)
+    known = set(CallFacts.__annotations__)
     observation = call_event(
         THE_VANTAGE,
         event_id="e",
