@@ -65,7 +65,6 @@ from assay_stream.report.pins import (
     pin_rows,
     policy_rows,
     server_of,
-    time_text,
     tools_offered_now,
     values_to_decide,
 )
@@ -74,6 +73,7 @@ from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.mcptrust.lockfile import LockfileStamp
 from assay_stream.schemes.pin_files import read_pins, write_pins
 from assay_stream.text.escaping import counted, shown
+from assay_stream.text.times import time_text
 
 _ON_TOOLS = frozenset({POLICY_SET_TYPE, POLICY_REMOVE_TYPE, PIN_REMOVE_TYPE, KEY_ACCEPT_TYPE})
 """Decisions that name a tool by hand. A pin that is imported may come before its tool, and rules take patterns."""

@@ -51,8 +51,8 @@ from assay_stream.model.finding_topic import ANY_SERVER
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, Paging
-from assay_stream.report.pins import time_text
 from assay_stream.text.escaping import counted, shown
+from assay_stream.text.times import time_text
 
 evidence_app = typer.Typer(help="Find calls by server, tool, agent, time or any digest.", no_args_is_help=True)
 

@@ -50,9 +50,10 @@ from assay_stream.readmodel.rows import DigestValue, Page
 from assay_stream.replay.selection import Selection
 from assay_stream.report.as_of import asof_rows, check_tool
 from assay_stream.report.coverage import GRAVE, CoverageCounts
-from assay_stream.report.pins import Row, server_of, time_text
+from assay_stream.report.pins import Row, server_of
 from assay_stream.report.timeline import Sought, changes, pending_rows, timeline_rows, trace_rows, traced
 from assay_stream.text.escaping import LineSpan, shown
+from assay_stream.text.times import time_text
 from assay_stream.verify.evidence import Recorded, of_record
 
 _COLUMNS = (

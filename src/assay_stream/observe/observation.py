@@ -19,7 +19,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 from urllib.parse import quote
 
@@ -39,6 +39,7 @@ from assay_stream.model.record import (
     Headers,
     Role,
 )
+from assay_stream.text.times import rfc3339, timestamp_ms
 
 if TYPE_CHECKING:
     from assay_stream.model.observation import CallFacts
@@ -52,9 +53,6 @@ Completeness = Literal["complete", "partial", "unknown"]
 Decision = Literal["allow", "deny", "requires_approval", "error"]
 EVENT_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max - 16 * 1_024
 """Limit of one event: a record, less room for its key, headers and Kafka's framing."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,18 +266,6 @@ def with_keyed_digests(observation: Observation, key: DigestKey) -> Observation:
         else:
             data.pop(f"{name}_hash", None)
     return replace(observation, value=_dumps(event))
-
-
-def rfc3339(moment: datetime) -> str:
-    """Return a timezone-aware time in UTC with microseconds, the format used in events."""
-    if moment.tzinfo is None:
-        raise ValueError("event times must be timezone-aware")
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def timestamp_ms(moment: datetime) -> int:
-    """Return a timezone-aware time in milliseconds since the epoch; 0 if it is earlier."""
-    return max(0, (moment - _EPOCH) // _MILLISECOND)
 
 
 def observation_headers(traceparent: str | None, *, observer_id: str | None = None) -> Headers:

@@ -33,9 +33,9 @@ from assay_stream.observe.observation import (
     call_event,
     control_event,
     observation_headers,
-    timestamp_ms,
 )
 from assay_stream.schemes.assay import tool as assay
+from assay_stream.text.times import timestamp_ms
 
 
 def decision_event(

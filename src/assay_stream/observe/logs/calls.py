@@ -16,8 +16,9 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import NotObserved
-from assay_stream.observe.observation import Decision, Observation, Prefixes, Vantage, call_event, rfc3339
+from assay_stream.observe.observation import Decision, Observation, Prefixes, Vantage, call_event
 from assay_stream.observe.recorded import check_observation, stable_id
+from assay_stream.text.times import rfc3339
 
 SpanKind = Literal["server", "client"]
 
