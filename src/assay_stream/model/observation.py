@@ -180,14 +180,14 @@ class CallTask(TypedDict, total=False):
     status: Required[TaskStatus]
 
 
-class Ruled(TypedDict):
+class Ruled(TypedDict, total=False):
     """What a proxy must report of a call."""
 
-    server_id: Identifier
-    observer_id: Identifier
-    tool_call_id: Identifier
-    decision: Decision
-    reason_code: ShortText
+    server_id: Required[Identifier]
+    observer_id: Required[Identifier]
+    tool_call_id: Required[Identifier]
+    decision: Required[Decision]
+    reason_code: Required[ShortText]
 
 
 class Facts(TypedDict, total=False):
@@ -232,7 +232,7 @@ class CallFacts(Facts, total=False):
     error: CallError | None
 
 
-class Reported(Ruled, Facts):
+class Reported(Ruled, Facts, total=False):
     """What a proxy reports of a call and its evidence repeats."""
 
 
