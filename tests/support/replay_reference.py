@@ -28,13 +28,13 @@ from assay_stream.canonical.lenient import read_leniently
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
-from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import event_time_us, is_binary, read_event, read_whole_call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import CallEvent, CallProfile, Envelope, SnapshotEvent
 from assay_stream.model.record import Headers, Origin, Output, Record, Role
+from assay_stream.text.times import time_ms_in
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 _FINDING_TOPIC = "replay"
@@ -211,13 +211,13 @@ def _time_of_refused_ms(record: Record, limits: Limits) -> int:
     else:
         content = read_leniently(record.value)
         if isinstance(content, dict):
-            claimed_ms = event_timestamp_ms(content.get("time"))
+            claimed_ms = time_ms_in(content.get("time"))
         claimed_ms = _header_time_ms(record.headers) if claimed_ms is None else claimed_ms
     return claimed_ms if claimed_ms is not None and 0 <= claimed_ms <= limits.time_max_s * 1_000 else 0
 
 
 def _header_time_ms(headers: Headers) -> int | None:
-    times = (event_timestamp_ms(value.decode("ascii", "replace")) for name, value in headers if name == "ce_time")
+    times = (time_ms_in(value.decode("ascii", "replace")) for name, value in headers if name == "ce_time")
     return next((time_ms for time_ms in times if time_ms is not None), None)
 
 

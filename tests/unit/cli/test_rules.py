@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from assay_stream.cli import deciding
+from assay_stream.cli import decisions
 from assay_stream.cli.app import app
 from assay_stream.errors import InputError
 from tests.support import facts
@@ -22,7 +22,7 @@ KEY = "sha256:" + "a" * 64
 
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, "known_bindings", lambda *_: a_state())
+    monkeypatch.setattr(decisions, "known_bindings", lambda *_: a_state())
 
 
 def run(*arguments: object) -> Result:
