@@ -19,7 +19,7 @@ from pathlib import Path
 
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
-from assay_stream.kafka.stage import StageMetrics
+from assay_stream.kafka.part import StageMetrics
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema

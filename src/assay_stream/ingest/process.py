@@ -15,9 +15,8 @@ from assay_stream.ingest.clients import KnownClients, read_clients
 from assay_stream.ingest.events import EventJudge
 from assay_stream.ingest.service import IngestService
 from assay_stream.ingest.writer import AcceptedWindow, EventWriter
-from assay_stream.kafka.connection import Consumer, TopicPartition, connection_options, reading_consumer
-from assay_stream.kafka.log import FOLLOW_WAIT_MS, Follower
-from assay_stream.kafka.publishing import kafka_producer
+from assay_stream.kafka.connection import Consumer, TopicPartition
+from assay_stream.kafka.part import Follower
 from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import INGEST_LIMITS
@@ -88,22 +87,14 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
 
     def build(host: Host, counts: PartitionCounts) -> None:
         window = AcceptedWindow()
-        options = connection_options(settings)
-        writer = EventWriter(
-            lambda: kafka_producer(options), topic_names(settings), window, call_spread=settings.call_spread
-        )
+        writer = EventWriter(settings, window)
 
         def take(records: Sequence[Record]) -> None:
             for record in records:
                 window.add(read_accepted(record.value), record.timestamp_ms)
 
-        follower = Follower(
-            lambda: reading_consumer(settings, fetch_max_wait_ms=FOLLOW_WAIT_MS),
-            Role.INGESTED,
-            partial(_window_starts, topic_names(settings)[Role.INGESTED], counts[Role.INGESTED]),
-            take,
-            failed=lambda why: _log.warning("cannot_follow", why=why),
-        )
+        starts = partial(_window_starts, topic_names(settings)[Role.INGESTED], counts[Role.INGESTED])
+        follower = Follower(settings, Role.INGESTED, starts, take)
         metrics = PrometheusStage(host.metrics, _STAGE)
 
         def count(events: Mapping[str, int]) -> None:
@@ -115,12 +106,13 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         )
 
         def note_gauges() -> None:
-            metrics.buffered(writer.pending)
-            metrics.state(len(window))
+            metrics.measure("buffered", writer.pending)
+            metrics.measure("state_entries", len(window))
 
         host.add("accepted_events", follower)
         host.add("kafka", writer)
-        host.add(_STAGE, service, note_gauges=note_gauges)
+        host.add(_STAGE, service)
+        host.metrics.on_scrape(note_gauges)
 
     run_host(settings, _NEEDED, [AccessRole.INGEST], build, web_port=web_port)
 

@@ -244,15 +244,7 @@ class PartitionTask:
             begin = beginnings[place]
             if 0 <= position < begin:
                 # Retention was shorter than the outage: the records are lost, which must not go unnoticed.
-                self.runner.metrics.lost(begin - position)
-                _log.error(
-                    "input_expired",
-                    topic=place.topic,
-                    partition=place.partition,
-                    first_lost_offset=position,
-                    lost=begin - position,
-                    fix="records expired before they were read: increase retention.ms",
-                )
+                self.runner.metrics.expired(place, position, begin - position)
             self._consumer.seek(place, max(position, begin))
 
     async def close(self) -> None:
@@ -476,5 +468,5 @@ class PartitionTask:
         except MAY_PASS:
             self.runner.note_failure(self.partition)
             raise
-        self.runner.metrics.transaction(time.monotonic() - writing_s)
+        self.runner.metrics.measure("transaction_seconds", time.monotonic() - writing_s)
         self.committed, self.metadata = positions, metadata

@@ -268,34 +268,3 @@ class Stage(Generic[State]):
     def punctuate(self, partition: int) -> list[Output]:
         """Return outputs to write although nothing was read."""
         return self._states[partition].punctuate()
-
-
-class StageMetrics:
-    """Metrics interface of a stage; this base records nothing."""
-
-    def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
-        """Count a committed batch: records read, outputs by label, time."""
-
-    def done(self, records: int, labels: Mapping[str, int]) -> None:
-        """Count records read, and outputs by label."""
-
-    def transaction(self, seconds: float) -> None:
-        """Time a committed transaction."""
-
-    def lags(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Set the number of unprocessed offsets of each topic and partition."""
-
-    def state(self, entries: int) -> None:
-        """Set how many entries are kept in memory."""
-
-    def buffered(self, records: int) -> None:
-        """Set the number of records waiting for other stages."""
-
-    def lost(self, offsets: int) -> None:
-        """Count offsets that expired unread."""
-
-    def reopened(self) -> None:
-        """Count a failed batch."""
-
-    def opened(self, partitions: int, *, seconds: float) -> None:
-        """Record a take-over of partitions and its duration, restoring included."""

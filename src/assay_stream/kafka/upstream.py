@@ -16,6 +16,7 @@ from typing import NamedTuple
 from aiokafka import TopicPartition
 
 from assay_stream.kafka.connection import Clients, Consumer
+from assay_stream.kafka.part import Part
 from assay_stream.model.record import Role
 
 
@@ -49,7 +50,7 @@ def steps_to(roles: Iterable[Role]) -> list[UpstreamStage]:
     return steps[::-1]
 
 
-class UpstreamStages:
+class UpstreamStages(Part):
     """Track the progress of stages.
 
     Args:
@@ -66,6 +67,7 @@ class UpstreamStages:
         partition_counts: Mapping[Role, int],
         group_prefix: str,
     ) -> None:
+        super().__init__()
         self._steps = list(steps)
         self._partitions = {
             role: [TopicPartition(topics[role], number) for number in range(partition_counts[role])]
@@ -76,7 +78,6 @@ class UpstreamStages:
         self._group_prefix = group_prefix
         self._readers: dict[str, Consumer] = {}
         self._started = asyncio.Event()
-        self._stopping = asyncio.Event()
         self._asking = asyncio.Lock()
         self._answered_s = -_INTERVAL_S
         self._next: asyncio.Task[None] | None = None
@@ -93,15 +94,12 @@ class UpstreamStages:
                 self._readers[step.stage] = reader
                 await reader.start()
             self._started.set()
-            await self._stopping.wait()
+            await self.stopping.wait()
         finally:
             if self._next is not None:
                 self._next.cancel()
             for reader in self._readers.values():
                 await reader.stop()
-
-    def stop(self) -> None:
-        self._stopping.set()
 
     async def complete(self) -> None:
         """Wait until the stages have processed everything published so far, and everything derived from it.

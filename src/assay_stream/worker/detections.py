@@ -33,7 +33,7 @@ from assay_stream.model.record import Output, Record, Role
 from assay_stream.worker.channel import Batches, TransactionalChannel
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
-from assay_stream.worker.worker import GC_THRESHOLDS, add_runner
+from assay_stream.worker.worker import GC_THRESHOLDS
 
 _LOOK_S = 0.01
 _HOLD_LIMIT_S = 5.0
@@ -86,7 +86,7 @@ def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: 
             clients=clients,
             quarantine=quarantine,
         )
-        add_runner(host, stage.name, runner)
+        host.add(stage.name, runner)
 
 
 def preceding_stages(

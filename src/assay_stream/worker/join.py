@@ -21,6 +21,7 @@ from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing, call_in, reroute
 from assay_stream.kafka.connection import Clients, Consumer, FetchedRecord, TopicPartition
 from assay_stream.kafka.log import read_last, record_of
+from assay_stream.kafka.part import Part
 from assay_stream.kafka.stage import PartitionState, Stage, StateThread
 from assay_stream.limits.core import OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
 from assay_stream.model.cloudevents import Call
@@ -125,7 +126,7 @@ KEPT_UNNEEDED_S = 30.0
 _SEEN_KEYS = (b'["seen",', b'["seen_run",')
 
 
-class BindingView:
+class BindingView(Part):
     """Follows the partitions of the binding topic that are needed, and the registry's progress in them.
 
     Args:
@@ -144,6 +145,7 @@ class BindingView:
         inputs: list[TopicPartition],
         heard: Callable[[str, int], None] = lambda _name, _at_ms: None,
     ) -> None:
+        super().__init__()
         self._new_join = new_join
         self._joins: dict[int, Join] = {}
         self._clients = clients
@@ -160,20 +162,11 @@ class BindingView:
         """Increases whenever facts arrive."""
         self.thread = StateThread("join")
         """Owns the state: read it only there."""
-        self._stopping = asyncio.Event()
         self._started = asyncio.Event()
         # A broker answers one connection's requests in order: asked on the reading consumer's, the ends would
         # wait for its long poll.
         self._ends_reader: Consumer | None = None
-        self.ready = False
-        self._moved_s = time.monotonic()
-
-    @property
-    def still_s(self) -> float:
-        return time.monotonic() - self._moved_s
-
-    def stop(self) -> None:
-        self._stopping.set()
+        self.moved_s = time.monotonic()
 
     @property
     def servers(self) -> int:
@@ -186,7 +179,7 @@ class BindingView:
         self._unneeded_since_s.pop(number, None)
         if number not in self._joins:
             self._joins[number] = self._new_join()
-            self.ready = False
+            self.is_ready = False
             self._need_changed.set()
         return self._joins[number]
 
@@ -209,11 +202,11 @@ class BindingView:
             await consumer.start()
             await ends_reader.start()
             self._started.set()
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 await self._set_followed(consumer)
                 await self._follow(consumer)
-                if not self.ready:
-                    self.ready = await self._reached(consumer)
+                if not self.is_ready:
+                    self.is_ready = await self._reached(consumer)
         finally:
             await consumer.stop()
             await ends_reader.stop()
@@ -268,7 +261,7 @@ class BindingView:
                 await asyncio.wait_for(self._changed.wait(), limit_s)
 
     async def _follow(self, consumer: Consumer) -> None:
-        self._moved_s = time.monotonic()
+        self.moved_s = time.monotonic()
         if not self._followed:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._need_changed.wait(), _POLL_MS / 1_000)

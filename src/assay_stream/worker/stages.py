@@ -10,6 +10,7 @@ from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.config import Settings
 from assay_stream.kafka.connection import Clients
+from assay_stream.kafka.part import UNCOUNTED, StageMetrics
 from assay_stream.kafka.stage import PartitionState, Stage
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Output, Record, Role
@@ -72,7 +73,7 @@ class AlertStageTable(AlertTable):
     """The alert stage's state: an alert table that reports the name claims it has no room for.
 
     Args:
-        claim_left_out: counts a claim that is not stored.
+        metrics: counts the claims that are not stored.
     """
 
     def __init__(
@@ -82,16 +83,16 @@ class AlertStageTable(AlertTable):
         *,
         input_topic: str,
         now_us: Callable[[], int | None],
-        claim_left_out: Callable[[], None],
+        metrics: StageMetrics = UNCOUNTED,
     ) -> None:
         super().__init__(partition, rules, input_topic=input_topic, now_us=now_us)
-        self._claim_left_out = claim_left_out
+        self._metrics = metrics
 
     def process(self, record: Record) -> list[Output]:
         """Apply one record of the finding topic, and return the alerts."""
         outputs = alerting.process(self.alerts, record)
         if self.alerts.names_left_out:
-            self._claim_left_out()
+            self._metrics.count("claims_left_out")
         if self.alerts.names_left_out == 1:
             # Once per set of look-alike names, so that a flood of claims does not flood the log.
             _log.warning("name_claims_left_out", partition=record.origin.partition, offset=record.origin.offset)
@@ -105,7 +106,7 @@ def alert_stage(
     topics: Mapping[Role, str],
     rules: AlertRules,
     clock_us: Callable[[], int],
-    claim_left_out: Callable[[], None],
+    metrics: StageMetrics = UNCOUNTED,
 ) -> Stage[AlertStageTable]:
     return Stage(
         "alerts",
@@ -118,7 +119,7 @@ def alert_stage(
             rules,
             input_topic=topics[Role.FINDINGS],
             now_us=_every(settings.alert_tick_s, clock_us),
-            claim_left_out=claim_left_out,
+            metrics=metrics,
         ),
     )
 

@@ -129,7 +129,7 @@ class Worker:
                 quarantine=self._quarantine,
                 gives_way_to=tuple(runners) if name == "alerts" else (),
             )
-            add_runner(self._host, name, runner)
+            self._host.add(name, runner)
             runners.append(runner)
             if name == "alerts":
                 self._host.metrics.on_scrape(partial(note_open_alerts, stage, self._host.metrics))
@@ -153,7 +153,7 @@ class Worker:
                     topics=self._topics,
                     rules=self._settings.alert_rules(),
                     clock_us=SteadyClock(lambda: time.time_ns() // 1_000, lambda: time.monotonic_ns() // 1_000),
-                    claim_left_out=PrometheusStage(self._host.metrics, "alerts").claim_left_out,
+                    metrics=PrometheusStage(self._host.metrics, "alerts"),
                 )
 
     def _join(self) -> JoinStage:
@@ -178,7 +178,7 @@ class Worker:
             inputs=inputs,
             heard=observers.heard,
         )
-        self._host.add("view", view, still_s=lambda: view.still_s)
+        self._host.add("view", view)
         routing = Routing(calls=self._counts[Role.CALLS], bindings=self._counts[Role.BINDINGS])
         return JoinStage(view, clients=self._clients, topics=self._topics, latency=latency, routing=routing)
 
@@ -194,7 +194,3 @@ def note_open_alerts(stage: Stage[AlertStageTable], metrics: Metrics) -> None:
         age_s = min(max((now_us - since_us) / 1_000_000, 0.0), UNREVIEWED_AGE_MAX_S)
         metrics.alerts_open.labels(level.value).set(sum(one.alerts for one in found))
         metrics.unreviewed_age.labels(level.value).set(age_s)
-
-
-def add_runner(host: Host, name: str, runner: Runner) -> None:
-    host.add(name, runner, still_s=lambda: runner.still_s, note_gauges=runner.note_gauges)

@@ -39,7 +39,7 @@ class KilledError(BaseException):
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
+    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
 
 

@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka import part
 from assay_stream.kafka import runner as module
 from assay_stream.kafka.partition import Batch, BatchDropped
 from assay_stream.kafka.runner import Runner
@@ -29,7 +30,7 @@ GROUP = "assay-stream-pass"
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
+    monkeypatch.setattr(part, "_PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
 
 
@@ -147,7 +148,7 @@ async def test_batches_of_others_do_not_hide_one_that_always_fails(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What another partition commits meanwhile does not help this one."""
-    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.01)
+    monkeypatch.setattr(part, "_PAUSE_S", 0.01)
     cluster.failing.add(f"{GROUP}-0")
     task = asyncio.create_task(a_runner(cluster).run())
     async with asyncio.timeout(10):

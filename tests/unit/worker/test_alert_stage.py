@@ -58,14 +58,7 @@ def a_stage(settings: Settings, now: dict[str, float], states: list[Record]) -> 
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 1))
     for record in states:
         cluster.append(TOPICS[Role.ALERT_STATES], 0, record.key, record.value)
-    return alert_stage(
-        settings,
-        clients=cluster,
-        topics=TOPICS,
-        rules=RULES,
-        clock_us=lambda: int(now["us"]),
-        claim_left_out=lambda: None,
-    )
+    return alert_stage(settings, clients=cluster, topics=TOPICS, rules=RULES, clock_us=lambda: int(now["us"]))
 
 
 async def test_it_goes_on_from_where_its_table_is(stage: Stage[AlertStageTable]) -> None:

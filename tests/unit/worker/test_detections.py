@@ -78,7 +78,7 @@ def actor(number: int) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
+    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
     monkeypatch.setattr(upstream, "_INTERVAL_S", 0.0)
 
@@ -299,8 +299,7 @@ async def test_a_host_runs_every_stage() -> None:
         add_agents(Settings(), host, COUNTS, numbering(), NAME)
     finally:
         deadline.cancel()
-    names = [name for name, _ in host._parts]
-    assert names == ["preceding", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]
+    assert [*host.health.parts] == ["preceding", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]
 
 
 def test_a_record_dated_far_ahead_holds_its_partition_for_some_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:

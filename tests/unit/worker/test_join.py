@@ -43,7 +43,7 @@ FLEET = Fleet(servers=9, calls=CALLS, changes=5)
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
+    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
     monkeypatch.setattr(view_module, "_POLL_MS", 5)
 
