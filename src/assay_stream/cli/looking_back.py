@@ -12,15 +12,14 @@ from assay_stream.cli.options import AnyTool, Report, ServerId, check_span, time
 from assay_stream.cli.output import ReportFormat, cell, print_rows
 from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import say
-from assay_stream.cli.sources import Ends, make_source
+from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import HistoryOptions, about, not_calls, open_store
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
-from assay_stream.kafka.lookup import log_starts
-from assay_stream.kafka.ranges import note_ends
+from assay_stream.kafka.ranges import Ends, LogRanges
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.replay.selection import Selection
 from assay_stream.report.as_of import asof_rows, check_tool
 from assay_stream.report.pins import Row, server_of
@@ -91,11 +90,16 @@ def asof(
 
 def _input_ends(settings: Settings) -> Ends:
     """Return the end offsets of the list and decision logs, and report those whose beginning is gone."""
-    roles = (Role.SNAPSHOTS, Role.CONTROL)
-    begin = asyncio.run(log_starts(settings, roles))
+
+    async def look() -> LogRanges:
+        async with LogRanges(settings, (Role.SNAPSHOTS, Role.CONTROL)) as logs:
+            return logs
+
+    logs = asyncio.run(look())
+    begin = [Origin(*place, first).as_json() for place, first in logs.starts().items() if first > 0]
     if begin:
-        say(f"the logs have lost their beginning, and start at {cell([origin.as_json() for origin in begin])}")
-    return asyncio.run(note_ends(settings, roles))
+        say(f"the logs have lost their beginning, and start at {cell(begin)}")
+    return logs.ends()
 
 
 @_unknown_is_an_answer

@@ -1,7 +1,7 @@
 """One-off topic reads for operators' commands, up to the current end, without a consumer group."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from assay_stream.config import Settings
@@ -9,8 +9,7 @@ from assay_stream.errors import InputError
 from assay_stream.join.routing import call_in
 from assay_stream.kafka.ranges import READ, Ends, LogRanges, committed_offsets, note_ends
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.record import Origin, Record, Role
-from assay_stream.replay.selection import Selection
+from assay_stream.model.record import Record, Role
 
 _SETTLE_LOOKS_MAX = 20
 _SETTLE_PAUSE_S = 0.25
@@ -29,12 +28,6 @@ async def read_records(settings: Settings, role: Role, *, since_ms: int | None =
     async with LogRanges(settings, [role]) as logs:
         async for record in logs.records(role, since_ms=since_ms):
             yield record
-
-
-async def log_starts(settings: Settings, roles: Sequence[Role]) -> list[Origin]:
-    """Return the log starts of those topics whose beginning has been deleted."""
-    async with LogRanges(settings, roles) as logs:
-        return [Origin(*place, first) for place, first in logs.starts().items() if first > 0]
 
 
 async def joined_ends(settings: Settings) -> Ends:
@@ -89,25 +82,3 @@ async def _joined(settings: Settings) -> dict[tuple[str, int], int]:
                         ).origin
                         calls[topic, number_of] = min(offset, calls.get((topic, number_of), offset))
     return committed | calls
-
-
-async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> AsyncIterator[Record]:
-    """Yield the selected records of some topics, partition by partition, with set-aside records marked.
-
-    Args:
-        ends: where to stop, from ``note_ends``.
-    """
-    names = topic_names(settings)
-    async with LogRanges(settings, sorted(ends, key=READ.index, reverse=True), ends=ends) as logs:
-        for role in sorted(ends, key=READ.index, reverse=True):
-            for number in logs.partitions(role):
-                wanted = selection.range_of(names[role], number)
-                if wanted is None:
-                    continue
-                first, end = wanted
-                if selection.from_ms is not None and role is Role.CALLS:
-                    first = max(first, await logs.offset_at(role, number, max(selection.from_ms, 0)))
-                async for batch in logs.read(role, number, first=first, end=end):
-                    for record in batch:
-                        if selection.wants(record):
-                            yield record

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from assay_stream.cli import store_sources
+from assay_stream.cli import looking_back, store_sources
+from assay_stream.cli import sources as cli_sources
 from assay_stream.cli.app import app
 from assay_stream.config import Settings, load_settings
 from assay_stream.files.record_line import record_line
@@ -45,8 +46,9 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     names = topic_names(settings)
     given = [each._replace(origin=each.origin._replace(topic=names[each.role])) for each in records]
     derived = [each._replace(origin=each.origin._replace(topic=names[each.role])) for each in written(records)]
-    logs = stand_in(monkeypatch, lookup, LogsInMemory([*given, *derived]))
-    stand_in(monkeypatch, ranges, logs)
+    logs = LogsInMemory([*given, *derived])
+    for module in (lookup, ranges, looking_back, cli_sources):
+        stand_in(monkeypatch, module, logs)
 
     def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, Any]]) -> Any:
         return asyncio.run(work(settings))

@@ -9,8 +9,8 @@ from assay_stream.join.routing import Routing, reroute
 from assay_stream.kafka import lookup, ranges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
-from tests.support.events import SERVER, TOOL, Story
-from tests.support.log_ranges import LogsInMemory, stand_in, topics_of
+from tests.support.events import SERVER
+from tests.support.log_ranges import LogsInMemory, stand_in
 
 SETTINGS = load_settings()
 
@@ -34,16 +34,6 @@ async def test_records_are_read_from_a_time_on(monkeypatch: pytest.MonkeyPatch) 
     use(monkeypatch, Role.EVIDENCE, records, [])
     read = [record.timestamp_ms async for record in lookup.read_records(load_settings(), Role.EVIDENCE, since_ms=4)]
     assert read == [5, 3]
-
-
-async def test_a_log_that_lost_its_beginning_says_where_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A whole log starts nowhere in particular."""
-    records = topics_of(Story().lists(TOOL).lists(TOOL), SETTINGS)
-    stand_in(monkeypatch, lookup, LogsInMemory(records))
-    assert await lookup.log_starts(SETTINGS, [Role.SNAPSHOTS]) == []
-    snapshots = topic_names(SETTINGS)[Role.SNAPSHOTS]
-    stand_in(monkeypatch, lookup, LogsInMemory(records, {(snapshots, 0): 1}))
-    assert await lookup.log_starts(SETTINGS, [Role.SNAPSHOTS]) == [Origin(snapshots, 0, 1)]
 
 
 async def test_the_join_has_come_as_far_as_the_first_copy_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,10 @@ class Following:
         self.failures = list(failures)
         self.values: list[bytes | None] = []
         self.said: list[str] = []
-        self.follower = Follower(Settings(), Role.CALLS, self._starts, self._take, tell=self.said.append, clients=self)
+        clients: Any = self
+        self.follower = Follower(
+            Settings(), Role.CALLS, self._starts, self._take, tell=self.said.append, clients=clients
+        )
 
     async def _starts(self, _: Any) -> Mapping[TopicPartition, int]:
         return {HOME: 1, TopicPartition("t", 1): 0}

@@ -156,7 +156,7 @@ def test_records_are_marked_by_their_place() -> None:
 
 @pytest.fixture
 def logs(brokers: Brokers) -> Iterator[KafkaLogs]:
-    with asyncio.Runner() as runner, KafkaLogs(SETTINGS, Role.CALLS, runner) as made:
+    with asyncio.Runner() as runner, KafkaLogs(SETTINGS, [Role.CALLS], runner) as made:
         yield made
 
 
@@ -165,7 +165,7 @@ def test_a_log_can_be_read_several_times(logs: KafkaLogs) -> None:
     assert logs.names() == [LogName(CALLS, number) for number in range(3)]
     for _ in range(2):
         assert [record.origin.offset for record in logs.records(LogName(CALLS, 0))] == [2, 3, 4, 5, 6]
-        assert len(list(logs)) == 6, "all logs, one after the other"
+        assert len(list(logs.all())) == 6, "all logs, one after the other"
     assert [logs.start(name) for name in logs.names()] == [2, 0, 0]
     for name in (LogName(CALLS, 1), LogName("other", 0)):
         assert list(logs.records(name)) == []
@@ -183,7 +183,7 @@ def test_a_log_that_is_left_early_leaves_nothing_open(logs: KafkaLogs, brokers: 
 
 def test_a_broker_that_fails_is_an_error_of_ours(logs: KafkaLogs, brokers: Brokers) -> None:
     """So is one that gives nothing for too long."""
-    list(logs)
+    list(logs.all())
     for brokers.error, brokers.is_stuck in ((KafkaConnectionError(), False), (None, True)):
         with pytest.raises(OperatingError, match="brokers_failing"):
             list(logs.records(LogName(CALLS, 0)))

@@ -59,9 +59,11 @@ class Stuck:
 
     def __init__(self, release: threading.Event) -> None:
         self.release = release
+        self.began = threading.Event()
 
     def __call__(self, state: NoState, record: Record) -> list[Output]:
         if record.origin.partition == 0:
+            self.began.set()
             self.release.wait(20)
         return pass_on(state, record)
 
@@ -238,8 +240,9 @@ async def test_a_partition_is_not_opened_while_an_old_thread_is_at_its_state(
     cluster: MemoryCluster, release: threading.Event
 ) -> None:
     """The thread would go on with the new owner's; other partitions are."""
-    async with running(a_runner(cluster, Stuck(release), session_timeout_ms=1_000)):
-        await until(lambda: written(cluster, 1) == 1)
+    stuck = Stuck(release)
+    async with running(a_runner(cluster, stuck, session_timeout_ms=1_000)):
+        await until(lambda: written(cluster, 1) == 1 and stuck.began.is_set())
         await cluster.rebalance(GROUP)
         cluster.append(INPUT, 1, b"key", b"record")
         await until(lambda: written(cluster, 1) == 2)
