@@ -171,13 +171,14 @@ class PartitionTask:
         self.partition = partition
         self.opening = opening
         self._consumer = consumer
-        self._roles = {runner.topics[role]: role for role in self.stage.input_roles}
+        topology = self.stage.topology
+        self._roles = {topology.names[role]: role for role in self.stage.input_roles}
         self._inputs = [TopicPartition(topic, partition) for topic in self._roles]
         self._check_count()
         self.writer = TransactionalWriter(
-            runner.clients.producer(f"{runner.group_id}-{partition}"),
-            topics=runner.topics,
-            partition_counts=runner.partition_counts,
+            topology.clients.producer(f"{runner.group_id}-{partition}"),
+            topics=topology.names,
+            partition_counts=topology.counts,
         )
         self.committed: dict[TopicPartition, int] = {}
         self.metadata = ""
@@ -253,7 +254,7 @@ class PartitionTask:
         await self.writer.close()
 
     def _check_count(self) -> None:
-        roles, counts, topics = self.stage.input_roles, self.runner.partition_counts, self.runner.topics
+        roles, counts, topics = self.stage.input_roles, self.stage.topology.counts, self.stage.topology.names
         if all(self.partition >= counts[role] for role in roles):
             raise ConfigurationError(
                 "partitions_added",

@@ -33,12 +33,11 @@ from aiokafka.errors import InconsistentGroupProtocolError, NoOffsetForPartition
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
 from assay_stream.kafka.attempts import Suspicion, suspicion_after
-from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, client_id, open_admin
+from assay_stream.kafka.connection import Consumer, client_id, open_admin
 from assay_stream.kafka.log import MAY_PASS
 from assay_stream.kafka.part import UNCOUNTED, PatientPart, StageMetrics, lags_of
 from assay_stream.kafka.partition import AgentFailed, BatchDropped, BatchHandler, PartitionTask
 from assay_stream.kafka.stage import Stage
-from assay_stream.model.record import Role
 
 _VERSION = 0
 
@@ -159,26 +158,20 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
 
     def __init__(
         self,
-        settings: Settings,
         stage: Stage[Any],
         agent: BatchHandler,
         *,
-        topics: Mapping[Role, str],
-        partition_counts: Mapping[Role, int],
         metrics: StageMetrics = UNCOUNTED,
-        clients: Clients | None = None,
         quarantine: asyncio.Lock | None = None,
         gives_way_to: Sequence[Runner] = (),
     ) -> None:
+        self.topology, settings = stage.topology, stage.topology.settings
         name = settings.group_instance_id
         # aiokafka does not know the error of a member that is fenced by another one (KIP-345).
         hint = f", and whether another worker is called {name}" if name else ""
         super().__init__(f"the {stage.name} stage", settings, metrics=metrics, hint=hint)
         self.stage = stage
         self.agent = agent
-        self.topics = topics
-        self.partition_counts = partition_counts
-        self.clients: Clients = KafkaClients(settings) if clients is None else clients
         self.quarantine = asyncio.Lock() if quarantine is None else quarantine
         self.group_id = f"{settings.group_prefix}-{stage.name}"
         self._gives_way_to = gives_way_to
@@ -276,7 +269,7 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _run_in_group(self) -> None:
         session_ms = self.settings.session_timeout_ms
-        consumer = self._consumer = self.clients.consumer(
+        consumer = self._consumer = self.topology.clients.consumer(
             group_id=self.group_id,
             # Static membership (KIP-345).
             group_instance_id=self.settings.group_instance_id or None,
@@ -291,7 +284,7 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
             fetch_max_bytes=_FETCH_PARTITIONS * _FETCH_BYTES,
             partition_assignment_strategy=(StickyAssignor(self.claims),),
         )
-        consumer.subscribe([self.topics[role] for role in self.stage.input_roles], listener=self)
+        consumer.subscribe([self.topology.names[role] for role in self.stage.input_roles], listener=self)
         try:
             await consumer.start()
             while not self.stopping.is_set():
@@ -332,7 +325,7 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         group read more topics than others, as while they are upgraded, two of them may share the partitions of one
         number: neither opens it then.
         """
-        roles, known = self.stage.input_roles, self.partition_counts
+        roles, known = self.stage.input_roles, self.topology.counts
         counts = Counter(tp.partition for tp in assigned)
         self._assigned = {n for n, count in counts.items() if count == len(roles) or n >= known[roles[0]]}
         self._settled, self.waiting_for = True, None

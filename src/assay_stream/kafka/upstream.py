@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
-from assay_stream.kafka.connection import Clients, Consumer
+from assay_stream.kafka.connection import Consumer
 from assay_stream.kafka.part import Part
+from assay_stream.kafka.stage import Topology
 from assay_stream.model.record import Role
 
 
@@ -55,27 +56,12 @@ class UpstreamStages(Part):
 
     Args:
         steps: the stages, in processing order.
-        clients: creates consumers, which join no group.
     """
 
-    def __init__(
-        self,
-        steps: Sequence[UpstreamStage],
-        *,
-        clients: Clients,
-        topics: Mapping[Role, str],
-        partition_counts: Mapping[Role, int],
-        group_prefix: str,
-    ) -> None:
+    def __init__(self, steps: Sequence[UpstreamStage], topology: Topology) -> None:
         super().__init__()
         self._steps = list(steps)
-        self._partitions = {
-            role: [TopicPartition(topics[role], number) for number in range(partition_counts[role])]
-            for step in self._steps
-            for role in step.reads
-        }
-        self._clients = clients
-        self._group_prefix = group_prefix
+        self._topology = topology
         self._readers: dict[str, Consumer] = {}
         self._started = asyncio.Event()
         self._asking = asyncio.Lock()
@@ -89,8 +75,9 @@ class UpstreamStages(Part):
     async def run(self) -> None:
         try:
             for step in {step.stage: step for step in self._steps}.values():
-                group_id = f"{self._group_prefix}-{step.stage}"
-                reader = self._clients.consumer(group_id=group_id, isolation_level="read_uncommitted")
+                group_id = f"{self._topology.settings.group_prefix}-{step.stage}"
+                # It joins no group.
+                reader = self._topology.clients.consumer(group_id=group_id, isolation_level="read_uncommitted")
                 self._readers[step.stage] = reader
                 await reader.start()
             self._started.set()
@@ -126,8 +113,7 @@ class UpstreamStages(Part):
             for step in self._steps:
                 if not published.issuperset(step.reads):
                     ends |= await self._ends(step.reads)
-                inputs = [tp for role in step.reads for tp in self._partitions[role]]
-                await self._wait(step.stage, {tp: ends[tp] for tp in inputs})
+                await self._wait(step.stage, {tp: ends[tp] for tp in self._topology.places(*step.reads)})
 
     async def _wait(self, stage: str, ends: Mapping[TopicPartition, int]) -> None:
         while True:
@@ -138,4 +124,4 @@ class UpstreamStages(Part):
 
     async def _ends(self, roles: Iterable[Role]) -> dict[TopicPartition, int]:
         reader = next(iter(self._readers.values()))
-        return dict(await reader.end_offsets([tp for role in roles for tp in self._partitions[role]]))
+        return dict(await reader.end_offsets(self._topology.places(*roles)))

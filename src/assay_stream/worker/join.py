@@ -19,10 +19,10 @@ from assay_stream.errors import InputError
 from assay_stream.join import processor
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing, call_in, reroute
-from assay_stream.kafka.connection import Clients, Consumer, FetchedRecord, TopicPartition
+from assay_stream.kafka.connection import Consumer, FetchedRecord, TopicPartition
 from assay_stream.kafka.log import read_last, record_of
 from assay_stream.kafka.part import Part
-from assay_stream.kafka.stage import PartitionState, Stage, StateThread
+from assay_stream.kafka.stage import PartitionState, Stage, StateThread, Topology
 from assay_stream.limits.core import OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.facts import KEY, JoinProgress, decode_key, read_progress, write_progress
@@ -131,31 +131,27 @@ class BindingView(Part):
 
     Args:
         new_join: makes the join over one partition of the binding topic.
-        inputs: the registry's input partitions.
         heard: called with the observer of each list and the time it was seen, milliseconds since the epoch.
     """
 
     def __init__(
         self,
-        *,
+        topology: Topology,
         new_join: Callable[[], Join],
-        clients: Clients,
-        topic: str,
-        partitions: int,
-        inputs: list[TopicPartition],
+        *,
         heard: Callable[[str, int], None] = lambda _name, _at_ms: None,
     ) -> None:
         super().__init__()
         self._new_join = new_join
         self._joins: dict[int, Join] = {}
-        self._clients = clients
-        self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
+        self._clients = topology.clients
+        self._partitions = topology.places(Role.BINDINGS)
         self._needed: Counter[int] = Counter()
         self._unneeded_since_s: dict[int, float] = {}
         self._followed: dict[TopicPartition, int] = {}
         """Partitions that are read, with their end offsets when reading began."""
         self._need_changed = asyncio.Event()
-        self._inputs = inputs
+        self._inputs = topology.places(Role.SNAPSHOTS, Role.CONTROL)
         self._heard = heard
         self._changed = asyncio.Event()
         self.changes = 0
@@ -381,27 +377,19 @@ class JoinStage(Stage[JoinState]):
     server when the call was read. A call that names a known snapshot needs the control records only.
     """
 
-    def __init__(
-        self,
-        view: BindingView,
-        *,
-        clients: Clients,
-        topics: Mapping[Role, str],
-        latency: EvidenceLatency,
-        routing: Routing,
-    ) -> None:
+    def __init__(self, view: BindingView, topology: Topology, *, latency: EvidenceLatency) -> None:
         super().__init__(
             "join",
             (Role.REROUTED, Role.CALLS),
-            clients=clients,
-            topics=topics,
+            topology,
             new_state=self._new_state,
             thread=view.thread,
             piece_records=100,
         )
         self._view = view
         self._latency = latency
-        self._routing = routing
+        self._topics = topology.names
+        self._routing = Routing(calls=topology.counts[Role.CALLS], bindings=topology.counts[Role.BINDINGS])
         self._asking = asyncio.Lock()
         self._next_ends: asyncio.Task[Mapping[TopicPartition, int]] | None = None
 
@@ -436,7 +424,7 @@ class JoinStage(Stage[JoinState]):
         Otherwise lost or reset group offsets would have calls joined twice.
         """
         log = TopicPartition(self._topics[Role.JOIN_PROGRESS], partition)
-        last = await read_last(self._clients.consumer(), Role.JOIN_PROGRESS, log)
+        last = await read_last(self.topology.clients.consumer(), Role.JOIN_PROGRESS, log)
         if last is None:
             return {}
         progress = read_progress(last.value)

@@ -18,7 +18,7 @@ from assay_stream.kafka import part
 from assay_stream.kafka import runner as module
 from assay_stream.kafka.partition import Batch, BatchDropped
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.stage import NoState, Stage
+from assay_stream.kafka.stage import NoState, Stage, Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
 from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
@@ -78,15 +78,8 @@ def a_runner(
     async def agent(batch: Batch[NoState]) -> None:
         await batch.process(step)
 
-    return Runner(
-        Settings(poll_timeout_ms=5, **settings),
-        Stage("pass", roles, clients=cluster, topics=TOPICS, new_state=lambda _: NoState()),
-        agent,
-        topics=TOPICS,
-        partition_counts=dict.fromkeys(Role, 2),
-        clients=cluster,
-        gives_way_to=gives_way_to,
-    )
+    topology = Topology(Settings(poll_timeout_ms=5, **settings), dict.fromkeys(Role, 2), clients=cluster)
+    return Runner(Stage("pass", roles, topology, new_state=lambda _: NoState()), agent, gives_way_to=gives_way_to)
 
 
 @asynccontextmanager

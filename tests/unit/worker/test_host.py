@@ -25,12 +25,13 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.part import Part
 from assay_stream.kafka.runner import Runner
+from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import STAGES, AccessRole, TopicState, topic_names, topic_table
 from assay_stream.model.record import Role
 from assay_stream.worker import host as module
 from assay_stream.worker.host import Deadline, Health, Host, PartitionCounts, index_page, run_host
 from assay_stream.worker.metrics import PrometheusStage
-from assay_stream.worker.worker import Worker
+from assay_stream.worker.worker import add_stages, join_stage
 from tests.support.deployment import free_port
 
 
@@ -169,8 +170,8 @@ async def test_the_setting_reaches_the_join() -> None:
     for profile in ("assay", "handshake"):
         deadline = Deadline(60)
         host = Host(load_settings(call_profile=profile), deadline, web_port=None)
-        worker = Worker(load_settings(call_profile=profile), host, dict.fromkeys(Role, 1))
-        assert worker._join()._view.need(0).call_profile == profile
+        topology = Topology(load_settings(call_profile=profile), dict.fromkeys(Role, 1))
+        assert join_stage(host, topology)._view.need(0).call_profile == profile
         deadline.cancel()
 
 
@@ -178,7 +179,7 @@ async def test_alerts_give_way_to_the_other_stages(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Runner, "has_work", True)
     deadline = Deadline(60)
     host = Host(load_settings(), deadline, web_port=None)
-    Worker(load_settings(), host, dict.fromkeys(Role, 1)).add(frozenset(STAGES))
+    add_stages(host, Topology(load_settings(), dict.fromkeys(Role, 1)), frozenset(STAGES))
     gives_way = {name: part.gives_way for name, part in host.health.parts.items() if isinstance(part, Runner)}
     assert gives_way == {name: name == "alerts" for name in STAGES}
     deadline.cancel()

@@ -17,6 +17,7 @@ from assay_stream.kafka import runner as module
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.partition import Batch
 from assay_stream.kafka.runner import Runner
+from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
@@ -78,28 +79,11 @@ def a_cluster(*, misplaced_lists: float = 0.0) -> MemoryCluster:
 
 class Worker:
     def __init__(self, cluster: MemoryCluster, **settings: Any):
-        self.view = BindingView(
-            new_join=lambda: Join(producer=PRODUCER),
-            clients=cluster,
-            topic=TOPICS[Role.BINDINGS],
-            partitions=4,
-            inputs=INPUTS,
-        )
-        self.stage = JoinStage(
-            self.view,
-            clients=cluster,
-            topics=TOPICS,
-            latency=EvidenceLatency(lambda *_: None, RecentObservers()),
-            routing=ROUTING,
-        )
-        self.task = Runner(
-            Settings(poll_timeout_ms=5, **settings),
-            self.stage,
-            joining,
-            topics=TOPICS,
-            partition_counts=COUNTS,
-            clients=cluster,
-        )
+        topology = Topology(Settings(poll_timeout_ms=5, **settings), COUNTS, clients=cluster)
+        self.view = BindingView(topology, lambda: Join(producer=PRODUCER))
+        latency = EvidenceLatency(lambda *_: None, RecentObservers())
+        self.stage = JoinStage(self.view, topology, latency=latency)
+        self.task = Runner(self.stage, joining)
 
     async def __aenter__(self) -> Worker:
         self.running = [asyncio.create_task(self.view.run()), asyncio.create_task(self.task.run())]
