@@ -271,18 +271,8 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _attempt(self, view: AlertView, alert: dict[str, Any]) -> AttemptResult:
         """Send one alert. After a stop request, the current attempt has half of the stop limit to finish."""
-        sending = asyncio.create_task(self._send(view, alert))
-        stopping = asyncio.create_task(self.stopping.wait())
-        try:
-            await asyncio.wait({sending, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
-                await asyncio.wait({sending}, timeout=self.settings.stop_limit_s / 2)
-            if not sending.done():
-                return waiting("stopped")
-            return await sending
-        finally:
-            sending.cancel()
-            stopping.cancel()
+        result = await self.until_stopped(self._send(view, alert), grace_s=self.settings.stop_limit_s / 2)
+        return waiting("stopped") if result is None else result
 
     async def _bury(self, record: Record, error: AssayStreamError, generation: int) -> bool:
         letter = dead_letter(record, error)

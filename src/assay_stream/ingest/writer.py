@@ -169,7 +169,7 @@ class EventWriter(PatientPart):
                 self.failures = 0
                 notes = asyncio.create_task(self._note(producer))
                 self._producer = producer
-                await _first(self._broken, self.stopping)
+                await self.until_stopped(self._broken.wait())
             except MAY_PASS as error:
                 await self.endure(error)
             finally:
@@ -262,12 +262,3 @@ def _retrieved(future: asyncio.Future[None]) -> None:
     """Keep asyncio from logging the outcomes of abandoned futures."""
     if not future.cancelled():
         future.exception()
-
-
-async def _first(*events: asyncio.Event) -> None:
-    tasks = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import structlog
 from aiokafka import TopicPartition
@@ -137,6 +137,19 @@ class Part:
         """Wait, until told to stop at the longest."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), limit_s)
+
+    async def until_stopped(self, work: Coroutine[Any, Any, _Answer], *, grace_s: float = 0.0) -> _Answer | None:
+        """Return the result of some work, or ``None`` if it is not done some time after it was told to stop."""
+        working, stopping = asyncio.create_task(work), asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                await asyncio.wait((working,), timeout=grace_s)
+            return working.result() if working.done() else None
+        finally:
+            working.cancel()
+            stopping.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
 
 
 class PatientPart(Part):

@@ -175,11 +175,7 @@ class PartitionTask:
         self._roles = {topology.names[role]: role for role in self.stage.input_roles}
         self._inputs = [TopicPartition(topic, partition) for topic in self._roles]
         self._check_count()
-        self.writer = TransactionalWriter(
-            topology.clients.producer(f"{runner.group_id}-{partition}"),
-            topics=topology.names,
-            partition_counts=topology.counts,
-        )
+        self.writer = TransactionalWriter(topology, runner.group_id, partition)
         self.committed: dict[TopicPartition, int] = {}
         self.metadata = ""
         self.suspicion = Suspicion()
@@ -465,7 +461,7 @@ class PartitionTask:
     async def _commit(self, outputs: Gathered, positions: dict[TopicPartition, int], *, metadata: str) -> None:
         writing_s = time.monotonic()
         try:
-            await self.writer.write(outputs, positions, self.runner.group_id, metadata=metadata)
+            await self.writer.write(outputs, positions, metadata=metadata)
         except MAY_PASS:
             self.runner.note_failure(self.partition)
             raise

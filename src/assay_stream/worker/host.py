@@ -16,7 +16,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -410,19 +410,15 @@ class _Awaited(Part):
         waiting_for: why ``count`` failed, or would.
     """
 
-    def __init__(self, count: Callable[[], Awaitable[PartitionCounts]], waiting_for: str) -> None:
+    def __init__(self, count: Callable[[], Coroutine[Any, Any, PartitionCounts]], waiting_for: str) -> None:
         super().__init__()
         self._count = count
         self.waiting_for = waiting_for
 
     async def run(self) -> None:
         while not self.stopping.is_set():
-            counting = asyncio.ensure_future(self._count())
-            stopping = asyncio.ensure_future(self.stopping.wait())
-            await asyncio.wait((counting, stopping), return_when=asyncio.FIRST_COMPLETED)
             try:
-                if counting.done():
-                    counting.result()
+                if await self.until_stopped(self._count()) is not None:
                     raise ConfigurationError(_AGAIN, "what was waited for is there: the process begins again")
             except AssayStreamError as error:
                 if not _may_be_awaited(error):
@@ -430,10 +426,6 @@ class _Awaited(Part):
                 if str(error) != self.waiting_for:
                     self.waiting_for = str(error)
                     _log.warning("waiting_to_start", why=self.waiting_for)
-            finally:
-                counting.cancel()
-                stopping.cancel()
-                await asyncio.gather(counting, stopping, return_exceptions=True)
             await self.pause(_AWAITED_LOOK_S)
 
 

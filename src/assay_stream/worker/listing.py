@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import time
 from collections import Counter
@@ -70,17 +69,11 @@ class ListingPart(Part):
         self._publisher.start()
         client = Client(HTTP_LIMITS, self._tls)
         self._watch = ListWatch(self._servers, publish=self._publisher.publish, client=client)
-        running, stopping = asyncio.create_task(self._watch.run()), asyncio.create_task(self.stopping.wait())
         try:
-            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await self.until_stopped(self._watch.run())
         finally:
-            running.cancel()
-            stopping.cancel()
-            await asyncio.wait({running, stopping})
             await client.close()
             await self._publisher.aclose()
-        if not running.cancelled():
-            running.result()
 
     def note_gauges(self) -> None:
         stats, watched = self._publisher.stats, [] if self._watch is None else self._watch.watched

@@ -20,10 +20,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.kafka.connection import Clients, Consumer, ProducerFenced, TopicPartition
+from assay_stream.kafka.connection import Consumer, ProducerFenced, TopicPartition
 from assay_stream.kafka.log import read_last, record_of
 from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics, lags_of
-from assay_stream.kafka.topics import AccessRole, topic_names
+from assay_stream.kafka.stage import Topology
+from assay_stream.kafka.topics import AccessRole
 from assay_stream.kafka.transport import TransactionalWriter
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Output, Record, Role
@@ -69,7 +70,7 @@ def run_sealer(settings: Settings, plan: SealPlan, *, web_port: int | None = Non
 
     def build(host: Host, counts: PartitionCounts) -> None:
         metrics = PrometheusStage(host.metrics, _STAGE)
-        host.add(_STAGE, Sealer(settings, plan, partitions=counts[Role.EVIDENCE], metrics=metrics))
+        host.add(_STAGE, Sealer(Topology(settings, counts), plan, metrics=metrics))
 
     run_host(settings, {Role.EVIDENCE, Role.CHECKPOINTS}, [AccessRole.SEALER], build, web_port=web_port, once=plan.once)
 
@@ -103,26 +104,25 @@ class Sealer(Following):
     """Seals until told to stop, or until everything that was there is sealed.
 
     Args:
-        partitions: how many partitions the evidence and the checkpoint topic have.
         now: gives the time for ``sealed_at``.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        topology: Topology,
         plan: SealPlan,
         *,
-        partitions: int,
         metrics: StageMetrics = UNCOUNTED,
-        clients: Clients | None = None,
         now: Callable[[], datetime] = _now,
     ) -> None:
+        settings, clients = topology.settings, topology.clients
         super().__init__("sealing", settings, metrics=metrics, clients=clients, waits=not plan.once)
         self._plan = plan
-        self._partitions = partitions
+        self._topology = topology
+        self._topics = topology.names
+        self._partitions = topology.counts[Role.EVIDENCE]
         self._now = now
         self._consumer: Consumer | None = None
-        self._topics = topic_names(settings)
         self._group_id = f"{settings.group_prefix}-{_STAGE}"
         self._ranges: dict[int, OpenRange] = {}
 
@@ -160,7 +160,11 @@ class Sealer(Following):
         started_s = time.monotonic()
         # Those of before, where retention overtook the reading.
         await self._close()
-        parts = self._ranges = {number: self._range(number) for number in range(self._partitions)}
+        # Opening a writer fences the previous sealer of its partition.
+        parts = self._ranges = {
+            number: OpenRange(partition=number, writer=TransactionalWriter(self._topology, self._group_id, number))
+            for number in range(self._partitions)
+        }
         opened = await asyncio.gather(*(part.writer.open() for part in parts.values()), return_exceptions=True)
         # Only when all have ended: one that is still opening cannot be closed.
         for error in opened:
@@ -169,7 +173,7 @@ class Sealer(Following):
         for part in parts.values():
             part.before = await self._last_checkpoint(part.partition)
         check_siblings(parts)
-        places = [TopicPartition(self._topics[Role.EVIDENCE], number) for number in parts]
+        places = self._topology.places(Role.EVIDENCE)
         consumer.assign(places)
         beginnings, self.ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         for place in places:
@@ -178,15 +182,6 @@ class Sealer(Following):
         self.metrics.measure("opened", self._partitions)
         self.metrics.measure("opening_seconds", time.monotonic() - started_s)
         _log.info("sealing", partitions=self._partitions, key_id=tlog.key_id(self._plan.key.public_key()))
-
-    def _range(self, number: int) -> OpenRange:
-        # Opening a writer with this transactional id fences the previous sealer.
-        writer = TransactionalWriter(
-            self.clients.producer(f"{self._group_id}-{number}"),
-            topics=self._topics,
-            partition_counts={Role.CHECKPOINTS: self._partitions},
-        )
-        return OpenRange(partition=number, writer=writer)
 
     async def _last_checkpoint(self, number: int) -> Checkpoint | None:
         place = TopicPartition(self._topics[Role.CHECKPOINTS], number)
@@ -270,7 +265,7 @@ class Sealer(Following):
         writing_s = time.monotonic()
         gathered = part.writer.gather()
         gathered.add([output])
-        await part.writer.write(gathered, sealed_to, self._group_id)
+        await part.writer.write(gathered, sealed_to)
         self.metrics.measure("transaction_seconds", time.monotonic() - writing_s)
         self.metrics.batch(len(part.leaves), {output.label: 1}, seconds=time.monotonic() - started_s)
         part.before, part.leaves = checkpoint, []

@@ -35,7 +35,6 @@ ROUTING = Routing(calls=8, bindings=4)
 COUNTS = dict.fromkeys(Role, ROUTING.bindings) | dict.fromkeys(
     (Role.CALLS, Role.EVIDENCE, Role.REROUTED, Role.JOIN_PROGRESS), ROUTING.calls
 )
-INPUTS = [TopicPartition(TOPICS[role], number) for role in (Role.SNAPSHOTS, Role.CONTROL) for number in range(4)]
 PRODUCER = Producer(version="1")
 GROUP = "assay-stream-join"
 CALLS = 160

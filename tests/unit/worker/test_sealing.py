@@ -16,6 +16,7 @@ from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
 from assay_stream.kafka import part
 from assay_stream.kafka.log import record_of
+from assay_stream.kafka.stage import Topology
 from assay_stream.model.record import Record, Role
 from assay_stream.schemes import tlog
 from assay_stream.seal.checkpoint import decode
@@ -37,6 +38,10 @@ def a_cluster(records: int) -> MemoryCluster:
     cluster = MemoryCluster({TOPIC: 1, CHECKPOINTS: 1})
     publish(cluster, records)
     return cluster
+
+
+def topology(cluster: MemoryCluster) -> Topology:
+    return Topology(load_settings(poll_timeout_ms=1), dict.fromkeys(Role, 1), clients=cluster)
 
 
 def publish(cluster: MemoryCluster, records: int) -> None:
@@ -70,13 +75,7 @@ async def seal(
     act: Callable[[Sealer], None] = lambda _: None,
 ) -> None:
     plan = SealPlan(key=key, trusted=trusted, every_records=3, every_s=60.0, log_name="test", once=True)
-    sealer = Sealer(
-        load_settings(poll_timeout_ms=1),
-        plan,
-        partitions=1,
-        clients=cluster,
-        now=lambda: datetime(2026, 3, 1, 10, tzinfo=UTC),
-    )
+    sealer = Sealer(topology(cluster), plan, now=lambda: datetime(2026, 3, 1, 10, tzinfo=UTC))
     act(sealer)
     await sealer.run()
 
@@ -218,7 +217,7 @@ async def test_a_failure_with_nothing_left_to_seal_is_forgotten(monkeypatch: pyt
 
     monkeypatch.setattr(MemoryConsumer, "getmany", failing_once)
     plan = SealPlan(key=KEY, trusted=KEYS, every_records=3, every_s=60.0, log_name="test")
-    sealer = Sealer(load_settings(poll_timeout_ms=1), plan, partitions=1, clients=cluster)
+    sealer = Sealer(topology(cluster), plan)
     running = asyncio.create_task(sealer.run())
     await until(lambda: not errors and sealer.ready)
     sealer.stop()
