@@ -162,7 +162,7 @@ async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> M
     while not view.ready:
         await asyncio.sleep(0.05)
     count = Count()
-    stage = JoinStage(view, topology, latency=EvidenceLatency(lambda *_: None, RecentObservers()))
+    stage = JoinStage(view, topology, latency=partial(EvidenceLatency, lambda *_: None, RecentObservers()))
     async with hosted("join", counts[Role.CALLS], join_calls, of_pieces=True) as agent:
         measure = await run_until([make_task(stage, agent, count)], count, calls)
     view.stop()

@@ -66,7 +66,7 @@ class RecentObservers:
 
 
 class EvidenceLatency:
-    """Measures the time from a call to the commit of its evidence, for a batch at once.
+    """Measures the time from the calls of one partition to the commit of their evidence, those of a batch at once.
 
     Args:
         observe: called with ``observed`` or ``logged``, the time now, and those times of the calls, in milliseconds.
@@ -83,39 +83,22 @@ class EvidenceLatency:
         self._observe = observe
         self._observers = observers
         self._clock_ms = clock_ms
-        self._joined_us: dict[int, dict[Origin, int]] = {}
-        """Times at which calls were observed, by partition and origin."""
+        self._joined: list[tuple[Record, Call]] = []
 
     def joined(self, calls: Sequence[tuple[Record, Call]]) -> None:
-        """Record who made some calls of a partition and when, until their evidence is committed.
-
-        Calls that come again after a failed batch replace their earlier entries.
-        """
-        if not calls:
-            return
-        noted_us = self._joined_us.setdefault(calls[0][0].origin.partition, {})
-        noted_us.update({record.origin: call.time_us for record, call in calls})
+        """Record who made some calls and when, until their evidence is committed."""
+        self._joined += calls
         now = self._clock_ms()
         for observer_id in {call.observer_id for _, call in calls}:
             self._observers.heard(observer_id, now)
 
-    def committed(self, records: Sequence[Record]) -> None:
-        """Measure the calls in a partition's records whose evidence is now committed."""
-        if not records:
-            return
-        noted_us = self._joined_us.get(records[0].origin.partition, {})
-        found = [(noted_us.pop(record.origin, None), record.timestamp_ms) for record in records]
-        # A refused record has no entry.
-        measured = [(time_us // 1_000, logged_ms) for time_us, logged_ms in found if time_us is not None]
-        if measured:
-            observed_ms, logged_ms = zip(*measured, strict=True)
+    def committed(self) -> None:
+        """Measure the calls whose evidence is now committed: all that were joined."""
+        calls, self._joined = self._joined, []
+        if calls:
             now = self._clock_ms()
-            self._observe("observed", now, observed_ms)
-            self._observe("logged", now, logged_ms)
-
-    def drop(self, partition: int) -> None:
-        """Drop the entries of a lost partition: its next owner commits those calls."""
-        self._joined_us.pop(partition, None)
+            self._observe("observed", now, [call.time_us // 1_000 for _, call in calls])
+            self._observe("logged", now, [record.timestamp_ms for record, _ in calls])
 
 
 _log = structlog.get_logger(__name__)
@@ -377,7 +360,7 @@ class JoinStage(Stage[JoinState]):
     server when the call was read. A call that names a known snapshot needs the control records only.
     """
 
-    def __init__(self, view: BindingView, topology: Topology, *, latency: EvidenceLatency) -> None:
+    def __init__(self, view: BindingView, topology: Topology, *, latency: Callable[[], EvidenceLatency]) -> None:
         super().__init__(
             "join",
             (Role.REROUTED, Role.CALLS),
@@ -395,7 +378,7 @@ class JoinStage(Stage[JoinState]):
 
     def _new_state(self, partition: int) -> JoinState:
         join = self._view.need(self.needed_by(partition))
-        return JoinState(join, self._latency, routing=self._routing, partition=partition, topics=self._topics)
+        return JoinState(join, self._latency(), routing=self._routing, partition=partition, topics=self._topics)
 
     def needed_by(self, partition: int) -> int:
         return self._routing.needed_by(partition)
@@ -413,10 +396,11 @@ class JoinStage(Stage[JoinState]):
         if partition in self._states:
             self._view.release(self.needed_by(partition))
         super().close(partition)
-        self._latency.drop(partition)
 
     def committed(self, records: Sequence[Record]) -> None:
-        self._latency.committed(records)
+        state = self._states.get(records[0].origin.partition) if records else None
+        if state is not None:
+            state.latency.committed()
 
     async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
         """Return the join's own progress records, written in the transactions of its outputs.

@@ -123,7 +123,7 @@ def _stage(name: str, host: Host, topology: Topology) -> Stage[Any]:
 def join_stage(host: Host, topology: Topology) -> JoinStage:
     """Return the join's stage, having added its view of the bindings to the host."""
     metrics, observers, settings = host.metrics, RecentObservers(), topology.settings
-    latency = EvidenceLatency(metrics.evidence_latency.observe, observers)
+    latency = partial(EvidenceLatency, metrics.evidence_latency.observe, observers)
     metrics.on_scrape(lambda: metrics.observers_alive.labels("join").set(observers.count()))
     new_join = partial(
         Join, producer=settings.producer(), redaction=settings.redaction(), call_profile=settings.call_profile

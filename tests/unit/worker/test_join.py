@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ class Worker:
     def __init__(self, cluster: MemoryCluster, **settings: Any):
         topology = Topology(Settings(poll_timeout_ms=5, **settings), COUNTS, clients=cluster)
         self.view = BindingView(topology, lambda: Join(producer=PRODUCER))
-        latency = EvidenceLatency(lambda *_: None, RecentObservers())
+        latency = partial(EvidenceLatency, lambda *_: None, RecentObservers())
         self.stage = JoinStage(self.view, topology, latency=latency)
         self.task = Runner(self.stage, joining)
 

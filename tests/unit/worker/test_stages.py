@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import orjson
 import pytest
@@ -47,7 +48,7 @@ def state() -> Join:
     return state
 
 
-NO_LATENCY = EvidenceLatency(lambda *_: None, RecentObservers())
+NO_LATENCY = partial(EvidenceLatency, lambda *_: None, RecentObservers())
 
 
 @pytest.fixture
