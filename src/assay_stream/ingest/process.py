@@ -11,6 +11,7 @@ import structlog
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
+from assay_stream.files.local import stamp_of
 from assay_stream.ingest.clients import KnownClients, read_clients
 from assay_stream.ingest.events import EventJudge
 from assay_stream.ingest.service import IngestService
@@ -37,7 +38,7 @@ class ClientFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen = self._stamp()
+        self._seen = stamp_of(path)
         self._clients = self._read()
         self._looked_s = time.monotonic()
 
@@ -45,27 +46,14 @@ class ClientFile:
         now_s = time.monotonic()
         if now_s - self._looked_s >= INGEST_LIMITS.reload_s:
             self._looked_s = now_s
-            self._reload()
+            seen, self._seen = self._seen, stamp_of(self._path)
+            if seen != self._seen:
+                try:
+                    self._clients = self._read()
+                    _log.info("clients_read", clients=len(self._clients))
+                except ConfigurationError as error:
+                    _log.error("clients_not_read", error=str(error))
         return self._clients
-
-    def _reload(self) -> None:
-        try:
-            stamp = self._stamp()
-            if stamp == self._seen:
-                return
-            self._seen = stamp
-            self._clients = self._read()
-        except ConfigurationError as error:
-            _log.error("clients_not_read", error=str(error))
-        else:
-            _log.info("clients_read", clients=len(self._clients))
-
-    def _stamp(self) -> tuple[int, int, int]:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return (0, 0, 0)
-        return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
 
     def _read(self) -> KnownClients:
         try:
