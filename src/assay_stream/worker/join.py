@@ -21,7 +21,7 @@ from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing, call_in, reroute
 from assay_stream.kafka.connection import Consumer, FetchedRecord, TopicPartition
 from assay_stream.kafka.log import read_last, record_of
-from assay_stream.kafka.part import Part
+from assay_stream.kafka.part import Following
 from assay_stream.kafka.stage import PartitionState, Stage, StateThread, Topology
 from assay_stream.limits.core import OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
 from assay_stream.model.cloudevents import Call
@@ -109,7 +109,7 @@ KEPT_UNNEEDED_S = 30.0
 _SEEN_KEYS = (b'["seen",', b'["seen_run",')
 
 
-class BindingView(Part):
+class BindingView(Following):
     """Follows the partitions of the binding topic that are needed, and the registry's progress in them.
 
     Args:
@@ -124,15 +124,14 @@ class BindingView(Part):
         *,
         heard: Callable[[str, int], None] = lambda _name, _at_ms: None,
     ) -> None:
-        super().__init__()
+        super().__init__("reading the bindings", topology.settings, clients=topology.clients)
         self._new_join = new_join
         self._joins: dict[int, Join] = {}
-        self._clients = topology.clients
         self._partitions = topology.places(Role.BINDINGS)
         self._needed: Counter[int] = Counter()
         self._unneeded_since_s: dict[int, float] = {}
-        self._followed: dict[TopicPartition, int] = {}
-        """Partitions that are read, with their end offsets when reading began."""
+        self._next: dict[TopicPartition, int] = {}
+        """Next offset of the partitions that were read."""
         self._need_changed = asyncio.Event()
         self._inputs = topology.places(Role.SNAPSHOTS, Role.CONTROL)
         self._heard = heard
@@ -145,7 +144,6 @@ class BindingView(Part):
         # A broker answers one connection's requests in order: asked on the reading consumer's, the ends would
         # wait for its long poll.
         self._ends_reader: Consumer | None = None
-        self.moved_s = time.monotonic()
 
     @property
     def servers(self) -> int:
@@ -174,21 +172,39 @@ class BindingView(Part):
         Raises:
             IntegrityError: if the topic holds a record that no registry writes.
         """
-        consumer = self._clients.consumer()
-        # Uncommitted: records behind an open transaction count, since they will be read.
-        ends_reader = self._ends_reader = self._clients.consumer(isolation_level="read_uncommitted")
         try:
-            await consumer.start()
-            await ends_reader.start()
-            self._started.set()
-            while not self.stopping.is_set():
-                await self._set_followed(consumer)
-                await self._follow(consumer)
-                if not self.is_ready:
-                    self.is_ready = await self._reached(consumer)
+            await super().run()
         finally:
-            await consumer.stop()
-            await ends_reader.stop()
+            if self._ends_reader is not None:
+                await self._ends_reader.stop()
+
+    async def open(self, consumer: Consumer) -> None:
+        """Assign nothing yet: what is needed changes."""
+        self.is_ready, self.ends = False, {}
+        if not self._started.is_set():
+            # Uncommitted: records behind an open transaction count, since they will be read.
+            self._ends_reader = self._ends_reader or self.clients.consumer(isolation_level="read_uncommitted")
+            await self._ends_reader.start()
+            self._started.set()
+
+    async def turn(self, consumer: Consumer) -> bool:
+        await self._set_followed(consumer)
+        if not self.ends:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._need_changed.wait(), _POLL_MS / 1_000)
+        elif fetched := await consumer.getmany(timeout_ms=_POLL_MS):
+            await self.thread.run(self._apply, fetched)
+            self._next |= {tp: messages[-1].offset + 1 for tp, messages in fetched.items() if messages}
+            self.changes += 1
+            # Several partitions may be waiting: wake them all.
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+        if (self.failures or not self.is_ready) and await self.has_caught_up(consumer):
+            self.failures = 0
+            if len(self.ends) == len(self._joins):
+                self.is_ready = True
+                _log.info("view_caught_up", servers=self.servers, partitions=sorted(tp.partition for tp in self.ends))
+        return self.stopping.is_set()
 
     async def _set_followed(self, consumer: Consumer) -> None:
         """Assign the needed partitions to the consumer, new ones from their beginning; drop the others."""
@@ -200,21 +216,18 @@ class BindingView(Part):
                 continue
             del self._unneeded_since_s[number]
             del self._joins[number]
-            self._followed.pop(self._partitions[number], None)
+            self._next.pop(self._partitions[number], None)
+            self.ends.pop(self._partitions[number], None)
             _log.info("bindings_dropped", partition=number)
         wanted = [tp for tp in self._partitions if tp.partition in self._joins]
-        if set(wanted) == self._followed.keys() == consumer.assignment():
+        if not wanted or set(wanted) == self.ends.keys() == consumer.assignment():
             return
-        positions = {tp: await consumer.position(tp) for tp in self._followed if tp in wanted}
-        new = [tp for tp in wanted if tp not in positions]
-        if wanted:
-            consumer.assign(wanted)
-        for tp, position in positions.items():
-            consumer.seek(tp, position)
-        if new:
-            await consumer.seek_to_beginning(*new)
-        ends = await consumer.end_offsets(new) if new else {}
-        self._followed = {tp: ends[tp] if tp in ends else self._followed[tp] for tp in wanted}
+        consumer.assign(wanted)
+        begins = await consumer.beginning_offsets(wanted)
+        for tp in wanted:
+            self._next[tp] = max(begins[tp], self._next.get(tp, 0))
+            consumer.seek(tp, self._next[tp])
+        self.ends |= await consumer.end_offsets([tp for tp in wanted if tp not in self.ends])
 
     async def input_ends(self) -> Mapping[TopicPartition, int]:
         """Return the end offsets of the registry's input partitions, open transactions included."""
@@ -239,20 +252,6 @@ class BindingView(Part):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), limit_s)
 
-    async def _follow(self, consumer: Consumer) -> None:
-        self.moved_s = time.monotonic()
-        if not self._followed:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._need_changed.wait(), _POLL_MS / 1_000)
-            return
-        fetched = await consumer.getmany(timeout_ms=_POLL_MS)
-        if fetched:
-            await self.thread.run(self._apply, fetched)
-            self.changes += 1
-            # Several partitions may be waiting: wake them all.
-            changed, self._changed = self._changed, asyncio.Event()
-            changed.set()
-
     def _apply(self, fetched: Mapping[TopicPartition, list[FetchedRecord]]) -> None:
         for tp, messages in fetched.items():
             join = self._joins[tp.partition]
@@ -263,15 +262,6 @@ class BindingView(Part):
                 if record.value is not None and (record.key or b"").startswith(_SEEN_KEYS):
                     _, _, observer_id, *_ = decode_key(record.key)
                     self._heard(str(observer_id), record.timestamp_ms)
-
-    async def _reached(self, consumer: Consumer) -> bool:
-        for partition, end in self._followed.items():
-            if await consumer.position(partition) < end:
-                return False
-        if len(self._followed) < len(self._joins):
-            return False
-        _log.info("view_caught_up", servers=self.servers, partitions=sorted(tp.partition for tp in self._followed))
-        return True
 
 
 _REROUTED = Role.REROUTED  # reading a member of an enum takes a call of its own

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
@@ -29,7 +30,7 @@ from assay_stream.replay.run import replay
 from assay_stream.worker import join as view_module
 from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, JoinState, RecentObservers, join_calls
 from tests.support.fleet import START, Fleet, a_call_by
-from tests.support.memory_cluster import MemoryCluster, until
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
 
 TOPICS = topic_names(Settings())
 ROUTING = Routing(calls=8, bindings=4)
@@ -138,6 +139,23 @@ async def test_lists_in_a_wrong_partition_count_for_nobody() -> None:
         await until(lambda: len(evidence(cluster)) >= CALLS)
     assert evidence(cluster) == replayed(cluster)
     assert evidence(cluster) != replayed(cluster, partitions=None)
+
+
+async def test_a_view_outlives_brokers_that_fail(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on where it was, and keeps what it has read: the other stages of the process run on."""
+    fetch, failures = MemoryConsumer.getmany, [KafkaConnectionError(), OffsetOutOfRangeError({}), OSError()]
+
+    async def failing(consumer: MemoryConsumer, *places: TopicPartition, **how: Any) -> Any:
+        if failures and any(place.topic == TOPICS[Role.BINDINGS] for place in consumer.assignment()):
+            raise failures.pop()
+        return await fetch(consumer, *places, **how)
+
+    monkeypatch.setattr(MemoryConsumer, "getmany", failing)
+    async with Worker(cluster) as worker:
+        await until(lambda: len(evidence(cluster)) >= CALLS and worker.view.ready)
+        assert worker.view.failures == 0
+    assert not failures
+    assert evidence(cluster) == replayed(cluster)
 
 
 async def test_a_kill_in_the_middle_loses_and_doubles_nothing(cluster: MemoryCluster) -> None:
