@@ -33,7 +33,7 @@ from assay_stream.cli.shared import as_admin, on_kafka, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.erasing import acts_of_files, erase_folder
-from assay_stream.kafka.lookup import read_records
+from assay_stream.kafka.ranges import read_records
 from assay_stream.kafka.topics import retention_of, topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.control import ERASURE_SET_TYPE, HOLD_REMOVE_TYPE, HOLD_SET_TYPE

@@ -18,7 +18,7 @@ from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import EvidenceOptions, StoreOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka.lookup import read_records
+from assay_stream.kafka.ranges import read_records
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Role
 from assay_stream.readmodel.queries import Store

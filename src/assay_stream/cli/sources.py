@@ -28,7 +28,6 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import TooLong, read_files
 from assay_stream.files.local import reading
 from assay_stream.files.spool import LogSpool
-from assay_stream.kafka import lookup
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.kafka.ranges import READ, Ends, LogRanges
 from assay_stream.kafka.topics import topic_names
@@ -273,4 +272,4 @@ def make_source(
 
 def joined_source(settings: Settings) -> Source:
     """Return the topics of a deployment, with calls only as far as evidence covers them."""
-    return make_source(None, True, Selection(), settings, ends=asyncio.run(lookup.joined_ends(settings)))
+    return make_source(None, True, Selection(), settings, ends=asyncio.run(log_ends.joined_ends(settings)))

@@ -36,8 +36,7 @@ from assay_stream.errors import InputError
 from assay_stream.files.archive import archived_offsets, check_whole, read_files
 from assay_stream.files.record_line import record_line_parts
 from assay_stream.files.spool import LogSpool
-from assay_stream.kafka import lookup
-from assay_stream.kafka.ranges import KafkaLogs, note_ends
+from assay_stream.kafka.ranges import KafkaLogs, joined_offsets, note_ends
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Output, Record, Role
@@ -253,7 +252,7 @@ def verify(
         archived = archived_offsets(inputs or [])
         joined = archived.joined
         if from_kafka and expect is Expect.JOINED:
-            joined = asyncio.run(lookup.joined_offsets(settings))
+            joined = asyncio.run(joined_offsets(settings))
         coverage = Coverage(expect, joined)
         if from_kafka:
             written_by: Mapping[str, int] = {}

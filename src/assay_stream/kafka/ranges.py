@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -12,8 +12,9 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.seal_files import LogName
+from assay_stream.join.routing import call_in
 from assay_stream.kafka.connection import Consumer, broker_unreachable, open_admin, reading_consumer
 from assay_stream.kafka.log import MAY_PASS, read, record_of
 from assay_stream.kafka.part import PatientPart
@@ -183,6 +184,54 @@ async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, i
         except KafkaError as error:
             # The coordinator is another broker, or moves: a busy one is not ready at the first attempt.
             await part.endure(error)
+
+
+async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
+    """Return the join's position in each partition of calls, once its evidence is readable.
+
+    It is no further than the first re-routed call that is not joined yet. Offsets of a transaction can become visible
+    before its records; this waits for the records.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``, ``brokers_failing``.
+    """
+    committed, names = await committed_offsets(settings, "join"), topic_names(settings)
+    calls = {place: offset for place, offset in committed.items() if place[0] == names[Role.CALLS]}
+    partitions = 1 + max((number for _, number in calls), default=-1)
+    # Committed first: what was re-routed before is in the topic, and what is joined later counts as waiting.
+    async with LogRanges(settings, [Role.REROUTED], isolation_level="read_uncommitted") as logs:
+        for number in logs.partitions(Role.REROUTED):
+            first = committed.get((names[Role.REROUTED], number), 0)
+            async for batch in logs.read(Role.REROUTED, number, first=first):
+                for record in batch:
+                    with suppress(InputError):
+                        *place, offset = call_in(record, topic=names[Role.CALLS], partitions=partitions).origin
+                        calls[tuple(place)] = min(offset, calls.get(tuple(place), offset))
+    written = await note_ends(settings, (Role.EVIDENCE,), isolation_level="read_uncommitted")
+    for _ in range(_AT_REST_LOOKS_MAX):
+        readable = (await note_ends(settings, (Role.EVIDENCE,)))[Role.EVIDENCE]
+        if all(readable[number] >= end for number, end in written[Role.EVIDENCE].items()):
+            break
+        # A committing transaction ends within milliseconds; a hanging one has no committed offsets.
+        await asyncio.sleep(_SETTLE_PAUSE_S)
+    return calls
+
+
+async def joined_ends(settings: Settings) -> Ends:
+    """Return the current end offsets of the input topics; for calls, only as far as evidence is committed."""
+    joined = await joined_offsets(settings)
+    topic, ends = topic_names(settings)[Role.CALLS], await note_ends(settings, READ)
+    for number, end in ends[Role.CALLS].items():
+        ends[Role.CALLS][number] = min(end, joined.get((topic, number), end))
+    return ends
+
+
+async def read_records(settings: Settings, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
+    """Yield every committed record now in a topic, as ``LogRanges.records``."""
+    async with LogRanges(settings, [role]) as logs:
+        async for record in logs.records(role, since_ms=since_ms):
+            yield record
 
 
 async def read_set_aside(settings: Settings) -> frozenset[Origin]:
