@@ -40,7 +40,10 @@ _events = structlog.get_logger(__name__)
 _Answer = TypeVar("_Answer")
 
 Counted = Literal["read", "outputs", "lost", "reopened", "claims_left_out"]
-Measured = Literal["buffered", "state_entries", "opened", "opening_seconds", "batch_seconds", "transaction_seconds"]
+Measured = (
+    Literal["buffered", "state_entries", "opened", "opening_seconds", "batch_seconds", "transaction_seconds"]
+    | Literal["store_rows", "store_refused", "store_bytes", "store_behind", "store_committed"]
+)
 
 
 class StageMetrics:
@@ -49,7 +52,7 @@ class StageMetrics:
     def count(self, name: Counted, more: int = 1, *labels: str) -> None:
         pass
 
-    def measure(self, name: Measured, value: float) -> None:
+    def measure(self, name: Measured, value: float, *labels: str) -> None:
         """Set a gauge, or observe a time in seconds."""
 
     def lags(self, offsets: Mapping[tuple[str, int], int]) -> None:

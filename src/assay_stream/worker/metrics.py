@@ -139,8 +139,8 @@ class PrometheusStage(StageMetrics):
     def count(self, name: Counted, more: int = 1, *labels: str) -> None:
         getattr(self._metrics, name).labels(self._stage, *labels).inc(more)
 
-    def measure(self, name: Measured, value: float) -> None:
-        metric = getattr(self._metrics, name).labels(self._stage)
+    def measure(self, name: Measured, value: float, *labels: str) -> None:
+        metric = getattr(self._metrics, name).labels(self._stage, *labels)
         (metric.set if isinstance(metric, Gauge) else metric.observe)(value)
 
     def lags(self, offsets: Mapping[tuple[str, int], int]) -> None:

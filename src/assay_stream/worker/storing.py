@@ -13,7 +13,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +36,6 @@ from assay_stream.readmodel.schema import StoreStatus, status_of
 
 if TYPE_CHECKING:
     from assay_stream.worker.host import Host, PartitionCounts
-    from assay_stream.worker.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 
@@ -97,8 +95,16 @@ class StoreFilling(Following):
         self.status: StoreStatus | None = None
 
     def note_gauges(self) -> None:
-        """Note how many offsets of each log are not in the store, as of the last look."""
+        """Note what is in the store, and how many offsets of each log are not, as of the last look."""
         self.metrics.lags(dict(self._lags))
+        if self.status is not None:
+            for kind, rows in self.status.counts.items():
+                self.metrics.measure("store_rows", rows, kind)
+            for role, positions in groupby(self.status.positions, key=lambda each: each.role):
+                self.metrics.measure("store_refused", sum(each.refused for each in positions), role)
+            self.metrics.measure("store_bytes", self.status.size_bytes)
+        self.metrics.measure("store_behind", self.behind_s)
+        self.metrics.measure("store_committed", self.committed_s)
 
     @property
     def behind_s(self) -> float:
@@ -241,18 +247,6 @@ class StoreFilling(Following):
             _log.info("catching_up", records=self._filler.read, behind=sum(self._lags.values()))
 
 
-def note_store(metrics: Metrics, filling: StoreFilling) -> None:
-    """Set the gauges of a store that is filled."""
-    if filling.status is not None:
-        for kind, rows in filling.status.counts.items():
-            metrics.store_rows.labels(_STAGE, kind).set(rows)
-        for role, positions in groupby(filling.status.positions, key=lambda each: each.role):
-            metrics.store_refused.labels(_STAGE, role).set(sum(each.refused for each in positions))
-        metrics.store_bytes.labels(_STAGE).set(filling.status.size_bytes)
-    metrics.store_behind.labels(_STAGE).set(filling.behind_s)
-    metrics.store_committed.labels(_STAGE).set(filling.committed_s)
-
-
 def run_store(
     settings: Settings, folder: Path, *, rebuild: bool = False, once: bool = False, web_port: int | None = None
 ) -> None:
@@ -274,9 +268,7 @@ def run_store(
 
         def build(host: Host, counts: PartitionCounts) -> None:
             metrics = PrometheusStage(host.metrics, _STAGE)
-            filling = StoreFilling(settings, Filler(connection), once=once, metrics=metrics)
-            host.add(_STAGE, filling)
-            host.metrics.on_scrape(partial(note_store, host.metrics, filling))
+            host.add(_STAGE, StoreFilling(settings, Filler(connection), once=once, metrics=metrics))
 
         needed = {*ROLES, Role.FORMATS}
         run_host(settings, needed, [AccessRole.ANALYST], build, web_port=web_port, once=once)
