@@ -297,6 +297,8 @@ async def open_reader(settings: Settings, *, isolation_level: str = "read_commit
         except (KafkaError, OSError) as error:
             refusal = explained(error)
             raise refusal if isinstance(refusal, ConfigurationError) else broker_unreachable(settings, error) from None
+        # aiokafka cannot be stopped before its tasks have begun: awaiting one that was cancelled by then raises.
+        await asyncio.sleep(0)
         yield consumer
     finally:
         await consumer.stop()
