@@ -80,10 +80,7 @@ def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, 
 
 
 def ends_now(settings: Settings, role: Role) -> Mapping[int, int]:
-    async def read(settings: Settings) -> Mapping[int, int]:
-        return (await note_ends(settings, (role,)))[role]
-
-    return on_kafka(settings, read)
+    return on_kafka(settings, lambda settings: note_ends(settings, (role,)))[role]
 
 
 def follow(

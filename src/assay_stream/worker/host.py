@@ -60,7 +60,7 @@ class Health:
     def __init__(self, *, stall_limit_s: float = math.inf) -> None:
         self.failed = False
         self._stall_limit_s = stall_limit_s
-        self.parts: dict[str, Part] = {}
+        self.parts: list[tuple[str, Part]] = []
         self._alternatives: set[str] = set()
 
     def watch(self, name: str, part: Part, *, is_alternative: bool = False) -> None:
@@ -69,7 +69,7 @@ class Health:
         Args:
             is_alternative: whether the process is ready as long as any such stage is.
         """
-        self.parts[name] = part
+        self.parts.append((name, part))
         if is_alternative:
             self._alternatives.add(name)
 
@@ -83,17 +83,17 @@ class Health:
         needed = all(is_ready for name, is_ready in stages.items() if name not in self._alternatives)
         any_of = not self._alternatives or any(stages[name] for name in self._alternatives)
         is_ready = needed and any_of and not self.failed
-        waiting_for = next(filter(None, (part.waiting_for for part in self.parts.values())), None)
+        waiting_for = next(filter(None, (part.waiting_for for _, part in self.parts)), None)
         why = {} if waiting_for is None else {"waiting_for": waiting_for}
         return (200 if is_ready else 503), {"ready": is_ready, "stages": stages, **why}
 
     def stages(self) -> dict[str, bool]:
         """Return which stages do their work now."""
         stuck = self._stuck()
-        return {name: part.ready and name not in stuck for name, part in self.parts.items()}
+        return {name: part.ready and name not in stuck for name, part in self.parts}
 
     def _stuck(self) -> list[str]:
-        return [name for name, part in self.parts.items() if part.still_s > self._stall_limit_s]
+        return [name for name, part in self.parts if part.still_s > self._stall_limit_s]
 
 
 _PAGES = {
@@ -226,7 +226,7 @@ class Host:
             try:
                 if self._app is not None:
                     await self._app.start()
-                for name, part in self.health.parts.items():
+                for name, part in self.health.parts:
                     running.append(asyncio.create_task(part.run(), name=name))
                     running[-1].add_done_callback(self._note_end)
                 self.is_running = True
@@ -234,7 +234,7 @@ class Host:
             finally:
                 self._deadline.start()
                 # The later ones may need the earlier.
-                for part, task in reversed(list(zip(self.health.parts.values(), running, strict=False))):
+                for (_, part), task in reversed(list(zip(self.health.parts, running, strict=False))):
                     part.stop()
                     await asyncio.wait([task])
                 if self._app is not None:

@@ -296,7 +296,12 @@ async def test_a_host_runs_every_stage() -> None:
         add_agents(host, Topology(Settings(), COUNTS, agents=NAME), numbering(), NAME)
     finally:
         deadline.cancel()
-    assert [*host.health.parts] == ["preceding", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]
+    assert [name for name, _ in host.health.parts] == [
+        "preceding",
+        "agents-tests-evidence",
+        "agents-tests-findings",
+        "agents-tests",
+    ]
 
 
 def test_a_record_dated_far_ahead_holds_its_partition_for_some_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,7 +180,7 @@ async def test_alerts_give_way_to_the_other_stages(monkeypatch: pytest.MonkeyPat
     deadline = Deadline(60)
     host = Host(load_settings(), deadline, web_port=None)
     add_stages(host, Topology(load_settings(), dict.fromkeys(Role, 1)), frozenset(STAGES))
-    gives_way = {name: part.gives_way for name, part in host.health.parts.items() if isinstance(part, Runner)}
+    gives_way = {name: part.gives_way for name, part in host.health.parts if isinstance(part, Runner)}
     assert gives_way == {name: name == "alerts" for name in STAGES}
     deadline.cancel()
 
