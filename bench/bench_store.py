@@ -43,7 +43,7 @@ class Timed(StageMetrics):
         if labels.get(f"filled:{Role.EVIDENCE.value}", 0):
             self._marks.append((records, time.perf_counter(), time.process_time()))
 
-    def measure(self) -> Measure:
+    def rate(self) -> Measure:
         """Return the rate from the end of the first batch on."""
         (_, wall_s, cpu_s), (_, end_s, end_cpu_s) = self._marks[0], self._marks[-1]
         records = sum(records for records, _, _ in self._marks[1:])
@@ -54,7 +54,7 @@ async def fill(settings: Settings, filler: Filler) -> Measure:
     """Take in what the topics have."""
     timed = Timed()
     await StoreFilling(settings, filler, once=True, metrics=timed).run()
-    return timed.measure()
+    return timed.rate()
 
 
 async def bench(bootstrap: str, calls: int, rounds: int) -> None:

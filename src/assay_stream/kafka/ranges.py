@@ -14,7 +14,6 @@ from aiokafka.errors import KafkaError
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.seal_files import LogName
-from assay_stream.join.routing import call_in
 from assay_stream.kafka.connection import Consumer, broker_unreachable, open_admin, reading_consumer
 from assay_stream.kafka.log import MAY_PASS, read, record_of
 from assay_stream.kafka.part import PatientPart
@@ -196,6 +195,9 @@ async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
         ConfigurationError: ``topic_missing``.
         OperatingError: ``broker_unreachable``, ``brokers_failing``.
     """
+    # Imported here: a tap reads no calls, and starts faster without the join.
+    from assay_stream.join.routing import call_in
+
     committed, names = await committed_offsets(settings, "join"), topic_names(settings)
     calls = {place: offset for place, offset in committed.items() if place[0] == names[Role.CALLS]}
     partitions = 1 + max((number for _, number in calls), default=-1)
@@ -206,8 +208,8 @@ async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
             async for batch in logs.read(Role.REROUTED, number, first=first):
                 for record in batch:
                     with suppress(InputError):
-                        *place, offset = call_in(record, topic=names[Role.CALLS], partitions=partitions).origin
-                        calls[tuple(place)] = min(offset, calls.get(tuple(place), offset))
+                        origin = call_in(record, topic=names[Role.CALLS], partitions=partitions).origin
+                        calls[origin[:2]] = min(origin.offset, calls.get(origin[:2], origin.offset))
     written = await note_ends(settings, (Role.EVIDENCE,), isolation_level="read_uncommitted")
     for _ in range(_AT_REST_LOOKS_MAX):
         readable = (await note_ends(settings, (Role.EVIDENCE,)))[Role.EVIDENCE]
