@@ -15,13 +15,12 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from assay_stream import __version__
 from assay_stream.agents import Agent, AgentSet, Detection, Event, Fields, Memory, agent_set
 from assay_stream.config import Settings, load_settings
-from assay_stream.kafka.connection import KafkaClients, start_admin
+from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
-from assay_stream.model.envelope import Producer
+from assay_stream.kafka.stage import Topology
+from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics
 from assay_stream.model.record import Role
 from assay_stream.worker.detections import process, stages_of
 from bench.bench_join import hosted, run_join, run_registry
@@ -48,12 +47,12 @@ def counting(count: Count) -> AgentSet:
 async def run_agents(settings: Settings, counts: dict[Role, int], calls: int) -> Measure:
     """Run both steps of the agent over the evidence of all calls."""
     count = Count()
-    agents, clients, topics = counting(count), KafkaClients(settings), topic_names(settings, agents=NAME)
+    topology = Topology(settings, counts, agents=NAME)
     parts: list[Part] = []
     async with AsyncExitStack() as stack:
-        for stage in stages_of(agents, NAME, None, clients=clients, topics=topics, counts=counts):
+        for stage in stages_of(counting(count), NAME, None, topology):
             agent = await stack.enter_async_context(hosted(stage.name, counts[stage.input_roles[0]], process))
-            parts.append(Runner(settings, stage, agent, topics=topics, partition_counts=counts, clients=clients))
+            parts.append(Runner(stage, agent))
         return await run_until(parts, count, calls)
 
 
@@ -73,7 +72,7 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
         counts = check_topics(await inspect_topics(admin, settings, agents=NAME), set(Role), settings)
         await admin.close()
         await publish(settings, Fleet(servers=200, calls=calls, changes=100, seed=11))
-        await run_registry(settings, counts, Producer(version=__version__))
+        await run_registry(settings, counts)
         join = await run_join(settings, counts, calls)
         agents = await run_agents(settings, counts, calls)
         print(

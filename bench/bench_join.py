@@ -17,17 +17,15 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from aiokafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
 from assay_stream.join.processor import Join
-from assay_stream.join.routing import Routing
-from assay_stream.kafka.connection import Clients, KafkaClients, start_admin, writing_producer
+from assay_stream.kafka.connection import start_admin, writing_producer
 from assay_stream.kafka.partition import BatchHandler, Step
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.stage import NoState, Stage, StateThread
+from assay_stream.kafka.stage import NoState, Stage, StateThread, Topology
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import KEY, JoinProgress, write_progress
@@ -50,16 +48,10 @@ def pass_on(_: NoState, record: Record, *, record_bytes: int = 0) -> list[Output
     return [Output(role=Role.EVIDENCE, key=record.key, value=value, partition=record.origin.partition)]
 
 
-def pass_through(name: str, clients: Clients, topics: Mapping[Role, str]) -> Stage[NoState]:
+def pass_through(name: str, topology: Topology) -> Stage[NoState]:
     """A stage that only passes on."""
     return Stage(
-        name,
-        (Role.CALLS,),
-        clients=clients,
-        topics=topics,
-        new_state=lambda _: NoState(),
-        thread=StateThread(name),
-        piece_records=100,
+        name, (Role.CALLS,), topology, new_state=lambda _: NoState(), thread=StateThread(name), piece_records=100
     )
 
 
@@ -97,18 +89,11 @@ class CountingMetrics(PrometheusStage):
         self._count.calls += records
 
 
-async def run_registry(settings: Settings, counts: dict[Role, int], producer: Producer) -> None:
+async def run_registry(settings: Settings, counts: dict[Role, int]) -> None:
     """Let the registry apply everything, so that what follows measures the join alone."""
-    stage = registry_stage(
-        settings,
-        clients=KafkaClients(settings),
-        topics=topic_names(settings),
-        partitions=counts[Role.SNAPSHOTS],
-        producer=producer,
-    )
-    count = Count()
+    stage, count = registry_stage(Topology(settings, counts)), Count()
     async with hosted("registry", counts[Role.SNAPSHOTS], processor.process) as agent:
-        task = make_task(settings, stage, agent, counts, count)
+        task = make_task(stage, agent, count)
         running = asyncio.create_task(task.run())
         seen = -1
         while count.calls != seen or not task.ready or not count.calls:
@@ -118,18 +103,9 @@ async def run_registry(settings: Settings, counts: dict[Role, int], producer: Pr
         await running
 
 
-def make_task(
-    settings: Settings, stage: Stage[Any], agent: BatchHandler, counts: dict[Role, int], count: Count
-) -> Runner:
+def make_task(stage: Stage[Any], agent: BatchHandler, count: Count) -> Runner:
     """Return a task that counts."""
-    return Runner(
-        settings,
-        stage,
-        agent,
-        topics=topic_names(settings),
-        partition_counts=counts,
-        metrics=CountingMetrics(stage.name, count),
-    )
+    return Runner(stage, agent, metrics=CountingMetrics(stage.name, count))
 
 
 async def with_topics(settings: Settings) -> dict[Role, int]:
@@ -145,9 +121,8 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
     """Measure, and print the result."""
     settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="bench")
     counts = await with_topics(settings)
-    producer = Producer(version=__version__)
     size = await publish(settings, Fleet(servers=200, calls=calls, changes=100, seed=11))
-    await run_registry(settings, counts, producer)
+    await run_registry(settings, counts)
     print(
         f"{calls} calls of {size} bytes, {counts[Role.CALLS]} partitions, {os.cpu_count()} cores shared "
         f"with the broker, Python {platform.python_version()}"
@@ -167,9 +142,9 @@ async def run_raw(
     settings: Settings, name: str, counts: dict[Role, int], count: Count, calls: int, step: Step[NoState]
 ) -> Measure:
     """Run a pass-through over all calls."""
-    stage = pass_through(name, KafkaClients(settings), topic_names(settings))
+    stage = pass_through(name, Topology(settings, counts))
     async with hosted(name, counts[Role.CALLS], step) as agent:
-        return await run_until([make_task(settings, stage, agent, counts, count)], count, calls)
+        return await run_until([make_task(stage, agent, count)], count, calls)
 
 
 async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> Measure:
@@ -179,34 +154,17 @@ async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> M
         nothing = write_progress(JoinProgress(calls=0, rerouted=0))
         for number in range(counts[Role.CALLS]):
             await producer.send_and_wait(topics[Role.JOIN_PROGRESS], nothing, key=KEY, partition=number)
-    inputs = [
-        TopicPartition(topics[role], number)
-        for role in (Role.SNAPSHOTS, Role.CONTROL)
-        for number in range(counts[role])
-    ]
-    clients = KafkaClients(settings)
-    view = BindingView(
-        new_join=partial(Join, producer=Producer(version=__version__)),
-        clients=clients,
-        topic=topics[Role.BINDINGS],
-        partitions=counts[Role.BINDINGS],
-        inputs=inputs,
-    )
+    topology = Topology(settings, counts)
+    view = BindingView(topology, partial(Join, producer=Producer(version=__version__)))
     for number in range(counts[Role.BINDINGS]):
         view.need(number)
     following = asyncio.create_task(view.run())
     while not view.ready:
         await asyncio.sleep(0.05)
     count = Count()
-    stage = JoinStage(
-        view,
-        clients=clients,
-        topics=topics,
-        latency=EvidenceLatency(lambda *_: None, RecentObservers()),
-        routing=Routing(calls=counts[Role.CALLS], bindings=counts[Role.BINDINGS]),
-    )
+    stage = JoinStage(view, topology, latency=partial(EvidenceLatency, lambda *_: None, RecentObservers()))
     async with hosted("join", counts[Role.CALLS], join_calls, of_pieces=True) as agent:
-        measure = await run_until([make_task(settings, stage, agent, counts, count)], count, calls)
+        measure = await run_until([make_task(stage, agent, count)], count, calls)
     view.stop()
     await following
     return measure

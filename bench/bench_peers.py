@@ -29,7 +29,6 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
-from assay_stream.model.envelope import Producer
 from assay_stream.model.plain_call import NATIVE_CALLS
 from assay_stream.model.record import Role
 from bench.bench_join import ROLES, run_registry
@@ -75,7 +74,7 @@ class Bench:
         counts = await self._partition_counts(admin)
         await admin.close()
         size = await publish(self._settings, fleet)
-        await run_registry(self._settings, counts, Producer(version=__version__))
+        await run_registry(self._settings, counts)
         await publish_bindings(self._settings, _BINDINGS_TOPIC)
         return size
 

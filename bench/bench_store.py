@@ -17,10 +17,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
-from assay_stream.kafka.stage import StageMetrics
-from assay_stream.model.envelope import Producer
+from assay_stream.kafka.part import StageMetrics
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
@@ -45,7 +43,7 @@ class Timed(StageMetrics):
         if labels.get(f"filled:{Role.EVIDENCE.value}", 0):
             self._marks.append((records, time.perf_counter(), time.process_time()))
 
-    def measure(self) -> Measure:
+    def rate(self) -> Measure:
         """Return the rate from the end of the first batch on."""
         (_, wall_s, cpu_s), (_, end_s, end_cpu_s) = self._marks[0], self._marks[-1]
         records = sum(records for records, _, _ in self._marks[1:])
@@ -56,7 +54,7 @@ async def fill(settings: Settings, filler: Filler) -> Measure:
     """Take in what the topics have."""
     timed = Timed()
     await StoreFilling(settings, filler, once=True, metrics=timed).run()
-    return timed.measure()
+    return timed.rate()
 
 
 async def bench(bootstrap: str, calls: int, rounds: int) -> None:
@@ -78,7 +76,7 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
             ratios = []
             for number in range(rounds):
                 await publish(settings, Fleet(servers=200, calls=calls, changes=100, seed=11))
-                await run_registry(settings, counts, Producer(version=__version__))
+                await run_registry(settings, counts)
                 join = await run_join(settings, counts, calls)
                 store = await fill(settings, filler)
                 ratios.append((store.calls_per_s / join.calls_per_s, join.cpu_us / store.cpu_us))

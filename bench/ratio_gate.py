@@ -18,10 +18,8 @@ from pathlib import Path
 
 import orjson
 
-from assay_stream import __version__
 from assay_stream.cli.shared import quiet_client_logs
 from assay_stream.config import load_settings
-from assay_stream.model.envelope import Producer
 from assay_stream.model.plain_call import NATIVE_CALLS
 from bench.bench_join import pass_on, run_join, run_raw, run_registry, with_topics
 from bench.on_broker import Count
@@ -47,7 +45,7 @@ async def measure(bootstrap: str, calls: int, rounds: int) -> list[float]:
     settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="gate")
     counts = await with_topics(settings)
     await publish(settings, Fleet(servers=100, calls=calls, changes=20, seed=11))
-    await run_registry(settings, counts, Producer(version=__version__))
+    await run_registry(settings, counts)
     step = partial(pass_on, record_bytes=_EVIDENCE_BYTES)
     ratios = []
     for number in range(rounds + 1):

@@ -7,8 +7,8 @@ import gc
 from functools import partial
 
 from assay_stream.config import load_settings
-from assay_stream.kafka.connection import KafkaClients
 from assay_stream.kafka.runner import Runner
+from assay_stream.kafka.stage import Topology
 from assay_stream.model.record import Role
 from bench.bench_join import hosted, pass_on, pass_through
 from bench.peers.environment import Environment
@@ -22,13 +22,9 @@ async def run() -> None:
     topics = {Role.CALLS: environment.calls_topic, Role.EVIDENCE: environment.evidence_topic}
     step = partial(pass_on, record_bytes=environment.record_bytes)
     async with hosted("raw", settings.call_partitions, step) as agent:
-        await Runner(
-            settings,
-            pass_through("raw", KafkaClients(settings), topics),
-            agent,
-            topics=topics,
-            partition_counts=dict.fromkeys(topics, settings.call_partitions),
-        ).run()
+        topology = Topology(settings, dict.fromkeys(topics, settings.call_partitions))
+        topology.names |= topics
+        await Runner(pass_through("raw", topology), agent).run()
 
 
 def main() -> None:

@@ -61,6 +61,13 @@ class LogsInMemory:
     def starts(self) -> dict[tuple[str, int], int]:
         return {place: first for place, (first, _) in self.bounds.items()}
 
+    def ends(self) -> dict[Role, dict[int, int]]:
+        ends: dict[Role, dict[int, int]] = {role: {} for role in self.opened[-1]}
+        for record in self._records:
+            if record.role in ends:
+                ends[record.role][record.origin.partition] = self.bounds[record.origin[:2]][1]
+        return ends
+
     async def offset_at(self, role: Role, number: int, time_ms: int) -> int:
         offsets = [
             record.origin.offset

@@ -15,7 +15,7 @@ from assay_stream.bindings.rulings import VerdictTable
 from assay_stream.bindings.state import Bindings
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError
-from assay_stream.kafka.stage import Stage
+from assay_stream.kafka.stage import Stage, Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.definition_facts import Catalogue
 from assay_stream.model.facts import read_progress
@@ -206,8 +206,7 @@ def a_stage(cluster: MemoryCluster, level: int) -> Stage[AlertTable]:
     stage = Stage(
         "alerts",
         (Role.FINDINGS,),
-        clients=cluster,
-        topics=topic_names(Settings()),
+        Topology(Settings(), {}, clients=cluster),
         state_role=Role.ALERT_STATES,
         new_state=lambda number: AlertTable(number, RULES),
     )

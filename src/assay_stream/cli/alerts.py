@@ -29,7 +29,7 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.forward.configured import TO, read_receivers
 from assay_stream.forward.receivers import Entry, Subscription, secret_from
-from assay_stream.kafka.lookup import read_records
+from assay_stream.kafka.ranges import read_records
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
 from assay_stream.model.fields import compile_glob
 from assay_stream.model.kinds import Kind

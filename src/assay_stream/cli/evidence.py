@@ -40,7 +40,7 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.erasing import acts_of_files, erase_folder
 from assay_stream.files.local import secret_of_file
-from assay_stream.kafka.lookup import read_records
+from assay_stream.kafka.ranges import read_records
 from assay_stream.kafka.topics import retention_of, topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.storage import STORE_CANDIDATES_MAX

@@ -32,7 +32,7 @@ from assay_stream.files.compressed import write_archive
 from assay_stream.files.local import PREFIX, Aside, locked_folder, writing_to
 from assay_stream.files.record_line import record_line
 from assay_stream.kafka import ranges as log_ends
-from assay_stream.kafka.lookup import read_records
+from assay_stream.kafka.ranges import read_records
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.storage import BUNDLE_LIMITS
 from assay_stream.model.record import Record, Role

@@ -27,7 +27,7 @@ from assay_stream.cli.options import (
 from assay_stream.cli.output import Painter, ReportFormat, cell, print_json, print_rows
 from assay_stream.cli.parameters import flag, option
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, on_kafka, say
-from assay_stream.cli.sources import Ends, make_source
+from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import (
     EvidenceOptions,
     HistoryOptions,
@@ -40,8 +40,7 @@ from assay_stream.cli.store_sources import (
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.archive import read_files
-from assay_stream.kafka.lookup import log_starts, read_records
-from assay_stream.kafka.ranges import note_ends
+from assay_stream.kafka.ranges import Ends, LogRanges, read_records
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
@@ -320,11 +319,16 @@ def asof(
 
 def _input_ends(settings: Settings) -> Ends:
     """Return the end offsets of the list and decision logs, and report those whose beginning is gone."""
-    roles = (Role.SNAPSHOTS, Role.CONTROL)
-    begin = asyncio.run(log_starts(settings, roles))
+
+    async def look() -> LogRanges:
+        async with LogRanges(settings, (Role.SNAPSHOTS, Role.CONTROL)) as logs:
+            return logs
+
+    logs = asyncio.run(look())
+    begin = [Origin(*place, first).as_json() for place, first in logs.starts().items() if first > 0]
     if begin:
-        say(f"the logs have lost their beginning, and start at {cell([origin.as_json() for origin in begin])}")
-    return asyncio.run(note_ends(settings, roles))
+        say(f"the logs have lost their beginning, and start at {cell(begin)}")
+    return logs.ends()
 
 
 @_unknown_is_an_answer

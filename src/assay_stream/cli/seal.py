@@ -170,7 +170,7 @@ def logs_of(
         yield FileLogs(paths, role, starts=starts)
         return
     settings = command_settings(bootstrap_servers=bootstrap)
-    with brokers_of(settings) as runner, KafkaLogs(settings, role, runner) as logs:
+    with brokers_of(settings) as runner, KafkaLogs(settings, [role], runner) as logs:
         yield logs
 
 

@@ -13,8 +13,8 @@ import typer
 
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.connection import AIOKafkaAdminClient, Consumer, TopicPartition, open_admin, reading_consumer
-from assay_stream.kafka.log import FOLLOW_WAIT_MS, Follower
+from assay_stream.kafka.connection import AIOKafkaAdminClient, Consumer, TopicPartition, open_admin
+from assay_stream.kafka.part import Follower
 from assay_stream.kafka.ranges import note_ends
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.storage import REFUSED_RECORDS_MAX
@@ -80,10 +80,7 @@ def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, 
 
 
 def ends_now(settings: Settings, role: Role) -> Mapping[int, int]:
-    async def read(settings: Settings) -> Mapping[int, int]:
-        return (await note_ends(settings, (role,)))[role]
-
-    return on_kafka(settings, read)
+    return on_kafka(settings, lambda settings: note_ends(settings, (role,)))[role]
 
 
 def follow(
@@ -95,11 +92,8 @@ def follow(
     async def begin(_: Consumer) -> Mapping[TopicPartition, int]:
         return {TopicPartition(topic, number): offset for number, offset in first.items()}
 
-    def make() -> Consumer:
-        return reading_consumer(settings, fetch_max_wait_ms=FOLLOW_WAIT_MS)
-
     with suppress(KeyboardInterrupt):
-        on_kafka(settings, lambda _: Follower(make, role, begin, take, failed=say).run())
+        on_kafka(settings, lambda settings: Follower(settings, role, begin, take, tell=say).run())
 
 
 class Refusals(list[str]):

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,9 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import TooLong, read_files
 from assay_stream.files.local import reading
 from assay_stream.files.spool import LogSpool
-from assay_stream.kafka import lookup
 from assay_stream.kafka import ranges as log_ends
+from assay_stream.kafka.ranges import READ, Ends, LogRanges
+from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.core import Limits
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay
@@ -37,7 +38,6 @@ from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of
 
 RecordSink = Callable[[Record], None]
 Wanted = Callable[[Record], bool]
-Ends = dict[Role, dict[int, int]]
 
 _LOOK_EVERY = 1_024
 """Records between two reports of progress."""
@@ -130,6 +130,22 @@ class RangeOptions:
         )
 
 
+async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> AsyncIterator[Record]:
+    """Yield the selected records before these end offsets, partition by partition."""
+    names, roles = topic_names(settings), [role for role in reversed(READ) if role in ends]
+    async with LogRanges(settings, roles, ends=ends) as logs:
+        for role, number in [(each, number) for each in roles for number in logs.partitions(each)]:
+            wanted = selection.range_of(names[role], number)
+            if wanted is None:
+                continue
+            first, end = wanted
+            if selection.from_ms is not None and role is Role.CALLS:
+                first = max(first, await logs.offset_at(role, number, max(selection.from_ms, 0)))
+            async for batch in logs.read(role, number, first=first, end=end):
+                for record in filter(selection.wants, batch):
+                    yield record
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Files, or the topics of a deployment."""
@@ -171,7 +187,7 @@ class Source:
                 meter.reading(count)
 
         async def read_topics(ends: Ends) -> None:
-            async for record in lookup.read_ranges(self.settings, ends, self.selection):
+            async for record in read_ranges(self.settings, ends, self.selection):
                 note(record)
 
         if self.ends is not None:
@@ -243,7 +259,7 @@ def make_source(
     if from_kafka == bool(files):
         raise ConfigurationError("no_source", "give either files (--input) or --from-kafka")
     if from_kafka:
-        ends = asyncio.run(log_ends.note_ends(settings, log_ends.READ)) if ends is None else ends
+        ends = asyncio.run(log_ends.note_ends(settings, READ)) if ends is None else ends
         snapshot_partitions = len(ends[Role.SNAPSHOTS])
     return Source(
         files=tuple(files or ()),
@@ -256,4 +272,4 @@ def make_source(
 
 def joined_source(settings: Settings) -> Source:
     """Return the topics of a deployment, with calls only as far as evidence covers them."""
-    return make_source(None, True, Selection(), settings, ends=asyncio.run(lookup.joined_ends(settings)))
+    return make_source(None, True, Selection(), settings, ends=asyncio.run(log_ends.joined_ends(settings)))

@@ -24,8 +24,7 @@ from assay_stream.cli.sources import Source, Wanted, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line_parts
-from assay_stream.kafka.lookup import read_records
-from assay_stream.kafka.ranges import note_ends
+from assay_stream.kafka.ranges import note_ends, read_records
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.storage import STORE_BATCH_RECORDS, STORE_PAGE_ROWS_MAX
 from assay_stream.model.facts import decode_key

@@ -36,8 +36,7 @@ from assay_stream.errors import InputError
 from assay_stream.files.archive import archived_offsets, check_whole, read_files
 from assay_stream.files.record_line import record_line_parts
 from assay_stream.files.spool import LogSpool
-from assay_stream.kafka import lookup
-from assay_stream.kafka.ranges import KafkaLogs, SyncRanges, note_ends
+from assay_stream.kafka.ranges import KafkaLogs, joined_offsets, note_ends
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Output, Record, Role
@@ -114,8 +113,8 @@ def hold_against_topics(
     settings = source.settings
     with (
         asyncio.Runner() as runner,
-        KafkaLogs(settings, Role.EVIDENCE, runner) as evidence,
-        KafkaLogs(settings, Role.ALERTS, runner) as alerts,
+        KafkaLogs(settings, [Role.EVIDENCE], runner) as evidence,
+        KafkaLogs(settings, [Role.ALERTS], runner) as alerts,
     ):
         ends_now = runner.run(note_ends(settings, (Role.CALLS,)))[Role.CALLS]
         topic, ends = topic_names(settings)[Role.CALLS], (source.ends or {}).get(Role.CALLS, {})
@@ -129,8 +128,8 @@ def hold_against_topics(
             return not ends[number] <= offset < ends_now[number]
 
         recorded = RecordedRun(
-            filter(is_compared, map(of_record, evidence)),
-            (record.value for record in alerts if not comes_after(record.value, inputs)),
+            filter(is_compared, map(of_record, evidence.all())),
+            (record.value for record in alerts.all() if not comes_after(record.value, inputs)),
         )
         hold_against(settings, spool, made, replayed, recorded, target)
 
@@ -253,7 +252,7 @@ def verify(
         archived = archived_offsets(inputs or [])
         joined = archived.joined
         if from_kafka and expect is Expect.JOINED:
-            joined = asyncio.run(lookup.joined_offsets(settings))
+            joined = asyncio.run(joined_offsets(settings))
         coverage = Coverage(expect, joined)
         if from_kafka:
             written_by: Mapping[str, int] = {}
@@ -345,16 +344,15 @@ def verified(
     """
     coverage = Coverage(Expect.NONE) if coverage is None else coverage
     roles = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
-    with asyncio.Runner() as runner, SyncRanges(settings, roles, runner) as logs:
+    with asyncio.Runner() as runner, KafkaLogs(settings, roles, runner) as logs:
 
         def applied(servers: set[str]) -> Iterator[Record]:
             keys = {name.encode() for name in servers}
-            return (record for role in _APPLIED for record in logs.all(role) if record.key in keys)
+            return (record for record in logs.all(*_APPLIED) if record.key in keys)
 
         history = History(snapshot_partitions=len(logs.ranges.partitions(Role.SNAPSHOTS)))
-        for role in _APPLIED:
-            for record in logs.all(role):
-                history.take(record)
+        for record in logs.all(*_APPLIED):
+            history.take(record)
         verifier = _verifier(history, settings, producers, starts=logs.ranges.starts())
         for number in logs.ranges.partitions(Role.EVIDENCE):
             if selection.partition not in (None, number):
@@ -380,7 +378,7 @@ class _Partition:
     """The evidence in one partition, and the calls in the partition of the same number, which all of it refers to."""
 
     def __init__(
-        self, settings: Settings, logs: SyncRanges, number: int, selection: EvidenceSelection, coverage: Coverage
+        self, settings: Settings, logs: KafkaLogs, number: int, selection: EvidenceSelection, coverage: Coverage
     ) -> None:
         self._logs, self._number, self._selection, self._coverage = logs, number, selection, coverage
         place = (topic_names(settings)[Role.CALLS], number)

@@ -22,7 +22,7 @@ from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Operator
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.kafka.connection import start_producer
-from assay_stream.kafka.publishing import AcknowledgedPublisher, KafkaProducer
+from assay_stream.kafka.publishing import KafkaProducer, disconnect, send_all
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
@@ -126,9 +126,9 @@ class KafkaPublish:
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         limits: ConsoleLimits = CONSOLE_LIMITS,
     ) -> None:
-        self._publisher = AcknowledgedPublisher(
-            partial(connect or start_producer, settings), topic_names(settings), limit_s=limits.decision_limit_s
-        )
+        self._connect = partial(connect or start_producer, settings)
+        self._topics = topic_names(settings)
+        self._producer: KafkaProducer | None = None
         self._clock = clock
         self._new_id = new_id
         self._limits = limits
@@ -158,10 +158,22 @@ class KafkaPublish:
             self._waiting -= 1
 
     async def aclose(self) -> None:
-        await self._publisher.aclose()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await disconnect(producer)
 
     async def _send(self, events: Sequence[Observation]) -> None:
-        failed = await self._publisher.publish(events)
+        outcomes: Sequence[BaseException | None] = [TimeoutError()] * len(events)
+        try:
+            self._producer = self._producer or await self._connect()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.decision_limit_s):
+                    outcomes = await send_all(self._producer, self._topics, events)
+        finally:
+            failed = [outcome for outcome in outcomes if outcome is not None]
+            if failed:
+                # Records in flight must not arrive after their failure was reported.
+                await self.aclose()
         if not failed:
             return
         refusals = [known for each in failed if isinstance(known := explained(each), ConfigurationError)]

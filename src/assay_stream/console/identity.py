@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from assay_stream.console.sessions import Operator, SignedIn, Throttle, with_room
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.local import read_toml, secret_of_file
+from assay_stream.files.local import read_toml, secret_of_file, stamp_of
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.text.urls import address_in, encrypted
 
@@ -132,7 +132,7 @@ class LocalUsers:
         self, path: Path, throttle: Throttle, *, decides: bool, limits: ConsoleLimits = CONSOLE_LIMITS
     ) -> None:
         self._path = path
-        self._seen = self._state()
+        self._seen = stamp_of(self._path)
         self._users = read_users(path)
         self._throttle = throttle
         self._decides = decides
@@ -188,7 +188,7 @@ class LocalUsers:
         return Operator(name=f"local:{user.name}", may_decide=user.role is UserRole.OPERATOR and self._decides)
 
     def _now(self) -> dict[str, User]:
-        seen = self._state()
+        seen = stamp_of(self._path)
         if seen != self._seen:
             self._seen = seen
             try:
@@ -197,13 +197,6 @@ class LocalUsers:
                 self._users = {}
                 _log.error("nobody can sign in: %s", error)
         return self._users
-
-    def _state(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def is_password(hashed: str, password: str) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
@@ -44,6 +44,7 @@ from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import Renderer
 from assay_stream.console.sessions import Operator, Session, Shares
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
+from assay_stream.kafka.part import Part
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.model.envelope import Producer
 from assay_stream.observe.http.headers import is_host_served
@@ -424,19 +425,19 @@ class ConsoleWatch:
     streams: Callable[[], int]
     is_filled: Callable[[], bool] | None = None
     clock: Callable[[], int] = now_us
-    _opens: bool = False
+    _console: Part = field(default_factory=Part)
     _looked_us: int | None = None
 
     def application(self) -> web.Application:
         health = Health()
-        health.watch("console", lambda: self._opens)
+        health.watch("console", self._console)
         return health_pages(health, self._text, look=self._look)
 
     def _text(self) -> bytes:
         metrics, age_s = self.metrics, self._age_s()
         metrics.streams.set(self.streams())
         metrics.store_age.set(float("nan") if age_s is None else age_s)
-        metrics.stage_ready.labels("console").set(self._opens)
+        metrics.stage_ready.labels("console").set(self._console.is_ready)
         if self.is_filled is not None:
             metrics.stage_ready.labels("filling").set(self.is_filled())
         text: bytes = generate_latest(metrics.registry)
@@ -449,10 +450,10 @@ class ConsoleWatch:
         code = None
         try:
             self._looked_us = await self.reader.ask(lambda store: store.looked_us())
-            self._opens = True
+            self._console.is_ready = True
         except AssayStreamError as error:
-            self._opens = error.code in _BUSY
-            if not self._opens:
+            self._console.is_ready = error.code in _BUSY
+            if not self._console.is_ready:
                 self._looked_us, code = None, error.code
         filled = {} if self.is_filled is None else {"filled": self.is_filled()}
         return {**filled, "store_age_s": self._age_s(), "error": code}

@@ -36,6 +36,15 @@ def _failing(ours: InputError) -> Iterator[None]:
         raise InputError(ours.code, f"{ours.message}: {error.strerror}") from None
 
 
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Return what differs once a file has changed; ``None`` where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 PREFIX = ".part."
 """Starts the name of an incomplete file. The ending stays: it says how the file is compressed."""
 _NO_LOCKS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL})

@@ -33,9 +33,9 @@ from assay_stream.kafka.connection import (
     reading_consumer,
     writing_producer,
 )
-from assay_stream.kafka.log import MAY_PASS, Patience, record_of
+from assay_stream.kafka.log import MAY_PASS, record_of
+from assay_stream.kafka.part import UNCOUNTED, PatientPart, StageMetrics, lags_of
 from assay_stream.kafka.publishing import send_all
-from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import STAGES, AccessRole, topic_names
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.worker.host import Host, PartitionCounts, run_host
@@ -78,18 +78,15 @@ def run_forwarders(settings: Settings, subscriptions: Sequence[Subscription], *,
 
     def build(host: Host, counts: PartitionCounts) -> None:
         for each in subscriptions:
-            _add(host, each.name, Forwarder(settings, each, metrics=PrometheusStage(host.metrics, each.name)))
+            forwarder = Forwarder(settings, each, metrics=PrometheusStage(host.metrics, each.name))
+            # One broken hook is no reason to hold up a rollout: the others are served.
+            host.add(each.name, forwarder, is_alternative=True)
             _log.info("forwarding_started", receiver=each.receiver.name, group=each.group)
 
     run_host(settings, {Role.ALERTS, Role.DEAD_LETTERS}, [AccessRole.FORWARDER], build, web_port=web_port)
 
 
-def _add(host: Host, name: str, forwarder: Forwarder) -> None:
-    # One broken hook is no reason to hold up a rollout: the others are served.
-    host.add(name, forwarder, still_s=lambda: forwarder.still_s, note_gauges=forwarder.note_gauges, is_alternative=True)
-
-
-class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
+class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
     """Delivers alerts to one receiver until told to stop."""
 
     def __init__(
@@ -98,13 +95,12 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
         subscription: Subscription,
         *,
         schedule: Schedule | None = None,
-        metrics: StageMetrics | None = None,
+        metrics: StageMetrics = UNCOUNTED,
     ) -> None:
-        self._settings = settings
+        super().__init__("forwarding", settings, metrics=metrics)
         self._receiver = subscription.receiver
         self._subscription = subscription
         self._schedule = schedule or Schedule()
-        self._metrics = StageMetrics() if metrics is None else metrics
         self._topics = topic_names(settings)
         self._generation = 0
         self._delivered: dict[TopicPartition, int] = {}
@@ -112,8 +108,6 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
         self._next: dict[TopicPartition, int] = {}
         """Next offset to deliver, of the partitions whose position was set."""
         self._committed_s = self._reported_s = time.monotonic()
-        self._stopping = asyncio.Event()
-        self._patience = Patience("forwarding", self._stopping, settings)
         self._producer = writing_producer(settings)
         self._consumer: Consumer = reading_consumer(
             settings,
@@ -125,51 +119,33 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
         self.counts: Counter[str] = Counter()
         self.is_waiting = False
         """Whether the receiver is waited for."""
-        self._is_running = False
-        self._moved_s = time.monotonic()
+        self.moved_s = time.monotonic()
 
     @property
     def ready(self) -> bool:
         """Whether the receiver took the last alert, and the brokers answer."""
-        return self._is_running and not self.is_waiting
-
-    @property
-    def still_s(self) -> float:
-        """For how long nothing was tried: neither read, nor delivered, nor waited for a receiver."""
-        return max(0.0, time.monotonic() - self._moved_s)
-
-    def lags(self) -> dict[tuple[str, int], int]:
-        behind = {}
-        for partition, following in self._next.items():
-            if partition in self._consumer.assignment():
-                end = self._consumer.last_stable_offset(partition)
-                if end is not None and end >= 0:
-                    behind[(partition.topic, partition.partition)] = end - following
-        return behind
+        return self.is_ready and not self.is_waiting
 
     def note_gauges(self) -> None:
-        self._metrics.buffered(int(self.is_waiting))
-        self._metrics.lags(self.lags())
+        self.metrics.measure("buffered", self.is_waiting)
+        self.metrics.lags(lags_of(self._consumer, self._next))
 
     def _count(self, what: str) -> None:
         self.counts[what] += 1
-        self._metrics.done(0, {_LABELS.get(what, f"attempt:{what}"): 1})
-
-    def stop(self) -> None:
-        self._stopping.set()
+        self.metrics.done(0, {_LABELS.get(what, f"attempt:{what}"): 1})
 
     async def run(self) -> None:
         self._consumer.subscribe([self._topics[Role.ALERTS]], listener=self)
         try:
             await self._producer.start()
             await self._consumer.start()
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 try:
                     await self._turn()
-                    self._patience.failures, self._is_running = 0, True
+                    self.failures, self.is_ready = 0, True
                 except MAY_PASS as error:
-                    self._is_running, self._moved_s = False, time.monotonic()
-                    await self._patience.endure(error)
+                    self.is_ready = False
+                    await self.endure(error)
                     # What was fetched and not delivered is fetched again.
                     self._next.clear()
         finally:
@@ -201,9 +177,8 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
             left_at = self._delivered.get(partition, committed[partition])
             if left_at is not None and left_at < beginning:
                 # Retention was shorter than the outage: the alerts are gone, and that must not pass in silence.
-                self._metrics.lost(beginning - left_at)
+                self.metrics.expired(partition, left_at, beginning - left_at)
                 self.counts["expired"] += beginning - left_at
-                _log.error("input_expired", partition=partition.partition, lost=beginning - left_at)
             if left_at is None and partition in ends:
                 left_at = self._delivered[partition] = ends[partition]
             self._next[partition] = beginning if left_at is None else max(left_at, beginning)
@@ -214,21 +189,21 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _turn(self) -> None:
         generation = self._generation
-        self._moved_s = time.monotonic()
+        self.moved_s = time.monotonic()
         unplaced = self._consumer.assignment() - self._next.keys()
         if unplaced:
             await self._go_to(set(unplaced), generation)
         if self._generation != generation:
             return
         fetched = await self._consumer.getmany(
-            timeout_ms=self._settings.poll_timeout_ms, max_records=_RECORDS_PER_POLL_MAX
+            timeout_ms=self.settings.poll_timeout_ms, max_records=_RECORDS_PER_POLL_MAX
         )
         for partition, messages in fetched.items():
             for message in messages:
                 if not await self._handle(record_of(Role.ALERTS, message), generation):
                     return
                 self.counts["read"] += 1
-                self._metrics.done(1, {})
+                self.metrics.done(1, {})
                 self._delivered[partition] = self._next[partition] = message.offset + 1
                 if time.monotonic() - self._committed_s >= _COMMIT_INTERVAL_S:
                     await self._commit()
@@ -258,7 +233,7 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _deliver(self, record: Record, alert: dict[str, Any], view: AlertView, generation: int) -> bool:
         failures = 0
         while self._is_ours(generation):
-            self._moved_s = time.monotonic()
+            self.moved_s = time.monotonic()
             answer = await self._attempt(view, alert)
             self._count(answer.outcome.value)
             self.is_waiting = answer.outcome is DeliveryOutcome.UNAVAILABLE
@@ -280,7 +255,9 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
             )
             # While this alert waits, those before it are done.
             await self._commit()
-            await self._pause(wait_ms / 1_000)
+            # A wait that a receiver asked for may be longer than what passes for a stall.
+            self.moved_s = time.monotonic() + wait_ms / 1_000
+            await self.pause(wait_ms / 1_000)
         return False
 
     async def _send(self, view: AlertView, alert: dict[str, Any]) -> AttemptResult:
@@ -294,18 +271,8 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _attempt(self, view: AlertView, alert: dict[str, Any]) -> AttemptResult:
         """Send one alert. After a stop request, the current attempt has half of the stop limit to finish."""
-        sending = asyncio.create_task(self._send(view, alert))
-        stopping = asyncio.create_task(self._stopping.wait())
-        try:
-            await asyncio.wait({sending, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
-                await asyncio.wait({sending}, timeout=self._settings.stop_limit_s / 2)
-            if not sending.done():
-                return waiting("stopped")
-            return await sending
-        finally:
-            sending.cancel()
-            stopping.cancel()
+        result = await self.until_stopped(self._send(view, alert), grace_s=self.settings.stop_limit_s / 2)
+        return waiting("stopped") if result is None else result
 
     async def _bury(self, record: Record, error: AssayStreamError, generation: int) -> bool:
         letter = dead_letter(record, error)
@@ -318,7 +285,7 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
         return self._generation == generation
 
     def _is_ours(self, generation: int) -> bool:
-        return not self._stopping.is_set() and self._generation == generation
+        return not self.stopping.is_set() and self._generation == generation
 
     async def _commit(self) -> None:
         offsets = dict(self._delivered)
@@ -327,13 +294,6 @@ class Forwarder(ConsumerRebalanceListener):  # type: ignore[misc]
         # What was delivered while the commit was under way stays for the next one.
         self._delivered = {tp: offset for tp, offset in self._delivered.items() if offsets.get(tp) != offset}
         self._committed_s = time.monotonic()
-
-    async def _pause(self, seconds: float) -> None:
-        # A wait that a receiver asked for may be longer than what passes for a stall.
-        self._moved_s = time.monotonic() + seconds
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
 
     async def _close(self) -> None:
         with suppress(KafkaError):

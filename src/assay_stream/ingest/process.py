@@ -11,13 +11,13 @@ import structlog
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
+from assay_stream.files.local import stamp_of
 from assay_stream.ingest.clients import KnownClients, read_clients
 from assay_stream.ingest.events import EventJudge
 from assay_stream.ingest.service import IngestService
 from assay_stream.ingest.writer import AcceptedWindow, EventWriter
-from assay_stream.kafka.connection import Consumer, TopicPartition, connection_options, reading_consumer
-from assay_stream.kafka.log import FOLLOW_WAIT_MS, Follower
-from assay_stream.kafka.publishing import kafka_producer
+from assay_stream.kafka.connection import Consumer, TopicPartition
+from assay_stream.kafka.part import Follower
 from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.serving import INGEST_LIMITS
@@ -38,7 +38,7 @@ class ClientFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen = self._stamp()
+        self._seen = stamp_of(path)
         self._clients = self._read()
         self._looked_s = time.monotonic()
 
@@ -46,27 +46,14 @@ class ClientFile:
         now_s = time.monotonic()
         if now_s - self._looked_s >= INGEST_LIMITS.reload_s:
             self._looked_s = now_s
-            self._reload()
+            seen, self._seen = self._seen, stamp_of(self._path)
+            if seen != self._seen:
+                try:
+                    self._clients = self._read()
+                    _log.info("clients_read", clients=len(self._clients))
+                except ConfigurationError as error:
+                    _log.error("clients_not_read", error=str(error))
         return self._clients
-
-    def _reload(self) -> None:
-        try:
-            stamp = self._stamp()
-            if stamp == self._seen:
-                return
-            self._seen = stamp
-            self._clients = self._read()
-        except ConfigurationError as error:
-            _log.error("clients_not_read", error=str(error))
-        else:
-            _log.info("clients_read", clients=len(self._clients))
-
-    def _stamp(self) -> tuple[int, int, int]:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return (0, 0, 0)
-        return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
 
     def _read(self) -> KnownClients:
         try:
@@ -88,22 +75,14 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
 
     def build(host: Host, counts: PartitionCounts) -> None:
         window = AcceptedWindow()
-        options = connection_options(settings)
-        writer = EventWriter(
-            lambda: kafka_producer(options), topic_names(settings), window, call_spread=settings.call_spread
-        )
+        writer = EventWriter(settings, window)
 
         def take(records: Sequence[Record]) -> None:
             for record in records:
                 window.add(read_accepted(record.value), record.timestamp_ms)
 
-        follower = Follower(
-            lambda: reading_consumer(settings, fetch_max_wait_ms=FOLLOW_WAIT_MS),
-            Role.INGESTED,
-            partial(_window_starts, topic_names(settings)[Role.INGESTED], counts[Role.INGESTED]),
-            take,
-            failed=lambda why: _log.warning("cannot_follow", why=why),
-        )
+        starts = partial(_window_starts, topic_names(settings)[Role.INGESTED], counts[Role.INGESTED])
+        follower = Follower(settings, Role.INGESTED, starts, take)
         metrics = PrometheusStage(host.metrics, _STAGE)
 
         def count(events: Mapping[str, int]) -> None:
@@ -115,12 +94,13 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         )
 
         def note_gauges() -> None:
-            metrics.buffered(writer.pending)
-            metrics.state(len(window))
+            metrics.measure("buffered", writer.pending)
+            metrics.measure("state_entries", len(window))
 
         host.add("accepted_events", follower)
         host.add("kafka", writer)
-        host.add(_STAGE, service, note_gauges=note_gauges)
+        host.add(_STAGE, service)
+        host.metrics.on_scrape(note_gauges)
 
     run_host(settings, _NEEDED, [AccessRole.INGEST], build, web_port=web_port)
 

@@ -23,6 +23,7 @@ from assay_stream.errors import InputError
 from assay_stream.ingest.clients import KnownClient, KnownClients, RequestRefused
 from assay_stream.ingest.events import NOT_YOURS, EventJudge, JudgedEvent, split
 from assay_stream.ingest.writer import EventWriter, NotDelivered
+from assay_stream.kafka.part import Part
 from assay_stream.limits.serving import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
 from assay_stream.model.ingest import Mark, OutcomeCode
 from assay_stream.observe.http.bodies import READABLE_ENCODINGS, plain_body
@@ -147,7 +148,7 @@ Count = Callable[[Mapping[str, int]], None]
 """Counts events by what became of them."""
 
 
-class IngestService:
+class IngestService(Part):
     """Takes events."""
 
     def __init__(
@@ -161,6 +162,7 @@ class IngestService:
         listener: Listener,
         limits: IngestLimits = INGEST_LIMITS,
     ) -> None:
+        super().__init__()
         self._writer = writer
         self._clients = clients
         self._judge = judge
@@ -172,9 +174,6 @@ class IngestService:
         self._requests = 0
         self._room = Room(limits.pending_bytes_max)
         self._rooms: dict[str, Room] = {}
-        self._stopping = asyncio.Event()
-        self.ready = False
-        """Whether it listens."""
         self._threads = [ThreadPoolExecutor(1, "assay-stream judge") for _ in range(2)]
         """For small and for large bodies."""
         self._turns: WeakValueDictionary[tuple[str, bool], asyncio.Lock] = WeakValueDictionary()
@@ -185,18 +184,15 @@ class IngestService:
         app.router.add_route("*", "/{path:.*}", self.handle)
 
         def listening(port: int) -> None:
-            self.ready = True
+            self.is_ready = True
             _log.info("ingest_listening", host=self._listener.host, port=port)
 
         try:
-            await serve(app, self._listener, HTTP_LIMITS, listening, self._stopping)
+            await serve(app, self._listener, HTTP_LIMITS, listening, self.stopping)
         finally:
-            self.ready = False
+            self.is_ready = False
             for thread in self._threads:
                 thread.shutdown(wait=False)
-
-    def stop(self) -> None:
-        self._stopping.set()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self._requests += 1

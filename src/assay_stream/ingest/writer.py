@@ -13,10 +13,16 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import structlog
 
-from assay_stream.kafka.publishing import KafkaProducer, disconnect, is_too_large, send_all
+from assay_stream.config import Settings
+from assay_stream.kafka.connection import connection_options
+from assay_stream.kafka.log import MAY_PASS
+from assay_stream.kafka.part import PatientPart
+from assay_stream.kafka.publishing import KafkaProducer, disconnect, is_too_large, kafka_producer, send_all
+from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
 from assay_stream.model.ingest import Mark, write_accepted
 from assay_stream.model.record import Role
@@ -24,7 +30,6 @@ from assay_stream.observe.observation import Observation
 
 _log = structlog.get_logger(__name__)
 
-_RESTART_PAUSE_S = 1.0
 _GENERATIONS = 8
 _OF_RECORDS = frozenset(("InvalidTimestampError", "InvalidRecordError", "CorruptRecordException"))
 """Kafka errors about records, not about the client."""
@@ -77,22 +82,25 @@ class AcceptedWindow:
             generations.popleft()
 
 
-class EventWriter:
-    """Delivers events."""
+class EventWriter(PatientPart):
+    """Delivers events.
+
+    Args:
+        producer: makes each client, in place of aiokafka's.
+    """
 
     def __init__(
         self,
-        producer: Callable[[], KafkaProducer],
-        topics: dict[Role, str],
+        settings: Settings,
         window: AcceptedWindow,
         *,
+        producer: Callable[[], KafkaProducer] | None = None,
         limits: IngestLimits = INGEST_LIMITS,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        call_spread: int = 1,
     ) -> None:
-        self._call_spread = call_spread
-        self._make = producer
-        self._topics = topics
+        super().__init__("delivering events", settings)
+        self._make = producer or partial(kafka_producer, connection_options(settings))
+        self._topics = topic_names(settings)
         self._window = window
         self._limits = limits
         self._now_ms = now_ms
@@ -102,7 +110,6 @@ class EventWriter:
         self._to_note: list[tuple[Mark, asyncio.Future[None]]] = []
         self._noting = asyncio.Event()
         self._broken = asyncio.Event()
-        self._stopping = asyncio.Event()
         self._told: set[str] = set()
 
     @property
@@ -153,18 +160,18 @@ class EventWriter:
 
     async def run(self) -> None:
         """Keep a client, and note what it delivers, until stopped."""
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             producer = self._make()
             notes: asyncio.Task[None] | None = None
             try:
                 await producer.start()
                 self._broken.clear()
+                self.failures = 0
                 notes = asyncio.create_task(self._note(producer))
                 self._producer = producer
-                await _first(self._broken, self._stopping)
-            except Exception as error:  # noqa: BLE001 - whatever fails, it is tried again
-                self._tell(error)
-                await _first(self._stopping, limit_s=_RESTART_PAUSE_S)
+                await self.until_stopped(self._broken.wait())
+            except MAY_PASS as error:
+                await self.endure(error)
             finally:
                 self._producer = None
                 await disconnect(producer)
@@ -172,15 +179,12 @@ class EventWriter:
                 for task in [*self._since_s, *([] if notes is None else [notes])]:
                     task.cancel()
 
-    def stop(self) -> None:
-        self._stopping.set()
-
     async def _deliver(self, events: Sequence[tuple[Mark, Observation]], waits: Sequence[asyncio.Future[None]]) -> None:
         producer = self._producer
         if producer is None:
             return
         observations = [observation for _, observation in events]
-        outcomes = await send_all(producer, self._topics, observations, call_spread=self._call_spread)
+        outcomes = await send_all(producer, self._topics, observations, call_spread=self.settings.call_spread)
         noted = []
         for (mark, _), wait, error in zip(events, waits, outcomes, strict=True):
             if error is None:
@@ -258,12 +262,3 @@ def _retrieved(future: asyncio.Future[None]) -> None:
     """Keep asyncio from logging the outcomes of abandoned futures."""
     if not future.cancelled():
         future.exception()
-
-
-async def _first(*events: asyncio.Event, limit_s: float | None = None) -> None:
-    tasks = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -20,7 +20,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
 
 from assay_stream.errors import AssayStreamError, ConfigurationError, OperatingError, needing_extra
-from assay_stream.files.local import secret_of_file
+from assay_stream.files.local import secret_of_file, stamp_of
 
 if TYPE_CHECKING:
     # What a proxy embeds does without the settings of a deployment.
@@ -80,29 +80,19 @@ class RereadTls(ssl.SSLContext):
         password: str = "",
     ) -> None:
         self._cafile, self._certfile, self._keyfile, self._password = cafile, certfile, keyfile, password
-        self._stamps = self._stamps_now()
+        self._files = [path for path in (cafile, certfile, keyfile) if path is not None]
+        self._stamps = list(map(stamp_of, self._files))
         self._current = self._opened()
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
         """Wrap a connection as the files are now: what an event loop calls for each."""
-        stamps = self._stamps_now()
+        stamps = list(map(stamp_of, self._files))
         if stamps != self._stamps:
             try:
                 self._current, self._stamps = self._opened(), stamps
             except ConfigurationError as error:
                 _log.warning("the TLS files have changed, and those from before are used: %s", error)
         return self._current.wrap_bio(*args, **options)
-
-    def _stamps_now(self) -> list[tuple[int, int, int]]:
-        stamps = []
-        for path in filter(None, (self._cafile, self._certfile, self._keyfile)):
-            try:
-                found = path.stat()
-            except OSError:
-                stamps.append((0, 0, 0))
-            else:
-                stamps.append((found.st_ino, found.st_mtime_ns, found.st_size))
-        return stamps
 
     def _opened(self) -> ssl.SSLContext:
         try:

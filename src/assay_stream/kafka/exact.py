@@ -36,7 +36,7 @@ from assay_stream.kafka.connection import (
 )
 from assay_stream.kafka.log import read, record_of
 from assay_stream.kafka.publishing import disconnect
-from assay_stream.kafka.ranges import places_of, start_reader
+from assay_stream.kafka.ranges import open_reader, places_of
 from assay_stream.kafka.rights import require_operations
 from assay_stream.kafka.topics import Operation, describe_config
 from assay_stream.model.record import Origin, Record, size_bytes
@@ -267,14 +267,11 @@ class ExactWriter:
     async def _ends_compared(self) -> dict[Log, int]:
         """Return where each log ends, having found it to be a beginning of what is wanted."""
         places = {log: TopicPartition(log.topic, log.partition) for log in self._spans}
-        reader = await start_reader(self._settings)
-        try:
+        async with open_reader(self._settings) as reader:
             begins = await reader.beginning_offsets(list(places.values()))
             ends = await reader.end_offsets(list(places.values()))
             for log, place in places.items():
                 await self._compare(reader, log, begins[place], ends[place])
-        finally:
-            await reader.stop()
         return {log: ends[place] for log, place in places.items()}
 
     async def _compare(self, reader: Consumer, log: Log, begin: int, end: int) -> None:
@@ -309,18 +306,19 @@ class ExactWriter:
         """
         left = [log for log, span in self._spans.items() if self._positions[log] < span.end]
         plain = writing_producer(self._settings, linger_ms=0, max_batch_size=_BATCH_BYTES)
-        reader = await start_reader(self._settings, isolation_level="read_uncommitted")
         at_once = asyncio.Semaphore(_AT_ONCE)
         try:
             await plain.start()
-            async with asyncio.TaskGroup() as group:
+            async with (
+                open_reader(self._settings, isolation_level="read_uncommitted") as reader,
+                asyncio.TaskGroup() as group,
+            ):
                 for log in left:
                     group.create_task(self._write_log(plain, reader, log, at_once))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         finally:
             await disconnect(plain)
-            await reader.stop()
         await self._cut(admin)
         for log, end in (await self._ends_compared()).items():
             if end != self._spans[log].end:

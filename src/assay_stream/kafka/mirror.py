@@ -36,7 +36,7 @@ from assay_stream.files.spool import Log, LogSpool
 from assay_stream.join.routing import Routing, reroute
 from assay_stream.kafka.exact import Span
 from assay_stream.kafka.log import read
-from assay_stream.kafka.ranges import LogRanges, places_of, start_reader
+from assay_stream.kafka.ranges import LogRanges, open_reader, places_of
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.cloudevents import is_binary, read_call, read_whole_call
 from assay_stream.model.facts import KEY, JoinProgress, write_progress
@@ -253,8 +253,7 @@ class Mirror:
         [[place]] = await places_of(self._settings, [name], "Let MirrorMaker keep it on the target (docs/failover.md)")
         wanted = {self._topics[role] for role in _INPUTS}
         pairs: Pairs = defaultdict(dict)
-        consumer = await start_reader(self._settings)
-        try:
+        async with open_reader(self._settings) as consumer:
             first = (await consumer.beginning_offsets([place]))[place]
             end = (await consumer.end_offsets([place]))[place]
             async for batch in read(consumer, place, first, end):
@@ -265,8 +264,6 @@ class Mirror:
                         raise _refused("unsure", name, f"the record at offset {message.offset} is no pair") from None
                     if topic in wanted and pairs[topic, number].setdefault(mirror, source) != source:
                         raise _repeats(f"partition {number} of {topic}")
-        finally:
-            await consumer.stop()
         return pairs
 
     async def _take_evidence(self, logs: LogRanges) -> None:

@@ -171,14 +171,11 @@ class PartitionTask:
         self.partition = partition
         self.opening = opening
         self._consumer = consumer
-        self._roles = {runner.topics[role]: role for role in self.stage.input_roles}
+        topology = self.stage.topology
+        self._roles = {topology.names[role]: role for role in self.stage.input_roles}
         self._inputs = [TopicPartition(topic, partition) for topic in self._roles]
         self._check_count()
-        self.writer = TransactionalWriter(
-            runner.clients.producer(f"{runner.group_id}-{partition}"),
-            topics=runner.topics,
-            partition_counts=runner.partition_counts,
-        )
+        self.writer = TransactionalWriter(topology, runner.group_id, partition)
         self.committed: dict[TopicPartition, int] = {}
         self.metadata = ""
         self.suspicion = Suspicion()
@@ -244,15 +241,7 @@ class PartitionTask:
             begin = beginnings[place]
             if 0 <= position < begin:
                 # Retention was shorter than the outage: the records are lost, which must not go unnoticed.
-                self.runner.metrics.lost(begin - position)
-                _log.error(
-                    "input_expired",
-                    topic=place.topic,
-                    partition=place.partition,
-                    first_lost_offset=position,
-                    lost=begin - position,
-                    fix="records expired before they were read: increase retention.ms",
-                )
+                self.runner.metrics.expired(place, position, begin - position)
             self._consumer.seek(place, max(position, begin))
 
     async def close(self) -> None:
@@ -261,7 +250,7 @@ class PartitionTask:
         await self.writer.close()
 
     def _check_count(self) -> None:
-        roles, counts, topics = self.stage.input_roles, self.runner.partition_counts, self.runner.topics
+        roles, counts, topics = self.stage.input_roles, self.stage.topology.counts, self.stage.topology.names
         if all(self.partition >= counts[role] for role in roles):
             raise ConfigurationError(
                 "partitions_added",
@@ -472,9 +461,9 @@ class PartitionTask:
     async def _commit(self, outputs: Gathered, positions: dict[TopicPartition, int], *, metadata: str) -> None:
         writing_s = time.monotonic()
         try:
-            await self.writer.write(outputs, positions, self.runner.group_id, metadata=metadata)
+            await self.writer.write(outputs, positions, metadata=metadata)
         except MAY_PASS:
             self.runner.note_failure(self.partition)
             raise
-        self.runner.metrics.transaction(time.monotonic() - writing_s)
+        self.runner.metrics.measure("transaction_seconds", time.monotonic() - writing_s)
         self.committed, self.metadata = positions, metadata

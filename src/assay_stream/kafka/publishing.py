@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 from zlib import crc32
 
@@ -147,44 +147,3 @@ async def disconnect(producer: KafkaProducer) -> None:
         if client is not None:
             with contextlib.suppress(Exception):
                 await client.close()
-
-
-class AcknowledgedPublisher:
-    """Publish a few records at a time and wait for each, over a connection that is kept while it works.
-
-    A failed connection is closed: in-flight records must not arrive after their failure was reported.
-
-    Args:
-        connect: returns a started producer.
-        limit_s: how long to wait for acknowledgements.
-    """
-
-    def __init__(
-        self, connect: Callable[[], Awaitable[KafkaProducer]], topics: Mapping[Role, str], *, limit_s: float
-    ) -> None:
-        self._connect = connect
-        self._topics = topics
-        self._limit_s = limit_s
-        self._producer: KafkaProducer | None = None
-
-    async def publish(self, records: Sequence[Publishable]) -> list[BaseException]:
-        """Return the errors of the records that were not acknowledged."""
-        if self._producer is None:
-            self._producer = await self._connect()
-        try:
-            async with asyncio.timeout(self._limit_s):
-                outcomes = await send_all(self._producer, self._topics, records)
-        except TimeoutError as error:
-            outcomes = [error] * len(records)
-        except BaseException:
-            await self.aclose()
-            raise
-        failed = [outcome for outcome in outcomes if outcome is not None]
-        if failed:
-            await self.aclose()
-        return failed
-
-    async def aclose(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            await disconnect(producer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -11,10 +12,11 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.seal_files import LogName
-from assay_stream.kafka.connection import Consumer, broker_unreachable, open_admin, reading_consumer, start_admin
+from assay_stream.kafka.connection import Consumer, broker_unreachable, open_admin, reading_consumer
 from assay_stream.kafka.log import MAY_PASS, read, record_of
+from assay_stream.kafka.part import PatientPart
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import SET_ASIDE, Origin, Record, Role
@@ -25,8 +27,6 @@ READ = (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL)
 """The topics that a replay reads, calls first: everything that a call depends on is then within its topic's range."""
 
 _T = TypeVar("_T")
-_ATTEMPTS_MAX = 5
-_PAUSE_S = 1.0
 _SETTLE_LOOKS_MAX = 6
 _SETTLE_PAUSE_S = 0.5
 _AT_REST_LOOKS_MAX = 20
@@ -54,15 +54,15 @@ class LogRanges:
         self._ends_before = ends
         self._isolation_level = isolation_level
         self._names = topic_names(settings)
-        self._consumers: list[Consumer] = []
+        self._opened = AsyncExitStack()
         self._set_aside: frozenset[Origin] | None = None
         self.bounds: dict[tuple[str, int], tuple[int, int]] = {}
         """The first available offset and the end offset of each partition."""
 
     async def __aenter__(self) -> LogRanges:
         found = await places_of(self._settings, [self._names[role] for role in self._roles])
-        consumer = await self._consumer()
-        try:
+        async with AsyncExitStack() as opened:
+            self._consumer = consumer = await opened.enter_async_context(self._open_reader())
             for role, places in zip(self._roles, found, strict=True):
                 ends = await consumer.end_offsets(places)
                 if self._ends_before is not None:
@@ -70,20 +70,20 @@ class LogRanges:
                     ends = {place: before[place.partition] for place in places if place.partition in before}
                 firsts = await consumer.beginning_offsets(list(ends))
                 self.bounds |= {(tp.topic, tp.partition): (firsts[tp], ends[tp]) for tp in sorted(ends)}
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
+            self._opened = opened.pop_all()
         return self
 
+    def _open_reader(self) -> AbstractAsyncContextManager[Consumer]:
+        return open_reader(self._settings, isolation_level=self._isolation_level)
+
     async def note_ends(self) -> None:
-        ends = await self._consumers[0].end_offsets([TopicPartition(*place) for place in self.bounds])
+        ends = await self._consumer.end_offsets([TopicPartition(*place) for place in self.bounds])
         self.bounds = {place: (first, ends[TopicPartition(*place)]) for place, (first, _) in self.bounds.items()}
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for consumer in self._consumers:
-            await consumer.stop()
+        await self._opened.aclose()
 
     def partitions(self, role: Role) -> list[int]:
         return [number for topic, number in self.bounds if topic == self._names[role]]
@@ -91,10 +91,13 @@ class LogRanges:
     def starts(self) -> dict[tuple[str, int], int]:
         return {place: first for place, (first, _) in self.bounds.items()}
 
+    def ends(self) -> Ends:
+        return {role: {n: self.bounds[self._names[role], n][1] for n in self.partitions(role)} for role in self._roles}
+
     async def offset_at(self, role: Role, number: int, time_ms: int) -> int:
         """Return an offset before which no record of a partition has this log timestamp or a later one."""
         place = TopicPartition(self._names[role], number)
-        found = (await self._consumers[0].offsets_for_times({place: time_ms}))[place]
+        found = (await self._consumer.offsets_for_times({place: time_ms}))[place]
         return self.bounds[place.topic, number][1] if found is None else int(found.offset)
 
     async def read(
@@ -108,13 +111,9 @@ class LogRanges:
             return
         if role in READ and self._set_aside is None:
             self._set_aside = await read_set_aside(self._settings)
-        consumer = await self._consumer()
-        try:
+        async with self._open_reader() as consumer:
             async for messages in read(consumer, place, begin, last):
                 yield marked([record_of(role, message) for message in messages], self._set_aside or frozenset())
-        finally:
-            self._consumers.remove(consumer)
-            await consumer.stop()
 
     async def records(self, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
         """Yield the records of a topic by partition, starting at the first with this log timestamp or later."""
@@ -123,11 +122,6 @@ class LogRanges:
             async for batch in self.read(role, number, first=first):
                 for record in batch:
                     yield record
-
-    async def _consumer(self) -> Consumer:
-        consumer = await start_reader(self._settings, isolation_level=self._isolation_level)
-        self._consumers.append(consumer)
-        return consumer
 
 
 async def note_ends(settings: Settings, roles: Collection[Role], *, isolation_level: str = "read_committed") -> Ends:
@@ -141,9 +135,8 @@ async def note_ends(settings: Settings, roles: Collection[Role], *, isolation_le
         OperatingError: ``broker_unreachable``.
     """
     ordered = sorted(roles, key=lambda role: READ.index(role) if role in READ else len(READ))
-    names = topic_names(settings)
     async with LogRanges(settings, ordered, isolation_level=isolation_level) as logs:
-        return {role: {n: logs.bounds[names[role], n][1] for n in logs.partitions(role)} for role in ordered}
+        return logs.ends()
 
 
 async def settled_ends(settings: Settings, roles: Collection[Role]) -> Ends:
@@ -153,7 +146,6 @@ async def settled_ends(settings: Settings, roles: Collection[Role]) -> Ends:
         ConfigurationError: ``topic_missing``.
         OperatingError: ``not_at_rest``, ``broker_unreachable``.
     """
-    names = topic_names(settings)
     async with (
         LogRanges(settings, list(roles), isolation_level="read_uncommitted") as written,
         LogRanges(settings, list(roles)) as committed,
@@ -164,7 +156,7 @@ async def settled_ends(settings: Settings, roles: Collection[Role]) -> Ends:
             await committed.note_ends()
             await written.note_ends()
             if before == committed.bounds == written.bounds:
-                return {role: {n: before[names[role], n][1] for n in written.partitions(role)} for role in roles}
+                return written.ends()
             await asyncio.sleep(_SETTLE_PAUSE_S)
     raise not_at_rest()
 
@@ -180,21 +172,68 @@ async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, i
     """Return the committed offsets of ``registry``, ``join`` or ``alerts`` by topic and partition.
 
     Raises:
-        OperatingError: ``broker_unreachable``.
+        OperatingError: ``broker_unreachable``, ``brokers_failing``.
     """
-    for attempt in range(_ATTEMPTS_MAX):
-        admin = await start_admin(settings)
+    part = PatientPart("reading a group's positions", settings, waits=False)
+    while True:
         try:
-            found = await admin.list_consumer_group_offsets(f"{settings.group_prefix}-{stage}")
-            return {tuple(place): committed.offset for place, committed in found.items() if committed.offset >= 0}
+            async with open_admin(settings) as admin:
+                found = await admin.list_consumer_group_offsets(f"{settings.group_prefix}-{stage}")
+                return {tuple(place): committed.offset for place, committed in found.items() if committed.offset >= 0}
         except KafkaError as error:
             # The coordinator is another broker, or moves: a busy one is not ready at the first attempt.
-            if attempt == _ATTEMPTS_MAX - 1:
-                raise broker_unreachable(settings, error) from None
-            await asyncio.sleep(_PAUSE_S)
-        finally:
-            await admin.close()
-    raise AssertionError("unreachable")
+            await part.endure(error)
+
+
+async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
+    """Return the join's position in each partition of calls, once its evidence is readable.
+
+    It is no further than the first re-routed call that is not joined yet. Offsets of a transaction can become visible
+    before its records; this waits for the records.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``, ``brokers_failing``.
+    """
+    # Imported here: a tap reads no calls, and starts faster without the join.
+    from assay_stream.join.routing import call_in
+
+    committed, names = await committed_offsets(settings, "join"), topic_names(settings)
+    calls = {place: offset for place, offset in committed.items() if place[0] == names[Role.CALLS]}
+    partitions = 1 + max((number for _, number in calls), default=-1)
+    # Committed first: what was re-routed before is in the topic, and what is joined later counts as waiting.
+    async with LogRanges(settings, [Role.REROUTED], isolation_level="read_uncommitted") as logs:
+        for number in logs.partitions(Role.REROUTED):
+            first = committed.get((names[Role.REROUTED], number), 0)
+            async for batch in logs.read(Role.REROUTED, number, first=first):
+                for record in batch:
+                    with suppress(InputError):
+                        origin = call_in(record, topic=names[Role.CALLS], partitions=partitions).origin
+                        calls[origin[:2]] = min(origin.offset, calls.get(origin[:2], origin.offset))
+    written = await note_ends(settings, (Role.EVIDENCE,), isolation_level="read_uncommitted")
+    for _ in range(_AT_REST_LOOKS_MAX):
+        readable = (await note_ends(settings, (Role.EVIDENCE,)))[Role.EVIDENCE]
+        if all(readable[number] >= end for number, end in written[Role.EVIDENCE].items()):
+            break
+        # A committing transaction ends within milliseconds; a hanging one has no committed offsets.
+        await asyncio.sleep(_SETTLE_PAUSE_S)
+    return calls
+
+
+async def joined_ends(settings: Settings) -> Ends:
+    """Return the current end offsets of the input topics; for calls, only as far as evidence is committed."""
+    joined = await joined_offsets(settings)
+    topic, ends = topic_names(settings)[Role.CALLS], await note_ends(settings, READ)
+    for number, end in ends[Role.CALLS].items():
+        ends[Role.CALLS][number] = min(end, joined.get((topic, number), end))
+    return ends
+
+
+async def read_records(settings: Settings, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
+    """Yield every committed record now in a topic, as ``LogRanges.records``."""
+    async with LogRanges(settings, [role]) as logs:
+        async for record in logs.records(role, since_ms=since_ms):
+            yield record
 
 
 async def read_set_aside(settings: Settings) -> frozenset[Origin]:
@@ -236,20 +275,18 @@ async def read_foreign(settings: Settings, topic: str) -> AsyncGenerator[tuple[s
         OperatingError: ``broker_unreachable``.
     """
     [places] = await places_of(settings, [topic], "Check its name")
-    consumer = await start_reader(settings)
-    try:
+    async with open_reader(settings) as consumer:
         firsts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         for place in places:
             async for batch in read(consumer, place, firsts[place], ends[place]):
                 for message in batch:
                     if message.value is not None:
                         yield f"{topic}, partition {place.partition}, offset {message.offset}", message.value
-    finally:
-        await consumer.stop()
 
 
-async def start_reader(settings: Settings, *, isolation_level: str = "read_committed") -> Consumer:
-    """Return a started consumer without a group.
+@asynccontextmanager
+async def open_reader(settings: Settings, *, isolation_level: str = "read_committed") -> AsyncIterator[Consumer]:
+    """Give a started consumer without a group, and stop it.
 
     Raises:
         ConfigurationError: the reason for a refused connection.
@@ -257,14 +294,16 @@ async def start_reader(settings: Settings, *, isolation_level: str = "read_commi
     """
     consumer = reading_consumer(settings, isolation_level=isolation_level)
     try:
-        await consumer.start()
-    except (KafkaError, OSError) as error:
+        try:
+            await consumer.start()
+        except (KafkaError, OSError) as error:
+            refusal = explained(error)
+            raise refusal if isinstance(refusal, ConfigurationError) else broker_unreachable(settings, error) from None
+        # aiokafka cannot be stopped before its tasks have begun: awaiting one that was cancelled by then raises.
+        await asyncio.sleep(0)
+        yield consumer
+    finally:
         await consumer.stop()
-        refusal = explained(error)
-        if isinstance(refusal, ConfigurationError):
-            raise refusal from None
-        raise broker_unreachable(settings, error) from None
-    return consumer
 
 
 async def places_of(
@@ -283,11 +322,15 @@ async def places_of(
     return [sorted(TopicPartition(name, each["partition"]) for each in described[name]) for name in names]
 
 
-class SyncRanges:
-    """``LogRanges`` for synchronous code, as a context manager.
+class KafkaLogs:
+    """``LogRanges`` for synchronous code, as a context manager; its logs can be read several times.
 
     Args:
         runner: runs the client; must outlive this object.
+
+    Attributes:
+        settled: where each log ended before all end offsets were read. Records before it refer to nothing that they
+            lack, though the logs are being written.
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -298,16 +341,39 @@ class SyncRanges:
         self._roles = roles
         self._runner = runner
         self._limit_s = settings.connect_limit_s
+        self._role_of = {topic: role for role, topic in topic_names(settings).items()}
         self.ranges = LogRanges(settings, roles)
+        self.settled: dict[LogName, int] = {}
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing was written while end offsets were read."""
+        return all(self.ranges.bounds[name][1] == end for name, end in self.settled.items())
 
     def __enter__(self) -> Self:
         self.run(self.ranges.__aenter__())
+        try:
+            self.run(self._settle())
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.run(self.ranges.__aexit__(kind, error, trace))
+
+    async def _settle(self) -> None:
+        for _ in range(_SETTLE_LOOKS_MAX):
+            self.settled = {LogName(*place): end for place, (_, end) in self.ranges.bounds.items()}
+            if Role.CHECKPOINTS not in self._roles:
+                return
+            # Time for a transaction that has ended to show in all its partitions.
+            await asyncio.sleep(_SETTLE_PAUSE_S)
+            await self.ranges.note_ends()
+            if self.at_rest:
+                return
 
     def batches(self, role: Role, number: int, *, first: int = 0, end: int | None = None) -> Iterator[list[Record]]:
         """Yield the committed records of a partition in batches, like ``LogRanges.read``."""
@@ -318,10 +384,23 @@ class SyncRanges:
         finally:
             self.run(batches.aclose())
 
-    def all(self, role: Role) -> Iterator[Record]:
-        for number in self.ranges.partitions(role):
-            for batch in self.batches(role, number):
+    def names(self) -> list[LogName]:
+        return sorted(LogName(*place) for place in self.ranges.bounds)
+
+    def start(self, name: LogName) -> int:
+        return self.ranges.bounds.get(name, (0, 0))[0]
+
+    def records(self, name: LogName) -> Iterator[Record]:
+        if name in self.ranges.bounds:
+            for batch in self.batches(self._role_of[name.topic], name.partition):
                 yield from batch
+
+    def all(self, *roles: Role) -> Iterator[Record]:
+        """Yield all records, or those of some topics in their order."""
+        for role in roles or self._roles:
+            for number in self.ranges.partitions(role):
+                for batch in self.batches(role, number):
+                    yield from batch
 
     def run(self, step: Coroutine[Any, Any, _T]) -> _T:
         try:
@@ -335,54 +414,3 @@ class SyncRanges:
     async def _next(self, batches: AsyncGenerator[list[Record], None]) -> list[Record] | None:
         async with asyncio.timeout(self._limit_s):
             return await anext(batches, None)
-
-
-class KafkaLogs(SyncRanges):
-    """The logs of one topic, readable several times; arguments and errors as for ``SyncRanges``."""
-
-    def __init__(self, settings: Settings, role: Role, runner: asyncio.Runner) -> None:
-        super().__init__(settings, [role], runner)
-        self._role = role
-        self.settled: dict[LogName, int] = {}
-        """Where each log ended before all end offsets were read. Records before it refer to nothing that
-        they lack, though the logs are being written.
-        """
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether nothing was written while end offsets were read."""
-        return all(self.ranges.bounds[name][1] == end for name, end in self.settled.items())
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        try:
-            self.run(self._settle())
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    async def _settle(self) -> None:
-        for _ in range(_SETTLE_LOOKS_MAX):
-            self.settled = {LogName(*place): end for place, (_, end) in self.ranges.bounds.items()}
-            if self._role is not Role.CHECKPOINTS:
-                return
-            # Time for a transaction that has ended to show in all its partitions.
-            await asyncio.sleep(_SETTLE_PAUSE_S)
-            await self.ranges.note_ends()
-            if self.at_rest:
-                return
-
-    def __iter__(self) -> Iterator[Record]:
-        return (record for name in self.names() for record in self.records(name))
-
-    def names(self) -> list[LogName]:
-        return sorted(LogName(*place) for place in self.ranges.bounds)
-
-    def start(self, name: LogName) -> int:
-        return self.ranges.bounds.get(name, (0, 0))[0]
-
-    def records(self, name: LogName) -> Iterator[Record]:
-        if name in self.ranges.bounds:
-            for batch in self.batches(self._role, name.partition):
-                yield from batch

@@ -28,17 +28,16 @@ import orjson
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from aiokafka.errors import InconsistentGroupProtocolError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import InconsistentGroupProtocolError, NoOffsetForPartitionError
 
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.errors import OperatingError
 from assay_stream.kafka.attempts import Suspicion, suspicion_after
-from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, client_id, open_admin
-from assay_stream.kafka.log import FAILURES_MAX, MAY_PASS, is_away, raise_if_refused
+from assay_stream.kafka.connection import Consumer, client_id, open_admin
+from assay_stream.kafka.log import MAY_PASS
+from assay_stream.kafka.part import UNCOUNTED, PatientPart, StageMetrics, lags_of
 from assay_stream.kafka.partition import AgentFailed, BatchDropped, BatchHandler, PartitionTask
-from assay_stream.kafka.refusals import explained
-from assay_stream.kafka.stage import Stage, StageMetrics
-from assay_stream.model.record import Role
+from assay_stream.kafka.stage import Stage
 
 _VERSION = 0
 
@@ -123,7 +122,6 @@ _log = structlog.get_logger(__name__)
 
 _AGENT_FAILURES_MAX = 3
 """An agent's failure is usually deterministic."""
-_REOPENING_PAUSE_S, _REOPENING_PAUSE_S_MAX = 1.0, 30.0
 _LOOK_S = 0.1
 _GROUP_LOOK_S = 5.0
 _FETCH_BYTES = 2 * 1_024 * 1_024
@@ -145,7 +143,7 @@ _POLL_INTERVAL_MS = 2**31 - 1
 """Calls may wait for the registry indefinitely, so a long time between polls does not indicate death."""
 
 
-class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
+class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
     """Run a stage over its share of the input partitions until stopped.
 
     Args:
@@ -160,30 +158,24 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def __init__(
         self,
-        settings: Settings,
         stage: Stage[Any],
         agent: BatchHandler,
         *,
-        topics: Mapping[Role, str],
-        partition_counts: Mapping[Role, int],
-        metrics: StageMetrics | None = None,
-        clients: Clients | None = None,
+        metrics: StageMetrics = UNCOUNTED,
         quarantine: asyncio.Lock | None = None,
         gives_way_to: Sequence[Runner] = (),
     ) -> None:
-        self.settings = settings
+        self.topology, settings = stage.topology, stage.topology.settings
+        name = settings.group_instance_id
+        # aiokafka does not know the error of a member that is fenced by another one (KIP-345).
+        hint = f", and whether another worker is called {name}" if name else ""
+        super().__init__(f"the {stage.name} stage", settings, metrics=metrics, hint=hint)
         self.stage = stage
         self.agent = agent
-        self.topics = topics
-        self.partition_counts = partition_counts
-        self.metrics = StageMetrics() if metrics is None else metrics
-        self.clients: Clients = KafkaClients(settings) if clients is None else clients
         self.quarantine = asyncio.Lock() if quarantine is None else quarantine
         self.group_id = f"{settings.group_prefix}-{stage.name}"
-        self.waiting_for: str | None = None
         self._gives_way_to = gives_way_to
         self._consumer: Consumer | None = None
-        self._stopping = asyncio.Event()
         self._lock = asyncio.Lock()
         """Held while opening, pausing and closing tasks."""
         self._open: dict[int, PartitionTask] = {}
@@ -196,11 +188,10 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         self._settled = False
         """Whether our partitions are assigned: between a revocation and the next assignment they are unknown."""
         self._openings = 0
-        self._reopenings = 0
         self._failures: Counter[int] = Counter()
         """Consecutive batch failures by partition, quiet turns in between or not."""
         self._agent_failures: Counter[int] = Counter()
-        self._moved_s = time.monotonic()
+        self.moved_s = time.monotonic()
         self._is_opening = False
 
     @property
@@ -218,7 +209,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         """Seconds since last progress, here or in a thread. Restoring counts as progress."""
         if self._is_opening:
             return 0.0
-        return max(time.monotonic() - self._moved_s, *(task.busy_s for task in self._open.values()), 0.0)
+        return max(super().still_s, *(task.busy_s for task in self._open.values()), 0.0)
 
     @property
     def has_work(self) -> bool:
@@ -242,28 +233,19 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def note_gauges(self) -> None:
         """Set the gauges of each partition's lag and of the state size."""
-        consumer = self._consumer
-        if consumer is None:
-            return
-        committed = {place: offset for task in self._open.values() for place, offset in task.committed.items()}
-        assigned = consumer.assignment()
-        ends = {tp: consumer.last_stable_offset(tp) for tp in committed if tp in assigned}
-        self.metrics.lags(
-            {(tp.topic, tp.partition): end - committed[tp] for tp, end in ends.items() if end is not None and end >= 0}
-        )
-        self.metrics.state(self.stage.entries)
+        if self._consumer is not None:
+            committed = {place: offset for task in self._open.values() for place, offset in task.committed.items()}
+            self.metrics.lags(lags_of(self._consumer, committed))
+            self.metrics.measure("state_entries", self.stage.entries)
 
     def note_commit(self, partition: int) -> None:
         """Reset a partition's failure count after a written batch. A turn with nothing to do proves nothing."""
-        self._reopenings = 0
+        self.failures = 0
         self._failures.pop(partition, None)
         self._agent_failures.pop(partition, None)
 
     def note_failure(self, partition: int) -> None:
         self._failures[partition] += 1
-
-    def stop(self) -> None:
-        self._stopping.set()
 
     async def run(self) -> None:
         """Read and process until stopped. While a group shares partitions out in another way, wait for its end.
@@ -274,21 +256,20 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
                 format.
             IntegrityError: our own logs contradict each other, or hold what this release does not know.
         """
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             try:
                 await self._run_in_group()
             except InconsistentGroupProtocolError:
-                self._moved_s, before = time.monotonic(), self.waiting_for
+                self.moved_s, before = time.monotonic(), self.waiting_for
                 with suppress(*MAY_PASS, OperatingError):  # brokers that are away are met again
                     self.waiting_for = str(await other_release(self.settings, self.group_id))
                 if self.waiting_for is None or self.waiting_for != before:
                     _log.warning("waiting_for_group", stage=self.stage.name, why=self.waiting_for)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), _GROUP_LOOK_S)
+                await self.pause(_GROUP_LOOK_S)
 
     async def _run_in_group(self) -> None:
         session_ms = self.settings.session_timeout_ms
-        consumer = self._consumer = self.clients.consumer(
+        consumer = self._consumer = self.topology.clients.consumer(
             group_id=self.group_id,
             # Static membership (KIP-345).
             group_instance_id=self.settings.group_instance_id or None,
@@ -303,16 +284,16 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
             fetch_max_bytes=_FETCH_PARTITIONS * _FETCH_BYTES,
             partition_assignment_strategy=(StickyAssignor(self.claims),),
         )
-        consumer.subscribe([self.topics[role] for role in self.stage.input_roles], listener=self)
+        consumer.subscribe([self.topology.names[role] for role in self.stage.input_roles], listener=self)
         try:
             await consumer.start()
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 await self._turn(consumer)
         finally:
             self._unsettle()
             async with self._lock:
                 # If it stops because something is wrong, batches in hand are not waited for.
-                limit_s = self.settings.stop_limit_s if self._stopping.is_set() else 0.0
+                limit_s = self.settings.stop_limit_s if self.stopping.is_set() else 0.0
                 await self._close([*self._open, *self._paused], limit_s)
             await consumer.stop()
 
@@ -331,7 +312,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
                     task.running = None
                     self._paused[task.partition] = task
             await self._discard([task for task in tasks if not task.may_go_on])
-            self.metrics.buffered(0)
+            self.metrics.measure("buffered", 0)
 
     def _unsettle(self) -> None:
         self._settled = False
@@ -344,7 +325,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         group read more topics than others, as while they are upgraded, two of them may share the partitions of one
         number: neither opens it then.
         """
-        roles, known = self.stage.input_roles, self.partition_counts
+        roles, known = self.stage.input_roles, self.topology.counts
         counts = Counter(tp.partition for tp in assigned)
         self._assigned = {n for n, count in counts.items() if count == len(roles) or n >= known[roles[0]]}
         self._settled, self.waiting_for = True, None
@@ -359,7 +340,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
     # The main loop
 
     async def _turn(self, consumer: Consumer) -> None:
-        self._moved_s = time.monotonic()
+        self.moved_s = time.monotonic()
         try:
             if self._settled and (self._missing() or self._paused):
                 async with self._lock:
@@ -367,6 +348,8 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
                     if self._settled:
                         await self._take_over(consumer, self._missing())
             await self._look(consumer)
+        except InconsistentGroupProtocolError:
+            raise
         except (AgentFailed, *MAY_PASS) as error:
             await self._recover(error)
 
@@ -391,7 +374,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
                 # A rebalance took the partition meanwhile, and a client swallowed the cancellation.
                 with suppress(BatchDropped):
                     ended.result()
-        self.metrics.buffered(sum(task.buffered for task in tasks))
+        self.metrics.measure("buffered", sum(task.buffered for task in tasks))
         self._stop_if_stuck([*tasks, *self._dropped])
 
     def _stop_if_stuck(self, tasks: Iterable[PartitionTask]) -> None:
@@ -420,9 +403,10 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._close(self._paused.keys() - kept)
             await self._start(consumer, kept, missing - kept)
         finally:
-            self._is_opening, self._moved_s = False, time.monotonic()
-        seconds = self._moved_s - started_s
-        self.metrics.opened(len(missing), seconds=seconds)
+            self._is_opening, self.moved_s = False, time.monotonic()
+        seconds = self.moved_s - started_s
+        self.metrics.measure("opened", len(missing))
+        self.metrics.measure("opening_seconds", seconds)
         _log.info(
             "partitions_open",
             stage=self.stage.name,
@@ -467,7 +451,7 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
         tasks = [kind.pop(number) for number in list(numbers) for kind in (self._open, self._paused) if number in kind]
         await asyncio.gather(*(task.finish(limit_s) for task in tasks))
         await self._discard(tasks)
-        self.metrics.buffered(sum(task.buffered for task in self._open.values()))
+        self.metrics.measure("buffered", sum(task.buffered for task in self._open.values()))
 
     async def _discard(self, tasks: Sequence[PartitionTask]) -> None:
         self._dropped += [task for task in tasks if task.is_in_thread]
@@ -479,51 +463,26 @@ class Runner(ConsumerRebalanceListener):  # type: ignore[misc]
     # Failures
 
     async def _recover(self, error: Exception) -> None:
-        if isinstance(error, InconsistentGroupProtocolError):
-            raise error
-        refusal = explained(error)
-        if isinstance(refusal, ConfigurationError):
-            # Retrying cannot help.
-            raise refusal from error
-        if isinstance(error, OffsetOutOfRangeError):
-            _log.warning("offset_out_of_range", stage=self.stage.name)
-        failures = self._count_agent(error) if isinstance(error, AgentFailed) else self._count(error)
-        cause = error.cause if isinstance(error, AgentFailed) else type(error).__name__
-        if failures > FAILURES_MAX:
-            await raise_if_refused(self.settings)
-        _log.warning("partitions_reopening", stage=self.stage.name, error=cause, attempt=failures)
-        self.metrics.reopened()
         async with self._lock:
             await self._close([task.partition for task in self._open.values() if task.running and task.running.done()])
-        # A fenced task's partition has a new owner: give the group time to notice.
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), min(_REOPENING_PAUSE_S * failures, _REOPENING_PAUSE_S_MAX))
+        # A fenced task's partition has a new owner: the pause gives the group time to notice.
+        if isinstance(error, AgentFailed):
+            await self._endure_agent(error)
+        else:
+            self.failures = max(self.failures, *(count - 1 for count in self._failures.values()), 0)
+            await self.endure(error)
 
-    def _count(self, error: Exception) -> int:
-        self._reopenings += 1
-        failures = max(self._reopenings, *self._failures.values(), 0)
-        if failures > FAILURES_MAX and not is_away(error):
-            name = self.settings.group_instance_id
-            # aiokafka does not know the error of a member that is fenced by another one (KIP-345).
-            or_name = f", and whether another worker is called {name}" if name else ""
-            raise OperatingError(
-                "brokers_failing",
-                f"the {self.stage.name} stage failed {failures} times in a row, last with "
-                f"{type(error).__name__}: see the brokers' logs{or_name}",
-            ) from error
-        return failures
-
-    def _count_agent(self, error: AgentFailed) -> int:
+    async def _endure_agent(self, error: AgentFailed) -> None:
         self._agent_failures[error.partition] += 1
         failures = self._agent_failures[error.partition]
+        text = (
+            f"the {self.stage.name} agent failed {failures} times in a row on a batch of partition {error.partition}, "
+            f"last with {error.cause}"
+        )
         if failures > _AGENT_FAILURES_MAX:
-            raise OperatingError(
-                "agent_failed",
-                f"the {self.stage.name} agent failed {failures} times in a row on a batch of partition "
-                f"{error.partition}, last with {error.cause}: nothing of the batch is written, and it is read again "
-                "after a restart",
-            ) from error
-        return failures
+            why = f"{text}: nothing of the batch is written, and it is read again after a restart"
+            raise OperatingError("agent_failed", why) from error
+        await self.pause_after(failures, text)
 
 
 async def _every(steps: Iterable[Coroutine[None, None, None]]) -> None:

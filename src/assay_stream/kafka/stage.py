@@ -17,9 +17,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from aiokafka import TopicPartition
 
+from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
-from assay_stream.kafka.connection import Clients
+from assay_stream.kafka.connection import Clients, KafkaClients
 from assay_stream.kafka.log import read_partition
+from assay_stream.kafka.topics import topic_names
 from assay_stream.model.format_level import KEY, read_level, write_level
 from assay_stream.model.record import Output, Record, Role
 
@@ -31,6 +33,27 @@ OUT_OF_MEMORY = OperatingError(
     "takes. A record that needs too much by itself is set aside after some attempts",
 )
 """Created in advance: there is no memory to create it later."""
+
+
+class Topology:
+    """The topics that the stages of a process read and write.
+
+    Args:
+        counts: how many partitions each role's topic has.
+        clients: of their brokers, in place of those that the settings name.
+        agents: name of the users' agents whose topics they are, if any.
+    """
+
+    def __init__(
+        self, settings: Settings, counts: Mapping[Role, int], *, clients: Clients | None = None, agents: str = ""
+    ) -> None:
+        self.settings = settings
+        self.counts = counts
+        self.clients: Clients = KafkaClients(settings) if clients is None else clients
+        self.names = topic_names(settings, agents=agents)
+
+    def places(self, *roles: Role) -> list[TopicPartition]:
+        return [TopicPartition(self.names[role], number) for role in roles for number in range(self.counts[role])]
 
 
 class StateThread:
@@ -159,9 +182,8 @@ class Stage(Generic[State]):
         self,
         name: str,
         input_roles: tuple[Role, ...],
+        topology: Topology,
         *,
-        clients: Clients,
-        topics: Mapping[Role, str],
         new_state: Callable[[int], State],
         state_role: Role | None = None,
         thread: StateThread | None = None,
@@ -170,8 +192,7 @@ class Stage(Generic[State]):
         self.name = name
         self.input_roles = input_roles
         self.piece_records = piece_records
-        self._clients = clients
-        self._topics = topics
+        self.topology = topology
         self._new_state = new_state
         self.state_role = state_role
         self._shared_thread = thread
@@ -213,8 +234,8 @@ class Stage(Generic[State]):
         """
         state, self._marked[partition] = self._new_state(partition), 1
         if self.state_role is not None:
-            log = TopicPartition(self._topics[self.state_role], partition)
-            async for record in read_partition(self._clients.consumer(), self.state_role, log):
+            log = TopicPartition(self.topology.names[self.state_role], partition)
+            async for record in read_partition(self.topology.clients.consumer(), self.state_role, log):
                 if record.key == KEY:
                     self._marked[partition] = read_level(record)
                 else:
@@ -268,34 +289,3 @@ class Stage(Generic[State]):
     def punctuate(self, partition: int) -> list[Output]:
         """Return outputs to write although nothing was read."""
         return self._states[partition].punctuate()
-
-
-class StageMetrics:
-    """Metrics interface of a stage; this base records nothing."""
-
-    def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
-        """Count a committed batch: records read, outputs by label, time."""
-
-    def done(self, records: int, labels: Mapping[str, int]) -> None:
-        """Count records read, and outputs by label."""
-
-    def transaction(self, seconds: float) -> None:
-        """Time a committed transaction."""
-
-    def lags(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Set the number of unprocessed offsets of each topic and partition."""
-
-    def state(self, entries: int) -> None:
-        """Set how many entries are kept in memory."""
-
-    def buffered(self, records: int) -> None:
-        """Set the number of records waiting for other stages."""
-
-    def lost(self, offsets: int) -> None:
-        """Count offsets that expired unread."""
-
-    def reopened(self) -> None:
-        """Count a failed batch."""
-
-    def opened(self, partitions: int, *, seconds: float) -> None:
-        """Record a take-over of partitions and its duration, restoring included."""

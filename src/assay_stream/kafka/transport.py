@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
@@ -19,6 +19,7 @@ from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import open_admin, writing_producer
 from assay_stream.kafka.publishing import send_all
+from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import create_topics, topic_names, topic_table
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Output, Role, murmur2_partition, size_bytes
@@ -41,12 +42,9 @@ class Gathered:
         labels: number of outputs by label.
     """
 
-    def __init__(
-        self, create_batch: Callable[[], BatchBuilder], topics: Mapping[Role, str], partition_counts: Mapping[Role, int]
-    ) -> None:
+    def __init__(self, create_batch: Callable[[], BatchBuilder], topology: Topology) -> None:
         self._create_batch = create_batch
-        self._topics = topics
-        self._partition_counts = partition_counts
+        self._topology = topology
         self.batches: dict[tuple[str, int], list[BatchBuilder]] = {}
         self.labels: Counter[str] = Counter()
 
@@ -58,10 +56,10 @@ class Gathered:
         for output in outputs:
             role, partition = output.role, output.partition
             if partition is None:
-                partition = murmur2_partition(output.key or b"", self._partition_counts[role])
+                partition = murmur2_partition(output.key or b"", self._topology.counts[role])
             if (role, partition) != last:
                 last = (role, partition)
-                builders = self.batches.setdefault((self._topics[role], partition), [])
+                builders = self.batches.setdefault((self._topology.names[role], partition), [])
             if role is _REJECTED:
                 output = fitting(output)
             if not builders or not _append(builders[-1], output):
@@ -76,30 +74,26 @@ class TransactionalWriter:
     Opening it ends the transaction of the previous owner of its transactional id, and fences that owner for good.
 
     Args:
-        producer: transactional, unstarted.
+        group_id: owner of the offsets; no generation is needed, since the transactional id fences other owners.
+        partition: makes its transactional id, with the group.
     """
 
-    def __init__(
-        self, producer: AIOKafkaProducer, *, topics: Mapping[Role, str], partition_counts: Mapping[Role, int]
-    ) -> None:
-        self._producer = producer
-        self._topics = topics
-        self._partition_counts = partition_counts
+    def __init__(self, topology: Topology, group_id: str, partition: int) -> None:
+        self._topology = topology
+        self._group_id = group_id
+        self._producer = topology.clients.producer(f"{group_id}-{partition}")
 
     async def open(self) -> None:
         await self._producer.start()
 
     def gather(self) -> Gathered:
-        return Gathered(self._producer.create_batch, self._topics, self._partition_counts)
+        return Gathered(self._producer.create_batch, self._topology)
 
-    async def write(
-        self, gathered: Gathered, offsets: Mapping[TopicPartition, int], group_id: str, *, metadata: str = ""
-    ) -> None:
+    async def write(self, gathered: Gathered, offsets: Mapping[TopicPartition, int], *, metadata: str = "") -> None:
         """Write outputs and commit input offsets in one transaction.
 
         Args:
             offsets: next offset to read of each input partition.
-            group_id: owner of the offsets; no generation is needed, since the transactional id fences other owners.
 
         Raises:
             KafkaError: nothing was written; the writer must be closed.
@@ -113,7 +107,7 @@ class TransactionalWriter:
             for batch in builders
         ]
         positions = {tp: (offset, metadata) for tp, offset in offsets.items()}
-        await producer.send_offsets_to_transaction(positions, group_id)
+        await producer.send_offsets_to_transaction(positions, self._group_id)
         await asyncio.gather(*deliveries)
         await producer.commit_transaction()
 

@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
-from assay_stream.kafka.connection import Clients, Consumer
+from assay_stream.kafka.connection import Consumer
+from assay_stream.kafka.part import Part
+from assay_stream.kafka.stage import Topology
 from assay_stream.model.record import Role
 
 
@@ -49,34 +51,19 @@ def steps_to(roles: Iterable[Role]) -> list[UpstreamStage]:
     return steps[::-1]
 
 
-class UpstreamStages:
+class UpstreamStages(Part):
     """Track the progress of stages.
 
     Args:
         steps: the stages, in processing order.
-        clients: creates consumers, which join no group.
     """
 
-    def __init__(
-        self,
-        steps: Sequence[UpstreamStage],
-        *,
-        clients: Clients,
-        topics: Mapping[Role, str],
-        partition_counts: Mapping[Role, int],
-        group_prefix: str,
-    ) -> None:
+    def __init__(self, steps: Sequence[UpstreamStage], topology: Topology) -> None:
+        super().__init__()
         self._steps = list(steps)
-        self._partitions = {
-            role: [TopicPartition(topics[role], number) for number in range(partition_counts[role])]
-            for step in self._steps
-            for role in step.reads
-        }
-        self._clients = clients
-        self._group_prefix = group_prefix
+        self._topology = topology
         self._readers: dict[str, Consumer] = {}
         self._started = asyncio.Event()
-        self._stopping = asyncio.Event()
         self._asking = asyncio.Lock()
         self._answered_s = -_INTERVAL_S
         self._next: asyncio.Task[None] | None = None
@@ -88,20 +75,18 @@ class UpstreamStages:
     async def run(self) -> None:
         try:
             for step in {step.stage: step for step in self._steps}.values():
-                group_id = f"{self._group_prefix}-{step.stage}"
-                reader = self._clients.consumer(group_id=group_id, isolation_level="read_uncommitted")
+                group_id = f"{self._topology.settings.group_prefix}-{step.stage}"
+                # It joins no group.
+                reader = self._topology.clients.consumer(group_id=group_id, isolation_level="read_uncommitted")
                 self._readers[step.stage] = reader
                 await reader.start()
             self._started.set()
-            await self._stopping.wait()
+            await self.stopping.wait()
         finally:
             if self._next is not None:
                 self._next.cancel()
             for reader in self._readers.values():
                 await reader.stop()
-
-    def stop(self) -> None:
-        self._stopping.set()
 
     async def complete(self) -> None:
         """Wait until the stages have processed everything published so far, and everything derived from it.
@@ -128,8 +113,7 @@ class UpstreamStages:
             for step in self._steps:
                 if not published.issuperset(step.reads):
                     ends |= await self._ends(step.reads)
-                inputs = [tp for role in step.reads for tp in self._partitions[role]]
-                await self._wait(step.stage, {tp: ends[tp] for tp in inputs})
+                await self._wait(step.stage, {tp: ends[tp] for tp in self._topology.places(*step.reads)})
 
     async def _wait(self, stage: str, ends: Mapping[TopicPartition, int]) -> None:
         while True:
@@ -140,4 +124,4 @@ class UpstreamStages:
 
     async def _ends(self, roles: Iterable[Role]) -> dict[TopicPartition, int]:
         reader = next(iter(self._readers.values()))
-        return dict(await reader.end_offsets([tp for role in roles for tp in self._partitions[role]]))
+        return dict(await reader.end_offsets(self._topology.places(*roles)))

@@ -22,18 +22,18 @@ import msgspec
 from assay_stream.agents import AgentSet, AgentState, Rekeying
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.connection import Clients, KafkaClients, TopicPartition
+from assay_stream.kafka.connection import TopicPartition
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.stage import NoState, Stage
-from assay_stream.kafka.topics import ACCESS, AccessRole, topic_names
+from assay_stream.kafka.stage import NoState, Stage, Topology
+from assay_stream.kafka.topics import ACCESS, AccessRole
 from assay_stream.kafka.upstream import UpstreamStage, UpstreamStages, steps_to
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.text.times import time_us_of
 from assay_stream.worker.channel import Batches, TransactionalChannel
-from assay_stream.worker.host import Host, PartitionCounts, run_host
+from assay_stream.worker.host import Host, run_host
 from assay_stream.worker.metrics import PrometheusStage
-from assay_stream.worker.worker import GC_THRESHOLDS, add_runner
+from assay_stream.worker.worker import GC_THRESHOLDS
 
 _LOOK_S = 0.01
 _HOLD_LIMIT_S = 5.0
@@ -57,47 +57,27 @@ def run_agents(settings: Settings, agents: AgentSet, name: str) -> None:
         settings,
         (access.reads | access.writes | access.looks_at) - unread,
         [AccessRole.AGENTS],
-        lambda host, counts: add_agents(settings, host, counts, agents, name),
+        lambda host, counts: add_agents(host, Topology(settings, counts, agents=name), agents, name),
         web_port=settings.web_port,
         agents=name,
     )
 
 
-def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: AgentSet, name: str) -> None:
+def add_agents(host: Host, topology: Topology, agents: AgentSet, name: str) -> None:
     """Add the stages of agents to a host. Arguments are those of ``run_agents``."""
-    clients, topics = KafkaClients(settings), topic_names(settings, agents=name)
-    preceding = preceding_stages(
-        agents, name, clients=clients, topics=topics, counts=counts, group_prefix=settings.group_prefix
-    )
+    preceding = preceding_stages(agents, name, topology)
     if preceding is not None:
         host.add("preceding", preceding)
     quarantine = asyncio.Lock()
-    for stage in stages_of(agents, name, preceding, clients=clients, topics=topics, counts=counts):
+    for stage in stages_of(agents, name, preceding, topology):
         stage.level = host.format_level
-        channel = TransactionalChannel(host.app, name=stage.name, partitions=counts[stage.input_roles[0]])
+        channel = TransactionalChannel(host.app, name=stage.name, partitions=topology.counts[stage.input_roles[0]])
         host.app.agent(channel)(_processing)
-        runner = Runner(
-            settings,
-            stage,
-            channel.process,
-            topics=topics,
-            partition_counts=counts,
-            metrics=PrometheusStage(host.metrics, stage.name),
-            clients=clients,
-            quarantine=quarantine,
-        )
-        add_runner(host, stage.name, runner)
+        metrics = PrometheusStage(host.metrics, stage.name)
+        host.add(stage.name, Runner(stage, channel.process, metrics=metrics, quarantine=quarantine))
 
 
-def preceding_stages(
-    agents: AgentSet,
-    name: str,
-    *,
-    clients: Clients,
-    topics: Mapping[Role, str],
-    counts: Mapping[Role, int],
-    group_prefix: str,
-) -> UpstreamStages | None:
+def preceding_stages(agents: AgentSet, name: str, topology: Topology) -> UpstreamStages | None:
     """Return the stages whose output goes before evidence in the agents' input topic, if agents read both."""
     others = [role for role in agents.roles if role is not Role.EVIDENCE]
     if not others or Role.EVIDENCE not in agents.roles:
@@ -105,27 +85,18 @@ def preceding_stages(
     # The join has written what follows from a call when its evidence can be read.
     steps = [step for step in steps_to(others) if Role.EVIDENCE not in step.writes]
     steps += [UpstreamStage(f"agents-{name}-{role}", (role,), (Role.AGENT_INPUTS,)) for role in others]
-    return UpstreamStages(steps, clients=clients, topics=topics, partition_counts=counts, group_prefix=group_prefix)
+    return UpstreamStages(steps, topology)
 
 
-def stages_of(
-    agents: AgentSet,
-    name: str,
-    preceding: UpstreamStages | None,
-    *,
-    clients: Clients,
-    topics: Mapping[Role, str],
-    counts: Mapping[Role, int],
-) -> list[Stage[Any]]:
+def stages_of(agents: AgentSet, name: str, preceding: UpstreamStages | None, topology: Topology) -> list[Stage[Any]]:
     """Return the stages of agents: one for each input, and the one behind them."""
     rekeying = dict.fromkeys(agents.roles, Stage[Any]) | {Role.EVIDENCE: partial(EvidenceStage, preceding=preceding)}
     stages: list[Stage[Any]] = [
         rekeying[role](
             f"agents-{name}-{role}",
             (role,),
-            clients=clients,
-            topics=topics,
-            new_state=lambda _: Rekeyed(agents, partitions=counts[Role.AGENT_INPUTS]),
+            topology,
+            new_state=lambda _: Rekeyed(agents, partitions=topology.counts[Role.AGENT_INPUTS]),
             piece_records=_PIECE_RECORDS,
         )
         for role in agents.roles
@@ -133,10 +104,9 @@ def stages_of(
     detecting: Stage[AgentState] = Stage(
         f"agents-{name}",
         (Role.AGENT_INPUTS,),
-        clients=clients,
-        topics=topics,
+        topology,
         state_role=Role.AGENT_STATES,
-        new_state=lambda number: AgentState(agents, number, input_topic=topics[Role.AGENT_INPUTS]),
+        new_state=lambda number: AgentState(agents, number, input_topic=topology.names[Role.AGENT_INPUTS]),
         piece_records=_PIECE_RECORDS,
     )
     return [*stages, detecting]

@@ -16,11 +16,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp import web
@@ -29,9 +28,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCol
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError
-from assay_stream.kafka.connection import BrokerWatch, open_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.finalizing import finalised_level
-from assay_stream.kafka.log import is_away
+from assay_stream.kafka.part import BrokerWatch, Part, is_away
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.rights import require_rights
 from assay_stream.kafka.stage import OUT_OF_MEMORY
@@ -60,32 +59,19 @@ class Health:
 
     def __init__(self, *, stall_limit_s: float = math.inf) -> None:
         self.failed = False
-        self.waiting_for: Callable[[], str | None] = lambda: None
-        """Returns what an operator has to do first."""
         self._stall_limit_s = stall_limit_s
-        self._checks: dict[str, Callable[[], bool]] = {}
+        self.parts: list[tuple[str, Part]] = []
         self._alternatives: set[str] = set()
-        self._still_s: dict[str, Callable[[], float]] = {}
 
-    def watch(
-        self,
-        name: str,
-        check: Callable[[], bool],
-        *,
-        still_s: Callable[[], float] | None = None,
-        is_alternative: bool = False,
-    ) -> None:
+    def watch(self, name: str, part: Part, *, is_alternative: bool = False) -> None:
         """Watch a stage.
 
         Args:
-            still_s: for how many seconds it has not moved, though it should.
             is_alternative: whether the process is ready as long as any such stage is.
         """
-        self._checks[name] = check
+        self.parts.append((name, part))
         if is_alternative:
             self._alternatives.add(name)
-        if still_s is not None:
-            self._still_s[name] = still_s
 
     def liveness(self) -> HttpPage:
         stuck = self._stuck()
@@ -97,17 +83,17 @@ class Health:
         needed = all(is_ready for name, is_ready in stages.items() if name not in self._alternatives)
         any_of = not self._alternatives or any(stages[name] for name in self._alternatives)
         is_ready = needed and any_of and not self.failed
-        waiting_for = self.waiting_for()
+        waiting_for = next(filter(None, (part.waiting_for for _, part in self.parts)), None)
         why = {} if waiting_for is None else {"waiting_for": waiting_for}
         return (200 if is_ready else 503), {"ready": is_ready, "stages": stages, **why}
 
     def stages(self) -> dict[str, bool]:
         """Return which stages do their work now."""
         stuck = self._stuck()
-        return {name: bool(check()) and name not in stuck for name, check in self._checks.items()}
+        return {name: part.ready and name not in stuck for name, part in self.parts}
 
     def _stuck(self) -> list[str]:
-        return [name for name, still_s in self._still_s.items() if still_s() > self._stall_limit_s]
+        return [name for name, part in self.parts if part.still_s > self._stall_limit_s]
 
 
 _PAGES = {
@@ -184,20 +170,6 @@ _AGAIN = "partitions_added"
 PartitionCounts = Mapping[Role, int]
 
 
-class Part(Protocol):
-    """What a host runs."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether it does its work now."""
-
-    async def run(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        """Ask it to finish what it has in hand."""
-
-
 class Host:
     """The parts of one process, their health and their metrics.
 
@@ -215,9 +187,6 @@ class Host:
         self.was_told_to_stop = False
         """Whether it ends because of a signal: whatever fails meanwhile, it does not begin again."""
         self.health = Health(stall_limit_s=settings.stall_limit_s)
-        self.health.waiting_for = lambda: next(
-            filter(None, (getattr(part, "waiting_for", None) for _, part in self._parts)), None
-        )
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.metrics = Metrics(registry)
@@ -225,7 +194,6 @@ class Host:
         self.metrics.build_info.labels(producer.version, producer.git).set(1)
         self.format_level = 1  # as finalised
         self._app: AgentApp | None = None
-        self._parts: list[tuple[str, Part]] = []
         self.is_running = False
 
     @property
@@ -237,26 +205,10 @@ class Host:
             self._app = AgentApp(self._settings.group_prefix, store="memory://", web_enabled=False)
         return self._app
 
-    def add(
-        self,
-        name: str,
-        part: Part,
-        *,
-        still_s: Callable[[], float] | None = None,
-        note_gauges: Callable[[], None] | None = None,
-        is_alternative: bool = False,
-    ) -> None:
-        """Run a part.
-
-        Args:
-            still_s: for how many seconds it has not moved, though it should.
-            note_gauges: sets its gauges before metrics are read.
-            is_alternative: whether the process is ready as long as any such part is.
-        """
-        self.health.watch(name, lambda: part.ready, still_s=still_s, is_alternative=is_alternative)
-        self._parts.append((name, part))
-        if note_gauges is not None:
-            self.metrics.on_scrape(note_gauges)
+    def add(self, name: str, part: Part, *, is_alternative: bool = False) -> None:
+        """Run a part; other arguments are those of ``Health.watch``."""
+        self.health.watch(name, part, is_alternative=is_alternative)
+        self.metrics.on_scrape(part.note_gauges)
 
     async def run(self) -> None:
         """Run the parts until told to stop, or until one fails or is done.
@@ -274,7 +226,7 @@ class Host:
             try:
                 if self._app is not None:
                     await self._app.start()
-                for name, part in self._parts:
+                for name, part in self.health.parts:
                     running.append(asyncio.create_task(part.run(), name=name))
                     running[-1].add_done_callback(self._note_end)
                 self.is_running = True
@@ -282,7 +234,7 @@ class Host:
             finally:
                 self._deadline.start()
                 # The later ones may need the earlier.
-                for (_, part), task in reversed(list(zip(self._parts, running, strict=False))):
+                for (_, part), task in reversed(list(zip(self.health.parts, running, strict=False))):
                     part.stop()
                     await asyncio.wait([task])
                 if self._app is not None:
@@ -321,15 +273,15 @@ class Host:
 
     async def _serve(self, port: int, end: asyncio.Event) -> asyncio.Task[None]:
         """Serve the pages until ``end`` is set."""
-        brokers = BrokerWatch(self._settings)
-        metrics = self.metrics
-        self.add("brokers", brokers, note_gauges=lambda: metrics.brokers_silent_seconds.set(brokers.silent_s))
+        brokers, metrics = BrokerWatch(self._settings), self.metrics
+        self.add("brokers", brokers)
 
-        def note_ready() -> None:
+        def note_health() -> None:
+            metrics.brokers_silent_seconds.set(brokers.silent_s)
             for name, is_ready in self.health.stages().items():
                 metrics.stage_ready.labels(name).set(is_ready)
 
-        metrics.on_scrape(note_ready)
+        metrics.on_scrape(note_health)
         pages = health_pages(self.health, metrics.text)
         address, ready = self._settings.web_host, asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(
@@ -451,28 +403,22 @@ def _may_be_awaited(error: AssayStreamError) -> bool:
     return error.code in COUNTS_DIFFER | UNREADABLE or is_away(error)
 
 
-class _Awaited:
+class _Awaited(Part):
     """Runs in place of all parts until what was waited for is there.
 
     Args:
         waiting_for: why ``count`` failed, or would.
     """
 
-    ready = False
-
-    def __init__(self, count: Callable[[], Awaitable[PartitionCounts]], waiting_for: str) -> None:
+    def __init__(self, count: Callable[[], Coroutine[Any, Any, PartitionCounts]], waiting_for: str) -> None:
+        super().__init__()
         self._count = count
         self.waiting_for = waiting_for
-        self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        while not self._stopping.is_set():
-            counting = asyncio.ensure_future(self._count())
-            stopping = asyncio.ensure_future(self._stopping.wait())
-            await asyncio.wait((counting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        while not self.stopping.is_set():
             try:
-                if counting.done():
-                    counting.result()
+                if await self.until_stopped(self._count()) is not None:
                     raise ConfigurationError(_AGAIN, "what was waited for is there: the process begins again")
             except AssayStreamError as error:
                 if not _may_be_awaited(error):
@@ -480,15 +426,7 @@ class _Awaited:
                 if str(error) != self.waiting_for:
                     self.waiting_for = str(error)
                     _log.warning("waiting_to_start", why=self.waiting_for)
-            finally:
-                counting.cancel()
-                stopping.cancel()
-                await asyncio.gather(counting, stopping, return_exceptions=True)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), _AWAITED_LOOK_S)
-
-    def stop(self) -> None:
-        self._stopping.set()
+            await self.pause(_AWAITED_LOOK_S)
 
 
 class Deadline:

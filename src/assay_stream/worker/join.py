@@ -19,9 +19,10 @@ from assay_stream.errors import InputError
 from assay_stream.join import processor
 from assay_stream.join.processor import Join
 from assay_stream.join.routing import Routing, call_in, reroute
-from assay_stream.kafka.connection import Clients, Consumer, FetchedRecord, TopicPartition
+from assay_stream.kafka.connection import Consumer, FetchedRecord, TopicPartition
 from assay_stream.kafka.log import read_last, record_of
-from assay_stream.kafka.stage import PartitionState, Stage, StateThread
+from assay_stream.kafka.part import Following
+from assay_stream.kafka.stage import PartitionState, Stage, StateThread, Topology
 from assay_stream.limits.core import OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.facts import KEY, JoinProgress, decode_key, read_progress, write_progress
@@ -65,7 +66,7 @@ class RecentObservers:
 
 
 class EvidenceLatency:
-    """Measures the time from a call to the commit of its evidence, for a batch at once.
+    """Measures the time from the calls of one partition to the commit of their evidence, those of a batch at once.
 
     Args:
         observe: called with ``observed`` or ``logged``, the time now, and those times of the calls, in milliseconds.
@@ -82,39 +83,22 @@ class EvidenceLatency:
         self._observe = observe
         self._observers = observers
         self._clock_ms = clock_ms
-        self._joined_us: dict[int, dict[Origin, int]] = {}
-        """Times at which calls were observed, by partition and origin."""
+        self._joined: list[tuple[Record, Call]] = []
 
     def joined(self, calls: Sequence[tuple[Record, Call]]) -> None:
-        """Record who made some calls of a partition and when, until their evidence is committed.
-
-        Calls that come again after a failed batch replace their earlier entries.
-        """
-        if not calls:
-            return
-        noted_us = self._joined_us.setdefault(calls[0][0].origin.partition, {})
-        noted_us.update({record.origin: call.time_us for record, call in calls})
+        """Record who made some calls and when, until their evidence is committed."""
+        self._joined += calls
         now = self._clock_ms()
         for observer_id in {call.observer_id for _, call in calls}:
             self._observers.heard(observer_id, now)
 
-    def committed(self, records: Sequence[Record]) -> None:
-        """Measure the calls in a partition's records whose evidence is now committed."""
-        if not records:
-            return
-        noted_us = self._joined_us.get(records[0].origin.partition, {})
-        found = [(noted_us.pop(record.origin, None), record.timestamp_ms) for record in records]
-        # A refused record has no entry.
-        measured = [(time_us // 1_000, logged_ms) for time_us, logged_ms in found if time_us is not None]
-        if measured:
-            observed_ms, logged_ms = zip(*measured, strict=True)
+    def committed(self) -> None:
+        """Measure the calls whose evidence is now committed: all that were joined."""
+        calls, self._joined = self._joined, []
+        if calls:
             now = self._clock_ms()
-            self._observe("observed", now, observed_ms)
-            self._observe("logged", now, logged_ms)
-
-    def drop(self, partition: int) -> None:
-        """Drop the entries of a lost partition: its next owner commits those calls."""
-        self._joined_us.pop(partition, None)
+            self._observe("observed", now, [call.time_us // 1_000 for _, call in calls])
+            self._observe("logged", now, [record.timestamp_ms for record, _ in calls])
 
 
 _log = structlog.get_logger(__name__)
@@ -125,55 +109,41 @@ KEPT_UNNEEDED_S = 30.0
 _SEEN_KEYS = (b'["seen",', b'["seen_run",')
 
 
-class BindingView:
+class BindingView(Following):
     """Follows the partitions of the binding topic that are needed, and the registry's progress in them.
 
     Args:
         new_join: makes the join over one partition of the binding topic.
-        inputs: the registry's input partitions.
         heard: called with the observer of each list and the time it was seen, milliseconds since the epoch.
     """
 
     def __init__(
         self,
-        *,
+        topology: Topology,
         new_join: Callable[[], Join],
-        clients: Clients,
-        topic: str,
-        partitions: int,
-        inputs: list[TopicPartition],
+        *,
         heard: Callable[[str, int], None] = lambda _name, _at_ms: None,
     ) -> None:
+        super().__init__("reading the bindings", topology.settings, clients=topology.clients)
         self._new_join = new_join
         self._joins: dict[int, Join] = {}
-        self._clients = clients
-        self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
+        self._partitions = topology.places(Role.BINDINGS)
         self._needed: Counter[int] = Counter()
         self._unneeded_since_s: dict[int, float] = {}
-        self._followed: dict[TopicPartition, int] = {}
-        """Partitions that are read, with their end offsets when reading began."""
+        self._next: dict[TopicPartition, int] = {}
+        """Next offset of the partitions that were read."""
         self._need_changed = asyncio.Event()
-        self._inputs = inputs
+        self._inputs = topology.places(Role.SNAPSHOTS, Role.CONTROL)
         self._heard = heard
         self._changed = asyncio.Event()
         self.changes = 0
         """Increases whenever facts arrive."""
         self.thread = StateThread("join")
         """Owns the state: read it only there."""
-        self._stopping = asyncio.Event()
         self._started = asyncio.Event()
         # A broker answers one connection's requests in order: asked on the reading consumer's, the ends would
         # wait for its long poll.
         self._ends_reader: Consumer | None = None
-        self.ready = False
-        self._moved_s = time.monotonic()
-
-    @property
-    def still_s(self) -> float:
-        return time.monotonic() - self._moved_s
-
-    def stop(self) -> None:
-        self._stopping.set()
 
     @property
     def servers(self) -> int:
@@ -186,7 +156,7 @@ class BindingView:
         self._unneeded_since_s.pop(number, None)
         if number not in self._joins:
             self._joins[number] = self._new_join()
-            self.ready = False
+            self.is_ready = False
             self._need_changed.set()
         return self._joins[number]
 
@@ -202,21 +172,39 @@ class BindingView:
         Raises:
             IntegrityError: if the topic holds a record that no registry writes.
         """
-        consumer = self._clients.consumer()
-        # Uncommitted: records behind an open transaction count, since they will be read.
-        ends_reader = self._ends_reader = self._clients.consumer(isolation_level="read_uncommitted")
         try:
-            await consumer.start()
-            await ends_reader.start()
-            self._started.set()
-            while not self._stopping.is_set():
-                await self._set_followed(consumer)
-                await self._follow(consumer)
-                if not self.ready:
-                    self.ready = await self._reached(consumer)
+            await super().run()
         finally:
-            await consumer.stop()
-            await ends_reader.stop()
+            if self._ends_reader is not None:
+                await self._ends_reader.stop()
+
+    async def open(self, consumer: Consumer) -> None:
+        """Assign nothing yet: what is needed changes."""
+        self.is_ready, self.ends = False, {}
+        if not self._started.is_set():
+            # Uncommitted: records behind an open transaction count, since they will be read.
+            self._ends_reader = self._ends_reader or self.clients.consumer(isolation_level="read_uncommitted")
+            await self._ends_reader.start()
+            self._started.set()
+
+    async def turn(self, consumer: Consumer) -> bool:
+        await self._set_followed(consumer)
+        if not self.ends:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._need_changed.wait(), _POLL_MS / 1_000)
+        elif fetched := await consumer.getmany(timeout_ms=_POLL_MS):
+            await self.thread.run(self._apply, fetched)
+            self._next |= {tp: messages[-1].offset + 1 for tp, messages in fetched.items() if messages}
+            self.changes += 1
+            # Several partitions may be waiting: wake them all.
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+        if (self.failures or not self.is_ready) and await self.has_caught_up(consumer):
+            self.failures = 0
+            if len(self.ends) == len(self._joins):
+                self.is_ready = True
+                _log.info("view_caught_up", servers=self.servers, partitions=sorted(tp.partition for tp in self.ends))
+        return self.stopping.is_set()
 
     async def _set_followed(self, consumer: Consumer) -> None:
         """Assign the needed partitions to the consumer, new ones from their beginning; drop the others."""
@@ -228,21 +216,18 @@ class BindingView:
                 continue
             del self._unneeded_since_s[number]
             del self._joins[number]
-            self._followed.pop(self._partitions[number], None)
+            self._next.pop(self._partitions[number], None)
+            self.ends.pop(self._partitions[number], None)
             _log.info("bindings_dropped", partition=number)
         wanted = [tp for tp in self._partitions if tp.partition in self._joins]
-        if set(wanted) == self._followed.keys() == consumer.assignment():
+        if not wanted or set(wanted) == self.ends.keys() == consumer.assignment():
             return
-        positions = {tp: await consumer.position(tp) for tp in self._followed if tp in wanted}
-        new = [tp for tp in wanted if tp not in positions]
-        if wanted:
-            consumer.assign(wanted)
-        for tp, position in positions.items():
-            consumer.seek(tp, position)
-        if new:
-            await consumer.seek_to_beginning(*new)
-        ends = await consumer.end_offsets(new) if new else {}
-        self._followed = {tp: ends[tp] if tp in ends else self._followed[tp] for tp in wanted}
+        consumer.assign(wanted)
+        begins = await consumer.beginning_offsets(wanted)
+        for tp in wanted:
+            self._next[tp] = max(begins[tp], self._next.get(tp, 0))
+            consumer.seek(tp, self._next[tp])
+        self.ends |= await consumer.end_offsets([tp for tp in wanted if tp not in self.ends])
 
     async def input_ends(self) -> Mapping[TopicPartition, int]:
         """Return the end offsets of the registry's input partitions, open transactions included."""
@@ -267,20 +252,6 @@ class BindingView:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), limit_s)
 
-    async def _follow(self, consumer: Consumer) -> None:
-        self._moved_s = time.monotonic()
-        if not self._followed:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._need_changed.wait(), _POLL_MS / 1_000)
-            return
-        fetched = await consumer.getmany(timeout_ms=_POLL_MS)
-        if fetched:
-            await self.thread.run(self._apply, fetched)
-            self.changes += 1
-            # Several partitions may be waiting: wake them all.
-            changed, self._changed = self._changed, asyncio.Event()
-            changed.set()
-
     def _apply(self, fetched: Mapping[TopicPartition, list[FetchedRecord]]) -> None:
         for tp, messages in fetched.items():
             join = self._joins[tp.partition]
@@ -291,15 +262,6 @@ class BindingView:
                 if record.value is not None and (record.key or b"").startswith(_SEEN_KEYS):
                     _, _, observer_id, *_ = decode_key(record.key)
                     self._heard(str(observer_id), record.timestamp_ms)
-
-    async def _reached(self, consumer: Consumer) -> bool:
-        for partition, end in self._followed.items():
-            if await consumer.position(partition) < end:
-                return False
-        if len(self._followed) < len(self._joins):
-            return False
-        _log.info("view_caught_up", servers=self.servers, partitions=sorted(tp.partition for tp in self._followed))
-        return True
 
 
 _REROUTED = Role.REROUTED  # reading a member of an enum takes a call of its own
@@ -388,33 +350,25 @@ class JoinStage(Stage[JoinState]):
     server when the call was read. A call that names a known snapshot needs the control records only.
     """
 
-    def __init__(
-        self,
-        view: BindingView,
-        *,
-        clients: Clients,
-        topics: Mapping[Role, str],
-        latency: EvidenceLatency,
-        routing: Routing,
-    ) -> None:
+    def __init__(self, view: BindingView, topology: Topology, *, latency: Callable[[], EvidenceLatency]) -> None:
         super().__init__(
             "join",
             (Role.REROUTED, Role.CALLS),
-            clients=clients,
-            topics=topics,
+            topology,
             new_state=self._new_state,
             thread=view.thread,
             piece_records=100,
         )
         self._view = view
         self._latency = latency
-        self._routing = routing
+        self._topics = topology.names
+        self._routing = Routing(calls=topology.counts[Role.CALLS], bindings=topology.counts[Role.BINDINGS])
         self._asking = asyncio.Lock()
         self._next_ends: asyncio.Task[Mapping[TopicPartition, int]] | None = None
 
     def _new_state(self, partition: int) -> JoinState:
         join = self._view.need(self.needed_by(partition))
-        return JoinState(join, self._latency, routing=self._routing, partition=partition, topics=self._topics)
+        return JoinState(join, self._latency(), routing=self._routing, partition=partition, topics=self._topics)
 
     def needed_by(self, partition: int) -> int:
         return self._routing.needed_by(partition)
@@ -432,10 +386,11 @@ class JoinStage(Stage[JoinState]):
         if partition in self._states:
             self._view.release(self.needed_by(partition))
         super().close(partition)
-        self._latency.drop(partition)
 
     def committed(self, records: Sequence[Record]) -> None:
-        self._latency.committed(records)
+        state = self._states.get(records[0].origin.partition) if records else None
+        if state is not None:
+            state.latency.committed()
 
     async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
         """Return the join's own progress records, written in the transactions of its outputs.
@@ -443,7 +398,7 @@ class JoinStage(Stage[JoinState]):
         Otherwise lost or reset group offsets would have calls joined twice.
         """
         log = TopicPartition(self._topics[Role.JOIN_PROGRESS], partition)
-        last = await read_last(self._clients.consumer(), Role.JOIN_PROGRESS, log)
+        last = await read_last(self.topology.clients.consumer(), Role.JOIN_PROGRESS, log)
         if last is None:
             return {}
         progress = read_progress(last.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import time
 from collections import Counter
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 
 from assay_stream.config import Settings
 from assay_stream.kafka.connection import connection_options
+from assay_stream.kafka.part import Part
 from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits.serving import HTTP_LIMITS
 from assay_stream.model.record import Role
@@ -35,18 +35,18 @@ def run_list_watch(
     """
 
     def build(host: Host, _: PartitionCounts) -> None:
-        part = ListingPart(settings, servers, tls, host.metrics)
-        host.add(_STAGE, part, note_gauges=part.note_gauges)
+        host.add(_STAGE, ListingPart(settings, servers, tls, host.metrics))
 
     run_host(settings, {Role.SNAPSHOTS}, [AccessRole.LISTER], build, web_port=web_port)
 
 
-class ListingPart:
+class ListingPart(Part):
     """Lists servers while the process runs, and copies what is counted to the metrics."""
 
     def __init__(
         self, settings: Settings, servers: Sequence[ListedServer], tls: ssl.SSLContext, metrics: Metrics
     ) -> None:
+        super().__init__()
         self._publisher = ObservationPublisher(
             connection_options(settings),
             topics=topic_names(settings),
@@ -55,7 +55,6 @@ class ListingPart:
         self._servers = servers
         self._tls = tls
         self._watch: ListWatch | None = None
-        self._stopping = asyncio.Event()
         self._metrics = metrics
         self._stage = PrometheusStage(metrics, _STAGE)
         self._counted: Counter[str] = Counter()
@@ -65,25 +64,16 @@ class ListingPart:
         """Whether every server was listed, or tried, once."""
         return self._watch is not None and self._watch.ready
 
-    def stop(self) -> None:
-        self._stopping.set()
-
     async def run(self) -> None:
         """List until stopped; deliver what is queued at the end."""
         self._publisher.start()
         client = Client(HTTP_LIMITS, self._tls)
         self._watch = ListWatch(self._servers, publish=self._publisher.publish, client=client)
-        running, stopping = asyncio.create_task(self._watch.run()), asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await self.until_stopped(self._watch.run())
         finally:
-            running.cancel()
-            stopping.cancel()
-            await asyncio.wait({running, stopping})
             await client.close()
             await self._publisher.aclose()
-        if not running.cancelled():
-            running.result()
 
     def note_gauges(self) -> None:
         stats, watched = self._publisher.stats, [] if self._watch is None else self._watch.watched
@@ -98,5 +88,5 @@ class ListingPart:
             self._metrics.list_age.labels(server_id).set(time.monotonic() - at_s)
         new, self._counted = counts - self._counted, counts
         self._stage.done(new["listed"], new)
-        self._stage.buffered(stats.queued + stats.spooled)
+        self._stage.measure("buffered", stats.queued + stats.spooled)
         self._metrics.servers_failing.set(sum(each.failing is not None for each in watched))

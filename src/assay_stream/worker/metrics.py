@@ -8,7 +8,7 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from assay_stream.kafka.stage import StageMetrics
+from assay_stream.kafka.part import Counted, Measured, StageMetrics
 from assay_stream.limits.core import EVIDENCE_LATENCY_MAX_S
 
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -126,7 +126,7 @@ class Metrics:
 
 
 class PrometheusStage(StageMetrics):
-    """What one stage counts; the methods are explained in ``kafka.stage``."""
+    """What one stage counts."""
 
     def __init__(self, metrics: Metrics, stage: str) -> None:
         self._metrics = metrics
@@ -136,42 +136,16 @@ class PrometheusStage(StageMetrics):
         for counter in (metrics.read, metrics.lost, metrics.reopened):
             counter.labels(stage)
 
-    def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
-        self._metrics.batch_seconds.labels(self._stage).observe(seconds)
-        self.done(records, labels)
+    def count(self, name: Counted, more: int = 1, *labels: str) -> None:
+        getattr(self._metrics, name).labels(self._stage, *labels).inc(more)
 
-    def done(self, records: int, labels: Mapping[str, int]) -> None:
-        self._metrics.read.labels(self._stage).inc(records)
-        for what, written in labels.items():
-            self._metrics.outputs.labels(self._stage, what).inc(written)
-
-    def transaction(self, seconds: float) -> None:
-        self._metrics.transaction_seconds.labels(self._stage).observe(seconds)
+    def measure(self, name: Measured, value: float, *labels: str) -> None:
+        metric = getattr(self._metrics, name).labels(self._stage, *labels)
+        (metric.set if isinstance(metric, Gauge) else metric.observe)(value)
 
     def lags(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Set the lag of each partition; those of others are removed."""
         for topic, partition in self._lagging - offsets.keys():
             self._metrics.lag.remove(self._stage, topic, str(partition))
         self._lagging = set(offsets)
         for (topic, partition), count in offsets.items():
             self._metrics.lag.labels(self._stage, topic, str(partition)).set(max(count, 0))
-
-    def state(self, entries: int) -> None:
-        self._metrics.state_entries.labels(self._stage).set(entries)
-
-    def buffered(self, records: int) -> None:
-        self._metrics.buffered.labels(self._stage).set(records)
-
-    def lost(self, offsets: int) -> None:
-        self._metrics.lost.labels(self._stage).inc(offsets)
-
-    def claim_left_out(self) -> None:
-        """Count a claim to a tool name that is not remembered."""
-        self._metrics.claims_left_out.labels(self._stage).inc()
-
-    def reopened(self) -> None:
-        self._metrics.reopened.labels(self._stage).inc()
-
-    def opened(self, partitions: int, *, seconds: float) -> None:
-        self._metrics.opened.labels(self._stage).set(partitions)
-        self._metrics.opening_seconds.labels(self._stage).set(seconds)

@@ -20,10 +20,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, ProducerFenced, TopicPartition
-from assay_stream.kafka.log import Patience, follow, read_last, record_of
-from assay_stream.kafka.stage import StageMetrics
-from assay_stream.kafka.topics import AccessRole, topic_names
+from assay_stream.kafka.connection import Consumer, ProducerFenced, TopicPartition
+from assay_stream.kafka.log import read_last, record_of
+from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics, lags_of
+from assay_stream.kafka.stage import Topology
+from assay_stream.kafka.topics import AccessRole
 from assay_stream.kafka.transport import TransactionalWriter
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Output, Record, Role
@@ -69,8 +70,8 @@ def run_sealer(settings: Settings, plan: SealPlan, *, web_port: int | None = Non
     """
 
     def build(host: Host, counts: PartitionCounts) -> None:
-        sealer = Sealer(settings, plan, partitions=counts[Role.EVIDENCE], metrics=PrometheusStage(host.metrics, _STAGE))
-        host.add(_STAGE, sealer, still_s=lambda: sealer.still_s, note_gauges=sealer.note_gauges)
+        metrics = PrometheusStage(host.metrics, _STAGE)
+        host.add(_STAGE, Sealer(Topology(settings, counts), plan, metrics=metrics))
 
     run_host(settings, {Role.EVIDENCE, Role.CHECKPOINTS}, [AccessRole.SEALER], build, web_port=web_port, once=plan.once)
 
@@ -100,65 +101,45 @@ class OpenRange:
         self.leaves.append((record.origin.offset, leaf_of(record)))
 
 
-class Sealer:
+class Sealer(Following):
     """Seals until told to stop, or until everything that was there is sealed.
 
     Args:
-        partitions: how many partitions the evidence and the checkpoint topic have.
         now: gives the time for ``sealed_at``.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        topology: Topology,
         plan: SealPlan,
         *,
-        partitions: int,
-        metrics: StageMetrics | None = None,
-        clients: Clients | None = None,
+        metrics: StageMetrics = UNCOUNTED,
         now: Callable[[], datetime] = _now,
     ) -> None:
-        self._settings = settings
+        settings, clients = topology.settings, topology.clients
+        super().__init__("sealing", settings, metrics=metrics, clients=clients, waits=not plan.once)
         self._plan = plan
-        self._partitions = partitions
-        self._metrics = StageMetrics() if metrics is None else metrics
-        self._clients = KafkaClients(settings) if clients is None else clients
+        self._topology = topology
+        self._topics = topology.names
+        self._partitions = topology.counts[Role.EVIDENCE]
         self._now = now
         self._consumer: Consumer | None = None
-        self._moved_s = time.monotonic()
-        self._topics = topic_names(settings)
         self._group_id = f"{settings.group_prefix}-{_STAGE}"
         self._ranges: dict[int, OpenRange] = {}
-        self._ends: dict[TopicPartition, int] = {}
-        """Where the evidence ended when the partitions were opened."""
-        self._stopping = asyncio.Event()
-        self._patience = Patience("sealing", self._stopping, settings, waits=not plan.once)
 
     @property
     def ready(self) -> bool:
         """Whether every partition is open, and what was read last could be sealed."""
-        return self._consumer is not None and not self._patience.failures
-
-    @property
-    def still_s(self) -> float:
-        return time.monotonic() - self._moved_s
+        return self._consumer is not None and not self.failures
 
     def note_gauges(self) -> None:
         """Note how much evidence of each partition is not sealed yet."""
-        if self._consumer is None:
-            return
-        behind = {}
-        for place in self._consumer.assignment():
-            end = self._consumer.last_stable_offset(place)
-            before = self._ranges[place.partition].before
-            if end is not None and end >= 0:
-                behind[(place.topic, place.partition)] = end - (0 if before is None else before.last_offset + 1)
-        self._metrics.lags(behind)
-        # What is read and not sealed yet is all that is kept.
-        self._metrics.state(sum(len(part.leaves) for part in self._ranges.values()))
-
-    def stop(self) -> None:
-        self._stopping.set()
+        if self._consumer is not None:
+            befores = {place: self._ranges[place.partition].before for place in self.ends}
+            sealed_to = {place: 0 if last is None else last.last_offset + 1 for place, last in befores.items()}
+            self.metrics.lags(lags_of(self._consumer, sealed_to))
+            # What is read and not sealed yet is all that is kept.
+            self.metrics.measure("state_entries", sum(len(part.leaves) for part in self._ranges.values()))
 
     async def run(self) -> None:
         """Seal.
@@ -171,16 +152,20 @@ class Sealer:
             OperatingError: ``brokers_failing``.
         """
         try:
-            await follow(self._clients.consumer, self._open, self._turn, self._endure)
+            await super().run()
         finally:
             await self._close()
 
-    async def _open(self, consumer: Consumer) -> None:
+    async def open(self, consumer: Consumer) -> None:
         """Fence the previous sealer, and go to the first record of each partition that is not sealed."""
-        started_s = self._moved_s = time.monotonic()
+        started_s = time.monotonic()
         # Those of before, where retention overtook the reading.
         await self._close()
-        parts = self._ranges = {number: self._range(number) for number in range(self._partitions)}
+        # Opening a writer fences the previous sealer of its partition.
+        parts = self._ranges = {
+            number: OpenRange(partition=number, writer=TransactionalWriter(self._topology, self._group_id, number))
+            for number in range(self._partitions)
+        }
         opened = await asyncio.gather(*(part.writer.open() for part in parts.values()), return_exceptions=True)
         # Only when all have ended: one that is still opening cannot be closed.
         for error in opened:
@@ -189,27 +174,19 @@ class Sealer:
         for part in parts.values():
             part.before = await self._last_checkpoint(part.partition)
         check_siblings(parts)
-        places = [TopicPartition(self._topics[Role.EVIDENCE], number) for number in parts]
+        places = self._topology.places(Role.EVIDENCE)
         consumer.assign(places)
-        beginnings, self._ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        beginnings, self.ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         for place in places:
             consumer.seek(place, self._first_unsealed(place, beginnings[place]))
         self._consumer = consumer
-        self._metrics.opened(self._partitions, seconds=time.monotonic() - started_s)
+        self.metrics.measure("opened", self._partitions)
+        self.metrics.measure("opening_seconds", time.monotonic() - started_s)
         _log.info("sealing", partitions=self._partitions, key_id=tlog.key_id(self._plan.key.public_key()))
-
-    def _range(self, number: int) -> OpenRange:
-        # Opening a writer with this transactional id fences the previous sealer.
-        writer = TransactionalWriter(
-            self._clients.producer(f"{self._group_id}-{number}"),
-            topics=self._topics,
-            partition_counts={Role.CHECKPOINTS: self._partitions},
-        )
-        return OpenRange(partition=number, writer=writer)
 
     async def _last_checkpoint(self, number: int) -> Checkpoint | None:
         place = TopicPartition(self._topics[Role.CHECKPOINTS], number)
-        record = await read_last(self._clients.consumer(), Role.CHECKPOINTS, place)
+        record = await read_last(self.clients.consumer(), Role.CHECKPOINTS, place)
         if record is None:
             return None
         try:
@@ -230,23 +207,21 @@ class Sealer:
         if before is None:
             return beginning
         following = before.last_offset + 1
-        if following > self._ends[place]:
+        if following > self.ends[place]:
             raise IntegrityError(
                 "evidence_cut_off",
-                f"{place.topic}/{place.partition} ends at offset {self._ends[place]} and is "
+                f"{place.topic}/{place.partition} ends at offset {self.ends[place]} and is "
                 f"sealed up to {following - 1}: alter neither topic, and run assay-stream seal verify",
             )
         lost = beginning - following
         if lost > 0:
-            self._metrics.lost(lost)
-            _log.error("input_expired", partition=place.partition, first_lost_offset=following, lost=lost)
+            self.metrics.expired(place, following, lost)
         return max(following, beginning)
 
-    async def _turn(self, consumer: Consumer) -> bool:
+    async def turn(self, consumer: Consumer) -> bool:
         """Read and seal a little, and say whether that was all."""
-        self._moved_s = time.monotonic()
         fetched = await consumer.getmany(
-            timeout_ms=self._settings.poll_timeout_ms, max_records=self._settings.batch_records_max
+            timeout_ms=self.settings.poll_timeout_ms, max_records=self.settings.batch_records_max
         )
         for place, messages in fetched.items():
             part = self._ranges[place.partition]
@@ -254,12 +229,13 @@ class Sealer:
                 part.take(record_of(Role.EVIDENCE, message), time.monotonic())
                 if len(part.leaves) >= self._plan.every_records:
                     await self._seal(part)
-        is_done = self._stopping.is_set() or (
-            self._plan.once and all([await consumer.position(place) >= end for place, end in self._ends.items()])
-        )
+        has_caught_up = (self._plan.once or self.failures) and await self.has_caught_up(consumer)
+        is_done = self.stopping.is_set() or bool(self._plan.once and has_caught_up)
         for part in self._ranges.values():
             if part.leaves and (is_done or time.monotonic() - part.since_s >= self._plan.every_s):
                 await self._seal(part)
+        if has_caught_up and not any(part.leaves for part in self._ranges.values()):
+            self.failures = 0
         return is_done
 
     async def _seal(self, part: OpenRange) -> None:
@@ -290,12 +266,12 @@ class Sealer:
         writing_s = time.monotonic()
         gathered = part.writer.gather()
         gathered.add([output])
-        await part.writer.write(gathered, sealed_to, self._group_id)
-        self._metrics.transaction(time.monotonic() - writing_s)
-        self._metrics.batch(len(part.leaves), {output.label: 1}, seconds=time.monotonic() - started_s)
+        await part.writer.write(gathered, sealed_to)
+        self.metrics.measure("transaction_seconds", time.monotonic() - writing_s)
+        self.metrics.batch(len(part.leaves), {output.label: 1}, seconds=time.monotonic() - started_s)
         part.before, part.leaves = checkpoint, []
         # A turn with nothing to seal proves nothing.
-        self._patience.failures = 0
+        self.failures = 0
         _log.info(
             "checkpoint_written",
             partition=part.partition,
@@ -305,16 +281,14 @@ class Sealer:
             last_offset=checkpoint.last_offset,
         )
 
-    async def _endure(self, error: Exception) -> bool:
+    async def endure(self, error: Exception) -> bool:
         await self._close()
         if isinstance(error, ProducerFenced):
             raise ConfigurationError(
                 "sealer_fenced", "another sealer has taken over: run one for each deployment"
             ) from None
-        was_stopping = self._stopping.is_set()
-        self._metrics.reopened()
-        self._moved_s = time.monotonic()
-        goes_on = await self._patience.endure(error)
+        was_stopping = self.stopping.is_set()
+        goes_on = await super().endure(error)
         if was_stopping:
             text = f"what was read last could not be sealed ({type(error).__name__}): the next start seals it"
             raise OperatingError("brokers_failing", text) from error

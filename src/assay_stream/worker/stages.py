@@ -2,16 +2,15 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 
 from assay_stream.alerts import processor as alerting
 from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.config import Settings
-from assay_stream.kafka.connection import Clients
-from assay_stream.kafka.stage import PartitionState, Stage
-from assay_stream.model.envelope import Producer
+from assay_stream.kafka.part import UNCOUNTED, StageMetrics
+from assay_stream.kafka.stage import PartitionState, Stage, Topology
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.ledger import progress
 from assay_stream.registry.processor import Registry
@@ -22,18 +21,15 @@ _REGISTRY_INPUTS = (Role.CONTROL, Role.SNAPSHOTS)
 
 
 class RegistryState(Registry, PartitionState):
-    """The registry of one partition, kept as facts in the binding topic; every join reads them too.
+    """The registry of one partition, kept as facts in the binding topic; every join reads them too."""
 
-    Args:
-        partitions: how many partitions the snapshot topic has.
-    """
-
-    def __init__(
-        self, settings: Settings, partition: int, *, topics: Mapping[Role, str], partitions: int, producer: Producer
-    ) -> None:
-        super().__init__(producer=producer, limits=settings.limits(), partitions=partitions)
+    def __init__(self, topology: Topology, partition: int) -> None:
+        settings = topology.settings
+        super().__init__(
+            producer=settings.producer(), limits=settings.limits(), partitions=topology.counts[Role.SNAPSHOTS]
+        )
         self.number = partition
-        self._inputs = [topics[role] for role in _REGISTRY_INPUTS]
+        self._inputs = [topology.names[role] for role in _REGISTRY_INPUTS]
 
     @property
     def entries(self) -> int:
@@ -53,18 +49,9 @@ class RegistryState(Registry, PartitionState):
         ]
 
 
-def registry_stage(
-    settings: Settings, *, clients: Clients, topics: Mapping[Role, str], partitions: int, producer: Producer
-) -> Stage[RegistryState]:
+def registry_stage(topology: Topology) -> Stage[RegistryState]:
     return Stage(
-        "registry",
-        _REGISTRY_INPUTS,
-        clients=clients,
-        topics=topics,
-        state_role=Role.BINDINGS,
-        new_state=lambda partition: RegistryState(
-            settings, partition, topics=topics, partitions=partitions, producer=producer
-        ),
+        "registry", _REGISTRY_INPUTS, topology, state_role=Role.BINDINGS, new_state=partial(RegistryState, topology)
     )
 
 
@@ -72,7 +59,7 @@ class AlertStageTable(AlertTable):
     """The alert stage's state: an alert table that reports the name claims it has no room for.
 
     Args:
-        claim_left_out: counts a claim that is not stored.
+        metrics: counts the claims that are not stored.
     """
 
     def __init__(
@@ -82,16 +69,16 @@ class AlertStageTable(AlertTable):
         *,
         input_topic: str,
         now_us: Callable[[], int | None],
-        claim_left_out: Callable[[], None],
+        metrics: StageMetrics = UNCOUNTED,
     ) -> None:
         super().__init__(partition, rules, input_topic=input_topic, now_us=now_us)
-        self._claim_left_out = claim_left_out
+        self._metrics = metrics
 
     def process(self, record: Record) -> list[Output]:
         """Apply one record of the finding topic, and return the alerts."""
         outputs = alerting.process(self.alerts, record)
         if self.alerts.names_left_out:
-            self._claim_left_out()
+            self._metrics.count("claims_left_out")
         if self.alerts.names_left_out == 1:
             # Once per set of look-alike names, so that a flood of claims does not flood the log.
             _log.warning("name_claims_left_out", partition=record.origin.partition, offset=record.origin.offset)
@@ -99,28 +86,13 @@ class AlertStageTable(AlertTable):
 
 
 def alert_stage(
-    settings: Settings,
-    *,
-    clients: Clients,
-    topics: Mapping[Role, str],
-    rules: AlertRules,
-    clock_us: Callable[[], int],
-    claim_left_out: Callable[[], None],
+    topology: Topology, *, rules: AlertRules, clock_us: Callable[[], int], metrics: StageMetrics = UNCOUNTED
 ) -> Stage[AlertStageTable]:
-    return Stage(
-        "alerts",
-        (Role.FINDINGS,),
-        clients=clients,
-        topics=topics,
-        state_role=Role.ALERT_STATES,
-        new_state=lambda partition: AlertStageTable(
-            partition,
-            rules,
-            input_topic=topics[Role.FINDINGS],
-            now_us=_every(settings.alert_tick_s, clock_us),
-            claim_left_out=claim_left_out,
-        ),
-    )
+    def new_state(partition: int) -> AlertStageTable:
+        now_us, input_topic = _every(topology.settings.alert_tick_s, clock_us), topology.names[Role.FINDINGS]
+        return AlertStageTable(partition, rules, input_topic=input_topic, now_us=now_us, metrics=metrics)
+
+    return Stage("alerts", (Role.FINDINGS,), topology, state_role=Role.ALERT_STATES, new_state=new_state)
 
 
 class SteadyClock:

@@ -21,11 +21,11 @@ import structlog
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka.connection import Consumer, TopicPartition, open_admin, reading_consumer
+from assay_stream.kafka.connection import Consumer, TopicPartition, open_admin
 from assay_stream.kafka.finalizing import finalised_level
-from assay_stream.kafka.log import Patience, follow, read, record_of
+from assay_stream.kafka.log import read, record_of
+from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics
 from assay_stream.kafka.ranges import places_of
-from assay_stream.kafka.stage import StageMetrics
 from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits.storage import STORE_BATCH_RECORDS
 from assay_stream.model.record import Role
@@ -36,7 +36,6 @@ from assay_stream.readmodel.schema import StoreStatus, status_of
 
 if TYPE_CHECKING:
     from assay_stream.worker.host import Host, PartitionCounts
-    from assay_stream.worker.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 
@@ -62,7 +61,7 @@ class _PartitionsAddedError(Exception):
     """A topic has more partitions than are read."""
 
 
-class StoreFilling:
+class StoreFilling(Following):
     """Fills a store until told to stop, or until everything is read that was there.
 
     Args:
@@ -77,38 +76,35 @@ class StoreFilling:
         filler: Filler,
         *,
         once: bool = False,
-        metrics: StageMetrics | None = None,
+        metrics: StageMetrics = UNCOUNTED,
         now_us: Callable[[], int] = _now_us,
     ) -> None:
-        self._settings = settings
+        super().__init__("filling the store", settings, metrics=metrics, waits=not once)
         self._filler = filler
         self._once = once
-        self._metrics = StageMetrics() if metrics is None else metrics
         self._now_us = now_us
         self._names = topic_names(settings)
         self._roles = {self._names[role]: role for role in ROLES}
-        self._ends: dict[TopicPartition, int] = {}
         self._lags: dict[TopicPartition, int] = {}
         self._even_s: dict[TopicPartition, float] = {}
         self._times_ms: dict[TopicPartition, int] = {}
         self._looked_s = self._told_s = 0.0
-        self._started_s = self._moved_s = time.monotonic()
+        self._started_s = time.monotonic()
         self.committed_s = 0.0
         """When records were last committed, seconds since the epoch; 0 where none were yet."""
         self.status: StoreStatus | None = None
-        self._stopping = asyncio.Event()
-        self._patience = Patience("filling the store", self._stopping, settings, waits=not once)
-        self.ready = False
-        """Whether the store is being filled, and holds everything that was there when it began."""
 
-    @property
-    def still_s(self) -> float:
-        """For how long nothing was tried."""
-        return time.monotonic() - self._moved_s
-
-    def lags(self) -> dict[tuple[str, int], int]:
-        """Return how many offsets of each log are not in the store, as of the last look."""
-        return {(place.topic, place.partition): lag for place, lag in self._lags.items()}
+    def note_gauges(self) -> None:
+        """Note what is in the store, and how many offsets of each log are not, as of the last look."""
+        self.metrics.lags(dict(self._lags))
+        if self.status is not None:
+            for kind, rows in self.status.counts.items():
+                self.metrics.measure("store_rows", rows, kind)
+            for role, positions in groupby(self.status.positions, key=lambda each: each.role):
+                self.metrics.measure("store_refused", sum(each.refused for each in positions), role)
+            self.metrics.measure("store_bytes", self.status.size_bytes)
+        self.metrics.measure("store_behind", self.behind_s)
+        self.metrics.measure("store_committed", self.committed_s)
 
     @property
     def behind_s(self) -> float:
@@ -125,9 +121,6 @@ class StoreFilling:
             default=0.0,
         )
 
-    def stop(self) -> None:
-        self._stopping.set()
-
     async def run(self) -> None:
         """Fill the store.
 
@@ -136,35 +129,33 @@ class StoreFilling:
             OperatingError: ``broker_unreachable``, ``brokers_failing``, ``store_failing``.
         """
         try:
-            await follow(lambda: reading_consumer(self._settings), self._open, self._turn, self._endure)
+            await super().run()
         finally:
-            self.ready = False
+            self.is_ready = False
 
-    async def _endure(self, error: Exception) -> bool:
-        self.ready = False
+    async def endure(self, error: Exception) -> bool:
+        self.is_ready = False
         if isinstance(error, _PartitionsAddedError):
             _log.info("partitions_added")
             return True
-        self._metrics.reopened()
-        self._moved_s = time.monotonic()
-        return await self._patience.endure(error)
+        return await super().endure(error)
 
     async def _find_places(self) -> list[TopicPartition]:
-        async with open_admin(self._settings) as admin:
+        async with open_admin(self.settings) as admin:
             cluster = (await admin.describe_cluster())["cluster_id"]
-        places = [place for each in await places_of(self._settings, list(self._roles)) for place in each]
-        prefix = self._settings.topic_prefix
+        places = [place for each in await places_of(self.settings, list(self._roles)) for place in each]
+        prefix = self.settings.topic_prefix
         named = f"cluster {cluster}, topics {prefix}*" if prefix else f"cluster {cluster}"
-        oldest_us = self._now_us() - bounds_of(self._settings).age_us
+        oldest_us = self._now_us() - bounds_of(self.settings).age_us
         await asyncio.to_thread(self._filler.begin, named, oldest_us=oldest_us)
         return places
 
-    async def _open(self, consumer: Consumer) -> None:
+    async def open(self, consumer: Consumer) -> None:
         """Go to where the store stands in each log."""
-        self.ready = False
-        await finalised_level(self._settings)
+        self.is_ready = False
+        await finalised_level(self.settings)
         places = await self._find_places()
-        begins, self._ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        begins, self.ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         for place in places:
             await self._check_same(consumer, place, begins[place])
         consumer.assign(places)
@@ -174,9 +165,8 @@ class StoreFilling:
             is_compacted = self._roles[place.topic] in (Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS)
             lost = 0 if before is None or is_compacted else max(begin - before, 0)
             if lost:
-                self._metrics.lost(lost)
-                _log.error("input_expired", topic=place.topic, partition=place.partition, lost=lost)
-            found[self._roles[place.topic], *place] = LogState(begin, lost, self._ends[place])
+                self.metrics.expired(place, before or 0, lost)
+            found[self._roles[place.topic], *place] = LogState(begin, lost, self.ends[place])
             consumer.seek(place, max(begin, before or 0))
         await asyncio.to_thread(self._filler.note, found)
         _log.info("filling_store", logs=len(places))
@@ -185,7 +175,7 @@ class StoreFilling:
         """Make sure that a log is the one that the store was filled from."""
         before = self._filler.position(place.topic, place.partition) or 0
         witness = self._filler.witness(place.topic, place.partition)
-        is_same = before <= self._ends[place]
+        is_same = before <= self.ends[place]
         if is_same and witness is not None and witness[0] >= begin:
             # Compaction takes records away, and only that.
             async for messages in read(consumer, place, witness[0], witness[0] + 1):
@@ -197,40 +187,40 @@ class StoreFilling:
                 "again. Fill the store anew: assay-stream store run --rebuild",
             )
 
-    async def _turn(self, consumer: Consumer) -> bool:
+    async def turn(self, consumer: Consumer) -> bool:
         """Take in what was fetched, and say whether that was all."""
-        self._moved_s = time.monotonic()
         fetched = await consumer.getmany(
-            timeout_ms=self._settings.poll_timeout_ms,
-            max_records=min(self._settings.batch_records_max, STORE_BATCH_RECORDS),
+            timeout_ms=self.settings.poll_timeout_ms,
+            max_records=min(self.settings.batch_records_max, STORE_BATCH_RECORDS),
         )
-        self._patience.failures = 0
         records = [record_of(self._roles[place.topic], each) for place, found in fetched.items() for each in found]
         filled = Counter(f"filled:{record.role.value}" for record in records)
         if records:
             started_s = time.monotonic()
             await asyncio.to_thread(self._filler.take, records)
-            self._metrics.batch(len(records), filled, seconds=time.monotonic() - started_s)
+            self.failures = 0
+            self.metrics.batch(len(records), filled, seconds=time.monotonic() - started_s)
             self.committed_s = self._now_us() / 1_000_000
             self._times_ms |= {place: found[-1].timestamp for place, found in fetched.items() if found}
-        if time.monotonic() - self._looked_s >= _LOOK_S or (not records and not self.ready):
+        if time.monotonic() - self._looked_s >= _LOOK_S or (not records and not self.is_ready):
             await self._look(consumer)
-        return self._stopping.is_set() or (self._once and self.ready)
+        return self.stopping.is_set() or (self._once and self.is_ready)
 
     async def _look(self, consumer: Consumer) -> None:
         """Note how far the logs go, and drop what is beyond the bounds."""
         self._looked_s = time.monotonic()
-        places = list(self._ends)
+        places = list(self.ends)
         positions = {place: await consumer.position(place) for place in places}
         # Markers of transactions are offsets without a record: where one was passed, the store must know.
-        was_ready = self.ready
-        self.ready = was_ready or all(positions[place] >= end for place, end in self._ends.items())
+        was_ready = self.is_ready
+        if all(positions[place] >= end for place, end in self.ends.items()):
+            self.is_ready, self.failures = True, 0
         known: dict[LogPlace, LogState] = {}
         for place in places:
             end = consumer.last_stable_offset(place)
             end = None if end is None or end < 0 else end
             known[self._roles[place.topic], *place] = LogState(positions[place], end=end)
-            self._lags[place] = max((self._ends[place] if end is None else end) - positions[place], 0)
+            self._lags[place] = max((self.ends[place] if end is None else end) - positions[place], 0)
             if not self._lags[place]:
                 self._even_s[place] = self._looked_s
         # A broker that does not answer does not say how far its logs go.
@@ -241,32 +231,20 @@ class StoreFilling:
         counts = Counter(place.topic for place in places)
         if any(len(consumer.partitions_for_topic(topic) or ()) > count for topic, count in counts.items()):
             raise _PartitionsAddedError
-        bounds, now_us = bounds_of(self._settings), self._now_us()
+        bounds, now_us = bounds_of(self.settings), self._now_us()
         while (done := await asyncio.to_thread(self._filler.keep_within, bounds, now_us=now_us)) and not (
-            self._stopping.is_set()
+            self.stopping.is_set()
         ):
-            self._metrics.batch(0, {f"dropped:{done.kind}:{done.bound}": done.rows}, seconds=0)
+            self.metrics.batch(0, {f"dropped:{done.kind}:{done.bound}": done.rows}, seconds=0)
         self.status = await asyncio.to_thread(status_of, self._filler.connection)
 
     def _tell(self, *, was_ready: bool) -> None:
         """Say how far the store is until it is up to date, and that it is."""
-        if self.ready and not was_ready:
+        if self.is_ready and not was_ready:
             _log.info("up_to_date", records=self._filler.read)
-        elif not self.ready and self._looked_s - self._told_s >= _TELL_S:
+        elif not self.is_ready and self._looked_s - self._told_s >= _TELL_S:
             self._told_s = self._looked_s
             _log.info("catching_up", records=self._filler.read, behind=sum(self._lags.values()))
-
-
-def note_store(metrics: Metrics, filling: StoreFilling) -> None:
-    """Set the gauges of a store that is filled."""
-    if filling.status is not None:
-        for kind, rows in filling.status.counts.items():
-            metrics.store_rows.labels(_STAGE, kind).set(rows)
-        for role, positions in groupby(filling.status.positions, key=lambda each: each.role):
-            metrics.store_refused.labels(_STAGE, role).set(sum(each.refused for each in positions))
-        metrics.store_bytes.labels(_STAGE).set(filling.status.size_bytes)
-    metrics.store_behind.labels(_STAGE).set(filling.behind_s)
-    metrics.store_committed.labels(_STAGE).set(filling.committed_s)
 
 
 def run_store(
@@ -290,13 +268,7 @@ def run_store(
 
         def build(host: Host, counts: PartitionCounts) -> None:
             metrics = PrometheusStage(host.metrics, _STAGE)
-            filling = StoreFilling(settings, Filler(connection), once=once, metrics=metrics)
-
-            def note() -> None:
-                metrics.lags(filling.lags())
-                note_store(host.metrics, filling)
-
-            host.add(_STAGE, filling, still_s=lambda: filling.still_s, note_gauges=note)
+            host.add(_STAGE, StoreFilling(settings, Filler(connection), once=once, metrics=metrics))
 
         needed = {*ROLES, Role.FORMATS}
         run_host(settings, needed, [AccessRole.ANALYST], build, web_port=web_port, once=once)

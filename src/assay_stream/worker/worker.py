@@ -27,13 +27,10 @@ from typing import Any
 from assay_stream.alerts.index import SeverityLevel
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
-from assay_stream.join.routing import Routing
-from assay_stream.kafka.connection import KafkaClients, TopicPartition
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.stage import Stage
-from assay_stream.kafka.topics import ACCESS, STAGES, AccessRole, topic_names
+from assay_stream.kafka.stage import Stage, Topology
+from assay_stream.kafka.topics import ACCESS, STAGES, AccessRole
 from assay_stream.limits.core import UNREVIEWED_AGE_MAX_S
-from assay_stream.model.record import Role
 from assay_stream.registry import processor
 from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
 from assay_stream.worker.host import Host, run_host
@@ -84,103 +81,56 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
         settings,
         needed,
         actors,
-        lambda host, counts: Worker(settings, host, counts).add(stages),
+        lambda host, counts: add_stages(host, Topology(settings, counts), stages),
         web_port=settings.web_port,
     )
 
 
-class Worker:
-    """Adds stages to a host.
-
-    Args:
-        partition_counts: how many partitions each role's topic has.
-    """
-
-    def __init__(self, settings: Settings, host: Host, partition_counts: Mapping[Role, int]) -> None:
-        self._settings = settings
-        self._host = host
-        self._counts = partition_counts
-        self._clients = KafkaClients(settings)
-        self._topics = topic_names(settings)
-        self._producer = settings.producer()
-        self._quarantine = asyncio.Lock()
-
-    def add(self, stages: frozenset[str]) -> None:
-        made = {name: self._stage(name) for name in STAGES if name in stages}
-        for stage in made.values():
-            stage.level = self._host.format_level
-        channels = {
-            str(name): TransactionalChannel(
-                self._host.app, name=name, partitions=self._counts[made[name].input_roles[0]] if name in made else 1
-            )
-            for name in STAGES
-        }
-        declare(self._host.app, channels)
-        runners: list[Runner] = []
-        for name, stage in made.items():
-            runner = Runner(
-                self._settings,
-                stage,
-                channels[name].process,
-                topics=self._topics,
-                partition_counts=self._counts,
-                metrics=PrometheusStage(self._host.metrics, name),
-                clients=self._clients,
-                quarantine=self._quarantine,
-                gives_way_to=tuple(runners) if name == "alerts" else (),
-            )
-            add_runner(self._host, name, runner)
-            runners.append(runner)
-            if name == "alerts":
-                self._host.metrics.on_scrape(partial(note_open_alerts, stage, self._host.metrics))
-
-    def _stage(self, name: str) -> Stage[Any]:
-        match name:
-            case "registry":
-                return registry_stage(
-                    self._settings,
-                    clients=self._clients,
-                    topics=self._topics,
-                    partitions=self._counts[Role.SNAPSHOTS],
-                    producer=self._producer,
-                )
-            case "join":
-                return self._join()
-            case _:
-                return alert_stage(
-                    self._settings,
-                    clients=self._clients,
-                    topics=self._topics,
-                    rules=self._settings.alert_rules(),
-                    clock_us=SteadyClock(lambda: time.time_ns() // 1_000, lambda: time.monotonic_ns() // 1_000),
-                    claim_left_out=PrometheusStage(self._host.metrics, "alerts").claim_left_out,
-                )
-
-    def _join(self) -> JoinStage:
-        inputs = [
-            TopicPartition(self._topics[role], number)
-            for role in (Role.SNAPSHOTS, Role.CONTROL)
-            for number in range(self._counts[role])
-        ]
-        metrics, observers = self._host.metrics, RecentObservers()
-        latency = EvidenceLatency(metrics.evidence_latency.observe, observers)
-        metrics.on_scrape(lambda: metrics.observers_alive.labels("join").set(observers.count()))
-        view = BindingView(
-            new_join=partial(
-                Join,
-                producer=self._producer,
-                redaction=self._settings.redaction(),
-                call_profile=self._settings.call_profile,
-            ),
-            clients=self._clients,
-            topic=self._topics[Role.BINDINGS],
-            partitions=self._counts[Role.BINDINGS],
-            inputs=inputs,
-            heard=observers.heard,
+def add_stages(host: Host, topology: Topology, stages: frozenset[str]) -> None:
+    made = {name: _stage(name, host, topology) for name in STAGES if name in stages}
+    channels = {
+        str(name): TransactionalChannel(
+            host.app, name=name, partitions=topology.counts[made[name].input_roles[0]] if name in made else 1
         )
-        self._host.add("view", view, still_s=lambda: view.still_s)
-        routing = Routing(calls=self._counts[Role.CALLS], bindings=self._counts[Role.BINDINGS])
-        return JoinStage(view, clients=self._clients, topics=self._topics, latency=latency, routing=routing)
+        for name in STAGES
+    }
+    declare(host.app, channels)
+    quarantine, runners = asyncio.Lock(), list[Runner]()
+    for name, stage in made.items():
+        stage.level = host.format_level
+        metrics = PrometheusStage(host.metrics, name)
+        gives_way_to = tuple(runners) if name == "alerts" else ()
+        runners.append(
+            Runner(stage, channels[name].process, metrics=metrics, quarantine=quarantine, gives_way_to=gives_way_to)
+        )
+        host.add(name, runners[-1])
+        if name == "alerts":
+            host.metrics.on_scrape(partial(note_open_alerts, stage, host.metrics))
+
+
+def _stage(name: str, host: Host, topology: Topology) -> Stage[Any]:
+    match name:
+        case "registry":
+            return registry_stage(topology)
+        case "join":
+            return join_stage(host, topology)
+        case _:
+            clock_us = SteadyClock(lambda: time.time_ns() // 1_000, lambda: time.monotonic_ns() // 1_000)
+            metrics = PrometheusStage(host.metrics, "alerts")
+            return alert_stage(topology, rules=topology.settings.alert_rules(), clock_us=clock_us, metrics=metrics)
+
+
+def join_stage(host: Host, topology: Topology) -> JoinStage:
+    """Return the join's stage, having added its view of the bindings to the host."""
+    metrics, observers, settings = host.metrics, RecentObservers(), topology.settings
+    latency = partial(EvidenceLatency, metrics.evidence_latency.observe, observers)
+    metrics.on_scrape(lambda: metrics.observers_alive.labels("join").set(observers.count()))
+    new_join = partial(
+        Join, producer=settings.producer(), redaction=settings.redaction(), call_profile=settings.call_profile
+    )
+    view = BindingView(topology, new_join, heard=observers.heard)
+    host.add("view", view)
+    return JoinStage(view, topology, latency=latency)
 
 
 def note_open_alerts(stage: Stage[AlertStageTable], metrics: Metrics) -> None:
@@ -194,7 +144,3 @@ def note_open_alerts(stage: Stage[AlertStageTable], metrics: Metrics) -> None:
         age_s = min(max((now_us - since_us) / 1_000_000, 0.0), UNREVIEWED_AGE_MAX_S)
         metrics.alerts_open.labels(level.value).set(sum(one.alerts for one in found))
         metrics.unreviewed_age.labels(level.value).set(age_s)
-
-
-def add_runner(host: Host, name: str, runner: Runner) -> None:
-    host.add(name, runner, still_s=lambda: runner.still_s, note_gauges=runner.note_gauges)

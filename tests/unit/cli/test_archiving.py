@@ -11,12 +11,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.bindings.erasures import HOLD, Erasures, ScopeAct, acts_in
-from assay_stream.cli import exporting
+from assay_stream.cli import exporting, sources
 from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.archive import read_files
-from assay_stream.kafka import lookup
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.selection import Selection
@@ -45,7 +44,7 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "known_erasures", lambda *_: Erasures(acts_in(RECORDS)))
     monkeypatch.setattr(log_ends, "committed_offsets", committed_offsets)
     monkeypatch.setattr(log_ends, "note_ends", note_ends)
-    monkeypatch.setattr(lookup, "read_ranges", read_ranges)
+    monkeypatch.setattr(sources, "read_ranges", read_ranges)
 
 
 def run(*arguments: object) -> Result:
@@ -118,7 +117,7 @@ def test_an_archive_that_fails_leaves_the_one_before(tmp_path: Path, monkeypatch
         yield RECORDS[0]
         raise OperatingError("broker_unreachable", "gone")
 
-    monkeypatch.setattr(lookup, "read_ranges", read_ranges)
+    monkeypatch.setattr(sources, "read_ranges", read_ranges)
     assert run("archive", "--output", folder, "--force").exit_code == 1
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -180,7 +179,7 @@ def test_verify_refuses_an_archive_that_lost_its_end(tmp_path: Path, monkeypatch
         for record in RECORDS:
             yield record._replace(origin=record.origin._replace(topic=TOPIC_NAMES[record.role]))
 
-    monkeypatch.setattr(lookup, "read_ranges", read_ranges)
+    monkeypatch.setattr(sources, "read_ranges", read_ranges)
     assert run("archive", "--output", tmp_path / "kept", "--compression", "none").exit_code == 0
     calls, evidence = tmp_path / "kept" / "calls.ndjson", tmp_path / "evidence.ndjson"
     evidence.write_bytes(b"")

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from assay_stream.cli import store_sources
+from assay_stream.cli import inventory, store_sources
+from assay_stream.cli import sources as cli_sources
 from assay_stream.cli.app import app
 from assay_stream.config import Settings, load_settings
 from assay_stream.files.record_line import record_line
-from assay_stream.kafka import lookup, ranges
+from assay_stream.kafka import ranges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
 from tests.support.controls import a_control
@@ -45,8 +46,9 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     names = topic_names(settings)
     given = [each._replace(origin=each.origin._replace(topic=names[each.role])) for each in records]
     derived = [each._replace(origin=each.origin._replace(topic=names[each.role])) for each in written(records)]
-    logs = stand_in(monkeypatch, lookup, LogsInMemory([*given, *derived]))
-    stand_in(monkeypatch, ranges, logs)
+    logs = LogsInMemory([*given, *derived])
+    for module in (ranges, inventory, cli_sources):
+        stand_in(monkeypatch, module, logs)
 
     def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, Any]]) -> Any:
         return asyncio.run(work(settings))
@@ -101,8 +103,7 @@ def test_a_call_without_evidence_is_pending_in_the_topics(
 ) -> None:
     """It is found there, and nowhere else."""
     records = a_story().records
-    logs = stand_in(monkeypatch, lookup, LogsInMemory(records))
-    stand_in(monkeypatch, ranges, logs)
+    stand_in(monkeypatch, ranges, LogsInMemory(records))
     done = CliRunner().invoke(app, ["trace", "--tool-call-id", "call-6", "--format", "json", *sources[2]])
     assert [json.loads(line).get("state") for line in done.stdout.splitlines()] == ["observed", "none_yet"]
     assert CliRunner().invoke(app, ["trace", "--tool-call-id", "nobody's"]).exit_code == 5

@@ -23,9 +23,9 @@ from assay_stream.errors import OperatingError
 from assay_stream.forward import forwarder as forward
 from assay_stream.forward.forwarder import Forwarder, Schedule
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Setting, Subscription
-from assay_stream.kafka import log as kafka_log
+from assay_stream.kafka import part
 from assay_stream.kafka.connection import FetchedRecord
-from assay_stream.kafka.stage import StageMetrics
+from assay_stream.kafka.part import UNCOUNTED, StageMetrics, lags_of
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 from tests.support.alerts import alert_records, finding_of
 
@@ -140,11 +140,11 @@ def subscribed(receiver: Receiver, **more: Any) -> Subscription:
 
 @asynccontextmanager
 async def forwarding(
-    log: Log, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, metrics: StageMetrics | None = None, **more: Any
+    log: Log, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, metrics: StageMetrics = UNCOUNTED, **more: Any
 ) -> AsyncIterator[Forwarder]:
     monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
-    monkeypatch.setattr(kafka_log, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(part, "_PAUSE_S", 0.001)
     made = Forwarder(Settings(), subscribed(receiver, **more), schedule=QUICK, metrics=metrics)
     running = asyncio.create_task(made.run())
     try:
@@ -181,7 +181,7 @@ async def test_the_markers_of_transactions_do_not_wait(monkeypatch: pytest.Monke
     log, receiver = Log([*alerts("a", "b"), MARKER, *alerts("c"), MARKER, MARKER]), Receiver()
     async with forwarding(log, receiver, monkeypatch) as forwarder:
         await until(lambda: log.committed_at == 6)
-        assert forwarder.lags() == {("assay.tool.drift", 0): 0}
+        assert lags_of(forwarder._consumer, forwarder._next) == {("assay.tool.drift", 0): 0}
     assert receiver.taken == ["a", "b", "c"]
 
 
@@ -287,7 +287,7 @@ async def test_brokers_that_go_on_failing_end_it(monkeypatch: pytest.MonkeyPatch
     log = Log(alerts("a"), commit_errors=[KafkaError() for _ in range(50)])
     monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
-    monkeypatch.setattr(kafka_log, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(part, "_PAUSE_S", 0.0)
     forwarder = Forwarder(Settings(), subscribed(Receiver()), schedule=QUICK)
     with pytest.raises(OperatingError) as caught:
         await asyncio.wait_for(forwarder.run(), 5)

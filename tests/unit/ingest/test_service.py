@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
+from assay_stream.config import Settings
 from assay_stream.ingest.clients import KnownClient, hash_of, new_token, read_clients
 from assay_stream.ingest.events import EventJudge, JudgedEvent
 from assay_stream.ingest.service import STEP_BYTES, TURN_BYTES, IngestService, take_turn
 from assay_stream.ingest.writer import AcceptedWindow, EventWriter
 from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
-from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener
 from tests.support.deployment import free_port
 from tests.support.ingest import BATCH, STRUCTURED, a_call, a_list, batch, until
@@ -72,7 +73,7 @@ async def serving(
     sent = Sent()
     sent.answers.set()
     port = free_port()
-    writer = EventWriter(lambda: FakeProducer(sent), TOPIC_NAMES, AcceptedWindow(limits), limits=limits)
+    writer = EventWriter(Settings(), AcceptedWindow(limits), producer=lambda: FakeProducer(sent), limits=limits)
     served = Served(f"http://127.0.0.1:{port}/v1/events", sent, writer)
     service = IngestService(
         writer,

@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 
+from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError
 from assay_stream.ingest.writer import AcceptedWindow, EventWriter, NotDelivered
 from assay_stream.model.ingest import mark_of, read_accepted
 from assay_stream.model.record import TOPIC_NAMES, Role
@@ -22,7 +25,7 @@ def marked(observation: Observation) -> tuple[bytes, Observation]:
 
 @asynccontextmanager
 async def writing(sent: Sent) -> AsyncIterator[EventWriter]:
-    writer = EventWriter(lambda: FakeProducer(sent), TOPIC_NAMES, AcceptedWindow())
+    writer = EventWriter(Settings(), AcceptedWindow(), producer=lambda: FakeProducer(sent))
     running = asyncio.create_task(writer.run())
     await until(lambda: writer.ready)
     try:
@@ -130,3 +133,18 @@ async def test_a_record_that_kafka_refuses_leaves_the_client_as_it_is() -> None:
             await asyncio.gather(*waits, return_exceptions=True)
         assert len(sent.of(Role.CALLS)) == 1
         assert sent.started == 1
+
+
+async def test_brokers_that_refuse_it_end_it_and_others_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the fix, which no further attempt would."""
+    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
+    failures = [*[KafkaConnectionError()] * 3, TopicAuthorizationFailedError("calls")]
+
+    class Failing(FakeProducer):
+        async def start(self) -> None:
+            raise failures.pop(0)
+
+    writer = EventWriter(Settings(), AcceptedWindow(), producer=lambda: Failing(Sent()))
+    with pytest.raises(ConfigurationError, match="not_authorized"):
+        await writer.run()
+    assert not failures

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.connection import SILENCE_LIMIT_S, BrokerWatch, connection_options, start_admin
+from assay_stream.kafka.connection import connection_options, start_admin
 from assay_stream.model.format_level import LEVEL
 from deploy.local.secured import make_certificates
 from tests.support.deployment import free_port
@@ -97,35 +97,3 @@ def test_a_client_key_may_have_a_password(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SSL_") as caught:
             connection_options(Settings(**options, **wrong))
         assert caught.value.code == "bad_tls_file"
-
-
-class Clock:
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-async def test_silence_grows_from_the_last_answer() -> None:
-    """Ready with an answer, for as long as the limit; not before the first."""
-    clock = Clock()
-    watch = BrokerWatch(Settings(), monotonic_s=clock)
-    clock.now_s += 3
-    assert (watch.ready, watch.silent_s) == (False, 3.0)
-    watch._note()
-    clock.now_s += SILENCE_LIMIT_S
-    assert watch.ready
-    clock.now_s += 0.1
-    assert not watch.ready
-
-
-async def test_brokers_that_are_away_are_only_silence() -> None:
-    """It goes on asking, raises nothing, and stops when told."""
-    watch = BrokerWatch(Settings(bootstrap_servers=f"127.0.0.1:{free_port()}"))
-    asking = asyncio.create_task(watch.run())
-    await asyncio.sleep(0.5)
-    assert not asking.done()
-    assert not watch.ready
-    watch.stop()
-    async with asyncio.timeout(30):
-        await asking

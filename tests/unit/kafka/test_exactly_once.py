@@ -21,7 +21,7 @@ from assay_stream.errors import OperatingError
 from assay_stream.kafka import runner as module
 from assay_stream.kafka.partition import Batch, BatchHandler
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.stage import Stage
+from assay_stream.kafka.stage import Stage, Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.state_table import Table
@@ -39,7 +39,7 @@ class KilledError(BaseException):
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
+    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
 
 
@@ -74,14 +74,13 @@ class NumberStage(Stage[NumberTable]):
 
     ready_records = RECORDS
 
-    def __init__(self, cluster: MemoryCluster) -> None:
+    def __init__(self, cluster: MemoryCluster, **settings: Any) -> None:
         self.may_open = asyncio.Event()
         self.may_open.set()
         super().__init__(
             "number",
             (Role.CALLS,),
-            clients=cluster,
-            topics=TOPICS,
+            Topology(Settings(poll_timeout_ms=5, **settings), dict.fromkeys(Role, 2), clients=cluster),
             state_role=Role.ALERT_STATES,
             new_state=lambda partition: NumberTable(Role.ALERT_STATES, partition, INPUT),
         )
@@ -97,14 +96,7 @@ class NumberStage(Stage[NumberTable]):
 def a_runner(
     cluster: MemoryCluster, agent: BatchHandler = numbering, *, stage: NumberStage | None = None, **settings: Any
 ) -> Runner:
-    return Runner(
-        Settings(poll_timeout_ms=5, **settings),
-        stage or NumberStage(cluster),
-        agent,
-        topics=TOPICS,
-        partition_counts=dict.fromkeys(Role, 2),
-        clients=cluster,
-    )
+    return Runner(stage or NumberStage(cluster, **settings), agent)
 
 
 def written(cluster: MemoryCluster, partition: int = 0) -> list[str]:

@@ -12,10 +12,13 @@ from aiokafka.errors import KafkaConnectionError
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.seal_files import LogName
+from assay_stream.join.routing import Routing, reroute
 from assay_stream.kafka import ranges
 from assay_stream.kafka.ranges import KafkaLogs, LogRanges, marked, read_foreign, set_aside_place
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.record import Headers, Origin, Record, Role, rejected, set_aside_error
+from assay_stream.model.record import TOPIC_NAMES, Headers, Origin, Record, Role, rejected, set_aside_error
+from tests.support.events import SERVER
+from tests.support.log_ranges import LogsInMemory, stand_in
 from tests.support.memory_cluster import MemoryCluster
 
 SETTINGS = load_settings(connect_limit_s=1)
@@ -156,7 +159,7 @@ def test_records_are_marked_by_their_place() -> None:
 
 @pytest.fixture
 def logs(brokers: Brokers) -> Iterator[KafkaLogs]:
-    with asyncio.Runner() as runner, KafkaLogs(SETTINGS, Role.CALLS, runner) as made:
+    with asyncio.Runner() as runner, KafkaLogs(SETTINGS, [Role.CALLS], runner) as made:
         yield made
 
 
@@ -165,7 +168,7 @@ def test_a_log_can_be_read_several_times(logs: KafkaLogs) -> None:
     assert logs.names() == [LogName(CALLS, number) for number in range(3)]
     for _ in range(2):
         assert [record.origin.offset for record in logs.records(LogName(CALLS, 0))] == [2, 3, 4, 5, 6]
-        assert len(list(logs)) == 6, "all logs, one after the other"
+        assert len(list(logs.all())) == 6, "all logs, one after the other"
     assert [logs.start(name) for name in logs.names()] == [2, 0, 0]
     for name in (LogName(CALLS, 1), LogName("other", 0)):
         assert list(logs.records(name)) == []
@@ -183,7 +186,37 @@ def test_a_log_that_is_left_early_leaves_nothing_open(logs: KafkaLogs, brokers: 
 
 def test_a_broker_that_fails_is_an_error_of_ours(logs: KafkaLogs, brokers: Brokers) -> None:
     """So is one that gives nothing for too long."""
-    list(logs)
+    list(logs.all())
     for brokers.error, brokers.is_stuck in ((KafkaConnectionError(), False), (None, True)):
         with pytest.raises(OperatingError, match="brokers_failing"):
             list(logs.records(LogName(CALLS, 0)))
+
+
+async def test_records_are_read_from_a_time_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first one of that time or later; what stands behind it is read whatever its time."""
+    topic = TOPIC_NAMES[Role.EVIDENCE]
+    records = [Record(Role.EVIDENCE, Origin(topic, 0, at), None, b"{}", (), ms) for at, ms in enumerate((1, 5, 3))]
+    stand_in(monkeypatch, ranges, LogsInMemory(records))
+    read = [record.timestamp_ms async for record in ranges.read_records(load_settings(), Role.EVIDENCE, since_ms=4)]
+    assert read == [5, 3]
+
+
+async def test_the_join_has_come_as_far_as_the_first_copy_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that was re-routed and has no evidence yet is not missing any; one that was joined counts as done."""
+    names = topic_names(SETTINGS)
+    routing = Routing(calls=2, bindings=2)
+    calls = [Record(Role.CALLS, Origin(names[Role.CALLS], 1, offset), b"", b"") for offset in (3, 5, 7)]
+    copies = [reroute(call, SERVER, routing) for call in calls]
+    [number] = {copy.partition or 0 for copy in copies}
+    placed = [
+        Record(Role.REROUTED, Origin(names[Role.REROUTED], number, offset), copy.key, copy.value, copy.headers)
+        for offset, copy in enumerate(copies)
+    ]
+
+    async def committed(*_: object) -> dict[tuple[str, int], int]:
+        return {(names[Role.CALLS], 0): 4, (names[Role.CALLS], 1): 9, (names[Role.REROUTED], number): 1}
+
+    monkeypatch.setattr(ranges, "committed_offsets", committed)
+    logs = stand_in(monkeypatch, ranges, LogsInMemory(placed))
+    assert await ranges.joined_offsets(SETTINGS) == {(names[Role.CALLS], 0): 4, (names[Role.CALLS], 1): 5}
+    assert logs.opened

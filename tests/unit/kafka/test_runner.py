@@ -14,10 +14,11 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka import part
 from assay_stream.kafka import runner as module
 from assay_stream.kafka.partition import Batch, BatchDropped
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.stage import NoState, Stage
+from assay_stream.kafka.stage import NoState, Stage, Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
 from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
@@ -29,7 +30,7 @@ GROUP = "assay-stream-pass"
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
+    monkeypatch.setattr(part, "_PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
 
 
@@ -58,9 +59,11 @@ class Stuck:
 
     def __init__(self, release: threading.Event) -> None:
         self.release = release
+        self.began = threading.Event()
 
     def __call__(self, state: NoState, record: Record) -> list[Output]:
         if record.origin.partition == 0:
+            self.began.set()
             self.release.wait(20)
         return pass_on(state, record)
 
@@ -75,15 +78,8 @@ def a_runner(
     async def agent(batch: Batch[NoState]) -> None:
         await batch.process(step)
 
-    return Runner(
-        Settings(poll_timeout_ms=5, **settings),
-        Stage("pass", roles, clients=cluster, topics=TOPICS, new_state=lambda _: NoState()),
-        agent,
-        topics=TOPICS,
-        partition_counts=dict.fromkeys(Role, 2),
-        clients=cluster,
-        gives_way_to=gives_way_to,
-    )
+    topology = Topology(Settings(poll_timeout_ms=5, **settings), dict.fromkeys(Role, 2), clients=cluster)
+    return Runner(Stage("pass", roles, topology, new_state=lambda _: NoState()), agent, gives_way_to=gives_way_to)
 
 
 @asynccontextmanager
@@ -147,7 +143,7 @@ async def test_batches_of_others_do_not_hide_one_that_always_fails(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What another partition commits meanwhile does not help this one."""
-    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.01)
+    monkeypatch.setattr(part, "_PAUSE_S", 0.01)
     cluster.failing.add(f"{GROUP}-0")
     task = asyncio.create_task(a_runner(cluster).run())
     async with asyncio.timeout(10):
@@ -237,8 +233,9 @@ async def test_a_partition_is_not_opened_while_an_old_thread_is_at_its_state(
     cluster: MemoryCluster, release: threading.Event
 ) -> None:
     """The thread would go on with the new owner's; other partitions are."""
-    async with running(a_runner(cluster, Stuck(release), session_timeout_ms=1_000)):
-        await until(lambda: written(cluster, 1) == 1)
+    stuck = Stuck(release)
+    async with running(a_runner(cluster, stuck, session_timeout_ms=1_000)):
+        await until(lambda: written(cluster, 1) == 1 and stuck.began.is_set())
         await cluster.rebalance(GROUP)
         cluster.append(INPUT, 1, b"key", b"record")
         await until(lambda: written(cluster, 1) == 2)

@@ -10,6 +10,7 @@ import pytest
 from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
+from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages, steps_to
 from assay_stream.model.record import Role
@@ -35,9 +36,8 @@ def test_what_a_topic_follows_from(roles: list[Role], groups: list[str]) -> None
 
 @asynccontextmanager
 async def following(cluster: MemoryCluster, *roles: Role) -> AsyncIterator[UpstreamStages]:
-    counts = dict.fromkeys(Role, 2)
-    steps = steps_to(roles)
-    upstream = UpstreamStages(steps, clients=cluster, topics=TOPICS, partition_counts=counts, group_prefix="p")
+    topology = Topology(Settings(group_prefix="p"), dict.fromkeys(Role, 2), clients=cluster)
+    upstream = UpstreamStages(steps_to(roles), topology)
     running = asyncio.create_task(upstream.run())
     try:
         yield upstream

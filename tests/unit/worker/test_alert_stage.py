@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 from assay_stream.alerts.processor import process
 from assay_stream.alerts.remembered import AlertTable
 from assay_stream.config import Settings, load_settings
-from assay_stream.kafka.stage import Stage
+from assay_stream.kafka.stage import Stage, Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.worker.stages import AlertStageTable, SteadyClock, alert_stage
@@ -58,14 +58,8 @@ def a_stage(settings: Settings, now: dict[str, float], states: list[Record]) -> 
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 1))
     for record in states:
         cluster.append(TOPICS[Role.ALERT_STATES], 0, record.key, record.value)
-    return alert_stage(
-        settings,
-        clients=cluster,
-        topics=TOPICS,
-        rules=RULES,
-        clock_us=lambda: int(now["us"]),
-        claim_left_out=lambda: None,
-    )
+    topology = Topology(settings, {}, clients=cluster)
+    return alert_stage(topology, rules=RULES, clock_us=lambda: int(now["us"]))
 
 
 async def test_it_goes_on_from_where_its_table_is(stage: Stage[AlertStageTable]) -> None:

@@ -22,7 +22,7 @@ from assay_stream.kafka import runner as module
 from assay_stream.kafka import upstream
 from assay_stream.kafka.partition import Batch
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.stage import Stage
+from assay_stream.kafka.stage import Stage, Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages
 from assay_stream.model.finding import decode_finding
@@ -78,7 +78,7 @@ def actor(number: int) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
+    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
     monkeypatch.setattr(upstream, "_INTERVAL_S", 0.0)
 
@@ -102,18 +102,15 @@ async def running(
     # What is there before is not looked through below: that would take several times as long as the test.
     gc.freeze()
     settings = Settings(poll_timeout_ms=5, batch_records_max=6)
-    preceding = preceding_stages(
-        agents, NAME, clients=cluster, topics=TOPICS, counts=COUNTS, group_prefix=settings.group_prefix
-    )
-    stages = stages_of(agents, NAME, preceding, clients=cluster, topics=TOPICS, counts=COUNTS)
+    topology = Topology(settings, COUNTS, clients=cluster, agents=NAME)
+    preceding = preceding_stages(agents, NAME, topology)
+    stages = stages_of(agents, NAME, preceding, topology)
 
     async def agent(batch: Batch[Any]) -> None:
         await batch.process(process)
 
     parts: list[Runner | UpstreamStages] = [] if preceding is None else [preceding]
-    for stage in filter(only, stages):
-        task = Runner(settings, stage, agent, topics=TOPICS, partition_counts=COUNTS, clients=cluster)
-        parts.append(task)
+    parts += [Runner(stage, agent) for stage in filter(only, stages)]
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
     tasks = [asyncio.create_task(part.run()) for part in parts]
@@ -296,11 +293,15 @@ async def test_a_host_runs_every_stage() -> None:
     deadline = Deadline(60)
     try:
         host = Host(Settings(), deadline, web_port=None)
-        add_agents(Settings(), host, COUNTS, numbering(), NAME)
+        add_agents(host, Topology(Settings(), COUNTS, agents=NAME), numbering(), NAME)
     finally:
         deadline.cancel()
-    names = [name for name, _ in host._parts]
-    assert names == ["preceding", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]
+    assert [name for name, _ in host.health.parts] == [
+        "preceding",
+        "agents-tests-evidence",
+        "agents-tests-findings",
+        "agents-tests",
+    ]
 
 
 def test_a_record_dated_far_ahead_holds_its_partition_for_some_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,36 +47,14 @@ class Measured:
         self.latency.joined([(record, cast("Call", FakeCall(**call)))])
 
 
-def a_record(offset: int = 0, *, timestamp_ms: int = NOW_MS - 500, partition: int = 0) -> Record:
-    origin = Origin(topic="calls", partition=partition, offset=offset)
-    return Record(role=Role.CALLS, origin=origin, key=None, value=b"", timestamp_ms=timestamp_ms)
-
-
 def test_a_call_is_measured_from_both_times_when_its_evidence_is_committed() -> None:
     measured = Measured()
-    measured.join(a_record())
+    measured.join(Record(Role.CALLS, Origin("calls", 0, 0), None, b"", timestamp_ms=NOW_MS - 500))
     assert measured.found == []
-    measured.latency.committed([a_record()])
-    measured.latency.committed([a_record()])
+    measured.latency.committed()
+    measured.latency.committed()
     assert measured.found == [("observed", [2_000]), ("logged", [500])]
     assert measured.observers.count() == 1
-
-
-def test_a_refused_record_is_not_measured() -> None:
-    measured = Measured()
-    measured.latency.committed([a_record()])
-    assert measured.found == []
-
-
-def test_calls_of_a_partition_that_has_gone_are_not_measured_later() -> None:
-    """Whoever has it now commits them; the others stay."""
-    measured = Measured()
-    measured.join(a_record())
-    measured.join(a_record(partition=1))
-    measured.latency.drop(0)
-    measured.latency.committed([a_record()])
-    measured.latency.committed([a_record(partition=1)])
-    assert measured.found == [("observed", [2_000]), ("logged", [500])]
 
 
 def test_an_observer_counts_until_it_is_silent_for_long() -> None:

@@ -23,32 +23,31 @@ from aiokafka.errors import KafkaConnectionError
 
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
+from assay_stream.kafka.part import Part
 from assay_stream.kafka.runner import Runner
+from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import STAGES, AccessRole, TopicState, topic_names, topic_table
 from assay_stream.model.record import Role
 from assay_stream.worker import host as module
 from assay_stream.worker.host import Deadline, Health, Host, PartitionCounts, index_page, run_host
 from assay_stream.worker.metrics import PrometheusStage
-from assay_stream.worker.worker import Worker
+from assay_stream.worker.worker import add_stages, join_stage
 from tests.support.deployment import free_port
 
 
-class Part:
+class Done(Part):
+    is_ready = True
+
     def __init__(self, error: BaseException | None = None, *, ends: bool = False) -> None:
-        self.ready = True
-        self.still_s = 0.0
-        self.stopped = asyncio.Event()
+        super().__init__()
         self._error = error
         if ends or error is not None:
-            self.stopped.set()
+            self.stop()
 
     async def run(self) -> None:
-        await self.stopped.wait()
+        await self.stopping.wait()
         if self._error is not None:
             raise self._error
-
-    def stop(self) -> None:
-        self.stopped.set()
 
 
 def listens(port: int | None) -> bool:
@@ -58,11 +57,11 @@ def listens(port: int | None) -> bool:
 
 
 @asynccontextmanager
-async def hosted(part: Part, *, web_port: int | None = None) -> AsyncIterator[Host]:
+async def hosted(part: Done, *, web_port: int | None = None) -> AsyncIterator[Host]:
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", stall_limit_s=60)
     deadline = Deadline(60)
     host = Host(settings, deadline, web_port=web_port)
-    host.add("seal", part, still_s=lambda: part.still_s)
+    host.add("seal", part)
     running = asyncio.create_task(host.run())
     try:
         while not (host.is_running and listens(web_port)) and not running.done():
@@ -76,11 +75,11 @@ async def hosted(part: Part, *, web_port: int | None = None) -> AsyncIterator[Ho
 
 async def test_the_pages_are_served_until_it_ends() -> None:
     """Brokers that do not answer make it unready, and nothing else; a part that hangs is named."""
-    part, port = Part(), free_port()
+    part, port = Done(), free_port()
     url = f"http://127.0.0.1:{port}"
     async with hosted(part, web_port=port) as host, aiohttp.ClientSession() as client:
         metrics = PrometheusStage(host.metrics, "seal")
-        host.metrics.on_scrape(lambda: metrics.state(7))
+        host.metrics.on_scrape(lambda: metrics.measure("state_entries", 7))
         metrics.done(3, {"checkpoint": 1})
         assert await (await client.get(f"{url}/healthz")).json() == {"ok": True, "stuck": []}
         ready = await client.get(f"{url}/readyz")
@@ -103,7 +102,7 @@ async def test_the_pages_are_served_until_it_ends() -> None:
             'assay_stream_stage_ready{stage="brokers"} 0.0',
         ):
             assert line in text
-        part.still_s = 61.0
+        part.moved_s = time.monotonic() - 61
         answer = await client.get(f"{url}/healthz")
         assert (answer.status, (await answer.json())["stuck"]) == (503, ["seal"])
     async with aiohttp.ClientSession() as client:
@@ -114,9 +113,9 @@ async def test_the_pages_are_served_until_it_ends() -> None:
 async def test_a_port_that_is_taken_is_named() -> None:
     """With the setting to change, before anything starts."""
     port = free_port()
-    async with hosted(Part(), web_port=port):
+    async with hosted(Done(), web_port=port):
         with pytest.raises(ConfigurationError, match="--web-port") as caught:
-            async with hosted(Part(), web_port=port):
+            async with hosted(Done(), web_port=port):
                 raise AssertionError("the port is taken")
     assert caught.value.code == "web_port_taken"
 
@@ -135,7 +134,7 @@ async def test_pages_that_fail_end_the_process(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "serve", serve)
     deadline = Deadline(60)
     host = Host(Settings(bootstrap_servers=f"127.0.0.1:{free_port()}"), deadline, web_port=free_port())
-    host.add("seal", Part())
+    host.add("seal", Done())
     async with asyncio.timeout(20):
         await host.run()
     deadline.cancel()
@@ -143,7 +142,7 @@ async def test_pages_that_fail_end_the_process(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_part_that_is_done_ends_the_process() -> None:
-    async with asyncio.timeout(20), hosted(Part(ends=True)) as host:
+    async with asyncio.timeout(20), hosted(Done(ends=True)) as host:
         pass
     assert host.failure is None
 
@@ -151,7 +150,7 @@ async def test_a_part_that_is_done_ends_the_process() -> None:
 async def test_a_part_that_fails_ends_the_process_with_its_error() -> None:
     """Which says so on its pages meanwhile."""
     error = OperatingError("brokers_failing", "why")
-    async with asyncio.timeout(20), hosted(Part(error)) as host:
+    async with asyncio.timeout(20), hosted(Done(error)) as host:
         pass
     assert host.failure is error
     assert host.health.liveness()[0] == 503
@@ -160,10 +159,10 @@ async def test_a_part_that_fails_ends_the_process_with_its_error() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_the_process(number: signal.Signals) -> None:
     """Its parts finish what they have in hand."""
-    part = Part()
+    part = Done()
     async with hosted(part):
         os.kill(os.getpid(), number)
-        await asyncio.wait_for(part.stopped.wait(), 10)
+        await asyncio.wait_for(part.stopping.wait(), 10)
 
 
 async def test_the_setting_reaches_the_join() -> None:
@@ -171,19 +170,18 @@ async def test_the_setting_reaches_the_join() -> None:
     for profile in ("assay", "handshake"):
         deadline = Deadline(60)
         host = Host(load_settings(call_profile=profile), deadline, web_port=None)
-        worker = Worker(load_settings(call_profile=profile), host, dict.fromkeys(Role, 1))
-        assert worker._join()._view.need(0).call_profile == profile
+        topology = Topology(load_settings(call_profile=profile), dict.fromkeys(Role, 1))
+        assert join_stage(host, topology)._view.need(0).call_profile == profile
         deadline.cancel()
 
 
 async def test_alerts_give_way_to_the_other_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    runners: list[Runner] = []
-    monkeypatch.setattr("assay_stream.worker.worker.add_runner", lambda _host, _name, runner: runners.append(runner))
     monkeypatch.setattr(Runner, "has_work", True)
     deadline = Deadline(60)
     host = Host(load_settings(), deadline, web_port=None)
-    Worker(load_settings(), host, dict.fromkeys(Role, 1)).add(frozenset(STAGES))
-    assert {runner.stage.name: runner.gives_way for runner in runners} == {name: name == "alerts" for name in STAGES}
+    add_stages(host, Topology(load_settings(), dict.fromkeys(Role, 1)), frozenset(STAGES))
+    gives_way = {name: part.gives_way for name, part in host.health.parts if isinstance(part, Runner)}
+    assert gives_way == {name: name == "alerts" for name in STAGES}
     deadline.cancel()
 
 
@@ -215,7 +213,7 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
     def build(host: Host, counts: PartitionCounts) -> None:
         counted.append(counts[Role.CALLS])
         added = ConfigurationError("partitions_added", "more than before")
-        host.add("join", Part(added) if len(counted) == 1 else Part(ends=True))
+        host.add("join", Done(added) if len(counted) == 1 else Done(ends=True))
 
     monkeypatch.setattr(module, "_AWAITED_LOOK_S", 0.01)
     monkeypatch.setattr(module, "inspect_topics", inspect)
@@ -233,7 +231,7 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
 def test_brokers_that_go_away_while_a_part_starts_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """They had answered when the topics were looked at."""
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}")
-    parts = [Part(KafkaConnectionError()), Part(ends=True)]
+    parts = [Done(KafkaConnectionError()), Done(ends=True)]
     with_topics_as_specified(monkeypatch)
 
     def build(host: Host, _counts: PartitionCounts) -> None:
@@ -243,7 +241,7 @@ def test_brokers_that_go_away_while_a_part_starts_are_waited_for(monkeypatch: py
     assert not parts
 
 
-class FailsAtItsEnd(Part):
+class FailsAtItsEnd(Done):
     """Told to stop, it finds that it cannot go on."""
 
     def __init__(self, error: Exception) -> None:
@@ -259,7 +257,7 @@ class FailsAtItsEnd(Part):
 @pytest.mark.parametrize("error", [KafkaConnectionError(), IntegrityError("unknown_finding", "of a later release")])
 def test_a_process_that_is_told_to_stop_does_not_begin_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """However its parts fail meanwhile: brokers may go away together with it."""
-    parts = [FailsAtItsEnd(error), Part(ends=True)]
+    parts = [FailsAtItsEnd(error), Done(ends=True)]
     with_topics_as_specified(monkeypatch)
 
     def build(host: Host, _counts: PartitionCounts) -> None:
@@ -288,18 +286,17 @@ async def an_admin(_settings: Settings, *, waiting: object) -> AsyncMock:
 STUCK = """
 import asyncio
 from assay_stream.config import load_settings
+from assay_stream.kafka.part import Part
 from assay_stream.worker.host import Deadline, Host
 
-class Part:
-    ready = True
-    def stop(self): pass
+class Stuck(Part):
     async def run(self):
         print("ready", flush=True)
         await asyncio.sleep(60)
 
 async def main():
     host = Host(load_settings(), Deadline(1), web_port=None)
-    host.add("stuck", Part())
+    host.add("stuck", Stuck())
     await host.run()
 
 asyncio.run(main())
@@ -358,15 +355,21 @@ def test_a_worker_makes_no_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def a_part(*, is_ready: bool = True, still_s: float = 0.0) -> Part:
+    part = Part()
+    part.is_ready, part.moved_s = is_ready, time.monotonic() - still_s
+    return part
+
+
 def a_process(**still_s: float) -> Health:
     health = Health(stall_limit_s=60)
     for name, seconds in still_s.items():
-        health.watch(name, lambda: True, still_s=lambda seconds=seconds: seconds)  # type: ignore[misc]
+        health.watch(name, a_part(still_s=seconds))
     return health
 
 
 def test_a_stage_that_moves_is_alive_and_ready() -> None:
-    health = a_process(join=60.0)
+    health = a_process(join=59.0)
     assert health.liveness() == (200, {"ok": True, "stuck": []})
     assert health.readiness() == (200, {"ready": True, "stages": {"join": True}})
 
@@ -381,7 +384,7 @@ def test_a_stage_that_hangs_is_neither_and_is_named() -> None:
 def test_a_stage_that_is_not_ready_is_alive() -> None:
     """Whoever restores is not restarted for it."""
     health = Health(stall_limit_s=60)
-    health.watch("alerts", lambda: False, still_s=lambda: 5.0)
+    health.watch("alerts", a_part(is_ready=False, still_s=5.0))
     assert health.liveness()[0] == 200
     assert health.readiness() == (503, {"ready": False, "stages": {"alerts": False}})
 
@@ -389,14 +392,15 @@ def test_a_stage_that_is_not_ready_is_alive() -> None:
 def test_of_alternatives_one_is_enough() -> None:
     """One receiver that is down is named, and leaves the process ready; all of them, or what is needed, do not."""
     up = {"soc": False, "siem": True, "brokers": True}
+    parts = {name: a_part(is_ready=is_ready) for name, is_ready in up.items()}
     health = Health()
-    for name in up:
-        health.watch(name, lambda name=name: up[name], is_alternative=name != "brokers")  # type: ignore[misc]
+    for name, part in parts.items():
+        health.watch(name, part, is_alternative=name != "brokers")
     assert health.readiness() == (200, {"ready": True, "stages": up})
-    up["siem"] = False
-    assert health.readiness() == (503, {"ready": False, "stages": up})
-    up |= {"siem": True, "brokers": False}
-    assert health.readiness() == (503, {"ready": False, "stages": up})
+    parts["siem"].is_ready = False
+    assert health.readiness() == (503, {"ready": False, "stages": up | {"siem": False}})
+    parts["siem"].is_ready, parts["brokers"].is_ready = True, False
+    assert health.readiness() == (503, {"ready": False, "stages": up | {"brokers": False}})
 
 
 def test_a_failure_is_seen_on_both_pages() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
@@ -17,6 +19,7 @@ from assay_stream.kafka import runner as module
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.partition import Batch
 from assay_stream.kafka.runner import Runner
+from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
@@ -27,14 +30,13 @@ from assay_stream.replay.run import replay
 from assay_stream.worker import join as view_module
 from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, JoinState, RecentObservers, join_calls
 from tests.support.fleet import START, Fleet, a_call_by
-from tests.support.memory_cluster import MemoryCluster, until
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
 
 TOPICS = topic_names(Settings())
 ROUTING = Routing(calls=8, bindings=4)
 COUNTS = dict.fromkeys(Role, ROUTING.bindings) | dict.fromkeys(
     (Role.CALLS, Role.EVIDENCE, Role.REROUTED, Role.JOIN_PROGRESS), ROUTING.calls
 )
-INPUTS = [TopicPartition(TOPICS[role], number) for role in (Role.SNAPSHOTS, Role.CONTROL) for number in range(4)]
 PRODUCER = Producer(version="1")
 GROUP = "assay-stream-join"
 CALLS = 160
@@ -43,7 +45,7 @@ FLEET = Fleet(servers=9, calls=CALLS, changes=5)
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
+    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
     monkeypatch.setattr(view_module, "_POLL_MS", 5)
 
@@ -78,28 +80,11 @@ def a_cluster(*, misplaced_lists: float = 0.0) -> MemoryCluster:
 
 class Worker:
     def __init__(self, cluster: MemoryCluster, **settings: Any):
-        self.view = BindingView(
-            new_join=lambda: Join(producer=PRODUCER),
-            clients=cluster,
-            topic=TOPICS[Role.BINDINGS],
-            partitions=4,
-            inputs=INPUTS,
-        )
-        self.stage = JoinStage(
-            self.view,
-            clients=cluster,
-            topics=TOPICS,
-            latency=EvidenceLatency(lambda *_: None, RecentObservers()),
-            routing=ROUTING,
-        )
-        self.task = Runner(
-            Settings(poll_timeout_ms=5, **settings),
-            self.stage,
-            joining,
-            topics=TOPICS,
-            partition_counts=COUNTS,
-            clients=cluster,
-        )
+        topology = Topology(Settings(poll_timeout_ms=5, **settings), COUNTS, clients=cluster)
+        self.view = BindingView(topology, lambda: Join(producer=PRODUCER))
+        latency = partial(EvidenceLatency, lambda *_: None, RecentObservers())
+        self.stage = JoinStage(self.view, topology, latency=latency)
+        self.task = Runner(self.stage, joining)
 
     async def __aenter__(self) -> Worker:
         self.running = [asyncio.create_task(self.view.run()), asyncio.create_task(self.task.run())]
@@ -154,6 +139,23 @@ async def test_lists_in_a_wrong_partition_count_for_nobody() -> None:
         await until(lambda: len(evidence(cluster)) >= CALLS)
     assert evidence(cluster) == replayed(cluster)
     assert evidence(cluster) != replayed(cluster, partitions=None)
+
+
+async def test_a_view_outlives_brokers_that_fail(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on where it was, and keeps what it has read: the other stages of the process run on."""
+    fetch, failures = MemoryConsumer.getmany, [KafkaConnectionError(), OffsetOutOfRangeError({}), OSError()]
+
+    async def failing(consumer: MemoryConsumer, *places: TopicPartition, **how: Any) -> Any:
+        if failures and any(place.topic == TOPICS[Role.BINDINGS] for place in consumer.assignment()):
+            raise failures.pop()
+        return await fetch(consumer, *places, **how)
+
+    monkeypatch.setattr(MemoryConsumer, "getmany", failing)
+    async with Worker(cluster) as worker:
+        await until(lambda: len(evidence(cluster)) >= CALLS and worker.view.ready)
+        assert worker.view.failures == 0
+    assert not failures
+    assert evidence(cluster) == replayed(cluster)
 
 
 async def test_a_kill_in_the_middle_loses_and_doubles_nothing(cluster: MemoryCluster) -> None:

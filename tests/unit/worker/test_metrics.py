@@ -25,8 +25,8 @@ def test_outputs_are_counted_by_what_happened(registry: CollectorRegistry) -> No
 def test_stages_are_counted_apart(registry: CollectorRegistry) -> None:
     """Two stages of one process share the metrics, not the counts."""
     meter = Metrics(registry)
-    PrometheusStage(meter, "join").buffered(5)
-    PrometheusStage(meter, "registry").lost(7)
+    PrometheusStage(meter, "join").measure("buffered", 5)
+    PrometheusStage(meter, "registry").count("lost", 7)
     assert registry.get_sample_value("assay_stream_records_buffered", {"stage": "join"}) == 5
     assert registry.get_sample_value("assay_stream_records_buffered", {"stage": "registry"}) is None
     assert registry.get_sample_value("assay_stream_input_expired_total", {"stage": "registry"}) == 7
@@ -34,7 +34,7 @@ def test_stages_are_counted_apart(registry: CollectorRegistry) -> None:
 
 def test_claims_that_are_not_remembered_are_counted(registry: CollectorRegistry) -> None:
     """So that an operator sees that a name has more look-alikes than are compared."""
-    PrometheusStage(Metrics(registry), "alerts").claim_left_out()
+    PrometheusStage(Metrics(registry), "alerts").count("claims_left_out")
     assert registry.get_sample_value("assay_stream_name_claims_left_out_total", {"stage": "alerts"}) == 1
 
 
@@ -42,8 +42,9 @@ def test_a_batch_is_timed(registry: CollectorRegistry) -> None:
     """A batch counts its records and how long it took; a take-over how many partitions."""
     meter = PrometheusStage(Metrics(registry), "join")
     meter.batch(1, {"bound:exact": 1}, seconds=0.5)
-    meter.opened(3, seconds=1.5)
-    meter.reopened()
+    meter.measure("opened", 3)
+    meter.measure("opening_seconds", 1.5)
+    meter.count("reopened")
     stage = {"stage": "join"}
     assert registry.get_sample_value("assay_stream_batch_seconds_sum", stage) == 0.5
     assert registry.get_sample_value("assay_stream_partitions_opened", stage) == 3
@@ -65,8 +66,8 @@ def test_the_lag_of_a_partition_that_went_elsewhere_is_forgotten(registry: Colle
 
 def test_gauges_are_noted_when_the_metrics_are_read(registry: CollectorRegistry) -> None:
     meter = Metrics(registry)
-    meter.on_scrape(lambda: PrometheusStage(meter, "registry").state(3))
-    PrometheusStage(meter, "join").transaction(0.2)
+    meter.on_scrape(lambda: PrometheusStage(meter, "registry").measure("state_entries", 3))
+    PrometheusStage(meter, "join").measure("transaction_seconds", 0.2)
     text = meter.text().decode()
     assert 'assay_stream_state_entries{stage="registry"} 3.0' in text
     assert 'assay_stream_transaction_seconds_sum{stage="join"} 0.2' in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -13,13 +14,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.kafka import log as kafka_log
+from assay_stream.kafka import part
 from assay_stream.kafka.log import record_of
+from assay_stream.kafka.stage import Topology
 from assay_stream.model.record import Record, Role
 from assay_stream.schemes import tlog
 from assay_stream.seal.checkpoint import decode
 from assay_stream.worker.sealing import OpenRange, Sealer, SealPlan, check_siblings
-from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, MemoryProducer
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, MemoryProducer, until
 from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, Fleet, checked, checkpoints_of, some_records
 
 HOME = TopicPartition(TOPIC, 0)
@@ -29,13 +31,17 @@ GROUP = "assay-stream-seal"
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_log, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(part, "_PAUSE_S", 0.0)
 
 
 def a_cluster(records: int) -> MemoryCluster:
     cluster = MemoryCluster({TOPIC: 1, CHECKPOINTS: 1})
     publish(cluster, records)
     return cluster
+
+
+def topology(cluster: MemoryCluster) -> Topology:
+    return Topology(load_settings(poll_timeout_ms=1), dict.fromkeys(Role, 1), clients=cluster)
 
 
 def publish(cluster: MemoryCluster, records: int) -> None:
@@ -69,13 +75,7 @@ async def seal(
     act: Callable[[Sealer], None] = lambda _: None,
 ) -> None:
     plan = SealPlan(key=key, trusted=trusted, every_records=3, every_s=60.0, log_name="test", once=True)
-    sealer = Sealer(
-        load_settings(poll_timeout_ms=1),
-        plan,
-        partitions=1,
-        clients=cluster,
-        now=lambda: datetime(2026, 3, 1, 10, tzinfo=UTC),
-    )
+    sealer = Sealer(topology(cluster), plan, now=lambda: datetime(2026, 3, 1, 10, tzinfo=UTC))
     act(sealer)
     await sealer.run()
 
@@ -204,6 +204,24 @@ async def test_brokers_that_fail_for_too_long_end_it(quiet_polls: int, monkeypat
     with pytest.raises(OperatingError, match="brokers_failing"):
         await seal(cluster)
     assert cluster.epochs[f"{GROUP}-0"] == 11
+
+
+async def test_a_failure_with_nothing_left_to_seal_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quiet deployment would be unready until the next call otherwise."""
+    cluster, fetch, errors = a_cluster(3), MemoryConsumer.getmany, [KafkaConnectionError()]
+
+    async def failing_once(consumer: MemoryConsumer, *places: Any, **how: Any) -> Any:
+        if consumer.assignment() == {HOME} and checkpoints(cluster) and errors:
+            raise errors.pop()
+        return await fetch(consumer, *places, **how)
+
+    monkeypatch.setattr(MemoryConsumer, "getmany", failing_once)
+    plan = SealPlan(key=KEY, trusted=KEYS, every_records=3, every_s=60.0, log_name="test")
+    sealer = Sealer(topology(cluster), plan)
+    running = asyncio.create_task(sealer.run())
+    await until(lambda: not errors and sealer.ready)
+    sealer.stop()
+    await running
 
 
 async def test_what_cannot_be_sealed_while_it_stops_is_said() -> None:

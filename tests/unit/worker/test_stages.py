@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import orjson
 import pytest
@@ -10,9 +11,9 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
-from assay_stream.join.routing import Routing
 from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.kafka.log import record_of
+from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Progress
@@ -26,12 +27,14 @@ from tests.support.memory_cluster import MemoryCluster
 PRODUCER = Producer(version="1")
 TOPICS = topic_names(Settings())
 CLUSTER = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
+COUNTS = dict.fromkeys(Role, 1) | {Role.CALLS: 2}
+TOPOLOGY = Topology(Settings(), COUNTS, clients=CLUSTER)
 SNAPSHOTS = TopicPartition("mcp.tools.list", 0)
 CONTROL = TopicPartition("assay.control", 0)
 
 
 def a_view(state: Join) -> BindingView:
-    return BindingView(new_join=lambda: state, clients=CLUSTER, topic="b", partitions=1, inputs=[SNAPSHOTS, CONTROL])
+    return BindingView(TOPOLOGY, lambda: state)
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def state() -> Join:
     return state
 
 
-NO_LATENCY = EvidenceLatency(lambda *_: None, RecentObservers())
+NO_LATENCY = partial(EvidenceLatency, lambda *_: None, RecentObservers())
 
 
 @pytest.fixture
@@ -54,8 +57,7 @@ async def join(state: Join) -> JoinStage:
 
 
 async def a_join(state: Join) -> JoinStage:
-    routing = Routing(calls=2, bindings=1)
-    stage = JoinStage(a_view(state), clients=CLUSTER, topics=TOPICS, latency=NO_LATENCY, routing=routing)
+    stage = JoinStage(a_view(state), TOPOLOGY, latency=NO_LATENCY)
     await stage.open(0)
     return stage
 
@@ -183,7 +185,7 @@ async def test_waiting_for_the_registry_has_a_limit(state: Join) -> None:
 
 async def test_the_registry_s_state_belongs_to_its_partition() -> None:
     """Each partition has a state of its own; closing drops it."""
-    stage = registry_stage(Settings(), clients=CLUSTER, topics=TOPICS, partitions=2, producer=PRODUCER)
+    stage = registry_stage(Topology(Settings(), dict.fromkeys(Role, 2), clients=CLUSTER))
     assert await stage.open(0) == {SNAPSHOTS: None, CONTROL: None}
     _, key, value = a_listing(0, 0, 0, 1, START)
     listing = [at(Role.SNAPSHOTS, offset, key, value) for offset in (0, 1)]
@@ -200,7 +202,7 @@ async def test_the_registry_s_state_belongs_to_its_partition() -> None:
 async def test_the_registry_is_restored_from_its_facts() -> None:
     """And goes on from the progress that stands among them."""
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
-    stage = registry_stage(Settings(), clients=cluster, topics=TOPICS, partitions=2, producer=PRODUCER)
+    stage = registry_stage(Topology(Settings(), dict.fromkeys(Role, 2), clients=cluster))
     await stage.open(0)
     _, key, value = a_listing(0, 0, 0, 1, START)
     written = process(stage.state(0), at(Role.SNAPSHOTS, 0, key, value)) + stage.flush(0, {SNAPSHOTS: 1, CONTROL: 0})
@@ -214,7 +216,7 @@ async def test_the_registry_is_restored_from_its_facts() -> None:
 
 def test_the_registry_flushes_its_progress() -> None:
     """With every batch go records of how far it came, one per input topic, behind the facts."""
-    state = RegistryState(Settings(), 0, topics=TOPICS, partitions=2, producer=PRODUCER)
+    state = RegistryState(TOPOLOGY, 0)
     outputs = state.flush({SNAPSHOTS.topic: 3, CONTROL.topic: 1})
     assert [orjson.loads(output.key or b"") for output in outputs] == [
         ["progress", "mcp.tools.list", 0],
