@@ -412,6 +412,8 @@ def _is_sign(match: Match) -> bool:
 
 
 def _needs_second(match: Match) -> bool:
+    if match.is_sufficient and match.level > _EVIDENCE_LEVEL:
+        return False
     return (match.is_phrase and match.rule not in _SUFFICIENT) or match.rule in _SECONDED
 
 

@@ -167,6 +167,7 @@ class Match(NamedTuple):
         how: the disguises that were undone to read it, outermost first: ``base64 > hex``.
         is_phrase: whether English words alone show it, in their order and whatever they are about.
         is_faint: whether it is a passage that barely reaches medium: a second sign of phrases only.
+        is_sufficient: whether it needs no second sign where its rule does.
     """
 
     rule: str
@@ -179,6 +180,7 @@ class Match(NamedTuple):
     how: str = ""
     is_phrase: bool = False
     is_faint: bool = False
+    is_sufficient: bool = False
 
 
 def key_of(rule: DetectionRule, matched: str) -> Key:

@@ -282,7 +282,7 @@ class Reader:
         page = visit.page
         for found in visit.steering(self._offered, self._work):
             where = page.seen, found.start, found.end, found.key, None
-            yield Match(found.rule, found.level, *where, is_faint=found.is_faint)
+            yield Match(found.rule, found.level, *where, is_faint=found.is_faint, is_sufficient=found.is_sufficient)
         others = self._others
         counted: _Counted = {}
         is_tool_named = visit.names_tool(others, self._work)

@@ -52,6 +52,7 @@ class _Relation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     unless_denied: bool = False
     level: int | None = None
     facet: str = ""
+    is_sufficient: bool = False
 
 
 class _Relations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,6 +69,7 @@ class Related(NamedTuple):
         end: index after the last one.
         facet: what part of its rule's claim it is.
         is_call: whether it begins with a word for calling something.
+        is_sufficient: whether it needs no second sign where its rule does.
     """
 
     rule: str
@@ -76,6 +78,7 @@ class Related(NamedTuple):
     first: int
     end: int
     is_call: bool
+    is_sufficient: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,7 @@ class _Compiled:
     level: int
     facet: str
     is_call: bool
+    is_sufficient: bool
     pattern: re.Pattern[str] | None
     needs: tuple[frozenset[str], ...]
     near: tuple[frozenset[str], ...]
@@ -109,6 +113,7 @@ def _compiled() -> Iterator[_Compiled]:
                 level=LEVELS[relation.rule] if relation.level is None else relation.level,
                 facet=relation.facet,
                 is_call=terms[:1] == [_CALL],
+                is_sufficient=relation.is_sufficient,
                 pattern=_regex(terms, classes) if terms else None,
                 needs=tuple(sorted(needs, key=_how_common)),
                 near=tuple(_words_of(term, classes) for term in relation.near),
@@ -155,7 +160,7 @@ def _regex(terms: Sequence[str], classes: Mapping[str, frozenset[str]]) -> re.Pa
 
 with reading("relations.toml"):
     # The gravest first: each rule is reported once a sentence.
-    _RELATIONS: Final = tuple(sorted(_compiled(), key=lambda relation: -relation.level))
+    _RELATIONS: Final = tuple(sorted(_compiled(), key=lambda relation: (-relation.level, not relation.is_sufficient)))
 _BIT_OF: Final = {
     need: 1 << bit for bit, need in enumerate(dict.fromkeys(chain(*(relation.needs for relation in _RELATIONS))))
 }
@@ -184,18 +189,26 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
         sentences: in their order.
     """
     held = list(_held(sentences, work))
-    facets = {(each.rule, each.facet, number): each.level for number, _, each in held if each.facet}
+    parts = [(number, each) for number, _, each in held if each.facet]
     work.spend(_UNITS_PER_SENTENCE * len(held))
     for number, sentence, related in held:
-        around = range(number - _FACET_SENTENCES, number + _FACET_SENTENCES + 1)
-        is_joined = related.facet and any(
-            rule == related.rule and facet != related.facet and at in around and max(level, related.level) > 0
-            for (rule, facet, at), level in facets.items()
+        others = [
+            (at, other)
+            for at, other in parts
+            if related.facet
+            and other.rule == related.rule
+            and other.facet != related.facet
+            and abs(at - number) <= _FACET_SENTENCES
+            and max(other.level, related.level) > 0
+        ]
+        # The same words say one thing, whatever facets they have.
+        is_sufficient = related.is_sufficient and (
+            not related.facet
+            or any(at != number or other.end <= related.first or related.end <= other.first for at, other in others)
         )
-        if is_joined:
-            yield sentence, related._replace(level=LEVELS[related.rule])
-        elif related.level > _LEVEL_OF_PARTS:
-            yield sentence, related
+        if others or related.level > _LEVEL_OF_PARTS:
+            level = LEVELS[related.rule] if others else related.level
+            yield sentence, related._replace(level=level, is_sufficient=is_sufficient)
 
 
 def _held(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[int, Sentence, Related]]:
@@ -219,7 +232,10 @@ def _held(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[int, Sent
             part = _part(relation, sentence.symbols, joined)
             if part is not None:
                 found.add(asked)
-                yield number, sentence, Related(relation.rule, relation.level, relation.facet, *part, relation.is_call)
+                related = Related(
+                    relation.rule, relation.level, relation.facet, *part, relation.is_call, relation.is_sufficient
+                )
+                yield number, sentence, related
 
 
 @lru_cache(_CACHED_SENTENCES_MAX)
@@ -286,6 +302,7 @@ class Steering(NamedTuple):
         end: its end, exclusive.
         key: the words, which must not have occurred before.
         is_faint: whether it is a passage that says little by itself.
+        is_sufficient: whether it needs no second sign where its rule does.
     """
 
     rule: str
@@ -294,6 +311,7 @@ class Steering(NamedTuple):
     end: int
     key: tuple[str, ...]
     is_faint: bool = False
+    is_sufficient: bool = False
 
 
 def offered_by(others: OtherTools, texts: Iterable[Text]) -> OfferedNames:
@@ -330,7 +348,8 @@ def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Steeri
             # What either finds alone is for a reviewer; what both find is not by chance.
             is_scored = any(first <= sentence.runs[related.first] <= last for first, last in scored)
             level = LEVELS[related.rule] if is_scored else related.level
-            yield _steering(related.rule, level, sentence, (related.first, related.end), key, spans)
+            steering = _steering(related.rule, level, sentence, (related.first, related.end), key, spans)
+            yield steering._replace(is_sufficient=related.is_sufficient)
     for passage in passages:
         spans = spans or spans_of(seen)
         key = tuple(symbol for sentence in passage.sentences for symbol in sentence.symbols)
