@@ -11,12 +11,12 @@ import pytest
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize, jcs_digest, sha256_of
-from assay_stream.errors import InputError
 from assay_stream.export.input import read_bundle, verify_bundle, write_bundle
 from assay_stream.schemes.assay import manifest
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.assay.bundle import RunRoot, event_line, read_manifest, run_event
 from assay_stream.schemes.assay.manifest import compare_manifests
+from tests.support.errors import raises_code
 from tests.support.exports import members, rebuilt
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
@@ -85,16 +85,14 @@ class TestDefinition:
 
     @pytest.mark.parametrize("case", UNBOUND, ids=_id)
     def test_no_binding(self, case: dict[str, Any]) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code(UNBOUND_CODES[case["reason"]]):
             assay.definition_digest(_tool(case), server_id=case["server_id"])
-        assert caught.value.code == UNBOUND_CODES[case["reason"]]
 
     @pytest.mark.parametrize("case", UNREADABLE, ids=_id)
     def test_unreadable(self, case: dict[str, Any]) -> None:
         assert case["expect"].startswith("parse_error: serde_json refuses a lone surrogate")
-        with pytest.raises(InputError) as caught:
+        with raises_code("lone_surrogate"):
             _tool(case)
-        assert caught.value.code == "lone_surrogate"
 
     @pytest.mark.parametrize("case", IDENTIFIED, ids=_id)
     def test_identity(self, case: dict[str, Any]) -> None:
@@ -106,9 +104,8 @@ class TestDefinition:
     def test_no_identity(self, case: dict[str, Any]) -> None:
         assert case["expect_identity"] is None
         for compute in (assay.schema_hash, assay.meta_hash):
-            with pytest.raises(InputError) as caught:
+            with raises_code("tool_name_missing"):
                 compute(_tool(case))
-            assert caught.value.code == "tool_name_missing"
 
     def test_cluster_constants(self) -> None:
         assert DEFINITION["cluster"] == assay.CLUSTER_CONSTANTS
@@ -130,16 +127,14 @@ class TestIdentityEqualities:
 
     @pytest.mark.parametrize("literal", EQUALITIES["refused_literals"])
     def test_refused_literals(self, literal: str) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code("number_overflow"):
             decode_json(f'{{"maximum":{literal}}}'.encode())
-        assert caught.value.code == "number_overflow"
 
     def test_max_nesting(self) -> None:
         deepest = EQUALITIES["max_nesting"]
         assert decode_json(b"[" * deepest + b"]" * deepest)
-        with pytest.raises(InputError) as caught:
+        with raises_code("too_deep"):
             decode_json(b"[" * (deepest + 1) + b"]" * (deepest + 1))
-        assert caught.value.code == "too_deep"
 
 
 class TestEnvelope:
@@ -263,9 +258,8 @@ def test_a_bundle_of_assay_is_written(bundle: dict[str, Any], tmp_path: Path) ->
 
 def test_a_manifest_whose_id_is_not_its_root_is_refused() -> None:
     """As Assay's conformance bundle bad-109 has it."""
-    with pytest.raises(InputError, match="run root") as caught:
+    with raises_code("bundle_manifest", "$.bundle_id", match="run root"):
         read_manifest(canonicalize(GOLDEN["manifest"] | {"bundle_id": "sha256:" + "0" * 64}))
-    assert (caught.value.code, caught.value.path) == ("bundle_manifest", "$.bundle_id")
 
 
 # --- conformance with Assay's published vectors for manifest drift (P60) --------------------------------------

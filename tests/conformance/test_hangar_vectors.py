@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.errors import InputError
 from assay_stream.schemes import hangar
+from tests.support.errors import raises_code
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
 CASES: list[dict[str, Any]] = json.loads((VECTORS / "mcp_hangar_digests.json").read_text("utf-8"))["cases"]
@@ -29,9 +29,8 @@ def _check(compute: Callable[[dict[str, Any]], str], tool: dict[str, Any], sha25
     if not error:
         assert compute(tool) == sha256
         return
-    with pytest.raises(InputError) as caught:
+    with raises_code(CODES[error.partition(":")[0]]):
         compute(tool)
-    assert caught.value.code == CODES[error.partition(":")[0]]
 
 
 def test_the_vectors_are_all_there() -> None:

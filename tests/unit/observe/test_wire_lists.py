@@ -14,6 +14,7 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.record import LOSS_TYPE
 from assay_stream.observe.recorded import from_mcp_wire, from_observations
+from tests.support.errors import raises_code
 from tests.support.mcp_dialogue import START, Dialogue, names, tool
 from tests.unit.observe.test_events import as_record
 
@@ -153,9 +154,8 @@ def test_a_list_that_cannot_be_accepted_is_published_for_the_registry_to_refuse(
     talk = Dialogue()
     talk.request("tools/list", 1)
     [observation] = talk.raw("server->client", answer)
-    with pytest.raises(InputError) as refused:
+    with raises_code(code):
         read_event(as_record(observation))
-    assert refused.value.code == code
     assert observation.key == b"the-server"
     [call] = talk.call(2) or talk.result(2, {})
     assert call["data"]["snapshot_id"] == "id-1", "the call names the refused snapshot, not an older one"
@@ -387,9 +387,8 @@ def test_instructions_that_cannot_be_read_make_a_snapshot_that_is_rejected_for_t
     talk.request("tools/list", 1)
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": [tool("a")]}}).encode()
     [observation] = talk.raw("server->client", line)
-    with pytest.raises(InputError) as refused:
+    with raises_code(code, "$.data.instructions"):
         read_event(as_record(observation))
-    assert (refused.value.code, refused.value.path) == (code, "$.data.instructions")
     assert talk.observer.stats.refused_snapshots == 1
 
 

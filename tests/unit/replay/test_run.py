@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.errors import InputError
 from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
@@ -18,6 +17,7 @@ from assay_stream.replay.log_cut import History, history_of, unbounded
 from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names
 from assay_stream.replay.run import replay
 from tests.support.counting import allocating, counted_calls
+from tests.support.errors import raises_code
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.fleet import START, Published, a_call_by, a_listing
 from tests.support.inventory import without_inventory
@@ -125,9 +125,8 @@ def test_a_call_waits_for_the_first_snapshot_of_a_name() -> None:
 
 def test_two_records_at_one_place_are_an_error() -> None:
     """Two files of one name, or two logs in one archive, would give evidence that names the wrong record."""
-    with pytest.raises(InputError, match="calls") as caught:
+    with raises_code("conflicting_records", match="calls"):
         merge_by_event_time([call(0, 1), call(0, 2)])
-    assert caught.value.code == "conflicting_records"
 
 
 # --- time in a replay ---------------------------------------------------------------------------------------
