@@ -5,9 +5,23 @@ from __future__ import annotations
 import io
 import os
 import subprocess
+from typing import Any
 from unittest.mock import patch
 
+from typer.testing import CliRunner, Result
+
 from assay_stream.cli import main
+from assay_stream.cli.app import app
+
+
+def invoke(*arguments: object, **options: Any) -> Result:
+    """The command in the surroundings of the test: its errors come as exceptions, before ``main`` makes words of them.
+
+    Args:
+        arguments: of the command, as text.
+        options: of typer's runner.
+    """
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
 
 
 def run_command(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:

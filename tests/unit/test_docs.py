@@ -17,10 +17,8 @@ from typing import Any
 import duckdb
 import orjson
 import pytest
-from typer.testing import CliRunner
 
 from assay_stream.agents.shipped import toxic_flow_agent
-from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.model import cloudevents, evidence, kinds, wire
 from assay_stream.model.envelope import Producer
@@ -28,6 +26,7 @@ from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes import fingerprint
 from tests.support import exports, gates
+from tests.support.command import invoke
 from tests.support.inventory import without_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -277,12 +276,12 @@ def test_the_commands_and_queries_on_that_page_run(tmp_path: Path) -> None:
 def test_the_hunt_on_that_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On what the demo writes; each command finds something."""
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(app, ["demo", "--no-broker"]).exit_code == 0
+    assert invoke("demo", "--no-broker").exit_code == 0
     page = (DOCS / "hunting.md").read_text(encoding="utf-8")
     hunt = [line.split()[2:] for line in page.splitlines() if line.startswith("$ ") and "assay-stream-demo" in line]
     assert len(hunt) == 7
     for command in hunt:
-        done = CliRunner().invoke(app, command)
+        done = invoke(*command)
         assert (done.exit_code, "search_notes" in done.stdout) == (0, True), command
 
 

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from assay_stream.bindings.erasures import HOLD, Erasures, ScopeAct, acts_in
 from assay_stream.cli import exporting
-from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.archive import read_files
@@ -20,6 +18,7 @@ from assay_stream.kafka import lookup
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.selection import Selection
+from tests.support.command import invoke as run
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
 
@@ -46,10 +45,6 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_ends, "committed_offsets", committed_offsets)
     monkeypatch.setattr(log_ends, "note_ends", note_ends)
     monkeypatch.setattr(lookup, "read_ranges", read_ranges)
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def inputs(folder: Path) -> list[object]:

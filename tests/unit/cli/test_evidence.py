@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from assay_stream.cli.app import app
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.record_line import record_line
+from tests.support.command import invoke
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "Another one"}
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["evidence", *(str(argument) for argument in arguments)])
+run = partial(invoke, "evidence")
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def replayed(tmp_path: Path) -> Path:
     story = Story().lists(TOOL).calls().lists(OTHER).calls().calls("ghost")
     (tmp_path / "in.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
     arguments = ["replay", "--input", str(tmp_path / "in.ndjson"), "--output", str(tmp_path / "out")]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert invoke(*arguments).exit_code == 0
     return tmp_path / "out"
 
 
@@ -99,7 +98,7 @@ def test_search_says_what_a_digest_is_of(replayed: Path) -> None:
     digest = written(replayed)[0]["data"]["tool_definition_digest"]
     done = run("search", digest, "--input", replayed.parent / "in.ndjson")
     assert "tool_definition assay.v1" in done.stdout
-    tools = CliRunner().invoke(app, ["tools", "list", "--input", str(replayed.parent / "in.ndjson"), "--json"])
+    tools = invoke("tools", "list", "--input", str(replayed.parent / "in.ndjson"), "--json")
     listed = json.loads(tools.stdout.splitlines()[-1])
     [value] = [each["value"] for each in listed["digests"] if each["scheme"] == "hangar.v2"]
     done = run("search", value, "--input", replayed.parent / "in.ndjson")
@@ -168,7 +167,7 @@ def test_an_id_that_several_calls_have_is_no_answer(replayed: Path) -> None:
 def test_a_store_answers_as_its_files_do(replayed: Path) -> None:
     """Filled once, asked often; one of another version, or damaged, says how to rebuild it."""
     store, observed = replayed.parent / "store", replayed.parent / "in.ndjson"
-    assert CliRunner().invoke(app, ["store", "load", str(observed), "--store", str(store)]).exit_code == 0
+    assert invoke("store", "load", str(observed), "--store", str(store)).exit_code == 0
     assert [{**row, "origin": 0} for row in rows("list", "--store", store)] == [
         {**row, "origin": 0} for row in rows("list", "--input", observed)
     ]

@@ -9,16 +9,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.record import Role
+from tests.support.command import invoke as run
 from tests.support.exports import a_file, changed, evidence, members, replayed, values
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def summary(done: Result) -> dict[str, Any]:

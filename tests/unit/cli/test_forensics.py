@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from assay_stream.cli.app import app
 from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.model.record import Role
+from tests.support.command import invoke
+from tests.support.command import invoke as run
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
@@ -25,10 +26,6 @@ def files(tmp_path: Path) -> Path:
     result = run("replay", "--input", tmp_path / "in.ndjson", "--output", tmp_path, "--force")
     assert result.exit_code == 0, result.output
     return tmp_path
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def held(files: Path, command: str = "verify", *arguments: object) -> Result:
@@ -110,7 +107,7 @@ def test_evidence_is_read_from_standard_input(files: Path) -> None:
     """It is kept in a file while the command runs."""
     given = (files / "evidence.ndjson").read_bytes()
     arguments = ["verify", "--evidence", "-", "--input", str(files / "in.ndjson")]
-    result = CliRunner().invoke(app, arguments, input=given)
+    result = invoke(*arguments, input=given)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stderr)["summary"]["records"] == 3
 
@@ -126,9 +123,9 @@ def test_standard_input_and_folders_are_read_as_files_are(
     (folder / "evidence.ndjson").write_bytes((files / "evidence.ndjson").read_bytes())
     options = [command[0], "--server-id", "server-a", *command[1:], "--format", "json", "--input"]
     runs = [
-        CliRunner().invoke(app, [*options, str(files / "in.ndjson")]),
-        CliRunner().invoke(app, [*options, str(folder)]),
-        CliRunner().invoke(app, [*options, "-"], input=(files / "in.ndjson").read_bytes()),
+        invoke(*options, str(files / "in.ndjson")),
+        invoke(*options, str(folder)),
+        invoke(*options, "-", input=(files / "in.ndjson").read_bytes()),
     ]
     assert [done.exit_code for done in runs] == [0, 0, 0]
     rows = [[json.loads(line) | {"origin": None} for line in done.stdout.splitlines()] for done in runs]

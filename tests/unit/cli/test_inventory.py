@@ -7,22 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from assay_stream.cli.app import app
 from assay_stream.cli.inventory import short_digest
 from assay_stream.cli.store_sources import every_row
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
+from tests.support.command import invoke as run
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

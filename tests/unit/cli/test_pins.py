@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import getpass
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.bindings.state import Bindings
 from assay_stream.cli import deciding, pins
-from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.kinds import Kind
 from tests.support import facts
 from tests.support.alerts import alert_of
+from tests.support.command import invoke
 from tests.support.operators import OTHER, US, a_state, v1
 
 WHY = ("--reason", "reviewed", "--author", "ann")
@@ -44,8 +45,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Bindings:
     return bindings
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["pins", *(str(argument) for argument in arguments)])
+run = partial(invoke, "pins")
 
 
 def failed(result: Result) -> str:

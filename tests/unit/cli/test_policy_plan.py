@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,11 @@ from typer.testing import CliRunner, Result
 
 from assay_stream.cli.app import app
 from assay_stream.errors import InputError
+from tests.support.command import invoke
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, a_call, a_snapshot
 
-
-def run(*arguments: object) -> Result:
-    given = [str(argument) for argument in arguments]
-    return CliRunner().invoke(app, ["policy", "plan", "--server-id", SERVER, *given])
+run = partial(invoke, "policy", "plan", "--server-id", SERVER)
 
 
 @pytest.fixture
@@ -102,7 +101,7 @@ def test_a_plan_does_not_suggest_to_approve_what_differs(recorded: Path) -> None
     assert "1 tool of these; see first" in done.stderr
     assert f"assay-stream pins diff --server-id={SERVER} --input={recorded}" in done.stderr
     store = recorded.parent / "store"
-    CliRunner().invoke(app, ["store", "load", "--store", str(store), str(recorded)])
+    invoke("store", "load", "--store", str(store), str(recorded))
     assert f"pins diff --server-id={SERVER} --store={store}" in run("--enforcement", "block", "--store", store).stderr
 
 

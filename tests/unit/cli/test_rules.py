@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from assay_stream.cli import deciding
-from assay_stream.cli.app import app
 from assay_stream.errors import InputError
 from tests.support import facts
+from tests.support.command import invoke as run
 from tests.support.operators import a_state
 
 WHY = ("--reason", "reviewed", "--author", "ann")
@@ -23,10 +22,6 @@ KEY = "sha256:" + "a" * 64
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deciding, "known_bindings", lambda *_: a_state())
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from assay_stream.cli.app import app
 from assay_stream.errors import InputError
+from tests.support.command import invoke
 
 HERE = ("--server-id", "server", "--id", "rule-1", "--reason", "noise", "--author", "ann")
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["alerts", *(str(argument) for argument in arguments)])
+run = partial(invoke, "alerts")
 
 
 def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
