@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from assay_stream.cli import main
 from assay_stream.cli.app import app
+from assay_stream.errors import AssayStreamError
 
 
 def invoke(*arguments: object, **options: Any) -> Result:
@@ -22,6 +23,12 @@ def invoke(*arguments: object, **options: Any) -> Result:
         options: of typer's runner.
     """
     return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
+
+
+def error_code(done: Result) -> str:
+    """The code of the error that the command ended with; fails if there is none."""
+    assert isinstance(done.exception, AssayStreamError), done.output
+    return done.exception.code
 
 
 def run_command(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:

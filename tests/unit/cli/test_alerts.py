@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.errors import AssayStreamError
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_records, finding_of
-from tests.support.command import invoke
+from tests.support.command import error_code, invoke
 
 FINDINGS = [
     finding_of("a", offset=0),
@@ -92,6 +91,4 @@ def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(arguments: list[str], code: str) -> None:
-    error = run(*arguments).exception
-    assert isinstance(error, AssayStreamError)
-    assert error.code == code
+    assert error_code(run(*arguments)) == code

@@ -12,12 +12,13 @@ import pytest
 from assay_stream.bindings.erasures import HOLD, Erasures, ScopeAct, acts_in
 from assay_stream.cli import exporting
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.archive import read_files
 from assay_stream.kafka import lookup
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.selection import Selection
+from tests.support.command import error_code
 from tests.support.command import invoke as run
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
@@ -149,8 +150,7 @@ def test_a_range_without_records_says_so(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_bytes(b"")
     done = run("archive", "--output", tmp_path / "taken")
-    assert isinstance(done.exception, InputError)
-    assert done.exception.code == "unwritable_folder"
+    assert error_code(done) == "unwritable_folder"
 
 
 @pytest.mark.parametrize(
@@ -182,5 +182,4 @@ def test_verify_refuses_an_archive_that_lost_its_end(tmp_path: Path, monkeypatch
     calls.write_bytes(b"".join(calls.read_bytes().splitlines(keepends=True)[:-1]))
     options = [option for path in (tmp_path / "kept").glob("*.ndjson") for option in ("--input", path)]
     result = run("verify", "--evidence", evidence, *options)
-    assert isinstance(result.exception, InputError)
-    assert result.exception.code == "archive_truncated"
+    assert error_code(result) == "archive_truncated"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line
-from tests.support.command import invoke
+from tests.support.command import error_code, invoke
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "Another one"}
@@ -135,8 +135,7 @@ def test_an_ambiguous_beginning_lists_what_it_may_be(replayed: Path) -> None:
     (replayed / "evidence.ndjson").write_text(evidence.replace(bare[1], bare[0][:60] + bare[1][60:]))
     for options in ((), ("--json",)):
         done = run("search", bare[0][:20], "--evidence", replayed, *options)
-        assert isinstance(done.exception, InputError)
-        assert done.exception.code == "ambiguous_digest"
+        assert error_code(done) == "ambiguous_digest"
         assert "2 digests begin with" in done.exception.message
         assert bare[0] in done.stdout
         assert bare[0][:60] + bare[1][60:] in done.stdout
@@ -160,8 +159,7 @@ def test_an_id_that_several_calls_have_is_no_answer(replayed: Path) -> None:
     path = replayed.parent / "again.ndjson"
     path.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
     done = run("show", shared, "--input", path)
-    assert isinstance(done.exception, InputError)
-    assert done.exception.code == "ambiguous_id"
+    assert error_code(done) == "ambiguous_id"
 
 
 def test_a_store_answers_as_its_files_do(replayed: Path) -> None:
@@ -175,8 +173,7 @@ def test_a_store_answers_as_its_files_do(replayed: Path) -> None:
         connection.execute("PRAGMA user_version = 999")
     connection.close()
     done = run("list", "--store", store)
-    assert isinstance(done.exception, ConfigurationError)
-    assert done.exception.code == "store_version"
+    assert error_code(done) == "store_version"
     (store / "store.sqlite3").write_bytes(b"no database" * 1_000)
     done = run("list", "--store", store)
     assert isinstance(done.exception, InputError)

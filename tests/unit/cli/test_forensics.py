@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.model.record import Role
-from tests.support.command import invoke
+from tests.support.command import error_code, invoke
 from tests.support.command import invoke as run
 from tests.support.events import SERVER, TOOL, Story
 
@@ -99,8 +98,7 @@ def test_record_lines_of_evidence_are_read_too(files: Path) -> None:
 def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...]) -> None:
     """With ``bad_option``, which ends with 2."""
     result = run(*arguments)
-    assert isinstance(result.exception, InputError)
-    assert result.exception.code == "bad_option"
+    assert error_code(result) == "bad_option"
 
 
 def test_evidence_is_read_from_standard_input(files: Path) -> None:
@@ -208,5 +206,4 @@ def test_what_is_not_known_has_an_exit_code_of_its_own(files: Path, arguments: t
 def test_a_time_without_an_offset_is_refused(files: Path) -> None:
     """Nobody is left to guess whose ten o'clock it is."""
     result = run("asof", "--server-id", SERVER, "--at", "2026-03-01T10:00:09", "--input", files / "in.ndjson")
-    assert isinstance(result.exception, InputError)
-    assert result.exception.code == "bad_time"
+    assert error_code(result) == "bad_time"

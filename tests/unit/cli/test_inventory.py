@@ -10,9 +10,9 @@ import pytest
 
 from assay_stream.cli.inventory import short_digest
 from assay_stream.cli.store_sources import every_row
-from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
+from tests.support.command import error_code
 from tests.support.command import invoke as run
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, Story
@@ -89,15 +89,13 @@ def test_a_store_that_is_not_there_says_how_to_fill_one(tmp_path: Path, monkeypa
     for arguments in (("--store", tmp_path / "none"), ()):
         monkeypatch.setenv("ASSAY_STREAM_STORE", str(tmp_path / "none"))
         done = run("servers", "list", *arguments)
-        assert isinstance(done.exception, ConfigurationError)
-        assert done.exception.code == "store_missing"
+        assert error_code(done) == "store_missing"
         assert "store run" in done.exception.message
 
 
 def test_observations_and_evidence_exclude_each_other(observed: Path) -> None:
     done = run("servers", "list", "--input", observed, "--evidence", observed)
-    assert isinstance(done.exception, InputError)
-    assert done.exception.code == "bad_option"
+    assert error_code(done) == "bad_option"
 
 
 def test_all_pages_are_read_up_to_a_limit() -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import run_command
+from tests.support.command import run_command as run
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures" / "wire"
 WIRE = CAPTURES / "mcp-server-time@2026.10.19.jsonl"
 RESULTS = ("alerts.ndjson", "changes.ndjson", "definitions.ndjson", "evidence.ndjson", "rejected.ndjson")
-
-
-def run(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
-    return run_command(*arguments, stdin=stdin, **env)
 
 
 def observed(tmp_path: Path, wire: Path, server_id: str = "time", name: str = "observed.ndjson") -> Path:

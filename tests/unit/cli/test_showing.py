@@ -13,12 +13,12 @@ import pytest
 
 from assay_stream.cli import alerts as cli_alerts
 from assay_stream.cli.store_sources import OpenedStore
-from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.model.kinds import Kind
 from assay_stream.readmodel.queries import load
 from tests.support.alerts import alert_of
-from tests.support.command import invoke
+from tests.support.command import error_code, invoke
 from tests.support.events import TOOL, Story
 from tests.support.stories import HOSTILE, NEW, OLD, changed_alert, changed_finding, digest_of
 from tests.unit.alerts.test_story import evidence
@@ -173,16 +173,12 @@ def test_an_alert_is_explained_in_each_format(alerts: str, definitions: str) -> 
 )
 def test_what_cannot_be_is_refused(alerts: str, arguments: list[str], code: str) -> None:
     """With the codes that other commands give."""
-    error = run(*arguments, "--input", alerts).exception
-    assert isinstance(error, AssayStreamError)
-    assert error.code == code
+    assert error_code(run(*arguments, "--input", alerts)) == code
 
 
 def test_without_a_broker_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_STREAM_COMMAND_CONNECT_LIMIT_S", "1")
-    error = run("list", "--bootstrap-servers", "127.0.0.1:1").exception
-    assert isinstance(error, AssayStreamError)
-    assert error.code == "broker_unreachable"
+    assert error_code(run("list", "--bootstrap-servers", "127.0.0.1:1")) == "broker_unreachable"
 
 
 def test_an_alert_about_a_pin_names_those_that_know_more_of_the_definition(tmp_path: Path) -> None:
@@ -218,8 +214,7 @@ def test_alerts_that_come_while_the_list_is_read_are_not_missed(monkeypatch: pyt
 
 def test_a_file_is_not_followed(alerts: str) -> None:
     done = run("list", "--follow", "--input", alerts)
-    assert isinstance(done.exception, InputError)
-    assert done.exception.code == "bad_option"
+    assert error_code(done) == "bad_option"
 
 
 @pytest.fixture
