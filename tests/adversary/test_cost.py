@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 
@@ -18,6 +17,7 @@ from assay_stream.model.record import Record, Role
 from tests.adversary.conftest import Arena
 from tests.support.behind_tap import behind_tap
 from tests.support.deployment import payload
+from tests.support.events import event_at
 from tests.support.hostile_lists import CLASSES, OBSERVERS, TOOLS, shown_by_tap
 from tests.support.neighbours import HOME, in_partition, watched
 
@@ -126,13 +126,4 @@ async def publish_observers(arena: Arena, server: str) -> None:
 
 
 def event(what: str, number: int, data: dict[str, Any]) -> bytes:
-    return orjson.dumps(
-        {
-            "specversion": "1.0",
-            "type": f"mcp.tools.{what}.observed",
-            "source": "urn:assay-stream:observer:many",
-            "id": f"{what}-{number}",
-            "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            "data": data,
-        }
-    )
+    return event_at(datetime.now(UTC), f"mcp.tools.{what}.observed", f"{what}-{number}", data)

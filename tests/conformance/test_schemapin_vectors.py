@@ -18,7 +18,7 @@ from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.schemapin.canonical import Mode, canonical, schema_digest
 from assay_stream.schemes.schemapin.discovery import parse_well_known
 from assay_stream.schemes.schemapin.keys import PublicKey, sign_digest, verify_digest
-from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, verify
+from assay_stream.schemes.schemapin.verification import PinDecision, SchemaPinErrorCode, verify
 from tests.support.errors import raises_code
 from tests.support.schemapin import KEY, OTHER_KEY, private_pem, public
 
@@ -168,8 +168,9 @@ class TestReferenceSdk:
         assert not verify_schema_offline(schema, good, "d", "t", _document(), None, store).valid
 
         first = verify(schema_digest(schema), good, parse_well_known(intruder))
-        assert (first.valid, first.pins_key) == (False, False)
-        assert verify(schema_digest(schema), good, parse_well_known(_document())).pins_key
+        assert not first.valid
+        later = verify(schema_digest(schema), good, parse_well_known(_document()))
+        assert (later.valid, later.pin) == (True, PinDecision.FIRST_USE)
 
 
 def _document() -> dict[str, Any]:

@@ -7,10 +7,10 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import orjson
 import pytest
 
 from assay_stream.model.record import Record, Role
+from tests.support.controls import a_control
 from tests.support.deployment import Deployment
 from tests.support.fleet import a_listing
 from tests.support.inventory import alerts_on_changes
@@ -26,15 +26,8 @@ async def lists(deployment: Deployment, version: int, number: int, when: datetim
 
 
 async def decides(deployment: Deployment, act: str, **data: Any) -> None:
-    event = {
-        "specversion": "1.0",
-        "type": f"assay.control.suppression.{act}",
-        "source": "urn:ops",
-        "id": f"{act}-{data}",
-        "time": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-        "data": {"id": "rule-1", "author": "ann", "reason": "noise", **data},
-    }
-    await deployment.send(Role.CONTROL, [(data["server_id"].encode(), orjson.dumps(event))])
+    rule = a_control(f"suppression.{act}", at=datetime.now(UTC), id="rule-1", reason="noise", **data)
+    await deployment.send(Role.CONTROL, [(data["server_id"].encode(), rule)])
 
 
 def told(records: list[Record]) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from assay_stream.model.record import Record, Role
 from tests.support.browser import IN_A_BROWSER, Browser, a_browser
 from tests.support.console_process import AUTHOR, console, deciding, sign_in
 from tests.support.deployment import Deployment
-from tests.support.enforcing import TOOL, call, enforced, is_refused, ordered, passed, time_server, wait_for_row
+from tests.support.enforcing import TOOL, call, enforced, is_refused, passed, time_server, wait_for_row
 
 pytestmark = [pytest.mark.kafka, pytest.mark.servers, *IN_A_BROWSER, pytest.mark.timeout(600)]
 
@@ -111,7 +111,7 @@ async def watched(
 
 async def reviewed(deployment: Deployment, browser: Browser, address: str) -> None:
     reason = ("--reason", "as reviewed")
-    await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
+    await deployment.output_of("policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
     async with enforced(deployment, time_server(BEFORE)) as client:
         await client.list_tools()
         await opened(browser, f"{address}/")

@@ -20,7 +20,7 @@ SCOPE = ("--agent", "bob", "--to-time", "2026-03-02T00:00:00Z", "--reason", "req
 
 
 async def run(deployment: Deployment, *arguments: object, code: int = 0) -> tuple[str, str]:
-    done = await asyncio.to_thread(deployment.run, *map(str, arguments))
+    done = await asyncio.to_thread(deployment.run, *arguments)
     assert done.returncode == code, (done.stdout, done.stderr)
     return done.stdout, done.stderr
 

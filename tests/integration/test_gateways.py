@@ -32,7 +32,7 @@ from deploy.local.gateways import built, gateway_python
 from deploy.local.kafka import QUICK_START, Broker
 from deploy.local.servers import python_server
 from tests.support.deployment import Deployment, free_port, payload
-from tests.support.enforcing import ordered, wait_for_row
+from tests.support.enforcing import wait_for_row
 from tests.support.http_tap import http_server, listening
 
 pytestmark = [pytest.mark.kafka, pytest.mark.servers, pytest.mark.tier(name="peers")]
@@ -166,7 +166,7 @@ class TestFastMCP:
         worker = deployment.start_worker()
         await worker.wait_ready()
         reason = ("--reason", "as reviewed")
-        await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
+        await deployment.output_of("policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
         enforcing = {"verdicts": deployment.topics[Role.VERDICTS]}
         async with through_fastmcp(deployment, time_server("0.6.2"), tmp_path, "legacy", **enforcing) as client:
             await client.list_tools()
@@ -174,7 +174,7 @@ class TestFastMCP:
             await deployment.wait_for(
                 Role.EVIDENCE, lambda records: any(b'"allow"' in (each.value or b"") for each in records)
             )
-            await ordered(deployment, "pins", "approve", "--server-id", "time", "--all", *reason)
+            await deployment.output_of("pins", "approve", "--server-id", "time", "--all", *reason)
             await wait_for_row(deployment, "pins", "list", tool_name=TOOL, comparison="match")
             await until_passed(client)
         async with through_fastmcp(deployment, time_server(), tmp_path, "legacy", **enforcing) as client:

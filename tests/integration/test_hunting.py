@@ -37,10 +37,9 @@ async def command(deployment: Deployment, *arguments: str) -> AsyncIterator[asyn
 
 
 async def rows(deployment: Deployment, *arguments: str) -> tuple[list[dict[str, object]], str]:
-    async with command(deployment, *arguments) as process:
-        output, said = await process.communicate()
-    assert process.returncode == 0, said.decode()
-    return [json.loads(line) for line in output.splitlines()], said.decode()
+    done = await asyncio.to_thread(deployment.run, *arguments)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 async def test_a_hunter_finds_what_used_a_definition(deployment: Deployment) -> None:

@@ -16,8 +16,8 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from assay_stream.model.record import OBSERVER_HEADER, Record, Role
-from assay_stream.observe import Vantage, call_event
 from tests.support.deployment import Deployment, payload
+from tests.support.ingest import a_call
 
 pytestmark = pytest.mark.kafka
 
@@ -83,18 +83,9 @@ async def test_junk_under_a_servers_key_takes_no_digest_from_observers_that_name
     async with tapped(deployment) as client:
         await client.list_tools()
     await deployment.wait_for(Role.SNAPSHOTS, lambda records: len(records) == 1)
-    vantage = Vantage(server_id="changing", observer_id="proxy-1")
 
     async def called(number: int) -> dict[str, Any]:
-        event = call_event(
-            vantage,
-            event_id=f"call-{number}",
-            observed_at=datetime.now(UTC),
-            tool_name="echo",
-            tool_call_id=f"call-{number}",
-            decision="allow",
-            reason_code="P_POLICY_ALLOW",
-        )
+        event = a_call(number, observer="proxy-1", server="changing", observed_at=datetime.now(UTC))
         await deployment.send(Role.CALLS, [(event.key, event.value)])
         return (await evidence(deployment, number))[-1]
 

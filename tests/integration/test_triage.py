@@ -7,13 +7,13 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import orjson
 import pytest
 
 from assay_stream import __version__
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay
+from tests.support.controls import a_control
 from tests.support.deployment import Deployment
 from tests.support.fleet import a_listing
 from tests.support.inventory import alerts_on_changes
@@ -25,16 +25,10 @@ ACTS = (("acknowledge", "ann"), ("assign", "ann"), ("comment", "bob"), ("close",
 
 async def acts(deployment: Deployment, act: str, author: str, uid: str, when: datetime) -> None:
     """A person does something with an alert; whom it is assigned to is said with `assign`."""
-    data = {"server_id": "server-0", "alert": uid, "author": author, "reason": f"{act}, says {author}"}
-    event = {
-        "specversion": "1.0",
-        "type": f"assay.control.alert.{act}",
-        "source": "urn:ops",
-        "id": act,
-        "time": when.isoformat().replace("+00:00", "Z"),
-        "data": data | ({"assignee": "carl"} if act == "assign" else {}),
-    }
-    await deployment.send(Role.CONTROL, [(b"server-0", orjson.dumps(event))])
+    assignee = "carl" if act == "assign" else None
+    said = {"alert": uid, "author": author, "reason": f"{act}, says {author}", "assignee": assignee}
+    control = a_control(f"alert.{act}", at=when, server_id="server-0", **said)
+    await deployment.send(Role.CONTROL, [(b"server-0", control)])
 
 
 def told(record: Record) -> tuple[Any, ...]:

@@ -133,4 +133,3 @@ def test_verification_never_raises_and_never_accepts_what_is_not_signed(
     assert not found.valid
     assert found.error_code is not None
     assert found.error_code in SchemaPinErrorCode
-    assert not found.pins_key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from assay_stream.model.envelope import Producer
@@ -24,19 +25,28 @@ TYPES = {Role.SNAPSHOTS: "mcp.tools.list.observed", Role.CALLS: "mcp.tools.call.
 LIST_CHANGED_TYPE = "mcp.tools.list_changed.observed"
 
 
-def an_event(role: Role, number: int, second: float, data: Mapping[str, Any], **attributes: Any) -> bytes:
-    """A structured CloudEvent, a number of seconds after ten o'clock."""
+def event_at(at: datetime, kind: str, event_id: str, data: Mapping[str, Any], **attributes: Any) -> bytes:
+    """A structured CloudEvent of a moment."""
     return json.dumps(
         {
             "specversion": "1.0",
-            "type": TYPES[role],
+            "type": kind,
             "source": "urn:assay-stream:observer:test",
-            "id": f"event-{number}",
-            "time": f"2026-03-01T10:{int(second // 60):02}:{second % 60:09.6f}Z",
+            "id": event_id,
+            "time": at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "data": dict(data),
             **attributes,
         }
     ).encode()
+
+
+def an_event(role: Role, number: int, second: float, data: Mapping[str, Any], **attributes: Any) -> bytes:
+    """A structured CloudEvent, a number of seconds after ten o'clock."""
+    return event_at(after_ten(second), TYPES[role], f"event-{number}", data, **attributes)
+
+
+def after_ten(second: float) -> datetime:
+    return datetime.fromtimestamp(TEN_O_CLOCK_MS / 1_000, UTC) + timedelta(seconds=second)
 
 
 def snapshot_data(*tools: Any, **fields: Any) -> dict[str, Any]:

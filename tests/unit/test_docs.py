@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import orjson
 import pytest
 
 from assay_stream.agents.shipped import toxic_flow_agent
@@ -27,6 +27,7 @@ from assay_stream.replay.run import replay
 from assay_stream.schemes import fingerprint
 from tests.support import exports, gates
 from tests.support.command import invoke
+from tests.support.events import event_at
 from tests.support.inventory import without_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,12 +128,11 @@ def test_the_records_on_that_page_are_what_the_engine_writes() -> None:
 
 
 def _record(role: Role, kind: str, id_: str, time: str, data: dict[str, Any]) -> Record:
-    event = {"specversion": "1.0", "type": kind, "source": "urn:proxy-1", "id": id_, "time": time, "data": data}
     return Record(
         role=role,
         origin=Origin(topic=TOPIC_NAMES[role], partition=0, offset=0),
         key=b"server-a",
-        value=orjson.dumps(event),
+        value=event_at(datetime.fromisoformat(time), kind, id_, data, source="urn:proxy-1", time=time),
         timestamp_ms=1_772_359_205_000,
     )
 

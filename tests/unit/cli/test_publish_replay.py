@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import run_command as run
+from tests.support.events import a_call
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures" / "wire"
 WIRE = CAPTURES / "mcp-server-time@2026.10.19.jsonl"
@@ -198,18 +199,8 @@ def test_a_broken_archive_stops_the_replay(tmp_path: Path) -> None:
 
 
 def redacted_call(folder: Path) -> Path:
-    data = {
-        "server_id": "s",
-        "observer_id": "o",
-        "tool_name": "t",
-        "tool_call_id": "c",
-        "decision": "allow",
-        "reason_code": "P_OK",
-        "args": {"path": "/home/jane"},
-    }
-    event = {"specversion": "1.0", "type": "mcp.tools.call.observed", "source": "urn:p", "id": "1"}
     path = folder / "call.ndjson"
-    path.write_text(json.dumps(event | {"time": "2026-03-01T00:00:00Z", "data": data}) + "\n")
+    path.write_bytes(a_call(args={"path": "/home/jane"}) + b"\n")
     return path
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
-import orjson
 import pytest
 
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -16,7 +16,8 @@ from assay_stream.registry.processor import Registry, process
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.acceptance.test_binding_dialogue import FIRST, OTHER, SECOND
 from tests.acceptance.test_signatures_dialogue import SignedTalk
-from tests.support.events import Outcome
+from tests.support.events import Outcome, event_at, snapshot_data
+from tests.support.fleet import START
 from tests.support.inventory import without_inventory
 
 OLD = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
@@ -34,14 +35,8 @@ class Fleet:
         self._names: dict[str, tuple[str, str | None]] = {}
 
     def shows(self, *tools: Any, observer: str = "alice", complete: bool = True, minute: int | None = None) -> None:
-        data = {
-            "server_id": "server",
-            "observer_id": observer,
-            "snapshot_id": f"snapshot-{self.count}",
-            "server_scoped": False,
-            "completeness": "complete" if complete else "partial",
-            "tools": tools,
-        }
+        listed = {"server_id": "server", "observer_id": observer, "snapshot_id": f"snapshot-{self.count}"}
+        data = snapshot_data(*tools, **listed, completeness="complete" if complete else "partial")
         self._publish(Role.SNAPSHOTS, "mcp.tools.list.observed", data, minute)
 
     def decides(self, act: str, minute: int | None = None, **data: Any) -> None:
@@ -56,9 +51,8 @@ class Fleet:
         self._apply(Role.SNAPSHOTS, value)
 
     def _publish(self, role: Role, kind: str, data: dict[str, Any], minute: int | None) -> None:
-        time = f"2026-03-01T00:{self.count if minute is None else minute:02}:00Z"
-        event = {"specversion": "1.0", "type": kind, "source": "urn:test", "id": str(self.count), "time": time}
-        outputs = self._apply(role, orjson.dumps(event | {"data": data}))
+        at = START + timedelta(minutes=self.count if minute is None else minute)
+        outputs = self._apply(role, event_at(at, kind, str(self.count), data))
         assert not [output for output in outputs if output.role is Role.REJECTED], outputs
 
     def _apply(self, role: Role, value: bytes) -> list[Output]:
