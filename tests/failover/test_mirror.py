@@ -134,8 +134,7 @@ async def test_a_deployment_goes_on_where_its_mirror_ends(
     seals.deployment = standby
     assert sums(await seals.verify(*KEYS), "faults_count") == [0]
 
-    worker = standby.start_worker()
-    await worker.wait_ready()
+    await standby.ready_worker()
     await publish(standby, HISTORY[3 * len(HISTORY) // 4 :], first=len(HISTORY))
     calls = {record.origin for record in await standby.read(Role.CALLS)}
     evidence = await standby.wait_for(Role.EVIDENCE, lambda found: calls_named(found).keys() >= calls)

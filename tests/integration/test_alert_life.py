@@ -44,8 +44,7 @@ async def alerts(deployment: Deployment, count: int) -> list[Record]:
 
 async def test_an_alert_closes_by_the_clock(deployment: Deployment) -> None:
     """The old definition returns, nothing else happens, and after the settling time the alert is closed."""
-    worker = deployment.start_worker(**QUICK)
-    await worker.wait_ready()
+    worker = await deployment.ready_worker(**QUICK)
     now = datetime.now(UTC)
     for number, version in enumerate((0, 1, 0)):
         await lists(deployment, version, number, now - timedelta(seconds=60 - 10 * number))
@@ -61,8 +60,7 @@ async def test_an_alert_closes_by_the_clock(deployment: Deployment) -> None:
 async def test_an_alert_that_lasts_is_repeated_also_after_a_restart(deployment: Deployment) -> None:
     """Two intervals have passed since: two repetitions, and none of them again for another worker."""
     settings = QUICK | {"ASSAY_STREAM_ALERT_REPEAT_S": "300"}
-    worker = deployment.start_worker(**settings)
-    await worker.wait_ready()
+    worker = await deployment.ready_worker(**settings)
     now = datetime.now(UTC)
     await lists(deployment, 0, 0, now - timedelta(minutes=12))
     await lists(deployment, 1, 1, now - timedelta(minutes=11))
@@ -71,8 +69,7 @@ async def test_an_alert_that_lasts_is_repeated_also_after_a_restart(deployment: 
     repeats = [json.loads(record.value or b"")["unmapped"].get("mcp_repeats") for record in written]
     assert repeats == [None, 1, 2]
     worker.kill()
-    again = deployment.start_worker(**settings)
-    await again.wait_ready()
+    again = await deployment.ready_worker(**settings)
     await asyncio.sleep(4)
     after = [record.value for record in alerts_on_changes(await deployment.read(Role.ALERTS))]
     assert set(after) == {record.value for record in written}
@@ -82,8 +79,7 @@ async def test_an_alert_that_lasts_is_repeated_also_after_a_restart(deployment: 
 @pytest.mark.parametrize("server_id", ["server-0", "*"])
 async def test_a_suppression_rule_arrives_live(deployment: Deployment, server_id: str) -> None:
     """What is found after it is written as suppressed, what is found after it was taken back is not."""
-    worker = deployment.start_worker(**QUICK)
-    await worker.wait_ready()
+    worker = await deployment.ready_worker(**QUICK)
     now = datetime.now(UTC)
     await lists(deployment, 0, 0, now - timedelta(seconds=50))
     await decides(deployment, "set", server_id=server_id, tool="tool_*")

@@ -39,8 +39,7 @@ async def until(condition: Callable[[], object], console: Worker) -> None:
 
 async def test_a_console_fills_its_own_store(deployment: Deployment, tmp_path: Path) -> None:
     """From nothing, and with what comes later."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     history = list(Fleet(servers=2, calls=40, changes=2).history())
     for role in (Role.SNAPSHOTS, Role.CALLS):
         await deployment.send(role, [(key, value) for its, key, value in history if its is role])

@@ -28,8 +28,7 @@ ENFORCED_WITHIN_S = 1.0
 
 @pytest.fixture
 async def operated(deployment: Deployment, tmp_path: Path) -> AsyncIterator[tuple[Browser, str]]:
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     options = ("--fill", *deciding(tmp_path))
     with (
         console(tmp_path / "store", *options, env=deployment.env) as address,

@@ -45,8 +45,7 @@ async def until_ruled(client: Client, wanted: Callable[[dict[str, Any] | None], 
 
 async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved(deployment: Deployment) -> None:
     """Policy, pin, call; another version, a refusal that says why, an alert about the release; approval, call."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     reason = ("--reason", "as reviewed")
     await deployment.output_of("policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
     async with enforced(deployment, time_server("0.6.2")) as client:
@@ -96,8 +95,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
 @pytest.mark.parametrize(("mode", "options"), [("legacy", ["hide"]), ("2026-07-28", [])])
 async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mode: str, options: list[str]) -> None:
     """Policy, pins, another server under the same address: its changed tool is refused, and hidden if that is asked."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     reason, port, behind = ("--reason", "as reviewed"), free_port(), free_port()
     await deployment.output_of("policy", "set", "--server-id", "web", "--enforcement", "block", "--new", *reason)
     listen = ["tap", "--listen", f"127.0.0.1:{port}", "--server-id", "web", "--observer-id", "proxy-1", "--enforce"]
@@ -178,8 +176,7 @@ async def test_a_decision_reaches_a_running_tap_within_a_second(
     deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Both ways, several times: from before it is published until a call is ruled on by it."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     await deployment.output_of(
         "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", "--reason", "as reviewed"
     )

@@ -32,8 +32,7 @@ async def changes(deployment: Deployment, count: int) -> None:
 async def test_what_is_erased_and_what_is_held(deployment: Deployment, tmp_path: Path) -> None:
     """Shown and decided; gone from the store and from files, whose seals verify; then a hold forbids more of it."""
     deployment.env["ASSAY_STREAM_STORE_DAYS"] = "36500"
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     await deployment.send(Role.SNAPSHOTS, [(SERVER.encode(), a_snapshot(TOOL))])
     who = [BOB, EVE, BOB]
     calls = [a_call(number=n, second=n, tool_call_id=f"call-{n}", actor=actor) for n, actor in enumerate(who, start=1)]

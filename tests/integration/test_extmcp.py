@@ -57,8 +57,7 @@ def shown(name: str, tool: dict[str, object]) -> dict[str, object]:
 
 async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved(deployment: Deployment) -> None:
     """Policy, list, pin, call; another definition, a refusal that says why; approval, call; each call on record."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     reason = ("--reason", "as reviewed")
     await deployment.output_of("policy", "set", "--server-id", "files", "--enforcement", "block", "--new", *reason)
     options = ("--enforce", "--prefix", "files_=files", "--prefix", "other_=other")

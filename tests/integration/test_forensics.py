@@ -31,8 +31,7 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     minute = timedelta(minutes=1)
     given = {"server_id": "server-0", "tool_name": "tool_0", "scheme": "assay.v1", "value": "0" * 64}
     pin = (Role.CONTROL, b"server-0", a_control("pin.set", at=START + 0.5 * minute, **given))
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     await deployment.put(a_listing(0, 0, 0, 1, START), pin, a_listing(0, 0, 1, 2, START + 2 * minute))
     calls = [a_call_by(0, 0, number * 3, START + number * minute, None) for number in range(4)]
     await deployment.put(*calls)
@@ -101,8 +100,7 @@ async def delete_snapshots(deployment: Deployment) -> None:
 
 async def test_calls_that_were_committed_without_evidence_are_missing_it(deployment: Deployment) -> None:
     """A call behind the join's offset is pending; once it is committed, its evidence is missing."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     await deployment.put(a_listing(0, 0, 0, 1, START))
     await deployment.put(*(a_call_by(0, 0, number, START, None) for number in range(20)))
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 20)

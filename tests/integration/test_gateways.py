@@ -127,8 +127,7 @@ class TestFastMCP:
         self, deployment: Deployment, tmp_path: Path, mode: str
     ) -> None:
         """As a tap behind the proxy saw it, but for what the proxy alters, which is a finding."""
-        worker = deployment.start_worker()
-        await worker.wait_ready()
+        await deployment.ready_worker()
         async with through_fastmcp(deployment, tapped(deployment, time_server()), tmp_path, mode) as client:
             shown = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert "fastmcp" in (shown[TOOL].meta or {}), "the proxy's own addition"
@@ -163,8 +162,7 @@ class TestFastMCP:
 
     async def test_a_swapped_server_is_refused(self, deployment: Deployment, tmp_path: Path) -> None:
         """Policy, pins, another version behind the proxy: its changed tool is refused, and evidence says so."""
-        worker = deployment.start_worker()
-        await worker.wait_ready()
+        await deployment.ready_worker()
         reason = ("--reason", "as reviewed")
         await deployment.output_of("policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
         enforcing = {"verdicts": deployment.topics[Role.VERDICTS]}
@@ -311,8 +309,7 @@ class TestLiteLLM:
         self, deployment: Deployment, folder: Path, servers: dict[str, Any], name: str, arguments: Any, count: int
     ) -> list[dict[str, Any]]:
         """Call a tool of a server behind a tap, and return the evidence of it, held against the tap's."""
-        worker = deployment.start_worker()
-        await worker.wait_ready()
+        await deployment.ready_worker()
         async with self.gateway(deployment, folder, servers) as client:
             assert name in {tool.name for tool in (await client.list_tools()).tools}
             for _ in range(count):
@@ -381,8 +378,7 @@ class TestContextForge:
     ) -> None:
         """Under the server's own names. The feed lists nothing: what is bound comes from the tap."""
         needed("contextforge")
-        worker = deployment.start_worker()
-        await worker.wait_ready()
+        await deployment.ready_worker()
         async with server_behind_tap(deployment) as url, self.gateway(deployment, tmp_path, {"docs": url}) as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert {"docs-echo", "docs-slow"} <= names

@@ -44,8 +44,7 @@ async def rows(deployment: Deployment, *arguments: str) -> tuple[list[dict[str, 
 
 async def test_a_hunter_finds_what_used_a_definition(deployment: Deployment) -> None:
     """From the tool to its calls, and on: calls and alerts that come later show as they are written."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     async with (
         command(deployment, "evidence", "tail", "--json") as tail,
         command(deployment, "alerts", "list", "--follow", "--status", "all", "--format", "json") as alerts,

@@ -48,8 +48,7 @@ def time_of(record: Record) -> str:
 
 async def test_calls_between_an_announcement_and_the_next_list_claim_no_digest(deployment: Deployment) -> None:
     """Also by a worker that was killed and has restored what was announced from its facts."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     async with tapped(deployment) as client:
         await client.list_tools()
         await client.call_tool("echo", {})

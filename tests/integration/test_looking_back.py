@@ -70,8 +70,7 @@ def filled(broker: Broker) -> Iterator[Deployment]:
 
 async def fill(deployment: Deployment) -> None:
     await deployment.apply_topics()
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     await deployment.send(Role.SNAPSHOTS, [listing(TOOL, "proxy-1", 0), listing(TOOL, "proxy-2", 1)])
     await deployment.wait_until_written(Role.BINDINGS, 3)
     await deployment.send(Role.CALLS, [call(0, 2)])

@@ -41,8 +41,7 @@ async def told(deployment: Deployment, count: int) -> list[dict[str, Any]]:
 async def test_a_look_alike_of_a_server_in_another_partition(deployment: Deployment) -> None:
     """Two registries never see one another's servers; the alert names both, can be shown, and ends by approval."""
     assert murmur2_partition(HOLDER.encode(), 2) != murmur2_partition(NEWCOMER.encode(), 2)
-    worker = deployment.start_worker(**QUICK)
-    await worker.wait_ready()
+    worker = await deployment.ready_worker(**QUICK)
     await deployment.send(Role.SNAPSHOTS, [listing(HOLDER, 0, "read_file"), listing(NEWCOMER, 1, HOMOGLYPH)])
     [raised] = await told(deployment, 1)
     flat = raised["unmapped"]

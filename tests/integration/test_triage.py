@@ -49,8 +49,7 @@ async def replayed(deployment: Deployment) -> list[bytes]:
 
 async def test_work_on_an_alert_is_part_of_its_life(deployment: Deployment) -> None:
     """Each act is written once with its author and its own time, though the worker is killed in the middle."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     start = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=50)
     for version in (0, 1):
         role, key, value = a_listing(0, 0, version, version, start + timedelta(seconds=version))
@@ -63,8 +62,7 @@ async def test_work_on_an_alert_is_part_of_its_life(deployment: Deployment) -> N
         if act == "comment":
             # Whether it was processed or not: the next worker goes on where this one had committed.
             worker.kill()
-            worker = deployment.start_worker()
-            await worker.wait_ready()
+            worker = await deployment.ready_worker()
     enough = await deployment.wait_for(
         Role.ALERTS, lambda records: len(alerts_on_changes(records)) == 1 + len(ACTS), limit_s=60
     )

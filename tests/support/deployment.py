@@ -158,6 +158,11 @@ class Deployment:
     def start_worker(self, *arguments: str, **env: str) -> Worker:
         return self.start("worker", *arguments, **env)
 
+    async def ready_worker(self, *arguments: str, **env: str) -> Worker:
+        worker = self.start_worker(*arguments, **env)
+        await worker.wait_ready()
+        return worker
+
     def start(self, *arguments: str, **env: str) -> Worker:
         """Start a command that works until it is ended, and serves pages on its health."""
         port = free_port()
