@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,9 +28,9 @@ from tests.support.events import (
     an_event,
     record_of,
 )
+from tests.support.vectors import vectors
 
-VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors" / "assay_tool_definition_p56b.json"
-CASES = {case["id"]: case for case in json.loads(VECTORS.read_text(encoding="utf-8"))["cases"]}
+CASES = {case["id"]: case for case in vectors("assay_tool_definition_p56b")["cases"]}
 
 # Three editions of read_file, and another tool.
 FIRST, SECOND, THIRD, OTHER = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,17 +20,11 @@ from assay_stream.schemes.schemapin.keys import PublicKey, sign_digest, verify_d
 from assay_stream.schemes.schemapin.verification import PinDecision, SchemaPinErrorCode, verify
 from tests.support.errors import raises_code
 from tests.support.schemapin import KEY, OTHER_KEY, private_pem, public
+from tests.support.vectors import vectors
 
-VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
-
-
-def _load(name: str) -> Any:
-    return json.loads((VECTORS / name).read_text(encoding="utf-8"))
-
-
-CANONICAL = _load("schemapin_canonical.json")
-SIGNATURES = _load("schemapin_signatures.json")
-MATRIX = _load("peers_digest_matrix.json")
+CANONICAL = vectors("schemapin_canonical")
+SIGNATURES = vectors("schemapin_signatures")
+MATRIX = vectors("peers_digest_matrix")
 WRITTEN = [case for case in CANONICAL["cases"] if "canonical" in case["python_1.3.0"]]
 REFUSED = [case for case in CANONICAL["cases"] if "error" in case["python_1.3.0"]]
 SIGNED = [entry for entry in SIGNATURES["published"] if "schema" in entry]

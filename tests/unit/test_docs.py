@@ -29,11 +29,11 @@ from tests.support import exports, gates
 from tests.support.command import invoke
 from tests.support.events import event_at
 from tests.support.inventory import without_inventory
+from tests.support.vectors import vectors
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 SOURCES = ROOT / "src" / "assay_stream"
-VECTORS = ROOT / "tests" / "data" / "vectors" / "assay_tool_definition_p56b.json"
 
 _FENCE = re.compile(r"^```([a-z-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -86,7 +86,7 @@ def test_the_page_on_verifying_by_hand_runs_as_it_stands(tmp_path: Path) -> None
             output = run_block(language, code, tmp_path)
             assert output == (expected if next_language == "text" else "")
             printed += output
-    cases = {case["id"]: case for case in json.loads(VECTORS.read_text())["cases"]}
+    cases = {case["id"]: case for case in vectors("assay_tool_definition_p56b")["cases"]}
     unscoped, scoped = cases["simple"]["unscoped"], cases["simple_scoped"]["scoped"]
     for case in (unscoped, scoped):
         assert printed.count(case["tool_definition_digest"]) >= 2
@@ -98,7 +98,7 @@ def test_the_page_on_verifying_by_hand_runs_as_it_stands(tmp_path: Path) -> None
 
 def test_the_records_on_that_page_are_what_the_engine_writes() -> None:
     """The definition and the evidence of the worked example are the engine's own, byte for byte."""
-    case = next(case for case in json.loads(VECTORS.read_text())["cases"] if case["id"] == "simple_scoped")
+    case = next(case for case in vectors("assay_tool_definition_p56b")["cases"] if case["id"] == "simple_scoped")
     snapshot = {
         "server_id": "server-a",
         "observer_id": "proxy-1",

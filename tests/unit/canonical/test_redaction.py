@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +20,7 @@ from assay_stream.canonical.redaction import (
 from assay_stream.errors import ConfigurationError
 from tests.support.counting import passes
 from tests.support.errors import raises_code
+from tests.support.vectors import vectors
 
 # One text per form that a rule knows; the form is published by whoever issues the secret.
 SAMPLES = {
@@ -217,8 +216,7 @@ class TestConfiguration:
         assert all(rule.id in caught.value.message for rule in RULES)
 
 
-VECTORS = Path(__file__).resolve().parents[2] / "data" / "vectors"
-PUBLISHED = json.loads((VECTORS / "handshake_tool_call.json").read_text(encoding="utf-8"))["redaction"]
+PUBLISHED = vectors("handshake_tool_call")["redaction"]
 
 
 def test_ids_are_the_published_ones() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +27,7 @@ from assay_stream.schemes.assay.manifest import (
     read_observed,
 )
 from tests.support.errors import raises_code
+from tests.support.vectors import vectors
 
 SEARCH = {"name": "search", "description": "finds", "inputSchema": {"type": "object"}}
 
@@ -118,8 +117,7 @@ def test_tables_cover_the_same_changes() -> None:
     assert all(rank[plain] < rank[privileged] for plain, privileged in SEVERITIES.values())
 
 
-VECTORS = Path(__file__).parents[3] / "data" / "vectors" / "assay_manifest_drift_p60.json"
-FILES = json.loads(VECTORS.read_text(encoding="utf-8"))["files"]
+FILES = vectors("assay_manifest_drift_p60")["files"]
 DECLARED = {key: value for key, value in FILES["declared_per_tool_baseline.json"].items() if key != "note"}
 OBSERVED = FILES["granular_diff_cases.json"]["cases"][0]["observed"]
 Read = Callable[[Any], Any]
