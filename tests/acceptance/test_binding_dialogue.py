@@ -190,17 +190,6 @@ def test_where_every_observer_agrees_a_proxy_without_a_list_is_served() -> None:
     assert answer(dialogue.calls(2, observer_id="proxy-3").ends()) == ("server", DIGEST_OF_FIRST, None)
 
 
-def test_where_observers_disagree_no_digest_is_chosen() -> None:
-    dialogue = Dialogue().lists(0, FIRST).lists(1, SECOND, observer_id="proxy-2")
-    outcome = dialogue.calls(2, observer_id="proxy-3").ends()
-    assert answer(outcome) == ("server", None, "definition_ambiguous")
-
-
-def test_a_superseded_list_takes_no_part_in_the_agreement() -> None:
-    dialogue = Dialogue().lists(0, FIRST).lists(1, SECOND).lists(2, SECOND, observer_id="proxy-2")
-    assert answer(dialogue.calls(3, observer_id="proxy-3").ends()) == ("server", DIGEST_OF_SECOND, None)
-
-
 def test_an_incomplete_list_that_lacks_the_tool_does_not_disturb_the_agreement() -> None:
     dialogue = Dialogue().lists(0, FIRST).lists(1, OTHER, observer_id="proxy-2", completeness="partial")
     assert answer(dialogue.calls(2, observer_id="proxy-3").ends()) == ("server", DIGEST_OF_FIRST, None)

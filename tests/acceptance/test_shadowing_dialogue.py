@@ -118,15 +118,10 @@ def test_it_ends_when_either_is_gone_from_a_complete_list(leaver: str) -> None:
 
 
 @pytest.mark.parametrize("leaver", [FILES, NOTES])
-def test_an_incomplete_list_ends_nothing(leaver: str) -> None:
-    fleet = Fleet().offers(0, FILES, "read_file").offers(1, NOTES, HOMOGLYPH)
-    assert fleet.offers(2, leaver, "other", completeness="partial").told() == [RAISED]
-
-
-@pytest.mark.parametrize("leaver", [FILES, NOTES])
-def test_a_late_list_ends_nothing(leaver: str) -> None:
+@pytest.mark.parametrize(("second", "completeness"), [(12, "partial"), (5, "complete")], ids=["incomplete", "late"])
+def test_an_incomplete_or_late_list_ends_nothing(leaver: str, second: int, completeness: str) -> None:
     fleet = Fleet().offers(10, FILES, "read_file").offers(11, NOTES, HOMOGLYPH)
-    assert fleet.offers(5, leaver, "other").told() == [RAISED]
+    assert fleet.offers(second, leaver, "other", completeness=completeness).told() == [RAISED]
 
 
 def test_it_lasts_while_one_observer_is_still_offered_it() -> None:
@@ -154,15 +149,11 @@ def digest_on(server_id: str, name: str) -> str:
     return digest
 
 
-@pytest.mark.parametrize("server_id", [NOTES, "*"])
-def test_a_rule_of_the_newcomers_server_or_of_all_suppresses_it(server_id: str) -> None:
+@pytest.mark.parametrize(("server_id", "status"), [(NOTES, "Suppressed"), ("*", "Suppressed"), (FILES, RAISED[1])])
+def test_a_rule_of_the_newcomers_server_or_of_all_suppresses_it(server_id: str, status: str) -> None:
+    """One of the holder's server does not."""
     fleet = Fleet().suppresses(0, server_id).offers(1, FILES, "read_file").offers(2, NOTES, HOMOGLYPH)
-    assert fleet.told() == [("Create", "Suppressed", *RAISED[2:])]
-
-
-def test_a_rule_of_the_holders_server_does_not() -> None:
-    fleet = Fleet().suppresses(0, FILES).offers(1, FILES, "read_file").offers(2, NOTES, HOMOGLYPH)
-    assert fleet.told() == [RAISED]
+    assert fleet.told() == [("Create", status, *RAISED[2:])]
 
 
 def test_a_repeated_list_claims_nothing() -> None:

@@ -78,22 +78,11 @@ async def are_alerted(arena: Arena, levels: dict[str, int]) -> None:
         raise AssertionError(f"levels {highest}, not {levels}") from error
 
 
-async def test_lists_that_take_cpu(arena: Arena, tmp_path: Path) -> None:
-    """References beside wide enums: a partition that never committed again."""
+@pytest.mark.parametrize("what", ["CPU", "memory", "quadratic"])
+async def test_lists_that_take_much_delay_no_other_server(arena: Arena, tmp_path: Path, what: str) -> None:
+    """Each once cost gigabytes, or a partition that never committed again."""
     async with watched(arena.deployment, arena.worker):
-        await attack(arena, "CPU", tmp_path)
-
-
-async def test_lists_that_take_memory(arena: Arena, tmp_path: Path) -> None:
-    """Paths for every element of a list, references to a wide object: gigabytes, and a worker that hung."""
-    async with watched(arena.deployment, arena.worker):
-        await attack(arena, "memory", tmp_path)
-
-
-async def test_lists_that_take_time_by_the_square_of_their_size(arena: Arena, tmp_path: Path) -> None:
-    """Two thousand new tools, numbers against booleans, text that expands, empty strings."""
-    async with watched(arena.deployment, arena.worker):
-        await attack(arena, "quadratic", tmp_path)
+        await attack(arena, what, tmp_path)
 
 
 async def test_four_thousand_observers_of_one_server(arena: Arena) -> None:

@@ -139,18 +139,14 @@ def test_a_call_beyond_the_end_of_its_log_never_was(story: Story) -> None:
     assert (judgement.status, judgement.codes) == (RecordStatus.WRONG, ("origin_missing",))
 
 
-def test_a_call_that_retention_deleted_is_gone_and_named(story: Story) -> None:
-    records = [record for record in story.records if record.role is not Role.CALLS]
-    [judgement] = judged(evidence_of(story), records, starts={("calls", 0): 3})
-    assert (judgement.status, judgement.codes) == (RecordStatus.GONE, ("call_gone",))
-    assert judgement.missing == (Origin("calls", 0, 0),)
-
-
-def test_a_snapshot_that_retention_deleted_is_gone_and_named(story: Story) -> None:
-    records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
-    [judgement] = judged(evidence_of(story), records, starts={("snapshots", 0): 1})
-    assert (judgement.status, judgement.codes) == (RecordStatus.GONE, ("snapshot_gone",))
-    assert judgement.missing == (Origin("snapshots", 0, 0),)
+@pytest.mark.parametrize(
+    ("role", "start", "code"), [(Role.CALLS, 3, "call_gone"), (Role.SNAPSHOTS, 1, "snapshot_gone")]
+)
+def test_what_retention_deleted_is_gone_and_named(story: Story, role: Role, start: int, code: str) -> None:
+    records = [record for record in story.records if record.role is not role]
+    [judgement] = judged(evidence_of(story), records, starts={(role.value, 0): start})
+    assert (judgement.status, judgement.codes) == (RecordStatus.GONE, (code,))
+    assert judgement.missing == (Origin(role.value, 0, 0),)
 
 
 def test_what_is_wrong_in_the_call_is_wrong_although_the_snapshot_is_gone(story: Story) -> None:

@@ -345,22 +345,20 @@ def test_a_list_of_two_kinds_is_published_as_unreadable(wire: Wire) -> None:
     assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
 
 
-def test_a_charset_that_keeps_ascii_is_read(wire: Wire) -> None:
-    """Some servers state one without meaning it."""
+@pytest.mark.parametrize(
+    ("stated", "encoding", "read"),
+    [("; charset=ISO-8859-1", "ascii", [TOOL]), ("", "utf-16", {"unreadable": "line missed"})],
+    ids=[
+        "a charset that keeps ASCII, as some servers state one without meaning it",
+        "UTF-16, as some clients find out",
+    ],
+)
+def test_a_list_is_read_as_clients_read_it(wire: Wire, stated: str, encoding: str, read: object) -> None:
     exchange = wire.posts(ask("tools/list"), **MODERN)
-    wire.answers(exchange, Content_Type="application/json; charset=ISO-8859-1")
-    wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode())
+    wire.answers(exchange, Content_Type=f"application/json{stated}")
+    wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode(encoding))
     wire.ends(exchange)
-    assert [each["tools"] for each in wire.observed] == [[TOOL]]
-
-
-def test_a_list_in_utf_16_is_published_as_unreadable(wire: Wire) -> None:
-    """Some clients find out by themselves how JSON is encoded."""
-    exchange = wire.posts(ask("tools/list"), **MODERN)
-    wire.answers(exchange, Content_Type="application/json")
-    wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode("utf-16"))
-    wire.ends(exchange)
-    assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
+    assert [each["tools"] for each in wire.observed] == [read]
 
 
 def test_many_lines_missed_at_once_make_one_snapshot(wire: Wire) -> None:
