@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 from typing import Any
@@ -23,6 +24,12 @@ def invoke(*arguments: object, **options: Any) -> Result:
         options: of typer's runner.
     """
     return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
+
+
+def rows_of(done: Result) -> list[dict[str, Any]]:
+    """The JSON objects that the command printed, one a line."""
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def error_code(done: Result) -> str:

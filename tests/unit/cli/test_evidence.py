@@ -12,7 +12,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line
-from tests.support.command import error_code, invoke
+from tests.support.command import error_code, invoke, rows_of
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "Another one"}
@@ -36,9 +36,7 @@ def written(replayed: Path) -> list[dict[str, Any]]:
 
 
 def rows(*arguments: object) -> list[dict[str, Any]]:
-    done = run(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return rows_of(run(*arguments, "--json"))
 
 
 def test_calls_are_listed_newest_first(replayed: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from assay_stream.cli.inventory import short_digest
 from assay_stream.cli.store_sources import every_row
 from assay_stream.files.record_line import record_line
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
-from tests.support.command import error_code
+from tests.support.command import error_code, rows_of
 from tests.support.command import invoke as run
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, Story
@@ -30,9 +29,7 @@ def observed(tmp_path: Path) -> Path:
 
 
 def rows(*arguments: object) -> list[dict[str, Any]]:
-    done = run(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return rows_of(run(*arguments, "--json"))
 
 
 def test_servers_are_listed_with_what_they_offer_and_how_much_they_are_used(observed: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import rfc8785
 
-from assay_stream.bindings.controls import Controls
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import ControlEvent
 from assay_stream.model.control_facts import AnyControlFact, ControlDecision, Discovery, Pin, Policy
@@ -21,7 +20,7 @@ from tests.support.controls import a_control, a_document, fingerprint_of
 from tests.support.errors import raises_code
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, record_of
 from tests.support.facts import SERVER as FACTS_SERVER
-from tests.support.facts import a_discovery, a_key_decision, a_pin, a_policy
+from tests.support.facts import a_discovery, a_key_decision, a_pin, a_policy, with_facts
 from tests.support.schemapin import OTHER_KEY, public
 
 VALUE = "sha256:" + "0123456789abcdef" * 4
@@ -117,13 +116,6 @@ def test_a_record_that_is_not_sound_sets_nothing(kind: str, data: dict[str, Any]
 # --- changes: what is evidence of a record -----------------------------------------------------------------
 
 RECORD = record_of(Role.CONTROL, a_control("key.revoke", number=4, fingerprint="sha256:" + "0" * 64), offset=4)
-
-
-def with_facts(*facts: AnyControlFact) -> Controls:
-    controls = Controls()
-    for fact in facts:
-        controls.apply(fact)
-    return controls
 
 
 def output_of(fact: ControlDecision, *before: AnyControlFact, record: Record = RECORD) -> Output:
