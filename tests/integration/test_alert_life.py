@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay_stream.model.record import Record, Role
-from tests.support.controls import a_control
+from tests.support.controls import control_at
 from tests.support.deployment import Deployment
 from tests.support.fleet import a_listing
 from tests.support.inventory import alerts_on_changes
@@ -26,7 +26,8 @@ async def lists(deployment: Deployment, version: int, number: int, when: datetim
 
 
 async def decides(deployment: Deployment, act: str, **data: Any) -> None:
-    rule = a_control(f"suppression.{act}", at=datetime.now(UTC), id="rule-1", reason="noise", **data)
+    now = datetime.now(UTC)
+    rule = control_at(now, f"suppression.{act}", now.microsecond, id="rule-1", reason="noise", **data)
     await deployment.send(Role.CONTROL, [(data["server_id"].encode(), rule)])
 
 

@@ -13,7 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.structs import TopicPartition
 
 from assay_stream.model.record import Role
-from tests.support.controls import a_control
+from tests.support.controls import control_at
 from tests.support.deployment import Deployment
 from tests.support.fleet import START, a_call_by, a_listing
 
@@ -30,7 +30,7 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     """All of a run holds and a replay agrees; what came late is named; what was deleted is said to be gone."""
     minute = timedelta(minutes=1)
     given = {"server_id": "server-0", "tool_name": "tool_0", "scheme": "assay.v1", "value": "0" * 64}
-    pin = (Role.CONTROL, b"server-0", a_control("pin.set", at=START + 0.5 * minute, **given))
+    pin = (Role.CONTROL, b"server-0", control_at(START + 0.5 * minute, "pin.set", 1, **given))
     await deployment.ready_worker()
     await deployment.put(a_listing(0, 0, 0, 1, START), pin, a_listing(0, 0, 1, 2, START + 2 * minute))
     calls = [a_call_by(0, 0, number * 3, START + number * minute, None) for number in range(4)]

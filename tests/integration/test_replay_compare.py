@@ -21,7 +21,7 @@ from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.record import Record, Role
 from assay_stream.verify.evidence import of_record
 from tests.integration.test_exactly_once import undisturbed
-from tests.support.controls import a_control
+from tests.support.controls import control_at
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import START, Fleet, Published, a_listing
 
@@ -34,7 +34,7 @@ SLOW = {"ASSAY_STREAM_BATCH_RECORDS_MAX": "3"}
 
 def a_decision(kind: str, number: int, at: datetime, server: int, **data: str) -> Published:
     name = f"server-{server}"
-    return Role.CONTROL, name.encode(), a_control(kind, number=number, at=at, server_id=name, **data)
+    return Role.CONTROL, name.encode(), control_at(at, kind, number, server_id=name, **data)
 
 
 def a_pin(number: int, at: datetime, server: int, tool: str) -> Published:

@@ -13,7 +13,7 @@ from assay_stream import __version__
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay
-from tests.support.controls import a_control
+from tests.support.controls import control_at
 from tests.support.deployment import Deployment
 from tests.support.fleet import a_listing
 from tests.support.inventory import alerts_on_changes
@@ -27,7 +27,7 @@ async def acts(deployment: Deployment, act: str, author: str, uid: str, when: da
     """A person does something with an alert; whom it is assigned to is said with `assign`."""
     assignee = "carl" if act == "assign" else None
     said = {"alert": uid, "author": author, "reason": f"{act}, says {author}", "assignee": assignee}
-    control = a_control(f"alert.{act}", at=when, server_id="server-0", **said)
+    control = control_at(when, f"alert.{act}", when.second, server_id="server-0", **said)
     await deployment.send(Role.CONTROL, [(b"server-0", control)])
 
 

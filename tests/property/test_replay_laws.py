@@ -22,7 +22,7 @@ from assay_stream.model.record import Origin, Output, Record, Role, murmur2_part
 from assay_stream.replay.run import Replay, ResumePoint, replay
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
 from tests.support import replay_reference
-from tests.support.controls import a_control
+from tests.support.controls import control_at
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
 from tests.support.merging import merge_by_event_time
 
@@ -204,7 +204,7 @@ Drawn = tuple[str, int, int, int, int, bool]
 
 def a_pin(server: int, minute: int, number: int) -> bytes:
     given = {"server_id": f"server-{server}", "tool_name": "tool_0", "scheme": "assay.v1", "value": f"{number:064x}"}
-    return a_control("pin.set", number=number, at=START.replace(minute=minute), **given)
+    return control_at(START.replace(minute=minute), "pin.set", number, **given)
 
 
 def written(kind: str, server: int, observer: int, minute: int, detail: int, number: int) -> tuple[Role, bytes, int]:

@@ -44,10 +44,14 @@ def _signature(tool: str, name: str, mode: Mode) -> str:
     return sign_digest(bytes.fromhex(schema_digest(json.loads(tool)).hex), KEYS[name], mode=mode)
 
 
-def a_control(kind: str, /, *, number: int = 0, second: float = 0, at: datetime | None = None, **data: Any) -> bytes:
-    """The bytes of a control event, by default a number of seconds after ten o'clock; ``None`` leaves a field out."""
+def a_control(kind: str, /, *, number: int = 0, second: float = 0, **data: Any) -> bytes:
+    """The bytes of a control event, given a number of seconds after ten o'clock; ``None`` leaves a field out."""
+    return control_at(after_ten(second), kind, number, **data)
+
+
+def control_at(at: datetime, kind: str, number: int, /, **data: Any) -> bytes:
     required = {"server_id": SERVER}
     if not kind.startswith("discovery"):
         required |= {"author": "ann", "reason": "review"}
     content = {name: value for name, value in (required | data).items() if value is not None}
-    return event_at(at or after_ten(second), f"assay.control.{kind}", f"control-{number}", content)
+    return event_at(at, f"assay.control.{kind}", f"control-{number}", content)

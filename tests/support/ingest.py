@@ -24,7 +24,7 @@ TOOL = {"name": "echo", "description": "Echo a text", "inputSchema": {"type": "o
 
 
 def a_call(number: int, *, observer: str = "gw-1", server: str = "time", **fields: Any) -> Observation:
-    usual = {
+    usual: dict[str, Any] = {
         "event_id": f"call-{number}",
         "observed_at": AT + timedelta(seconds=number % 86_400),
         "tool_name": "echo",

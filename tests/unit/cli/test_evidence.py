@@ -134,7 +134,7 @@ def test_an_ambiguous_beginning_lists_what_it_may_be(replayed: Path) -> None:
     for options in ((), ("--json",)):
         done = run("search", bare[0][:20], "--evidence", replayed, *options)
         assert error_code(done) == "ambiguous_digest"
-        assert "2 digests begin with" in done.exception.message
+        assert "2 digests begin with" in str(done.exception)
         assert bare[0] in done.stdout
         assert bare[0][:60] + bare[1][60:] in done.stdout
         assert "full" in done.stdout
@@ -175,7 +175,7 @@ def test_a_store_answers_as_its_files_do(replayed: Path) -> None:
     (store / "store.sqlite3").write_bytes(b"no database" * 1_000)
     done = run("list", "--store", store)
     assert isinstance(done.exception, InputError)
-    assert "--rebuild" in done.exception.message
+    assert "--rebuild" in str(done.exception)
 
 
 def test_an_unknown_id_is_an_answer(replayed: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_store_that_is_not_there_says_how_to_fill_one(tmp_path: Path, monkeypa
         monkeypatch.setenv("ASSAY_STREAM_STORE", str(tmp_path / "none"))
         done = run("servers", "list", *arguments)
         assert error_code(done) == "store_missing"
-        assert "store run" in done.exception.message
+        assert "store run" in str(done.exception)
 
 
 def test_observations_and_evidence_exclude_each_other(observed: Path) -> None:

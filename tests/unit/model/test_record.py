@@ -115,6 +115,6 @@ def test_what_was_erased_names_its_erasure(
 
 
 def test_the_size_of_a_record_is_that_of_all_its_parts() -> None:
-    """Ten bytes at most hold the lengths of a header; a name counts in UTF-8, and what is absent not at all."""
+    """Ten bytes at most hold the lengths of a header; a name counts in UTF-8."""
     assert size_bytes(None, None, ()) == 0
-    assert size_bytes(b"key", b"value", (("h\u00e9", b"12"), ("n", None))) == 3 + 5 + (10 + 3 + 2) + (10 + 1)
+    assert size_bytes(b"key", b"value", (("h\u00e9", b"12"), ("n", b""))) == 3 + 5 + (10 + 3 + 2) + (10 + 1)
