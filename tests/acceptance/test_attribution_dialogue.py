@@ -31,8 +31,8 @@ def by(observer_id: str) -> Headers:
 def fleet() -> Talk:
     talk = Talk()
     for name in ("proxy-1", "proxy-2"):
-        talk.offers(0, FIRST, observer_id=name, headers=by(name))
-    return talk.offers(0, FIRST, observer_id="old-proxy")
+        talk.lists(0, FIRST, observer_id=name, headers=by(name))
+    return talk.lists(0, FIRST, observer_id="old-proxy")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_junk_of_nobody_ends_what_observers_without_a_header_saw(talk: Talk) -> 
 
 def test_a_server_that_turns_unreadable_for_one_observer_keeps_no_old_digest_there(talk: Talk) -> None:
     talk.garbles(1, by("proxy-1"))
-    talk.offers(2, FIRST, observer_id="proxy-2", headers=by("proxy-2"))
+    talk.lists(2, FIRST, observer_id="proxy-2", headers=by("proxy-2"))
     assert answer(talk.calls(3).ends()) == REJECTED
 
 
@@ -74,8 +74,8 @@ def test_an_observer_whose_first_list_is_unreadable_is_not_bound_by_what_others_
 
 def test_its_next_good_list_binds_the_observer_again(talk: Talk) -> None:
     talk.garbles(1, by("proxy-1")).calls(2)
-    talk.offers(3, FIRST, observer_id="proxy-2", headers=by("proxy-2")).calls(4)
-    talk.offers(5, SECOND, headers=by("proxy-1")).calls(6)
+    talk.lists(3, FIRST, observer_id="proxy-2", headers=by("proxy-2")).calls(4)
+    talk.lists(5, SECOND, headers=by("proxy-1")).calls(6)
     outcome = talk.ends()
     assert answers(outcome) == [REJECTED, REJECTED, ("observer", DIGEST_OF_SECOND, None)]
     refused = next(found["uid"] for found in findings_of(outcome) if found["kind"] == "snapshot_rejected")
@@ -87,15 +87,15 @@ def test_its_next_good_list_binds_the_observer_again(talk: Talk) -> None:
 def test_a_header_binds_nothing(talk: Talk) -> None:
     """Junk that claims to be of an observer without a list, or of the old one, exempts nobody from anything."""
     talk.garbles(1, by("old-proxy"))
-    talk.offers(2, FIRST, observer_id="old-proxy")
+    talk.lists(2, FIRST, observer_id="old-proxy")
     talk.garbles(3, by("proxy-2")).garbles(4)
     assert calls_of_all(talk) == [BOUND, REJECTED, REJECTED]
 
 
 def test_an_observer_that_begins_to_send_the_header_is_exempt_from_its_first_such_list_on() -> None:
-    talk = Talk().offers(0, FIRST)
+    talk = Talk().lists(0, FIRST)
     talk.garbles(1).calls(2)
-    talk.offers(3, FIRST, headers=by("proxy-1")).garbles(4).calls(5)
+    talk.lists(3, FIRST, headers=by("proxy-1")).garbles(4).calls(5)
     assert answers(talk.ends()) == [REJECTED, BOUND]
 
 
@@ -120,7 +120,7 @@ def test_a_header_that_names_nobody_is_none(talk: Talk, headers: Headers) -> Non
 
 def test_a_list_whose_header_names_another_observer_is_refused_on_the_senders_account(talk: Talk) -> None:
     """The sender is who the header names; it cannot speak for, nor against, somebody else."""
-    talk.offers(1, SECOND, observer_id="proxy-2", headers=by("proxy-1"))
+    talk.lists(1, SECOND, observer_id="proxy-2", headers=by("proxy-1"))
     assert calls_of_all(talk) == [REJECTED, BOUND, BOUND]
     assert talk.ends().refusals == ["observer_mismatch"]
 
@@ -135,7 +135,7 @@ def test_the_flood_of_one_observer_does_not_evict_what_is_remembered_of_another(
     talk.garbles(1, by("proxy-2"))
     for number in range(DEFAULT_LIMITS.rejections_max + 20):
         talk.garbles(2 + number, by("proxy-1"))
-        talk.offers(2.5 + number, FIRST, headers=by("proxy-1"))
+        talk.lists(2.5 + number, FIRST, headers=by("proxy-1"))
     facts = {output.key: output.value for output in talk.joined_in_order().of(Role.BINDINGS)}
     kept = [value for key, value in facts.items() if value is not None and (key or b"").startswith(b'["rejection"')]
     assert sum(b"proxy-1" in value for value in kept) == DEFAULT_LIMITS.rejections_max
@@ -161,7 +161,7 @@ def test_verdicts_flip_only_for_what_the_junk_concerns() -> None:
     """One byte of junk does not have every proxy refuse a pinned tool."""
     talk = Talk().pins(0, DIGEST_OF_FIRST).policy(1, "block", "block")
     for name in ("proxy-1", "proxy-2"):
-        talk.offers(2, FIRST, observer_id=name, headers=by(name))
+        talk.lists(2, FIRST, observer_id=name, headers=by(name))
     quiet = talk.ends().all_bytes(Role.VERDICTS)
     talk.garbles(3).garbles(4, by("proxy-1")).garbles(5, by("made-up"))
     assert talk.ends().all_bytes(Role.VERDICTS) == quiet

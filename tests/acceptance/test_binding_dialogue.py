@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import rfc8785
 from aiokafka.partitioner import murmur2
 
-from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import LOSS_TYPE, Headers, Record, Role
@@ -26,6 +25,7 @@ from tests.support.events import (
     a_snapshot,
     an_announcement,
     an_event,
+    read_live,
     record_of,
 )
 from tests.support.vectors import vectors
@@ -48,7 +48,7 @@ class Dialogue:
     def __init__(self) -> None:
         self.records: list[Record] = []
 
-    def _add(self, role: Role, value: bytes, second: float, **place: Any) -> Dialogue:
+    def _add(self, role: Role, value: bytes, second: float, **place: Any) -> Self:
         offset = sum(record.role is role for record in self.records)
         timestamp_ms = TEN_O_CLOCK_MS + int(second * 1_000)
         self.records.append(record_of(role, value, offset=offset, timestamp_ms=timestamp_ms, **place))
@@ -62,25 +62,25 @@ class Dialogue:
         partition: int = 0,
         headers: Headers = (),
         **fields: Any,
-    ) -> Dialogue:
+    ) -> Self:
         """A proxy publishes what the server listed; without another name it is ``list-<number>``."""
         number = len(self.records)
         value = a_snapshot(*tools, number=number, second=second, **{"snapshot_id": f"list-{number}", **fields})
         return self._add(Role.SNAPSHOTS, value, second, key=key, partition=partition, headers=headers)
 
-    def announces(self, second: float, headers: Headers = (), **fields: Any) -> Dialogue:
+    def announces(self, second: float, headers: Headers = (), **fields: Any) -> Self:
         value = an_announcement(number=len(self.records), second=second, **fields)
         return self._add(Role.SNAPSHOTS, value, second, headers=headers)
 
-    def loses(self, second: float, *, lists: int = 0, calls: int = 0, observer_id: str = "proxy-1") -> Dialogue:
+    def loses(self, second: float, *, lists: int = 0, calls: int = 0, observer_id: str = "proxy-1") -> Self:
         data = {"server_id": SERVER, "observer_id": observer_id, "lists": lists, "calls": calls}
         value = an_event(Role.SNAPSHOTS, len(self.records), second, data, type=LOSS_TYPE)
         return self._add(Role.SNAPSHOTS, value, second)
 
-    def garbles(self, second: float, headers: Headers = ()) -> Dialogue:
+    def garbles(self, second: float, headers: Headers = ()) -> Self:
         return self._add(Role.SNAPSHOTS, b"{", second, headers=headers)
 
-    def calls(self, second: float, **fields: Any) -> Dialogue:
+    def calls(self, second: float, **fields: Any) -> Self:
         number = len(self.records)
         return self._add(Role.CALLS, a_call(number=number, second=second, **fields), second)
 
@@ -95,15 +95,7 @@ class Dialogue:
         return self._joined(self.records)
 
     def _joined(self, records: list[Record]) -> Outcome:
-        state = EngineState(producer=Producer(version="0.1.0"))
-        outputs = []
-        for record in records:
-            for output in engine.process(state, record):
-                outputs.append(output)
-                if output.role is Role.BINDINGS:
-                    fact = record_of(Role.BINDINGS, output.value, key=output.key)
-                    engine.process(state, fact)
-        return Outcome(outputs)
+        return Outcome(read_live(EngineState(producer=Producer(version="0.1.0")), records))
 
 
 def answer(outcome: Outcome) -> tuple[str, str | None, str | None]:

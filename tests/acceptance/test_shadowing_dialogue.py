@@ -6,7 +6,7 @@ The registry and the alert stage are the engine's own; every server is in a part
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -29,19 +29,17 @@ def a_tool(name: str, description: str = "Reads a file.") -> dict[str, Any]:
 
 
 class Fleet(Dialogue):
-    def offers(self, second: float, server_id: str, *tools: Any, **fields: Any) -> Fleet:
+    def offers(self, second: float, server_id: str, *tools: Any, **fields: Any) -> Self:
         listed = [a_tool(tool) if isinstance(tool, str) else tool for tool in tools]
         place: dict[str, Any] = {"key": server_id.encode(), "partition": PARTITIONS[server_id]}
-        self.lists(second, *listed, server_id=server_id, **place, **fields)
-        return self
+        return self.lists(second, *listed, server_id=server_id, **place, **fields)
 
-    def control(self, second: float, kind: str, server_id: str, **data: Any) -> Fleet:
+    def control(self, second: float, kind: str, server_id: str, **data: Any) -> Self:
         value = a_control(kind, number=len(self.records), second=second, server_id=server_id, **data)
         place: dict[str, Any] = {"key": server_id.encode(), "partition": PARTITIONS.get(server_id, 0)}
-        self._add(Role.CONTROL, value, second, **place)
-        return self
+        return self._add(Role.CONTROL, value, second, **place)
 
-    def suppresses(self, second: float, server_id: str) -> Fleet:
+    def suppresses(self, second: float, server_id: str) -> Self:
         return self.control(second, "suppression.set", server_id, id="quiet", tool="re*file")
 
     def told(self) -> list[tuple[str, ...]]:

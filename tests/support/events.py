@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from assay_stream import engine
+from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import TOPIC_NAMES, Headers, Origin, Output, Record, Role
 from assay_stream.replay.run import replay
@@ -126,6 +128,17 @@ def record_of(
     """A record of any bytes in the topic of a role. Snapshots and control records need their server as key."""
     origin = Origin(topic=TOPIC_NAMES[role], partition=partition, offset=offset)
     return Record(role=role, origin=origin, key=key, value=value, headers=headers, timestamp_ms=timestamp_ms)
+
+
+def read_live(state: EngineState, records: Iterable[Record]) -> list[Output]:
+    """What the engine writes for records that come one by one; the facts among it are read back at once."""
+    outputs = []
+    for record in records:
+        for output in engine.process(state, record):
+            outputs.append(output)
+            if output.role is Role.BINDINGS:
+                engine.process(state, record_of(Role.BINDINGS, output.value, key=output.key))
+    return outputs
 
 
 class Story:
