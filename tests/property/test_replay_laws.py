@@ -19,12 +19,12 @@ from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
+from assay_stream.replay.order import Merge
 from assay_stream.replay.run import Replay, ResumePoint, replay
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
-from tests.support import replay_reference
 from tests.support.controls import control_at
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
-from tests.support.merging import merge_by_event_time
+from tests.support.merging import merge_by_event_time, sort_in_memory
 
 PRODUCER = Producer(version="1")
 
@@ -388,11 +388,10 @@ def small_spool(records: list[Record]) -> LogSpool:
 
 
 @given(any_records())
-def test_streaming_gives_what_sorting_in_memory_gave(records: list[Record]) -> None:
-    was = list(replay_reference.replay(records, producer=PRODUCER, snapshot_partitions=2))
+def test_records_stream_in_the_order_that_sorting_in_memory_gives(records: list[Record]) -> None:
     with small_spool(records) as spool:
-        made = Replay(spool, producer=PRODUCER, snapshot_partitions=2)
-        assert [output for outputs in made.steps() for output in outputs] == was
+        streamed = Merge(spool, limits=DEFAULT_LIMITS, call_profile="assay").read({})
+        assert [(placed.time_ms, placed.record) for placed in streamed] == sort_in_memory(records)
 
 
 @given(any_records(), st.lists(st.integers(0, 30), max_size=3))

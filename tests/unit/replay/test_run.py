@@ -57,6 +57,11 @@ def test_a_snapshot_goes_before_every_call_that_is_not_earlier() -> None:
     assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
 
 
+def test_a_list_by_a_clock_that_is_ahead_takes_effect_when_the_log_had_it() -> None:
+    ahead = listing(0, 9)._replace(timestamp_ms=listing(0, 2).timestamp_ms)
+    assert places([call(0, 1), call(1, 3), ahead]) == [("calls", 0), ("snapshots", 0), ("calls", 1)]
+
+
 def test_binary_events_are_dated_by_their_header() -> None:
     record = call(0, 0)
     binary = record._replace(value=b"{}", headers=(("ce_time", b"2026-03-01T00:05:00Z"),), timestamp_ms=0)
@@ -64,13 +69,7 @@ def test_binary_events_are_dated_by_their_header() -> None:
 
 
 def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
-    plain = listing(0, 5, number=7)
-    event = orjson.loads(plain.value or b"")
-    headers = tuple(
-        (f"ce_{name}", str(event[name]).encode()) for name in ("specversion", "type", "source", "id", "time")
-    )
-    binary = plain._replace(value=orjson.dumps(event["data"]), headers=headers)
-    assert places([call(0, 1, "snapshot-7"), binary]) == [("snapshots", 0), ("calls", 0)]
+    assert places([call(0, 1, "snapshot-7"), binary_form(listing(0, 5, number=7))]) == [("snapshots", 0), ("calls", 0)]
 
 
 def test_findings_come_out_with_their_alerts() -> None:

@@ -391,7 +391,7 @@ def test_an_upstream_is_the_vantage_of_its_server() -> None:
     assert Upstream(vantage=THE_VANTAGE, url="https://host/mcp").path == "/mcp"
 
 
-@pytest.mark.parametrize("request_", [a_post(CALL), a_post(CALL).replace(b"POST", b"GET", 1)])
+@pytest.mark.parametrize("request_", [a_post(CALL), a_post(b""), a_post(CALL).replace(b"POST", b"GET", 1)])
 async def test_documents_about_authorisation_are_only_read(request_: bytes) -> None:
     """Nothing that could be a call goes there uninspected."""
     server = Answering(a_response(DONE))
