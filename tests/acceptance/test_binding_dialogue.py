@@ -54,19 +54,12 @@ class Dialogue:
         self.records.append(record_of(role, value, offset=offset, timestamp_ms=timestamp_ms, **place))
         return self
 
-    def lists(
-        self,
-        second: float,
-        *tools: Any,
-        key: bytes | None = SERVER.encode(),
-        partition: int = 0,
-        headers: Headers = (),
-        **fields: Any,
-    ) -> Self:
+    def lists(self, second: float, *tools: Any, **fields: Any) -> Self:
         """A proxy publishes what the server listed; without another name it is ``list-<number>``."""
         number = len(self.records)
+        place = {name: fields.pop(name) for name in ("key", "partition", "headers") if name in fields}
         value = a_snapshot(*tools, number=number, second=second, **{"snapshot_id": f"list-{number}", **fields})
-        return self._add(Role.SNAPSHOTS, value, second, key=key, partition=partition, headers=headers)
+        return self._add(Role.SNAPSHOTS, value, second, **place)
 
     def announces(self, second: float, headers: Headers = (), **fields: Any) -> Self:
         value = an_announcement(number=len(self.records), second=second, **fields)

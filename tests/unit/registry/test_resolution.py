@@ -188,7 +188,7 @@ def ends(outcome: Outcome) -> int:
 
 
 def after(*between: dict[str, Any], **fields: Any) -> int:
-    talk = SignedTalk().discovered(0).signs(1).unsigned(2, FIRST).unsigned(3, *between, **fields)
+    talk = SignedTalk().discovered(0).signs(1).lists(2, FIRST).lists(3, *between, **fields)
     return ends(talk.signs(4).signs(5).ends())
 
 
@@ -202,4 +202,4 @@ def test_a_definition_that_was_another_one_in_between_has_ended_already() -> Non
 
 
 def test_a_first_signature_ends_nothing() -> None:
-    assert ends(SignedTalk().discovered(0).unsigned(1, FIRST).signs(2).ends()) == 0
+    assert ends(SignedTalk().discovered(0).lists(1, FIRST).signs(2).ends()) == 0
