@@ -22,10 +22,10 @@ from pathlib import Path
 
 import orjson
 
-from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.files.compressed import write_archive
 from assay_stream.files.record_line import record_line
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role, murmur2_partition
+from assay_stream.text.times import time_ms_in
 from bench.results import Row, write_line
 from bench.rounds import QuietCheck, compared
 from tests.support.fleet import Fleet
@@ -53,7 +53,7 @@ def records(calls: int) -> Iterator[Record]:
             partition += number % (CALL_PARTITIONS // SNAPSHOT_PARTITIONS) * SNAPSHOT_PARTITIONS
         place = Origin(topic=TOPIC_NAMES[role], partition=partition, offset=offsets[role, partition])
         offsets[role, partition] += 1
-        timestamp_ms = event_timestamp_ms(orjson.loads(value)["time"]) or 0
+        timestamp_ms = time_ms_in(orjson.loads(value)["time"]) or 0
         yield Record(role=role, origin=place, key=key, value=value, timestamp_ms=timestamp_ms)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest, canonicalize, jcs_digest
+from assay_stream.drift.equality import Values
 from assay_stream.errors import InputError
 
 CODES = {"not_canonicalizable", "lone_surrogate", "too_deep"}
@@ -104,6 +105,16 @@ def test_key_order_changes_nothing(value: Any, seed: int) -> None:
     shuffled = _shuffled(value, random.Random(seed))
     assert canonicalize(shuffled) == canonicalize(value)
     assert jcs_digest(shuffled) == jcs_digest(value)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=6), st.integers())
+def test_key_order_changes_neither_equality_nor_its_cost(value: dict[str, Any], seed: int) -> None:
+    """A worker that looks at less than another one must not find more within the same budget."""
+    shuffled = _shuffled(value, random.Random(seed))
+    compared, looked_at = Values(), Values()
+    assert compared.same(value, shuffled)
+    assert looked_at.class_of(value) is looked_at.class_of(shuffled)
+    assert compared.work.spent == looked_at.work.spent
 
 
 @given(VALUES)

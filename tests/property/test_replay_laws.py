@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.files.spool import LogSpool
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
@@ -21,6 +20,7 @@ from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
 from assay_stream.replay.order import Merge
 from assay_stream.replay.run import Replay, ResumePoint, replay
+from assay_stream.text.times import time_ms_in
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
 from tests.support.controls import control_at
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
@@ -52,7 +52,7 @@ def logged(fleet: Fleet, *, snapshot_partitions: int, call_partitions: int) -> l
 
 
 def dated(record: Record) -> Record:
-    return record._replace(timestamp_ms=event_timestamp_ms(orjson.loads(record.value or b"")["time"]) or 0)
+    return record._replace(timestamp_ms=time_ms_in(orjson.loads(record.value or b"")["time"]) or 0)
 
 
 def live(records: list[Record], *, snapshot_partitions: int, limits: Limits = DEFAULT_LIMITS) -> list[Output]:
@@ -243,8 +243,8 @@ def late_if_after(record: Record, call: Record) -> bool:
     named = event["data"].get("snapshot_id")
     if named is not None and named == told["data"].get("snapshot_id"):
         return True
-    effect_ms = min(event_timestamp_ms(told["time"]) or 0, record.timestamp_ms)
-    return effect_ms <= (event_timestamp_ms(event["time"]) or 0)
+    effect_ms = min(time_ms_in(told["time"]) or 0, record.timestamp_ms)
+    return effect_ms <= (time_ms_in(event["time"]) or 0)
 
 
 def in_time(records: list[Record], choose: random.Random) -> list[Record]:

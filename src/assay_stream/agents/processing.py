@@ -27,7 +27,6 @@ from assay_stream.drift.severity import Level
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.alert_state import INPUT_HEADER, AgentMemory
-from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.finding import Detected, Finding
 from assay_stream.model.finding_topic import AlertAct, Entry, Suppression, Tick, decode_entry
 from assay_stream.model.kinds import Kind
@@ -35,6 +34,7 @@ from assay_stream.model.record import Origin, Output, Record, Role, rejected, se
 from assay_stream.model.rejected import refusal
 from assay_stream.model.state_table import Table
 from assay_stream.model.wire import members_of
+from assay_stream.text.times import time_us_of
 
 OF_AGENTS = frozenset({Kind.DETECTION, Kind.AGENT_LIMITED})
 """Findings that agents produce but do not read."""

@@ -23,6 +23,7 @@ from assay_stream.model.alert import Activity, AlertStatus, alert_record
 from assay_stream.model.finding import Finding, decode_finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Role
+from assay_stream.text.times import rfc3339
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """Time zero of ``at``."""
@@ -67,7 +68,7 @@ def evidence(*, at: float = 0, offset: int | None = None, partition: int = 0, **
         **data,
         "origin": origin.as_json(),
     }
-    time = (START + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
+    time = rfc3339(START + timedelta(seconds=at), "auto")
     value = {"type": "assay.tool.decision", "specversion": "1.0", "time": time, "subject": fields["tool"]}
     return Output(
         Role.EVIDENCE, str(fields["server_id"]).encode(), orjson.dumps(value | {"data": fields}), partition=partition

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from assay_stream.alerts.formats.view import AlertView, time_ms_text
+from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.story import EXAMINED, AlertStory
@@ -17,6 +17,7 @@ from assay_stream.drift.definition_diff import PlaceDiff
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.kinds import Kind
 from assay_stream.text.escaping import LineSpan, PageLine, Style, counted, markdown, shown, spans_of
+from assay_stream.text.times import time_ms_text
 from assay_stream.text.word_diff import Piece
 
 _OBSERVERS_MAX = 20

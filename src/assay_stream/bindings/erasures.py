@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
-from assay_stream.model.cloudevents import event_time_us, is_binary, read_event, time_us_in, time_us_of
+from assay_stream.model.cloudevents import event_time_us, is_binary, read_event
 from assay_stream.model.control import (
     ERASURE_SET_TYPE,
     HOLD_REMOVE_TYPE,
@@ -38,6 +38,7 @@ from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.fields import ScopeField
 from assay_stream.model.finding_topic import ANY_SERVER
 from assay_stream.model.record import CALL_TYPE, ERASED_LEAF_HEADER, Headers, Origin, Record, Role, erased_by
+from assay_stream.text.times import time_us_in, time_us_of
 
 _PREFIX = "assay.control."
 HOLD, RELEASE, ERASURE = (kind.removeprefix(_PREFIX) for kind in (HOLD_SET_TYPE, HOLD_REMOVE_TYPE, ERASURE_SET_TYPE))

@@ -15,10 +15,10 @@ import typer
 
 from assay_stream.alerts.formats import as_lines, read_alert, view_of
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
-from assay_stream.alerts.formats.view import AlertRow, ReviewState, row_of, time_ms_text
+from assay_stream.alerts.formats.view import AlertRow, ReviewState, row_of
 from assay_stream.alerts.index import AlertSelection, SeverityLevel, by_group, short_uids
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
-from assay_stream.cli.deciding import Deciding, DecidingOnServer
+from assay_stream.cli.decisions import Deciding, DecidingOnServer
 from assay_stream.cli.files import input_lines
 from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, time_option
 from assay_stream.cli.output import Colour, Painter, print_json, print_line
@@ -36,8 +36,9 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Record, Role
 from assay_stream.plugins import FORMATS, RECEIVERS
 from assay_stream.readmodel.rows import AlertFilter
-from assay_stream.report.pins import AlertAct, alert_decision, time_text
+from assay_stream.report.pins import AlertAct, alert_decision
 from assay_stream.text.escaping import LineSpan, shown, visible
+from assay_stream.text.times import time_ms_text, time_text
 
 if TYPE_CHECKING:
     AlertFormat = str

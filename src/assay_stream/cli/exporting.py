@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from assay_stream.cli.erasing import known_erasures, refuse_held
+from assay_stream.cli.evidence import known_erasures, refuse_held
 from assay_stream.cli.files import Force, copied_stdin, refuse_existing_file, refuse_filled_folder
 from assay_stream.cli.options import Bootstrap, ProgressOption, ServerIds, check_span, time_option
 from assay_stream.cli.output import print_json

@@ -13,7 +13,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.bindings.erasures import Account, Erasures
-from assay_stream.cli.erasing import ControlFiles, act_row, known_erasures, print_erased
+from assay_stream.cli.evidence import ControlFiles, act_row, known_erasures, print_erased
 from assay_stream.cli.files import Force, read_input, refuse_existing_file, write_key_files
 from assay_stream.cli.options import Bootstrap, Format, WebPort
 from assay_stream.cli.output import json_line, print_json

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.alerts.formats.view import time_ms_text
-from assay_stream.cli.erasing import refuse_held
+from assay_stream.cli.evidence import refuse_held
 from assay_stream.cli.files import copied_stdin
 from assay_stream.cli.options import AsJson, Bootstrap, WebPort
 from assay_stream.cli.output import print_json, print_line
@@ -31,6 +30,7 @@ from assay_stream.readmodel.schema import FILES_DEPLOYMENT, PositionRow, StoreSt
 from assay_stream.replay.results import FILES
 from assay_stream.replay.selection import Selection
 from assay_stream.text.escaping import counted, shown
+from assay_stream.text.times import time_ms_text
 from assay_stream.worker.storing import bounds_of
 
 store_app = typer.Typer(help="Keep a store of inventory, evidence, alerts and decisions.", no_args_is_help=True)

@@ -15,7 +15,7 @@ import typer
 
 from assay_stream.alerts.formats.view import read_alert, view_of
 from assay_stream.bindings.erasures import Erasures
-from assay_stream.cli.erasing import act_row, print_act
+from assay_stream.cli.evidence import act_row, print_act
 from assay_stream.cli.files import archive_lines
 from assay_stream.cli.options import (
     EvidenceFiles,

@@ -26,7 +26,8 @@ from assay_stream.model.kinds import Kind
 from assay_stream.readmodel.queries import Store, calls_of, known_definitions, story
 from assay_stream.readmodel.rows import AlertFilter, DigestPlace, EvidenceFilter, Paging, VersionRow
 from assay_stream.readmodel.schema import StoreStatus
-from assay_stream.report.pins import Decision, time_text
+from assay_stream.report.pins import Decision
+from assay_stream.text.times import time_text
 from assay_stream.text.word_diff import Piece
 from assay_stream.work import Work
 

@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from assay_stream.report.pins import time_text
 from assay_stream.text.escaping import LineSpan, Style, counted, shown, spans_of
+from assay_stream.text.times import time_text
 
 _SECOND_CHARS = len("2026-03-01T10:00:00")
 _MARK = re.compile("⟦[^⟦⟧]*⟧")

@@ -35,6 +35,8 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 from urllib.parse import urldefrag, urljoin
 
+import orjson
+
 from assay_stream.canonical.redaction import is_sensitive_name, redact
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.match import LEVEL_LOW, Match, owner_of
@@ -51,7 +53,7 @@ from assay_stream.work import Work, WorkExhaustedError
 _SCHEMAS = ("inputSchema", "input_schema", "outputSchema", "output_schema")
 _HEADER = "x-mcp-header"
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_TELLING = frozenset((_HEADER, *_REFERENCES))
+_TELLING = tuple(f'"{key}":'.encode() for key in (_HEADER, *_REFERENCES))
 _NAMES_TO_SCHEMAS = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 _CONTAINERS = (dict, list)
 _DATA = frozenset(("default", "const", "enum", "examples"))
@@ -60,6 +62,7 @@ _NO_TEXT = frozenset(("integer", "number", "boolean", "null"))
 _META_SCHEMAS = ("https://json-schema.org/draft", "http://json-schema.org/draft")
 """Bundled with every validator, which never fetches them."""
 _UNITS_PER_MEMBER = 5
+_BYTES_PER_UNIT = 32
 _UNITS_PER_PATTERN_COMPARED = 150
 _LEVEL_MEDIUM = 3
 _DESTROYING, _REMOVING, _SENDING, _WRITING = (
@@ -92,14 +95,24 @@ def _matches(definition: Mapping[str, Any], work: Work) -> Iterator[Match]:
     for name in _SCHEMAS:
         root = definition.get(name)
         if isinstance(root, Mapping):
-            places = list(_schemas(root, (None, name), work))
-            if not any(schema.keys() & _TELLING for _, schema in places):
+            if not _may_have(_TELLING, root, work):
                 continue
+            places = list(_schemas(root, (None, name), work))
             base = _text(root.get("$id"))
             documents = _documents(base, places, work)
             for place, schema in places:
                 yield from _header(place, schema, work)
                 yield from _external(place, schema, base, documents, work)
+
+
+def _may_have(keys: Sequence[bytes], schema: Mapping[str, Any], work: Work) -> bool:
+    """Return False if a schema has none of these keys anywhere, as most have."""
+    try:
+        written = orjson.dumps(schema)
+    except TypeError:
+        return True
+    work.spend(len(written) // _BYTES_PER_UNIT)
+    return any(key in written for key in keys)
 
 
 def _contradicted(definition: Mapping[str, Any], work: Work) -> Iterator[Match]:

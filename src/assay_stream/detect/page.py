@@ -105,9 +105,9 @@ class Page:
         "_is_respelt",
         "_names",
         "_question",
-        "_respelt_words",
         "_vocabulary",
         "_words",
+        "_words_any_way",
         "asked",
         "forms",
         "hints",
@@ -147,7 +147,7 @@ class Page:
         self._has_address: bool | None = None
         self._is_read_otherwise: bool | None = None
         self._is_respelt: bool | None = None
-        self._respelt_words: frozenset[str] | None = None
+        self._words_any_way: frozenset[str] | None = None
         self._words: Words | None = None
         self._names: Sequence[Name] | None = None
         self._question: tuple[object, Sequence[Name] | None] = (None, None)
@@ -206,11 +206,12 @@ class Page:
 
     def names_asked(self, others: OtherTools) -> Sequence[Name] | None:
         """Return the names that its matches in any definition depend on; ``None`` where some tool may be named."""
-        if self._question[0] is not others.identity:
+        identity, names = self._question
+        if identity is not others.identity:
             is_few = self.is_plain and not self.is_read_otherwise and len(self.names) <= _NAMES_ASKED_MAX
-            is_alone = is_few and not any(map(others.have_beginning, (self.vocabulary.words, self.respelt_words)))
-            self._question = others.identity, self.names if is_alone else None
-        return self._question[1]
+            names = None if not is_few or others.have_beginning(self.words_any_way) else self.names
+            self._question = others.identity, names
+        return names
 
     @property
     def words(self) -> Words:
@@ -225,12 +226,13 @@ class Page:
         return self._vocabulary
 
     @property
-    def respelt_words(self) -> Set[str]:
-        """Its words backwards and as ROT13."""
-        if self._respelt_words is None:
-            words = " ".join(self.vocabulary.words)
-            self._respelt_words = frozenset((*backwards(words).split(), *rot13(words).split()))
-        return self._respelt_words
+    def words_any_way(self) -> Set[str]:
+        """Its words as they stand, backwards and as ROT13."""
+        if self._words_any_way is None:
+            words = self.vocabulary.words
+            joined = " ".join(words)
+            self._words_any_way = words.union(backwards(joined).split(), rot13(joined).split())
+        return self._words_any_way
 
     def read(self, phrases: PhraseFilter, work: Work) -> None:
         """Look up what its words contribute to phrases. The work is spent each time."""

@@ -89,6 +89,7 @@ class Reader:
         self._offered = offered
         self._context = others.context(offered)
         self._work = work
+        self._has_others = bool(others)
         self._is_note = False
         """Whether the current text describes a parameter that may hold anything."""
 
@@ -124,7 +125,7 @@ class Reader:
         names = page.names_asked(self._others)
         if names is None:
             return self._context, self._is_note
-        return bool(self._others), self._is_note, tuple(map(self._offered.kind_of, names))
+        return self._has_others, self._is_note, tuple(map(self._offered.kind_of, names)) if names else ()
 
     def _recorded(self, page: Page, question: Hashable) -> Iterator[Match]:
         """Yield the matches of a text, and keep them."""

@@ -23,6 +23,8 @@ _CACHED_NAMES_MAX = 4_096
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PART = re.compile(r"[A-Za-z0-9]+")
 _NO_TEXT = frozenset(("integer", "number", "boolean", "null"))
+_JSON_TYPES = _NO_TEXT | {"string", "object", "array"}
+"""One text in four or five is one of these, and they tell a model nothing but themselves."""
 _CONTAINERS = (dict, list, tuple)
 _OUTPUTS = ("outputSchema", "output_schema")
 """Their properties are named as parameters are, but the server fills them."""
@@ -172,7 +174,7 @@ def _texts_in(field: str, content: Any, work: Work) -> list[Text]:
                     rest = reversed(names[number:])
                     pending += [((place, each), each, value[each], is_properties) for each in rest]
                     break
-                if isinstance(inner, str):
+                if isinstance(inner, str) and not (name == "type" and inner in _JSON_TYPES):
                     found.append(Text(TextRole.TEXT, (place, name), inner))
         elif isinstance(value, list | tuple):
             work.spend(_UNITS_PER_MEMBER * len(value))

@@ -94,14 +94,19 @@ class Values:
         return one is other or (isinstance(one, str | bytes) and bool(one == other))
 
     def _is_written_alike(self, before: Any, after: Any) -> bool:
-        """Return True if two containers that were not looked at are equal to the byte. It costs what looking does."""
+        """Return True if two containers that were not looked at are written alike. It costs what looking does."""
         sides = before, after
         if not all(isinstance(side, _CONTAINERS) and id(side) not in self._class_of for side in sides):
             return False
         try:
-            written = orjson.dumps(before)
+            # An older definition comes out of its canonical form, and a newer one as its server wrote it.
+            written = orjson.dumps(before, option=orjson.OPT_SORT_KEYS)
             # What is no JSON number is written as null.
-            if len(written) > _WRITTEN_BYTES_MAX or b"null" in written or written != orjson.dumps(after):
+            if (
+                len(written) > _WRITTEN_BYTES_MAX
+                or b"null" in written
+                or written != orjson.dumps(after, option=orjson.OPT_SORT_KEYS)
+            ):
                 return False
         except TypeError:
             return False

@@ -23,7 +23,6 @@ from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import is_gzip, opened
 from assay_stream.files.local import reading, writing
 from assay_stream.limits.storage import BUNDLE_LIMITS, SHORT_LINE_BYTES, BundleLimits
-from assay_stream.model.cloudevents import time_us_in
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import OffsetRange
 from assay_stream.schemes.assay.bundle import (
@@ -46,6 +45,7 @@ from assay_stream.schemes.assay.bundle import (
     tar_header,
     tar_padding,
 )
+from assay_stream.text.times import time_us_in
 
 _LEVEL = 9
 

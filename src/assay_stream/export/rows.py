@@ -7,7 +7,7 @@ CSV file"). It reads files named ``.csv`` and ``.jsonl`` only.
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from importlib import resources
 from itertools import islice
@@ -20,8 +20,8 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import needing_extra
 from assay_stream.export.input import Dataset, ExportRecord
 from assay_stream.files.local import Aside, writing
-from assay_stream.model.cloudevents import time_us_in
 from assay_stream.text.escaping import csv_line, json_bytes
+from assay_stream.text.times import EPOCH, LAST_US, time_us_in
 
 INT64_MAX = 2**63 - 1
 
@@ -96,9 +96,6 @@ _READ: dict[ColumnType, Callable[[Any], Value]] = {
 }
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_US = 253_402_300_799_999_999
-"""The last microsecond of the year 9999."""
 _DESCRIPTIONS = {Dataset.EVIDENCE: "Tool Call Time", Dataset.ALERTS: "Alert Time"}
 _DATA_TYPES = {Dataset.EVIDENCE: "assay_stream:evidence", Dataset.ALERTS: "assay_stream:alert"}
 _OURS = ("message", "datetime", "timestamp", "timestamp_desc", "data_type")
@@ -112,10 +109,10 @@ HEADER = (
 
 def event_of(item: ExportRecord) -> dict[str, Value]:
     row = row_of(item)
-    time_us = min(max(item.place.time_us, 0), _LAST_US)
+    time_us = min(max(item.place.time_us, 0), LAST_US)
     event: dict[str, Value] = {
         "message": _message(item.kind, row),
-        "datetime": (_EPOCH + timedelta(microseconds=time_us)).isoformat(timespec="microseconds"),
+        "datetime": (EPOCH + timedelta(microseconds=time_us)).isoformat(timespec="microseconds"),
         "timestamp": time_us,
         "timestamp_desc": _DESCRIPTIONS[item.kind],
         "data_type": _DATA_TYPES[item.kind],
@@ -125,7 +122,7 @@ def event_of(item: ExportRecord) -> dict[str, Value]:
         if column.name in _LEFT_OUT or value is None:
             continue
         if column.type is ColumnType.TIME and isinstance(value, int):
-            value = (_EPOCH + timedelta(microseconds=min(max(value, 0), _LAST_US))).isoformat()
+            value = (EPOCH + timedelta(microseconds=min(max(value, 0), LAST_US))).isoformat()
         event[column.name] = value
     return event
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
@@ -36,6 +35,7 @@ from assay_stream.model.record import (
     Role,
     made_of,
 )
+from assay_stream.text.times import time_ms_in
 
 ARCHIVE_MANIFEST = "archive.json"
 _SCHEMA = "assay.archive.v1"
@@ -415,7 +415,7 @@ def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]
     data = content.get("data")
     server_id = data.get("server_id") if isinstance(data, dict) else None
     key = server_id.encode("utf-8", "replace") if isinstance(server_id, str) else None
-    from_time = event_timestamp_ms(content.get("time"))
+    from_time = time_ms_in(content.get("time"))
     if from_time is not None and not 0 <= from_time <= DEFAULT_LIMITS.time_max_s * 1_000:
         from_time = None  # a broken clock: the line before is a better guess
     timestamp_ms = previous_ms if from_time is None else from_time
@@ -443,14 +443,3 @@ def _long_record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[
         value=raw[: DEFAULT_LIMITS.record_bytes_max + 1],  # enough for the engine to refuse it
         timestamp_ms=previous_ms,
     )
-
-
-def event_timestamp_ms(text: object) -> int | None:
-    """Return the ``time`` of an event (RFC 3339) in milliseconds since the epoch, ``None`` if it is not one."""
-    if not isinstance(text, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(text.upper())
-        return int(moment.timestamp() * 1_000) if moment.tzinfo else None
-    except (ValueError, OverflowError):
-        return None

@@ -25,9 +25,9 @@ from typing import Any
 
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.limits.serving import INGEST_LIMITS
-from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.fields import compile_glob
 from assay_stream.observe.observation import Vantage
+from assay_stream.text.times import time_us_of
 from assay_stream.text.toml import decode_toml
 
 TOKEN_PREFIX = "asi_"  # noqa: S105 - what every token begins with

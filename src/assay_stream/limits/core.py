@@ -67,6 +67,9 @@ class Limits:
     analysis_answers_max: int = 49_152
     # What these take together in memory; a usual answer takes less than 1 KB.
     analysis_answers_bytes_max: int = 64 * 1024 * 1024
+    # Indexes of the names in a list that are kept, and the names in all of them: some 4 KB each.
+    name_indexes_max: int = 256
+    indexed_names_max: int = 4_096
     # Pairs of removed and added tools with one schema whose descriptions are compared. Beyond that only equal
     # descriptions make a rename.
     rename_pairs_max: int = 10_000

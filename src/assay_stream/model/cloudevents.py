@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -43,8 +41,8 @@ from assay_stream.model.record import (
 )
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.handshake import event as handshake
+from assay_stream.text.times import time_us_of
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000
 
 Call = CallEvent | NativeCall
@@ -215,29 +213,6 @@ def event_time_us(event: Envelope | CallEvent) -> int:
         InputError: ``bad_time`` for a date that does not exist.
     """
     return event.time_us if isinstance(event, CallEvent) else time_us_of(event.time)
-
-
-@lru_cache(maxsize=1_024)
-def time_us_of(text: str) -> int:
-    """Return an RFC 3339 time in microseconds since the epoch.
-
-    Raises:
-        InputError: ``bad_time`` for a date that does not exist.
-    """
-    try:
-        # Lower-case letters are legal in RFC 3339, but not to fromisoformat.
-        since = datetime.fromisoformat(text.upper()) - _EPOCH
-        return since.days * _DAY_US + since.seconds * 1_000_000 + since.microseconds
-    except (ValueError, OverflowError):
-        raise InputError("bad_time", "the time does not exist: use RFC 3339", path="$.time") from None
-
-
-def time_us_in(value: object) -> int | None:
-    """Return an RFC 3339 time in microseconds since the epoch, finer digits cut off; ``None`` for anything else."""
-    try:
-        return time_us_of(value) if isinstance(value, str) else None
-    except (InputError, TypeError):
-        return None
 
 
 def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:

@@ -180,14 +180,19 @@ class CallTask(TypedDict, total=False):
     status: Required[TaskStatus]
 
 
-class Reported(TypedDict, total=False):
-    """What a proxy reports of a call and its evidence repeats."""
+class Ruled(TypedDict, total=False):
+    """What a proxy must report of a call."""
 
     server_id: Required[Identifier]
     observer_id: Required[Identifier]
     tool_call_id: Required[Identifier]
     decision: Required[Decision]
     reason_code: Required[ShortText]
+
+
+class Facts(TypedDict, total=False):
+    """What a proxy may report of a call, which its evidence repeats."""
+
     profile: CallProfile | None
     shown_tool_name: ShownName | None
     not_observed: Annotated[list[NotObserved], Field(max_length=8)] | None
@@ -220,17 +225,26 @@ class Reported(TypedDict, total=False):
     task: CallTask | None
 
 
+class CallFacts(Facts, total=False):
+    """The optional facts about a call, as ``call_event`` takes them."""
+
+    snapshot_id: Identifier | None
+    error: CallError | None
+
+
+class Reported(Ruled, Facts, total=False):
+    """What a proxy reports of a call and its evidence repeats."""
+
+
 @_as_given
-class CallData(Reported, total=False):
+class CallData(Reported, CallFacts, total=False):
     """What one agent did: a ``tools/call`` and the proxy's decision on it."""
 
     # No model: calls are the many, and an instance of thirty fields takes longer to build than to check.
 
     tool_name: Required[Identifier]
-    snapshot_id: Identifier | None
     args: Any
     result: Any
-    error: CallError | None
     tool_definition_digest: HashText | None
     tool_definition_digest_alg: HashText | None
     tool_definition_canonicalization: HashText | None

@@ -16,7 +16,7 @@ not take go to ``read_plain``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from itertools import product
 from typing import Any, Final, get_type_hints
@@ -34,8 +34,8 @@ from assay_stream.model.envelope import CONSTANTS, DecisionFields, InForcePart, 
 from assay_stream.model.observation import CallEvent, CallModel
 from assay_stream.model.record import made_of
 from assay_stream.schemes.assay import tool as assay
+from assay_stream.text.times import EPOCH
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH = 3
 """Containers in a plain call: the event, its data, and its timing, actor or error."""
 
@@ -88,7 +88,7 @@ def read_plain(raw: bytes, limits: Limits) -> CallEvent | None:
         return None
     try:
         event = _DECODER.decode(raw)
-        since = datetime.fromisoformat(event.time) - _EPOCH
+        since = datetime.fromisoformat(event.time) - EPOCH
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError):
         return None
     fields: Any = event.data

@@ -19,8 +19,8 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypedDict, Unpack
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 from urllib.parse import quote
 
 import orjson
@@ -39,6 +39,10 @@ from assay_stream.model.record import (
     Headers,
     Role,
 )
+from assay_stream.text.times import rfc3339, timestamp_ms
+
+if TYPE_CHECKING:
+    from assay_stream.model.observation import CallFacts
 
 ObservationKind = Literal["list", "call", "control"]
 
@@ -49,9 +53,6 @@ Completeness = Literal["complete", "partial", "unknown"]
 Decision = Literal["allow", "deny", "requires_approval", "error"]
 EVENT_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max - 16 * 1_024
 """Limit of one event: a record, less room for its key, headers and Kafka's framing."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,43 +133,6 @@ class RawMessage:
     raw: bytes
 
 
-class CallFields(TypedDict, total=False):
-    """Optional facts about a call; ``None`` counts as absent."""
-
-    profile: str | None
-    shown_tool_name: str | None
-    not_observed: list[str] | None
-    trace_id: str | None
-    snapshot_id: str | None
-    args_schema_hash: str | None
-    policy_digest: str | None
-    policy_snapshot_digest: str | None
-    policy_snapshot_digest_alg: str | None
-    policy_snapshot_canonicalization: str | None
-    policy_snapshot_schema: str | None
-    args_hash: str | None
-    args_ref: str | None
-    result_hash: str | None
-    result_ref: str | None
-    ok: bool | None
-    error: Mapping[str, str] | None
-    timing: Mapping[str, Any] | None
-    actor: Mapping[str, str] | None
-    side_effect: str | None
-    idempotency: str | None
-    idempotency_key: str | None
-    transport: str | None
-    tool_id: str | None
-    tool_version: str | None
-    delegated_from: str | None
-    delegation_depth: int | None
-    rounds: int | None
-    unmatched_retry: bool | None
-    progress_count: int | None
-    inputs: Mapping[str, Any] | None
-    task: Mapping[str, Any] | None
-
-
 def snapshot_event(
     vantage: Vantage,
     *,
@@ -246,7 +210,7 @@ def call_event(
     decision: Decision,
     reason_code: str,
     traceparent: str | None = None,
-    **fields: Unpack[CallFields],
+    **fields: Unpack[CallFacts],
 ) -> Observation:
     """Return the event of one ``tools/call``.
 
@@ -302,18 +266,6 @@ def with_keyed_digests(observation: Observation, key: DigestKey) -> Observation:
         else:
             data.pop(f"{name}_hash", None)
     return replace(observation, value=_dumps(event))
-
-
-def rfc3339(moment: datetime) -> str:
-    """Return a timezone-aware time in UTC with microseconds, the format used in events."""
-    if moment.tzinfo is None:
-        raise ValueError("event times must be timezone-aware")
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def timestamp_ms(moment: datetime) -> int:
-    """Return a timezone-aware time in milliseconds since the epoch; 0 if it is earlier."""
-    return max(0, (moment - _EPOCH) // _MILLISECOND)
 
 
 def observation_headers(traceparent: str | None, *, observer_id: str | None = None) -> Headers:

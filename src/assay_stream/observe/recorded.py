@@ -22,20 +22,20 @@ from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import DISCOVERY_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.model.envelope import EVIDENCE_TYPE
+from assay_stream.model.observation import CallFacts
 from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE, Origin, Record
 from assay_stream.observe.jsonrpc import Direction, trace_of
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import (
-    CallFields,
     Observation,
     ObservationKind,
     Vantage,
     call_event,
     control_event,
     observation_headers,
-    timestamp_ms,
 )
 from assay_stream.schemes.assay import tool as assay
+from assay_stream.text.times import timestamp_ms
 
 
 def decision_event(
@@ -83,7 +83,7 @@ _KINDS: dict[str, ObservationKind] = {
 }
 _TIME_FIELDS = ("time", "ts", "timestamp")
 _NOT_COPIED = {"profile", "trace_id", "args_ref", "result_ref", "error", "idempotency_key", "transport"}
-_COPIED = [name for name in CallFields.__annotations__ if name not in _NOT_COPIED]
+_COPIED = [name for name in CallFacts.__annotations__ if name not in _NOT_COPIED]
 
 
 def from_mcp_wire(
@@ -287,7 +287,7 @@ def _decision(vantage: Vantage, raw: bytes, new_id: StableIds) -> Observation | 
     )
 
 
-def _fields(payload: Mapping[str, Any], trace: tuple[str, str] | None) -> CallFields:
+def _fields(payload: Mapping[str, Any], trace: tuple[str, str] | None) -> CallFacts:
     copied: dict[str, Any] = {name: payload[name] for name in _COPIED if name in payload}
     copied["trace_id"] = payload.get("trace_id", None if trace is None else trace[1])
     for name in ("args", "result"):
@@ -296,7 +296,7 @@ def _fields(payload: Mapping[str, Any], trace: tuple[str, str] | None) -> CallFi
     error = payload.get("error")
     if isinstance(error, dict) and "code" in error:
         copied["error"] = {"code": error["code"]}  # a message may quote arguments
-    return cast("CallFields", copied)  # check_observation has the last word
+    return cast("CallFacts", copied)  # check_observation has the last word
 
 
 def _time(line: Mapping[str, Any], payload: Mapping[str, Any]) -> datetime:

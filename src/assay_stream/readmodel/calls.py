@@ -17,9 +17,9 @@ from msgspec import Struct
 from assay_stream.bindings.erasures import Erasures, Subject
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_KEPT_MAX
-from assay_stream.model.cloudevents import time_us_in
 from assay_stream.model.record import Record, erased_by
 from assay_stream.readmodel.rows import DigestValue
+from assay_stream.text.times import time_us_in
 
 Digests = list[tuple[str, str, str]]
 """Role, scheme and value of each."""

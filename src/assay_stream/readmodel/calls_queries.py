@@ -11,7 +11,6 @@ import orjson
 
 from assay_stream.alerts.story import AGENTS_NAMED_MAX, CALLS_NAMED_MAX, AgentCalls, CallsSince, CallSummary
 from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
-from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import (
     EvidenceLine,
@@ -37,6 +36,7 @@ from assay_stream.readmodel.rows import (
     rows_max,
 )
 from assay_stream.readmodel.schema import meta
+from assay_stream.text.times import time_us_of
 
 _COLUMNS = """e.id, e.time_us, o.topic, o.part, e.pos, e.server, e.tool, e.observer, e.agent, e.decision, e.scope,
   e.unbound, e.ok, s.digests"""

@@ -21,7 +21,6 @@ from assay_stream.bindings.state import OF_REGISTRIES, rows_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError
 from assay_stream.limits.storage import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX
-from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.definition_facts import Catalogue, ToolFact
 from assay_stream.model.facts import (
     Fact,
@@ -40,6 +39,7 @@ from assay_stream.model.format_level import KEY, read_level
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.readmodel.calls import Digests, compressed, decompressed, write_digests
+from assay_stream.text.times import time_us_of
 
 KINDS = (Seen.fact_kind, SeenRun.fact_kind, RunCut.fact_kind)
 _INT64_MAX = 2**63 - 1

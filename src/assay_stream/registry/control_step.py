@@ -18,7 +18,7 @@ from assay_stream.bindings.erasures import ScopeAct, act_of
 from assay_stream.bindings.pins import pins_in_force
 from assay_stream.bindings.signatures import pinned_key
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.model.cloudevents import event_time_us, time_us_of
+from assay_stream.model.cloudevents import event_time_us
 from assay_stream.model.control import (
     ALERT_TYPE,
     DISCOVERY_TYPE,
@@ -49,6 +49,7 @@ from assay_stream.registry.retention import fold_discoveries
 from assay_stream.registry.transition import Transition
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import UnknownPolicy
+from assay_stream.text.times import time_us_of
 
 _Decision = ControlDecision | Suppression | AlertAct | ScopeAct
 

@@ -62,6 +62,9 @@ NOT_SEARCHED: Signs = ((CUT_SHORT.rule, CUT_SHORT.level, CUT_SHORT.path),)
 _ANSWERS: ContentCache[tuple[Any, int]] = ContentCache(
     DEFAULT_LIMITS.analysis_answers_max, DEFAULT_LIMITS.analysis_answers_bytes_max
 )
+_NAMES: ContentCache[tuple[ToolNames, int]] = ContentCache(
+    DEFAULT_LIMITS.name_indexes_max, DEFAULT_LIMITS.indexed_names_max
+)
 _BYTES_PER_ANSWER = 400
 _BYTES_PER_ENTRY = 250
 """Bytes of a change or a sign: a tuple of two or three strings."""
@@ -76,29 +79,31 @@ class Comparison:
     """
 
     def __init__(
-        self,
-        analysis: Analysis,
-        names: Collection[str],
-        names_digest: Iterable[str] | None = None,
-        tools: Mapping[str, _Definition] | None = None,
+        self, analysis: Analysis, names: Collection[str], tools: Mapping[str, _Definition] | None = None
     ) -> None:
         self.analysis = analysis
         self._given = names
         self._tools = tools or {}
         self._siblings = Siblings(self._tools.values())
-        self._digested = names if names_digest is None else names_digest
 
     @cached_property
     def _names(self) -> ToolNames:
-        spent = self.analysis.work.spent
-        names = ToolNames(self._given, self.analysis.work)
-        # The index is built where a text is searched, so it costs nothing where all answers are kept.
-        self.analysis.keep(self.analysis.work.spent - spent)
-        return names
+        """The index of the names: built where a text is searched, and mostly the one of the server's last list."""
+        key, work = self._names_digest.encode(), self.analysis.work
+        known = _NAMES.get(key)
+        if known is None:
+            spent = work.spent
+            names = ToolNames(self._given, work)
+            known = names, work.spent - spent
+            _NAMES.put(key, known, len(self._given))
+        else:
+            work.spend(known[1])
+        self.analysis.keep(known[1])
+        return known[0]
 
     @cached_property
     def _names_digest(self) -> str:
-        return str(jcs_digest(sorted(self._digested)))
+        return str(jcs_digest(sorted(self._given)))
 
     @cached_property
     def _tools_digest(self) -> str:
@@ -241,7 +246,7 @@ class _ItemDrift:
     ) -> None:
         self._server, self._seen, self._offer, self._analysis = server, seen, offer, analysis
         names = [*(item.get("name") for item in offer.definitions.values()), *named_with]
-        self._comparison = Comparison(analysis, {name for name in names if isinstance(name, str)}, map(str, names))
+        self._comparison = Comparison(analysis, {name for name in names if isinstance(name, str)})
 
     def found(self, what: str, name: str, *, after: str | None = None, **more: Any) -> Finding:
         subject = self._offer.subject
@@ -376,7 +381,7 @@ class _ToolDrift:
     def __init__(self, server: ServerBindings, seen: Seen, offer: Offer, analysis: Analysis) -> None:
         self.analysis = analysis
         self._server, self._seen, self._offer = server, seen, offer
-        self._comparison = Comparison(analysis, offer.tools, tools=offer.definitions)
+        self._comparison = Comparison(analysis, offer.tools, offer.definitions)
         self._searched: dict[tuple[str | None, str], Signs] = {}
         self._carried_over: dict[tuple[str | None, str], Signs] = {}
         self._unpacked: dict[str, dict[str, Any]] = {}

@@ -29,13 +29,13 @@ from typing import NamedTuple
 
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.errors import InputError
-from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.limits.core import Limits
 from assay_stream.limits.storage import HELD_BYTES_MAX
 from assay_stream.model.cloudevents import Call, event_time_us, is_binary, read_call, read_event
 from assay_stream.model.observation import CallProfile, SnapshotEvent
 from assay_stream.model.record import Headers, Record, Role, made_of
+from assay_stream.text.times import time_ms_in
 
 REFUSED_AHEAD_MAX = 256
 """Refused calls of one partition that wait for the time of those behind them."""
@@ -247,11 +247,11 @@ def time_of_refused_ms(record: Record, limits: Limits) -> int:
     else:
         content = read_leniently(record.value)
         if isinstance(content, dict):
-            claimed_ms = event_timestamp_ms(content.get("time"))
+            claimed_ms = time_ms_in(content.get("time"))
         claimed_ms = _header_time_ms(record.headers) if claimed_ms is None else claimed_ms
     return claimed_ms if claimed_ms is not None and 0 <= claimed_ms <= latest_ms else 0
 
 
 def _header_time_ms(headers: Headers) -> int | None:
-    times = (event_timestamp_ms(value.decode("ascii", "replace")) for name, value in headers if name == "ce_time")
+    times = (time_ms_in(value.decode("ascii", "replace")) for name, value in headers if name == "ce_time")
     return next((time_ms for time_ms in times if time_ms is not None), None)

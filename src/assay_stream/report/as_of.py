@@ -12,7 +12,8 @@ from assay_stream.bindings.signatures import pinned_key
 from assay_stream.errors import InputError
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Origin
-from assay_stream.report.pins import OperatorDecision, Row, decision_row, knows_tool, pins_in_force, present, time_text
+from assay_stream.report.pins import OperatorDecision, Row, decision_row, knows_tool, pins_in_force, present
+from assay_stream.text.times import time_text
 
 
 def forgotten(server: ServerBindings, time_us: int) -> list[Row]:

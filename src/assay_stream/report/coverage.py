@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from assay_stream.errors import InputError
 from assay_stream.limits.core import COVERAGE_NAMES_MAX, DEFAULT_LIMITS
-from assay_stream.model.cloudevents import event_time_us, read_event, time_us_of
+from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.observation import LossEvent, SnapshotEvent
 from assay_stream.model.record import OBSERVER_HEADER, Record
 from assay_stream.readmodel.queries import Store
-from assay_stream.report.pins import Row, time_text
+from assay_stream.report.pins import Row
+from assay_stream.text.times import time_text, time_us_of
 from assay_stream.verify.evidence import Recorded
 
 GRAVE = frozenset({"never_listed", "calls_unlisted", "observations_lost", "silent", "names_beyond_limit"})

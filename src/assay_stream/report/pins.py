@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from assay_stream.bindings.pins import PinState, check_pins, pin_states
@@ -16,16 +15,10 @@ from assay_stream.model.control_facts import KeyDecision, Pin, Policy
 from assay_stream.model.facts import Seen
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.pin_values import PinEntry
+from assay_stream.text.times import time_text
 
 Row = dict[str, Any]
 OperatorDecision = Pin | Policy | KeyDecision
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def time_text(time_us: int) -> str:
-    """Format an event time, microseconds since the epoch."""
-    return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")
 
 
 def present(row: Row) -> Row:

@@ -13,7 +13,7 @@ from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.errors import InputError
 from assay_stream.limits.storage import STORE_PAGE_ROWS_MAX
-from assay_stream.model.cloudevents import event_time_us, read_whole_call, time_us_of
+from assay_stream.model.cloudevents import event_time_us, read_whole_call
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import INVENTORY
@@ -21,8 +21,9 @@ from assay_stream.model.observation import CallEvent, CallProfile
 from assay_stream.model.record import Origin, Record
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, Paging
-from assay_stream.report.pins import Row, present, server_of, time_text
+from assay_stream.report.pins import Row, present, server_of
 from assay_stream.text.escaping import counted
+from assay_stream.text.times import time_text, time_us_of
 from assay_stream.verify.evidence import intact_content, origin_in
 
 Dated = tuple[int, Row]

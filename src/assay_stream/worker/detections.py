@@ -28,8 +28,8 @@ from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.topics import ACCESS, AccessRole, topic_names
 from assay_stream.kafka.upstream import UpstreamStage, UpstreamStages, steps_to
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.record import Output, Record, Role
+from assay_stream.text.times import time_us_of
 from assay_stream.worker.channel import Batches, TransactionalChannel
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage

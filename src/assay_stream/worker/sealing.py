@@ -30,6 +30,7 @@ from assay_stream.model.record import Output, Record, Role
 from assay_stream.schemes import tlog
 from assay_stream.seal.check import is_known
 from assay_stream.seal.checkpoint import TreeLeaf, decode, encode, leaf_of, sealed
+from assay_stream.text.times import rfc3339
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
 
@@ -269,7 +270,7 @@ class Sealer:
             part.leaves,
             topic=self._topics[Role.EVIDENCE],
             partition=part.partition,
-            sealed_at=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            sealed_at=rfc3339(now, "milliseconds"),
             key=self._plan.key,
             software=f"assay-stream {__version__}",
             partitions=self._partitions,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.cli import deciding, publishing
-from assay_stream.cli.deciding import Deciding, DecidingOnServer, author_or_login
+from assay_stream.cli import decisions, publishing
+from assay_stream.cli.decisions import Deciding, DecidingOnServer, author_or_login
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.model.control import PIN_SET_TYPE, POLICY_SET_TYPE, SUPPRESSION_REMOVE_TYPE
 from assay_stream.observe import Observation, SinkStats
@@ -90,8 +90,8 @@ def test_a_decision_that_was_not_delivered_is_an_error(monkeypatch: pytest.Monke
 def test_a_decision_on_an_unknown_server_needs_to_be_meant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A slip of the pen would otherwise protect nothing. A file is written without asking any broker."""
     delivered: list[Any] = []
-    monkeypatch.setattr(deciding, "known_bindings", lambda *_: a_state())
-    monkeypatch.setattr(deciding, "deliver", lambda observations, *_: delivered.extend(observations))
+    monkeypatch.setattr(decisions, "known_bindings", lambda *_: a_state())
+    monkeypatch.setattr(decisions, "deliver", lambda observations, *_: delivered.extend(observations))
     with pytest.raises(InputError, match=r"server_not_known.*--new"):
         DecidingOnServer(reason="r", author="a").decide((POLICY_SET_TYPE, POLICY))
     assert not delivered
@@ -106,8 +106,8 @@ def test_a_decision_on_an_unknown_server_needs_to_be_meant(monkeypatch: pytest.M
 def test_a_decision_on_an_unknown_tool_needs_to_be_meant(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one on an unknown server. A pin may be imported before its tool is seen."""
     delivered: list[Any] = []
-    monkeypatch.setattr(deciding, "known_bindings", lambda *_: a_state())
-    monkeypatch.setattr(deciding, "deliver", lambda observations, *_: delivered.extend(observations))
+    monkeypatch.setattr(decisions, "known_bindings", lambda *_: a_state())
+    monkeypatch.setattr(decisions, "deliver", lambda observations, *_: delivered.extend(observations))
     by, policy = DecidingOnServer(reason="r", author="a"), POLICY | {"server_id": facts.SERVER}
     with pytest.raises(InputError, match=r"tool_not_observed.*typo.*--new"):
         by.decide((POLICY_SET_TYPE, policy | {"tool_name": "typo"}))

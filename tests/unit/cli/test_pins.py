@@ -12,7 +12,7 @@ import pytest
 
 from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.bindings.state import Bindings
-from assay_stream.cli import deciding, pins
+from assay_stream.cli import decisions
 from assay_stream.model.kinds import Kind
 from tests.support import facts
 from tests.support.alerts import alert_of
@@ -27,8 +27,7 @@ HERE = ("--server-id", facts.SERVER)
 def state(monkeypatch: pytest.MonkeyPatch) -> Bindings:
     """What the commands read instead of Kafka; there is one alert, ``uid-1``, about ``full:two``."""
     bindings = a_state()
-    for module in (pins, deciding):
-        monkeypatch.setattr(module, "known_bindings", lambda *_: bindings)
+    monkeypatch.setattr(decisions, "known_bindings", lambda *_: bindings)
 
     def alert(uid: str, bootstrap: object) -> AlertView:
         after = {"uid-1": "full:two", "uid-gone": None}[uid]
@@ -38,8 +37,8 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Bindings:
     def definitions(settings: object, digests: set[str]) -> dict[str, dict[str, Any]]:
         return {digest: {"name": "t", "description": f"{digest}\u202e"} for digest in digests}
 
-    monkeypatch.setattr(pins, "published_alert", alert)
-    monkeypatch.setattr(pins, "published_definitions", definitions)
+    monkeypatch.setattr(decisions, "published_alert", alert)
+    monkeypatch.setattr(decisions, "published_definitions", definitions)
     return bindings
 
 

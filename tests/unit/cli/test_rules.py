@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.cli import deciding
+from assay_stream.cli import decisions
 from tests.support import facts
 from tests.support.command import error_code
 from tests.support.command import invoke as run
@@ -21,7 +21,7 @@ KEY = "sha256:" + "a" * 64
 
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, "known_bindings", lambda *_: a_state())
+    monkeypatch.setattr(decisions, "known_bindings", lambda *_: a_state())
 
 
 def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:

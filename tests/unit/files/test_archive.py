@@ -11,14 +11,7 @@ import orjson
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.files.archive import (
-    EVENT_LINE_BYTES_MAX,
-    event_timestamp_ms,
-    lines_of,
-    observation_lines,
-    read_files,
-    read_lines,
-)
+from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, lines_of, observation_lines, read_files, read_lines
 from assay_stream.files.record_line import record_line, rejected_line
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.storage import LINE_BYTES_MAX
@@ -128,23 +121,6 @@ def test_a_broken_record_line_is_an_error(change: dict[str, Any]) -> None:
     """An archive of ours that cannot be read is named with its line; guessing would change the evidence."""
     with raises_code("bad_record_line", match=r"line 2 of f\.ndjson"):
         read(event(), a_line(**change))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (NOON, NOON_MS),
-        ("2026-03-01t12:00:00.0019z", NOON_MS + 1),
-        ("2026-03-01T13:00:00+01:00", NOON_MS),
-        ("2026-03-01T12:00:00", None),
-        ("today", None),
-        ("2026-02-30T00:00:00Z", None),
-        (7, None),
-        (None, None),
-    ],
-)
-def test_times_are_milliseconds_or_nothing(text: object, expected: int | None) -> None:
-    assert event_timestamp_ms(text) == expected
 
 
 def test_a_file_is_its_lines(tmp_path: Path) -> None:

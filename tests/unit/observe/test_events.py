@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.model.cloudevents import read_event, read_whole_call
-from assay_stream.model.observation import CallEvent, SnapshotEvent
+from assay_stream.model.observation import CallEvent, CallFacts, SnapshotEvent
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import Observation, Vantage, call_event, snapshot_event
-from assay_stream.observe.observation import CallFields, RawMessage, rfc3339, timestamp_ms
+from assay_stream.observe.observation import RawMessage
 from tests.support.errors import raises_code
 from tests.support.events import handshake_call_data
 from tests.support.mcp_dialogue import THE_VANTAGE
@@ -125,18 +125,10 @@ def test_a_name_with_half_a_surrogate_pair_is_published_for_the_join_to_refuse()
         read_event(as_record(a_call(tool_name="\ud800")))
 
 
-def test_times_are_utc_with_microseconds() -> None:
-    moment = datetime(2026, 1, 1, 1, 0, tzinfo=timezone(timedelta(hours=1)))
-    assert rfc3339(moment) == "2026-01-01T00:00:00.000000Z"
-    assert timestamp_ms(datetime(1960, 1, 1, tzinfo=UTC)) == 0
-    with pytest.raises(ValueError, match="timezone-aware"):
-        rfc3339(datetime(2026, 1, 1))  # noqa: DTZ001 - the naive time is the point
-
-
 def test_a_call_of_the_handshake_profile_can_be_published() -> None:
     """The publishing side has a place for everything that the profile asks for."""
     given = handshake_call_data()
-    known = set(CallFields.__annotations__)
+    known = set(CallFacts.__annotations__)
     observation = call_event(
         THE_VANTAGE,
         event_id="e",

@@ -9,13 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.log_cut import History, history_of, unbounded
 from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names
 from assay_stream.replay.run import replay
+from assay_stream.text.times import time_ms_in
 from tests.support.counting import allocating, counted_calls
 from tests.support.errors import raises_code
 from tests.support.events import SERVER, TOOL, Story
@@ -27,7 +27,7 @@ from tests.support.merging import merge_by_event_time
 def at(offset: int, published: Published, partition: int = 0) -> Record:
     role, key, value = published
     place = Origin(topic=role.value, partition=partition, offset=offset)
-    timestamp_ms = event_timestamp_ms(orjson.loads(value)["time"]) or 0
+    timestamp_ms = time_ms_in(orjson.loads(value)["time"]) or 0
     return Record(role=role, origin=place, key=key, value=value, timestamp_ms=timestamp_ms)
 
 

@@ -18,7 +18,6 @@ from assay_stream.report.pins import (
     pin_rows,
     policy_rows,
     server_of,
-    time_text,
     tools_offered_now,
     values_to_decide,
 )
@@ -171,10 +170,6 @@ class TestValuesToDecide:
 def test_a_server_that_nobody_named_is_an_error() -> None:
     with pytest.raises(InputError, match="server_not_known"):
         server_of(Bindings(), "x")
-
-
-def test_times_have_microseconds_where_there_are_some() -> None:
-    assert time_text(1_795_226_767_386_001) == "2026-11-21T02:06:07.386001Z"
 
 
 def test_the_last_policy_of_each_scope_is_in_force() -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assay_stream.alerts.formats.view import time_ms_text, view_of
+from assay_stream.alerts.formats.view import view_of
 from assay_stream.plugins import Format
+from assay_stream.text.times import time_ms_text
 
 
 def to_asim(alert: dict[str, Any]) -> str:

@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, time_ms_text, view_of
+from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.detect import LEVELS, RULES
 from assay_stream.drift.severity import Level
 from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.kinds import Kind
 from assay_stream.text.escaping import counted, visible
+from assay_stream.text.times import time_ms_text
 
 _SLACK_UNITS_MAX = 3_000
 """A text object (docs.slack.dev, "Text object"). Units of UTF-16, as in all limits here: never fewer than

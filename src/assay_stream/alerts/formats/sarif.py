@@ -7,9 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, time_ms_text, view_of
+from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.model.alert import AlertStatus
 from assay_stream.plugins import Format
+from assay_stream.text.times import time_ms_text
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

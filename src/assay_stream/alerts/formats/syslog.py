@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from assay_stream.alerts.formats.view import AlertView, time_ms_text
+from assay_stream.alerts.formats.view import AlertView
 from assay_stream.text.escaping import visible
+from assay_stream.text.times import time_ms_text
 
 FACILITY_SECURITY = 4
 """``security/authorization messages`` (RFC 5424, table 1)."""

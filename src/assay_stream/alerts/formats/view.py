@@ -10,7 +10,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from importlib.resources import files
 from typing import Any, TypeGuard
@@ -18,6 +17,7 @@ from typing import Any, TypeGuard
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.model.alert import CLASS_DETECTION_FINDING, SEVERITY_TEXTS, STATUS_TEXTS, Activity, AlertStatus
+from assay_stream.text.times import time_ms_text
 
 _TABLE = tomllib.loads((files(__package__) / "attacks.toml").read_text(encoding="utf-8"))
 _TECHNIQUES: dict[str, dict[str, Any]] = _TABLE["techniques"]
@@ -62,8 +62,6 @@ def _entry(technique: str) -> dict[str, str]:
     return {"uid": technique, "name": _TECHNIQUES[technique]["name"]}
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
 _UID = re.compile(r"[\x21-\x7e]{1,256}")
@@ -258,12 +256,6 @@ def view_of(alert: Any) -> AlertView:
         attacks=attacks,
         related=_objects(info, "related_events"),
     )
-
-
-def time_ms_text(time_ms: int) -> str:
-    """Return milliseconds since the epoch as RFC 3339 in UTC; times beyond the year 9999 as its end."""
-    moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, 0), _TIME_MS_MAX))
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _fact(flat: Mapping[str, Scalar], name: str) -> str:

@@ -15,8 +15,10 @@ from typing import Any, Literal
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.observation import Decision, Observation, Prefixes, Vantage, call_event, rfc3339
+from assay_stream.model.fields import NotObserved
+from assay_stream.observe.observation import Decision, Observation, Prefixes, Vantage, call_event
 from assay_stream.observe.recorded import check_observation, stable_id
+from assay_stream.text.times import rfc3339
 
 SpanKind = Literal["server", "client"]
 
@@ -82,13 +84,13 @@ class Logged:
     trace: tuple[str, str] | None = None
     args_hash: str | None = None
     result_hash: str | None = None
-    lacks: set[str] = field(default_factory=set)
+    lacks: set[NotObserved] = field(default_factory=set)
 
     def event(self, whose: Whose, counts: Counter[str]) -> Observation:
         """Return the record of the call, and count its missing facts."""
         vantage, tool_name = whose.of(self.name, self.server_id)
         event_id = stable_id(vantage.server_id, vantage.observer_id, *self.identity)
-        absent = {
+        absent: dict[NotObserved, bool] = {
             "arguments": self.args_hash is None,
             "result": self.result_hash is None and "result_over_limit" not in self.lacks,
             "outcome": self.ok is None,

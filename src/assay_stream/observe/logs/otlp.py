@@ -17,7 +17,7 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from assay_stream.canonical.decode import decode_json
@@ -28,10 +28,10 @@ from assay_stream.observe.logs.calls import Logged, SpanKind, Whose, objects_of,
 from assay_stream.observe.logs.files import delimited_messages
 from assay_stream.observe.observation import Observation
 from assay_stream.plugins import LogReader
+from assay_stream.text.times import EPOCH
 
 _KINDS: dict[Any, SpanKind] = {2: "server", 3: "client", "SPAN_KIND_SERVER": "server", "SPAN_KIND_CLIENT": "client"}
 _FAILED = (2, "STATUS_CODE_ERROR")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MAX_NS = DEFAULT_LIMITS.time_max_s * 1_000_000_000
 _NUMBER = re.compile(r"[0-9]{1,20}")
 
@@ -92,7 +92,7 @@ def _call(span: Mapping[str, Any], attributes: Mapping[str, Any], resource: Any,
         server_id=whose.servers.get(service) if isinstance(service, str) else None,
         identity=("otlp", trace_id, span_id),
         call_id=f"{trace_id}:{span_id}",
-        ended_at=_EPOCH + timedelta(microseconds=ended_ns // 1_000),
+        ended_at=EPOCH + timedelta(microseconds=ended_ns // 1_000),
         duration_ms=max(0, ended_ns // 1_000 - started_ns // 1_000) / 1_000,
         ok=ok,
         error_code=None if ok else safe_error_code(error_type),

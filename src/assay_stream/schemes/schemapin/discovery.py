@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from assay_stream.canonical.decode import decode_json
@@ -16,13 +15,13 @@ from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.schemes.schemapin.canonical import canonical
 from assay_stream.schemes.schemapin.keys import PublicKey
+from assay_stream.text.times import time_us_in
 
 CLAIMS: Final = ("expires_at", "schema_version", "previous_hash")
 EXPIRED: Final = "signature_expired"
 UNPARSEABLE: Final = "signature_expires_at_unparseable"
 
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]{1,128}")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def claims_of(document: Mapping[str, Any]) -> dict[str, str]:
@@ -42,11 +41,9 @@ def expiry_warning(claims: Mapping[str, str], time_us: int) -> str | None:
     text = claims.get("expires_at")
     if text is None:
         return None
-    try:
-        since = datetime.fromisoformat(text.upper()) - _EPOCH
-    except (ValueError, TypeError, OverflowError):
+    expires_us = time_us_in(text)
+    if expires_us is None:
         return UNPARSEABLE
-    expires_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     return EXPIRED if time_us > expires_us else None
 
 

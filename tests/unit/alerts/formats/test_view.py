@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.formats import read_alert, view_of
-from assay_stream.alerts.formats.view import time_ms_text
 from tests.support.alerts import alert_of, alert_records, finding_of
 from tests.support.errors import raises_code
 
@@ -58,19 +57,6 @@ def test_members_of_the_wrong_type_are_as_good_as_absent() -> None:
     view = view_of(alert)
     assert (view.kind, view.flat, view.version, view.attacks) == ("unknown", {}, "unknown", [])
     assert view.first_seen_ms == alert["time"]
-
-
-@pytest.mark.parametrize(
-    ("time_ms", "text"),
-    [
-        (0, "1970-01-01T00:00:00.000Z"),
-        (1_772_323_200_123, "2026-03-01T00:00:00.123Z"),
-        (-5, "1970-01-01T00:00:00.000Z"),
-    ],
-)
-def test_times_are_rfc_3339(time_ms: int, text: str) -> None:
-    assert time_ms_text(time_ms) == text
-    assert time_ms_text(10**18).startswith("9999-12-31T23:59:59")
 
 
 @pytest.mark.parametrize("repeats", ["1\r\nX-Other: y", "\xe9", True, 1.5])
