@@ -1,7 +1,5 @@
 """A server that means harm: what it can make us keep, write and work is bounded, and said."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Dialogues about records that nobody can read: whose lists they put out of force, and whose they do not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

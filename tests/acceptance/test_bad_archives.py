@@ -1,7 +1,5 @@
 """What an analyst may be handed instead of sound logs, command by command: each says what is wrong and where."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Erasure, legal hold and keyed digests, as an operator meets them: over archives, seals, results and a store."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import shutil

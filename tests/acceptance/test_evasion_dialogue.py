@@ -1,7 +1,5 @@
 """Dialogues with a server that knows how alerts are made and tries to change its tools without one."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any, Self
 

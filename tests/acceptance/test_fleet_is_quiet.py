@@ -1,7 +1,5 @@
 """What a real fleet shows without harm is quiet: the engine and the alert stage over lists of real servers."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

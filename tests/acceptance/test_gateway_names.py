@@ -1,7 +1,5 @@
 """Tools behind a gateway that puts prefixes before their names: one digest, one tool, and both names on record."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Dialogues about a server's instructions: a client shows them to its model before any tool is called."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

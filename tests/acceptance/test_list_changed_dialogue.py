@@ -1,7 +1,5 @@
 """Dialogues about announced changes: a server says that its tools changed, and lists them again, or does not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

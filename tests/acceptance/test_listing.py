@@ -1,7 +1,5 @@
 """A gateway shows calls only; ``list-watch`` lists its servers: what the two add up to."""
 
-from __future__ import annotations
-
 import json
 import sys
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Dialogues about what stands beside the tools, and about lists that come too late."""
 
-from __future__ import annotations
-
 from assay_stream.model.record import Role
 from tests.acceptance.test_binding_dialogue import DIGEST_OF_FIRST, FIRST, SECOND, Dialogue, alerts_of, findings_of
 from tests.support.events import SERVER, Outcome

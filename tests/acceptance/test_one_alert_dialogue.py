@@ -1,7 +1,5 @@
 """Dialogues about one change: one alert with every reason, and what people do with it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """The acceptance sentences of the tool definition binding (P56b), each a test named after its sentence."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Digests are those of the published vectors, never our own output.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """The promises, each tested by its name."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from typing import Any

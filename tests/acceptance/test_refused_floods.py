@@ -1,7 +1,5 @@
 """Input that is made to be refused: a few bytes that become gigabytes of refusals, or hours of work."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

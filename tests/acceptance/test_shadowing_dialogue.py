@@ -3,8 +3,6 @@
 The registry and the alert stage are the engine's own; every server is in a partition of its own.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, Self
 

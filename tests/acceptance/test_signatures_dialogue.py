@@ -3,8 +3,6 @@
 Keys and signatures are real ones.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, Self
 

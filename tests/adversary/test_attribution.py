@@ -1,7 +1,5 @@
 """One junk byte under a server's key: it ends the force of what its own sender saw, and of nothing else."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

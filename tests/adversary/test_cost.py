@@ -3,8 +3,6 @@
 What each class costs by itself is measured by ``bench/bench_hostile.py``.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a flood of one hostile server costs its neighbours, in its own partition and in others."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Records that hang, kill or starve their worker: who else suffers, for how long, and what becomes of them."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta

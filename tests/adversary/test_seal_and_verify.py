@@ -4,8 +4,6 @@ Checkpoints that are cut off in Kafka itself: ``tests/integration/test_seal.py``
 there: ``tests/integration/test_forensics.py``. Lines without end: ``tests/acceptance/test_archive_memory.py``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

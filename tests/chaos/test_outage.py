@@ -1,7 +1,5 @@
 """Every process outlives brokers that are away for long: alive, not ready, and at work again once they are back."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from datetime import timedelta

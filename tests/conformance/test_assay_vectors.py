@@ -1,7 +1,5 @@
 """Assay's own vectors: definition digest, identity, manifest drift, clusters and envelope."""
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Published cases of drift, through the report that ``assay-stream drift`` prints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

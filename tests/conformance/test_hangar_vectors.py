@@ -1,7 +1,5 @@
 """MCP Hangar's digests, made by running its own releases: every case, in both variants."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

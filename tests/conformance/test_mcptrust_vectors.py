@@ -1,7 +1,5 @@
 """MCPTrust's hashes, risk levels and drift, made by running its own code: every case."""
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from typing import Any

@@ -1,7 +1,5 @@
 """The RFC 8785 vectors of Assay's canonical form, read as every record is: decoded strictly first."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

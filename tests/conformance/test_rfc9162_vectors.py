@@ -1,7 +1,5 @@
 """Merkle trees of RFC 9162, held against the published vectors of Certificate Transparency."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 import subprocess

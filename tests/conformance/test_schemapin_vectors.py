@@ -1,7 +1,5 @@
 """SchemaPin's vectors, and the reference SDK itself, both ways."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

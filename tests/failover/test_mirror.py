@@ -1,7 +1,5 @@
 """Fail-over to a cluster that MirrorMaker 2 keeps, where records have other offsets, as ``docs/failover.md`` has it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -3,8 +3,6 @@
 python -m tests.integration.restored FOLDER     dumps all topics of the story, told to this release
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The life of an alert on real Kafka: time passes, rules arrive, a restart changes nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """``assay-stream console --fill`` on real Kafka: one command, and a console that is alive."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Signing in to the console in a real browser: with a password, and by a real OpenID Connect provider."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """An operator decides in a browser, and an enforcing tap follows: real Kafka, worker, store and server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

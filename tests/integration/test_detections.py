@@ -1,7 +1,5 @@
 """Users' agents on real Kafka with real processes: exactly once through kills, and one that fails fails alone."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """An operator pins, a server is swapped, the tap refuses: on real Kafka, with a real worker, server and client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """Erasure and legal hold on real Kafka: decided with a command, carried out in a store and in files, and checked."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

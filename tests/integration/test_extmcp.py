@@ -4,8 +4,6 @@ agentgateway itself is a program that is not installed here: its side of the pro
 published contract (``tests.support.ext_mcp``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

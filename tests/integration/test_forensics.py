@@ -1,7 +1,5 @@
 """Looking back at a live run in Kafka: verify, compare, asof, timeline and trace, as an operator calls them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Releases with different format levels take turns on one broker, until the later one is finalised."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

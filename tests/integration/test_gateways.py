@@ -3,8 +3,6 @@
 `make gateways` runs the long form: a thousand calls each, and a minute without Kafka in the middle of FastMCP's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What health, readiness and metrics say while brokers die and return."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Hunting on real Kafka: inventory and evidence from the topics, read once, and followed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """A server announces changes behind a real tap, on real Kafka; and junk under its key is put to who sent it."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

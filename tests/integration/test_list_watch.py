@@ -1,7 +1,5 @@
 """Real servers listed by ``list-watch``, in both eras, beside what the taps observe of them; and on real Kafka."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

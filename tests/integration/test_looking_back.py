@@ -1,7 +1,5 @@
 """Looking back at one run in Kafka, which none of this changes: coverage, export, replay, and alerts that are shown."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Spans in a topic of OpenTelemetry's collector, published as calls: on real Kafka."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

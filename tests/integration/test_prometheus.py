@@ -1,7 +1,5 @@
 """The rules and the dashboard on a Prometheus that scrapes worker, store and console: each query returns data."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

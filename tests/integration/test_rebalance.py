@@ -1,7 +1,5 @@
 """One worker restarts beside another: what the other owned goes on, with the producers it had."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

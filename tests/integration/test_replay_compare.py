@@ -1,7 +1,5 @@
 """A live run with kills and rebalances on real Kafka, and a replay of its topics held against what it wrote."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

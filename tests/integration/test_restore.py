@@ -1,7 +1,5 @@
 """``topics restore`` on real Kafka: every record at its offset, and a deployment that goes on as if it was there."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Every client of the product over SASL_SSL, each with the grants of its role and no others."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

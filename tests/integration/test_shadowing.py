@@ -1,7 +1,5 @@
 """A tool name drawn like another server's, on real Kafka: raised, shown, approved, and closed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

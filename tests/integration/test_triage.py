@@ -1,7 +1,5 @@
 """Work on an alert as control records, on real Kafka: author, time and the alert's life, live and in a replay."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta

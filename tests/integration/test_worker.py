@@ -1,7 +1,5 @@
 """The worker as an operator meets it: start, readiness, stop, bad records, roles, rebalancing."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

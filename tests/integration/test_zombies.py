@@ -1,7 +1,5 @@
 """Workers that are frozen beyond their session, lose their partitions, and wake with a batch in hand."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """Laws of reading events: total, the same in both content modes, and silent about what stood in them."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

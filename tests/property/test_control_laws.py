@@ -1,7 +1,5 @@
 """Laws of pins, policies and keys: what is said follows from both logs, whichever of them was read first."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Laws of the engine as a whole: a deployment of stages is the same function of its logs, however it runs."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field

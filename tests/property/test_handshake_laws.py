@@ -1,7 +1,5 @@
 """Laws of Handshake's schemes, over arbitrary values and bytes."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

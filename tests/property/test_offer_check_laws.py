@@ -1,7 +1,5 @@
 """Laws of checking a list without fingerprinting it: what is refused, and why, is the same."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

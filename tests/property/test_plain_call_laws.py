@@ -1,7 +1,5 @@
 """Laws of plain calls: the short way takes nothing that the model refuses, and writes the very same evidence."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laws of the replay: it gives what the live run gave, whoever hands the logs in, and in whatever order."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from datetime import timedelta

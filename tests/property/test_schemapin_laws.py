@@ -1,7 +1,5 @@
 """Laws of SchemaPin: order means nothing, the reference agrees, and nothing but our errors escapes."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random

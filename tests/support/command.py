@@ -1,7 +1,5 @@
 """The command line, run within the test's own process: a process of its own takes longer to start than to work."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Builders of control events, keys and signatures for dialogues and laws."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from functools import cache

@@ -1,7 +1,5 @@
 """A deployment under test: its topics, its workers as real processes, and what its logs hold."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """A released server behind an enforcing tap, and the commands of its operator."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Errors of ours under test, by the code that names them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

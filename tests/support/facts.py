@@ -1,7 +1,5 @@
 """Builders of facts for tests of the pure core."""
 
-from __future__ import annotations
-
 from assay_stream.bindings.controls import Controls
 from assay_stream.bindings.offers import pack
 from assay_stream.bindings.state import Bindings

@@ -1,7 +1,5 @@
 """A registry that is shown lists of tools, prompts and resource templates."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

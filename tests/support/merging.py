@@ -1,7 +1,5 @@
 """The order of a replay, for tests that look at nothing else, and what it is held against."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """HTTP byte by byte: servers that answer what a test says, and clients that send it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ssl

@@ -1,7 +1,5 @@
 """Published vectors of digests, signatures and formats (``tests/data/vectors``)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The documentation is checked by code: examples run, tables match the models, links lead somewhere."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """The composition of the core."""
 
-from __future__ import annotations
-
 import json
 
 import orjson

@@ -1,7 +1,5 @@
 """Plug-ins: found by name, imported when used, and refused by name where two clash or one is broken."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

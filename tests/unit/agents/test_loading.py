@@ -1,7 +1,5 @@
 """Agents of a user's module."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The first step: records under the keys of agents."""
 
-from __future__ import annotations
-
 from typing import Any
 from zlib import crc32
 

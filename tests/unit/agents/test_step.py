@@ -1,7 +1,5 @@
 """The second step: what agents find and remember, and what a restart finds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

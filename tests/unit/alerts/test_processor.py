@@ -1,7 +1,5 @@
 """The alert stage as a function, over a mapping of states."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The alert table of a partition: what its topic keeps, and what it is restored to."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 

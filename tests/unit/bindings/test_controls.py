@@ -1,7 +1,5 @@
 """The controls of a server, as of any time and any position."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.bindings.controls import position_of

@@ -1,7 +1,5 @@
 """Strict decoding: each refusal with its code and path, and the edges of what is taken."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Digests and canonical JSON."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Any
 

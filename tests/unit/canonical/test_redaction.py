@@ -1,7 +1,5 @@
 """Redaction: what is replaced, by what, and what is left alone."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """``assay-stream alerts``: exporting from a file, and what forwarding refuses before it starts."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

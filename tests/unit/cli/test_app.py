@@ -1,7 +1,5 @@
 """The command line as a whole: help, version, errors."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

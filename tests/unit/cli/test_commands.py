@@ -1,7 +1,5 @@
 """How the help lists commands."""
 
-from __future__ import annotations
-
 import pytest
 from typer.testing import CliRunner
 

@@ -1,7 +1,5 @@
 """``assay-stream completion``, by the shells that read its scripts."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``assay-stream console user``, and signing in to a console with what it wrote."""
 
-from __future__ import annotations
-
 import http.cookiejar
 import json
 import urllib.error

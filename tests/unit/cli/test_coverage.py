@@ -1,7 +1,5 @@
 """``assay-stream coverage`` over files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``assay-stream evidence`` over recorded observations, and over the evidence of a replay."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from functools import partial

@@ -1,7 +1,5 @@
 """``assay-stream export`` and ``assay-stream bundle``, from files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

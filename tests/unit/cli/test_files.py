@@ -1,7 +1,5 @@
 """How commands read files and standard input."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 from collections.abc import Iterator

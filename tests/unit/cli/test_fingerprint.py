@@ -1,7 +1,5 @@
 """``assay-stream fingerprint``."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from functools import partial

@@ -1,7 +1,5 @@
 """``assay-stream verify``, ``compare``, ``asof``, ``timeline`` and ``trace`` over files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``assay-stream handshake check``."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """``assay-stream servers``, ``tools`` and ``observers list`` over recorded observations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

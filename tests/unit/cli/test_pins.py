@@ -1,7 +1,5 @@
 """``assay-stream pins`` over a given state."""
 
-from __future__ import annotations
-
 import getpass
 import json
 from functools import partial

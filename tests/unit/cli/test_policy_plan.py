@@ -1,7 +1,5 @@
 """``assay-stream policy plan``, over recorded observations and over a given state."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

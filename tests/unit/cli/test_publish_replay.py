@@ -1,7 +1,5 @@
 """``assay-stream publish --dry-run`` and ``assay-stream replay``: files in, files out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What ``topics restore`` refuses before it contacts a broker, and what it says cannot be restored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``assay-stream policy`` and ``assay-stream keys`` over a given state."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

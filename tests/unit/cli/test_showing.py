@@ -1,7 +1,5 @@
 """``assay-stream alerts list``, ``show`` and ``explain``, from files; what Kafka adds is an integration test."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Where a replay takes its records from, and which."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

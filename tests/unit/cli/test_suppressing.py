@@ -1,7 +1,5 @@
 """``assay-stream alerts suppress`` and ``unsuppress``."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The stores that consoles under test show."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

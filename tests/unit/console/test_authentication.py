@@ -1,7 +1,5 @@
 """Signing in and out, asked over HTTP: passwords, the word of a proxy, and who else tries."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging

@@ -1,7 +1,5 @@
 """What forms of the console decide, and the pages that lead to it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

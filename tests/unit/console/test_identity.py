@@ -1,7 +1,5 @@
 """The file that says who may use the console."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Signing in by the word of an OpenID Connect provider, and of those that pretend to be it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Forms on their way to Kafka: from whom, and what becomes of those that do not get through."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

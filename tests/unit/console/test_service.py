@@ -1,7 +1,5 @@
 """The console, asked over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

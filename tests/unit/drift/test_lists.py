@@ -1,7 +1,5 @@
 """Two lists: what came, went, changed, or goes by another name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from assay_stream.drift.lists import compare_lists

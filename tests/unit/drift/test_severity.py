@@ -1,7 +1,5 @@
 """Levels, profiles, and the rule that combines them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Bundles in files: what is written, and everything that a verifier must name."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Exports put together: order, parts, and what is not there."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What an export is made of, and which of it is asked for."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Records as rows."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Recorded observations in files."""
 
-from __future__ import annotations
-
 import base64
 from io import BytesIO
 from pathlib import Path

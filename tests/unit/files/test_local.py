@@ -1,7 +1,5 @@
 """Files written aside, and folders that one run at a time writes to."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

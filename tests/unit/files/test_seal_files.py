@@ -1,7 +1,5 @@
 """Evidence and checkpoints in archives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

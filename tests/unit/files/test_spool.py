@@ -1,7 +1,5 @@
 """Rows put in order on disk."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from operator import itemgetter

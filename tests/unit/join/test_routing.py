@@ -1,7 +1,5 @@
 """Where calls belong, and the copy of one that came elsewhere."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

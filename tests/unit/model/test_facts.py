@@ -1,7 +1,5 @@
 """Facts as the binding topic carries them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import orjson

@@ -1,7 +1,5 @@
 """Findings as the finding topic carries them."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import replace

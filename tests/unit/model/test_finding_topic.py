@@ -1,7 +1,5 @@
 """What else stands in the finding topic."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

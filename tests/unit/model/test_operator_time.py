@@ -1,7 +1,5 @@
 """Times as operators write them."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import UTC, datetime
 

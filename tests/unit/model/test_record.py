@@ -1,7 +1,5 @@
 """Records, origins, and what a refused record becomes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Discovery documents over real HTTPS, and the events they become."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading

@@ -1,7 +1,5 @@
 """Events as they stand in Kafka records."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The wire observer as a whole."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Recorded traffic as observations."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

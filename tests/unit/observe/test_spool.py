@@ -1,7 +1,5 @@
 """The spool: what is put in comes out in order, through crashes, within its bounds, and for one process alone."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Calls on the wire, as dialogues."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

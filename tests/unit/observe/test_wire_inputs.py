@@ -1,7 +1,5 @@
 """What a server asks of its client during a call, as dialogues: one call, one event, with counts and a hash."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any

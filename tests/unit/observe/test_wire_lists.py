@@ -1,7 +1,5 @@
 """Lists on the wire, as dialogues."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

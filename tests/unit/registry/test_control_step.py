@@ -1,7 +1,5 @@
 """Control records to facts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

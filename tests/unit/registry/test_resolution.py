@@ -1,7 +1,5 @@
 """What puts an end to alerts, as a dialogue of lists and decisions, minutes apart."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Results of a replay in a folder, and the point from which an interrupted one goes on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

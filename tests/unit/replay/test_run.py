@@ -1,7 +1,5 @@
 """Replay: the order in which records are taken, and what comes out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any

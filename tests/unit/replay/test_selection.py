@@ -1,7 +1,5 @@
 """Which records are asked for."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.errors import ConfigurationError

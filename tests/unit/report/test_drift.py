@@ -1,7 +1,5 @@
 """Recordings of any form, and the findings between two of them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

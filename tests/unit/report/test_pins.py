@@ -1,7 +1,5 @@
 """What operators decided, and how the tools stand to it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """MCP Hangar beyond its vectors: what is refused, the policy, and the event."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of pins: each format's real shapes, what a format cannot hold, and bad input."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of operators: TOML, and a pointer for whoever brings another format."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.text.toml import decode_toml

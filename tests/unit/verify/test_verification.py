@@ -1,7 +1,5 @@
 """The judgement on a record of evidence, by what is wrong with it or missing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """Alerts as the converters read them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

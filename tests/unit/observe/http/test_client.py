@@ -1,7 +1,5 @@
 """Servers over TLS, and what one client must not get of another."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

@@ -1,7 +1,5 @@
 """Hiding over HTTP: bodies and events are held back until it is known what the client gets of them."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

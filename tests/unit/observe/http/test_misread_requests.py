@@ -1,7 +1,5 @@
 """Requests that a server reads in another way than the tap: refused where it enforces, on record where it observes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The proxy between hostile, broken, slow and vanishing peers: a clear status, and nothing lost."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Enforcing over HTTP: what must not pass reaches no server, and everything else passes unchanged."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Exchanges of HTTP become observations: what belongs together, and what becomes of requests that stay open."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the configuration of ``list-watch`` may hold."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Servers over HTTP that misbehave, and credentials that go nowhere else."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The events of a bundle: what may stand in one, and how it stands there."""
 
-from __future__ import annotations
-
 import tarfile
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Assay manifests beyond their vectors: names, order, what is ambiguous and what may be declared."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The Assay scheme beyond its vectors: the trim, the clusters, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Contracts under ``_meta.handshake``: what is read, what is reported, and which changes break the rules."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

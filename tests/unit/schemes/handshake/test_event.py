@@ -1,7 +1,5 @@
 """Tool call events beyond the vectors: every field, both profiles, and calls of the stream."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

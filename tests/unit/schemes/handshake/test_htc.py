@@ -1,7 +1,5 @@
 """HTC-1.0 envelopes: what is valid, and the verdict on what is not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

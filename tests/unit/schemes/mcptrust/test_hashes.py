@@ -1,7 +1,5 @@
 """MCPTrust beyond its vectors: Go's way of writing JSON, and the risk words."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from typing import Any
 

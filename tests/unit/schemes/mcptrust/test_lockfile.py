@@ -1,7 +1,5 @@
 """Lockfiles: what survives, how they are written, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

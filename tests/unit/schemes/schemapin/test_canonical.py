@@ -1,7 +1,5 @@
 """The canonical form beyond its vectors: what is refused, and what a signature leaves out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

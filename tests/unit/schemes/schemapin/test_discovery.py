@@ -1,7 +1,5 @@
 """Discovery documents: what is read and what is refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Verification, step by step."""
 
-from __future__ import annotations
-
 import base64
 from hashlib import sha256
 from typing import Any
