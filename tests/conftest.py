@@ -1,7 +1,5 @@
 """Fixtures that start real parts: Apache Kafka once a session, a deployment with its own topics per test."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

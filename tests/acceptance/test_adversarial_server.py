@@ -1,7 +1,5 @@
 """A server that means harm: what it can make us keep, write and work is bounded, and said."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter
@@ -21,6 +19,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.acceptance.test_cut_short import a_list, a_state, some_tools
 from tests.support.counting import counted_calls
+from tests.support.events import snapshot_data
 from tests.support.fleet import START, _event, a_call_by
 
 SERVER = "server-0"
@@ -46,14 +45,8 @@ class Stream:
         return outputs
 
     def lists(self, number: int, tools: Sequence[Any]) -> list[Output]:
-        data = {
-            "server_id": SERVER,
-            "observer_id": "observer-0",
-            "snapshot_id": f"snapshot-{number}",
-            "server_scoped": True,
-            "completeness": "complete",
-            "tools": tools,
-        }
+        listed = {"server_id": SERVER, "observer_id": "observer-0", "snapshot_id": f"snapshot-{number}"}
+        data = snapshot_data(*tools, **listed, server_scoped=True)
         at = START + timedelta(minutes=number)
         return self.tells(Role.SNAPSHOTS, _event("mcp.tools.list.observed", f"list-{number}", at, data))
 

@@ -3,8 +3,6 @@
 Each command runs in a process of its own, whose peak memory is held against that of a small, sound archive.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

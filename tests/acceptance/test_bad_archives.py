@@ -1,7 +1,5 @@
 """What an analyst may be handed instead of sound logs, command by command: each says what is wrong and where."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil
@@ -11,18 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
 from assay_stream.files.archive import manifest_bytes
 from assay_stream.files.record_line import record_line
+from tests.support.command import invoke as run
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.seals import OTHER_KEY, checkpoint_records, checkpoints_of, lines_of, some_records, write_keys
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def refusal(result: Result) -> AssayStreamError:

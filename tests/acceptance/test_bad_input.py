@@ -1,7 +1,5 @@
 """Bad input, named: each with a clear error, nothing lost, and no partition stopped."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

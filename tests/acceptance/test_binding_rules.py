@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.limits.core import Limits
 from assay_stream.model.envelope import Producer
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import Role
 from assay_stream.schemes.assay import tool as assay
-from tests.support.events import TOOL, Outcome, Story, an_event, call_data
+from tests.support.events import TOOL, Outcome, Story, an_event, call_data, read_live
 
 ONE = TOOL
 TWO: dict[str, Any] = {**TOOL, "description": "Read a file, second edition"}
@@ -33,15 +32,7 @@ class Dialogue(Story):
 
     def live(self, **limits: int) -> Outcome:
         state = EngineState(producer=Producer(version="0.1.0"), limits=Limits(**limits))
-        outputs = []
-        for record in self.records:
-            for output in engine.process(state, record):
-                outputs.append(output)
-                if output.role is Role.BINDINGS:
-                    place = Origin(topic="bindings", partition=0, offset=len(outputs))
-                    fact = Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value)
-                    engine.process(state, fact)
-        return Outcome(outputs)
+        return Outcome(read_live(state, self.records))
 
 
 def answers(outcome: Outcome) -> list[tuple[str, str | None]]:

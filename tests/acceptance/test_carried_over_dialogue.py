@@ -13,8 +13,6 @@ A definition that changed is judged as a first list would be: what was closed wa
 | closed by a person | nothing changed | none |
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """From traffic to evidence: what a call's record says of its course stands in its evidence, recorded or live."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

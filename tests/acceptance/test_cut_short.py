@@ -1,7 +1,5 @@
 """Lists that take more work than is allowed: what is left out is said, and nothing else changes."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """A package whose detection data was damaged: every command says so by name, and none of them starts."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Detections as code, from what proxies publish to the alert."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Erasure, legal hold and keyed digests, as an operator meets them: over archives, seals, results and a store."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import shutil
@@ -10,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from assay_stream.canonical.digest_key import DigestKey
-from assay_stream.cli.app import app
 from assay_stream.errors import InputError
 from assay_stream.files.erasing import acts_of_files, stub_of
 from assay_stream.model.record import Origin, Record, Role
+from tests.support.command import invoke as run
 from tests.support.events import TOOL, Story, an_event
 from tests.support.seals import TOPIC, checkpoint_records, checkpoints_of, lines_of, write_keys
 
@@ -52,10 +49,6 @@ def some_calls() -> Story:
 
 def digest(value: Any) -> str:
     return f"sha256:{sha256(json.dumps(value, separators=(',', ':')).encode()).hexdigest()}"
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 class Kept:

@@ -1,7 +1,5 @@
 """Dialogues about servers and observers that nobody knew: what is looked at, and what is told of it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

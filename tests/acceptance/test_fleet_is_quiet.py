@@ -1,7 +1,5 @@
 """What a real fleet shows without harm is quiet: the engine and the alert stage over lists of real servers."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,11 +8,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
 
-import orjson
 import pytest
 
 from assay_stream.model.record import Role
-from tests.support.events import SERVER, Outcome, Story, snapshot_data
+from tests.support.events import SERVER, TYPES, Outcome, Story, event_at, snapshot_data
 
 CAPTURES = Path(__file__).resolve().parents[1] / "data" / "captures"
 START = datetime(2026, 3, 1, 8, tzinfo=UTC)
@@ -57,16 +54,7 @@ class Fleet:
         self._number += 1
         given = {"observer_id": observer, "snapshot_id": f"snapshot-{self._number}", **fields}
         moment = START + timedelta(minutes=minute)
-        value = orjson.dumps(
-            {
-                "specversion": "1.0",
-                "type": "mcp.tools.list.observed",
-                "source": "urn:assay-stream:observer:fleet",
-                "id": f"event-{self._number}",
-                "time": moment.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-                "data": snapshot_data(*tools, **given),
-            }
-        )
+        value = event_at(moment, TYPES[Role.SNAPSHOTS], f"event-{self._number}", snapshot_data(*tools, **given))
         stamp_ms = int(moment.timestamp() * 1_000)
         key = str(given.get("server_id", SERVER)).encode()
         self._story.raw(Role.SNAPSHOTS, value, key=key, timestamp_ms=stamp_ms)

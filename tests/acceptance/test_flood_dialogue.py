@@ -1,7 +1,5 @@
 """Dialogues with a server that changes much at once: one release is one alert, and hides nothing severe."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from assay_stream.limits.core import DEFAULT_LIMITS

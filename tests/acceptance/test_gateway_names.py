@@ -1,17 +1,13 @@
 """Tools behind a gateway that puts prefixes before their names: one digest, one tool, and both names on record."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
-from assay_stream.model.record import Role
 from assay_stream.observe import Observation, Vantage, call_event, snapshot_event
-from tests.support.events import record_of
+from tests.support.events import read_live, record_of
 
 AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
 TOOL = {"name": "create_issue", "description": "Create an issue.", "inputSchema": {"type": "object"}}
@@ -32,10 +28,7 @@ def evidence_of(vantage: Vantage) -> dict[str, Any]:
         snapshot_id="s",
     )
     state = EngineState(producer=Producer(version="1"))
-    for output in engine.process(state, recorded(listing)):
-        if output.role is Role.BINDINGS:
-            engine.process(state, record_of(Role.BINDINGS, output.value, key=output.key))
-    [evidence] = engine.process(state, recorded(call))
+    evidence = read_live(state, [recorded(listing), recorded(call)])[-1]
     data: dict[str, Any] = json.loads(evidence.value or b"")["data"]
     return data
 

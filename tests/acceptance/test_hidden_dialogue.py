@@ -1,7 +1,5 @@
 """Was it shown? A proxy hides a tool from its client, and says so in the snapshot."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

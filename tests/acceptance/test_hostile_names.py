@@ -1,7 +1,5 @@
 """Whatever a server named or wrote is inert wherever it is printed or exported: every command, every format."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

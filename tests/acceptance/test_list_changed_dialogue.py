@@ -1,7 +1,5 @@
 """Dialogues about announced changes: a server says that its tools changed, and lists them again, or does not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -37,7 +35,7 @@ def found(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def guarded() -> Talk:
-    return Talk().pins(0, DIGEST_OF_FIRST).policy(1, "block", "block").offers(2, FIRST)
+    return Talk().pins(0, DIGEST_OF_FIRST).policy(1, "block", "block").lists(2, FIRST)
 
 
 ANNOUNCED = ("none", None, "list_change_announced")

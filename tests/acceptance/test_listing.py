@@ -1,7 +1,5 @@
 """A gateway shows calls only; ``list-watch`` lists its servers: what the two add up to."""
 
-from __future__ import annotations
-
 import json
 import sys
 from datetime import UTC, datetime
@@ -9,26 +7,19 @@ from itertools import count
 
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.observe import Observation, Vantage, call_event
+from assay_stream.observe import Observation
 from assay_stream.replay.run import replay
 from assay_stream.report.coverage import CoverageCounts
 from assay_stream.report.pins import Row
 from assay_stream.verify.evidence import Recorded
+from tests.support.ingest import a_call
 from tests.support.listing import listed_once
 
 SERVER = {"command": [sys.executable, "-m", "tests.support.scripted_lister_server", "good"]}
 
 
-def a_call(number: int) -> Observation:
-    return call_event(
-        Vantage(server_id="the-server", observer_id="gateway"),
-        event_id=f"call-{number}",
-        observed_at=datetime.now(UTC),
-        tool_name="tool_0",
-        tool_call_id=f"call-{number}",
-        decision="allow",
-        reason_code="forwarded",
-    )
+def called(number: int) -> Observation:
+    return a_call(number, observer="gateway", server="the-server", observed_at=datetime.now(UTC), tool_name="tool_0")
 
 
 def told(observations: list[Observation]) -> tuple[list[str | None], dict[str, Row]]:
@@ -56,11 +47,11 @@ def told(observations: list[Observation]) -> tuple[list[str | None], dict[str, R
 
 
 async def test_calls_of_a_gateway_are_bound_to_the_lists_of_a_lister() -> None:
-    before = a_call(1)
+    before = called(1)
     listing = await listed_once(SERVER)
-    scopes, rows = told([before, *listing.sink.observations, a_call(2)])
+    scopes, rows = told([before, *listing.sink.observations, called(2)])
     assert scopes == ["none", "server"]
     assert rows["gateway"]["gaps"] == ["calls_only", "calls_unlisted"]
     assert rows["lister"]["gaps"] == ["lists_only"]
     assert (rows["the-server"]["gaps"], rows["the-server"]["bound_share"]) == (["calls_unlisted"], 0.5)
-    assert told([*listing.sink.observations, a_call(2)])[1]["the-server"]["gaps"] == []
+    assert told([*listing.sink.observations, called(2)])[1]["the-server"]["gaps"] == []

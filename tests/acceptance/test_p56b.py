@@ -1,7 +1,5 @@
 """The acceptance sentences of the tool definition binding (P56b), each a test named after its sentence."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -14,9 +12,10 @@ import pytest
 from assay_stream.model.record import Role
 from assay_stream.schemes.assay import tool as assay
 from tests.support.events import SERVER, TOOL, Story, a_snapshot
+from tests.support.vectors import vectors
 
 ROOT = Path(__file__).resolve().parents[2]
-VECTORS = json.loads((ROOT / "tests/data/vectors/assay_tool_definition_p56b.json").read_text())
+VECTORS = vectors("assay_tool_definition_p56b")
 CASES = {case["id"]: case for case in VECTORS["cases"]}
 CLUSTER = {"tool_definition_digest", *VECTORS["cluster"]}
 POLICY = {
@@ -61,12 +60,6 @@ def test_paths_without_an_observed_definition_omit_it(story: Story) -> None:
     (payload,) = story.tell().evidence
     assert not CLUSTER & payload.keys()
     assert payload["unbound_reason"]
-
-
-def test_digests_are_deterministic() -> None:
-    story = Story().lists(TOOL).calls().lists({**TOOL, "description": "changed"}).calls()
-    first = [output.value for output in story.tell().outputs]
-    assert [output.value for output in story.tell().outputs] == first
 
 
 def test_key_order_does_not_matter() -> None:
@@ -147,7 +140,9 @@ def test_half_clusters_are_neither_emitted_nor_accepted() -> None:
 CLAIMS = re.compile(
     r"\b(is|are|as|be|reads?) (safe|trusted|trustworthy|verified|secure|harmless|benign|legitimate)\b"
     r"|\b(safe|trusted|verified|trustworthy) (tool|server|definition|call|record)s?\b"
-    r"|\bguarantees? (safety|security|trust)\b",
+    r"|\bguarantees? (safety|security|trust)\b"
+    r"|\b(proves|certifies|confirms|attests|vouches) (for|that) (the|a|this) (tool|server|definition)\b"
+    r"|\b(tool|server|definition)s? (you can|can be|to be) trust(ed)?\b|\bsafe to (use|call|run)\b",
     re.IGNORECASE,
 )
 DENIALS = re.compile(r"\b(not|never|no|nor|nothing|neither|none|without|cannot|n't|does not)\b", re.IGNORECASE)
@@ -155,7 +150,7 @@ DENIALS = re.compile(r"\b(not|never|no|nor|nothing|neither|none|without|cannot|n
 
 def claims(text: str) -> list[str]:
     sentences = re.split(r"(?<=[.:!?])\s+|\n\n|\n[*|#-]", text)
-    return [s for s in sentences if CLAIMS.search(s) and not DENIALS.search(s)]
+    return [s for s in sentences if CLAIMS.search(" ".join(s.split())) and not DENIALS.search(s)]
 
 
 def test_a_missing_digest_never_reads_as_safe_or_verified() -> None:
@@ -221,26 +216,15 @@ def test_paths_of_every_published_case_without_a_binding_omit_it(case: dict[str,
     assert payload["unbound_reason"] == expected[case["id"]]
 
 
-PROOFS = re.compile(
-    r"\b(proves|certifies|confirms|attests|vouches) (for|that) (the|a|this) (tool|server|definition)\b"
-    r"|\b(tool|server|definition)s? (you can|can be|to be) trust(ed)?\b|\bsafe to (use|call|run)\b",
-    re.IGNORECASE,
-)
-
-
-def test_no_proof_of_any_kind_is_claimed() -> None:
-    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
-        plain = " ".join(page.read_text(encoding="utf-8").split())
-        for sentence in re.split(r"(?<=[.:;!?])\s", plain):
-            assert not PROOFS.search(sentence) or DENIALS.search(sentence), f"{page.name}: {sentence}"
-
-
 @pytest.mark.parametrize(
     ("text", "is_claim"),
     [
         ("This tool is safe.", True),
         ("The record reads verified.", True),
         ("A trusted tool was called.", True),
+        ("The digest proves that the tool does\nno harm.", False),
+        ("The digest proves\nthat the tool does good.", True),
+        ("It is safe to call.", True),
         ("A digest never says that a tool is safe.", False),
         ("No digest makes a trusted tool.", False),
         ("The definition changed.", False),

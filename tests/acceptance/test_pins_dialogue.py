@@ -3,11 +3,9 @@
 Digests are those of the published vectors, never our own output.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -30,24 +28,15 @@ PIN: dict[str, Any] = {"tool_name": "read_file", "scheme": "assay.v1"}
 
 
 class Talk(Dialogue):
-    def control(self, second: float, kind: str, *, given: float | None = None, **data: Any) -> Talk:
+    def control(self, second: float, kind: str, *, given: float | None = None, **data: Any) -> Self:
         value = a_control(kind, number=len(self.records), second=second if given is None else given, **data)
-        self._add(Role.CONTROL, value, second)
-        return self
+        return self._add(Role.CONTROL, value, second)
 
-    def pins(self, second: float, value: str | None, *, act: str = "set", **data: Any) -> Talk:
+    def pins(self, second: float, value: str | None, *, act: str = "set", **data: Any) -> Self:
         return self.control(second, f"pin.{act}", **{**PIN, "value": value, **data})
 
-    def policy(self, second: float, enforcement: str, unknown: str = "allow_degraded", **data: Any) -> Talk:
+    def policy(self, second: float, enforcement: str, unknown: str = "allow_degraded", **data: Any) -> Self:
         return self.control(second, "policy.set", enforcement=enforcement, unknown=unknown, **data)
-
-    def offers(self, second: float, *tools: Any, **fields: Any) -> Talk:
-        self.lists(second, *tools, **fields)
-        return self
-
-    def agent_calls(self, second: float, **fields: Any) -> Talk:
-        self.calls(second, **fields)
-        return self
 
 
 def changes_of(outcome: Outcome) -> list[dict[str, Any]]:
@@ -74,8 +63,8 @@ def found(outcome: Outcome, *kinds: str) -> list[str]:
 def test_a_definition_swapped_under_its_pin_is_a_mismatch_with_the_policy_s_action(
     enforcement: str, action: str
 ) -> None:
-    talk = Talk().policy(0, enforcement).offers(1, FIRST).pins(2, DIGEST_OF_FIRST).agent_calls(3)
-    outcome = talk.offers(4, SECOND).agent_calls(5).ends()
+    talk = Talk().policy(0, enforcement).lists(1, FIRST).pins(2, DIGEST_OF_FIRST).calls(3)
+    outcome = talk.lists(4, SECOND).calls(5).ends()
     before, after = (payload["pin"] for payload in outcome.evidence)
     assert (before["status"], before["action"]) == ("match", "allow")
     assert after == {
@@ -105,8 +94,8 @@ def test_a_call_that_was_allowed_and_should_not_have_been_raises_an_alert(
     decision: str, enforcement: str, wanted: list[str]
 ) -> None:
     """The stream blocks nothing: it says that the policy would have."""
-    talk = Talk().policy(0, enforcement).pins(1, DIGEST_OF_FIRST).offers(2, SECOND)
-    outcome = talk.agent_calls(3, decision=decision).ends()
+    talk = Talk().policy(0, enforcement).pins(1, DIGEST_OF_FIRST).lists(2, SECOND)
+    outcome = talk.calls(3, decision=decision).ends()
     assert found(outcome, "blocked_tool_called") == wanted
     alerts = [json.loads(output.value or b"") for output in outcome.of(Role.ALERTS)]
     raised = [alert for alert in alerts if "blocked_tool_called" in alert["finding_info"]["types"]]
@@ -114,20 +103,20 @@ def test_a_call_that_was_allowed_and_should_not_have_been_raises_an_alert(
 
 
 def test_a_policy_taken_back_blocks_nothing_and_leaves_no_verdict() -> None:
-    talk = Talk().policy(0, "block", "block").offers(1, FIRST).agent_calls(2)
-    outcome = talk.control(3, "policy.remove").agent_calls(4).ends()
+    talk = Talk().policy(0, "block", "block").lists(1, FIRST).calls(2)
+    outcome = talk.control(3, "policy.remove").calls(4).ends()
     assert [payload["pin"].get("action") for payload in outcome.evidence] == ["block", None]
     assert verdicts_of(outcome) == {}
 
 
 def test_without_a_policy_nothing_would_have_been_blocked() -> None:
-    outcome = Talk().pins(0, DIGEST_OF_FIRST).offers(1, SECOND).agent_calls(2).ends()
+    outcome = Talk().pins(0, DIGEST_OF_FIRST).lists(1, SECOND).calls(2).ends()
     assert "action" not in outcome.evidence[0]["pin"]
     assert found(outcome, "pin_mismatch", "blocked_tool_called") == ["pin_mismatch"]
 
 
 def test_a_blocked_call_of_a_tool_that_is_not_listed_is_found_too() -> None:
-    talk = Talk().policy(0, "block", "block").offers(1, FIRST).agent_calls(2, tool_name="ghost")
+    talk = Talk().policy(0, "block", "block").lists(1, FIRST).calls(2, tool_name="ghost")
     outcome = talk.ends()
     kinds = ("call_to_unlisted_tool", "blocked_tool_called")
     assert found(outcome, *kinds) == list(kinds)
@@ -137,14 +126,14 @@ def test_a_blocked_call_of_a_tool_that_is_not_listed_is_found_too() -> None:
 
 
 def test_an_unpinned_tool_is_found_where_the_policy_asks_for_pins() -> None:
-    talk = Talk().policy(0, "block", "warn").offers(1, FIRST).agent_calls(2)
-    outcome = talk.pins(3, DIGEST_OF_FIRST).offers(4, FIRST, observer_id="proxy-2").agent_calls(5).ends()
+    talk = Talk().policy(0, "block", "warn").lists(1, FIRST).calls(2)
+    outcome = talk.pins(3, DIGEST_OF_FIRST).lists(4, FIRST, observer_id="proxy-2").calls(5).ends()
     assert found(outcome, "unpinned_tool") == ["unpinned_tool"]
     assert [payload["pin"].get("action") for payload in outcome.evidence] == ["warn", "allow"]
 
 
 def test_a_policy_set_afterwards_finds_what_is_offered_already() -> None:
-    talk = Talk().offers(0, FIRST).offers(1, FIRST, observer_id="proxy-2").policy(2, "block", "block")
+    talk = Talk().lists(0, FIRST).lists(1, FIRST, observer_id="proxy-2").policy(2, "block", "block")
     outcome = talk.ends()
     (finding,) = (one for one in findings_of(outcome) if one["kind"] == "unpinned_tool")
     assert finding["origin"] == {"topic": "assay.control", "partition": 0, "offset": 0}
@@ -155,30 +144,30 @@ def test_a_policy_set_afterwards_finds_what_is_offered_already() -> None:
 
 
 def test_approve_reject_and_remove_in_turn() -> None:
-    talk = Talk().offers(0, FIRST).agent_calls(1)
-    talk.pins(2, DIGEST_OF_SECOND).agent_calls(3)
-    talk.pins(4, DIGEST_OF_FIRST).agent_calls(5)
-    talk.pins(6, DIGEST_OF_FIRST, act="reject").agent_calls(7)
-    talk.pins(8, DIGEST_OF_FIRST, act="remove").agent_calls(9)
+    talk = Talk().lists(0, FIRST).calls(1)
+    talk.pins(2, DIGEST_OF_SECOND).calls(3)
+    talk.pins(4, DIGEST_OF_FIRST).calls(5)
+    talk.pins(6, DIGEST_OF_FIRST, act="reject").calls(7)
+    talk.pins(8, DIGEST_OF_FIRST, act="remove").calls(9)
     assert statuses(talk.ends()) == ["unpinned", "mismatch", "match", "rejected", "unpinned"]
 
 
 def test_the_pin_of_a_scheme_can_be_removed_without_naming_its_value() -> None:
-    talk = Talk().offers(0, FIRST).pins(1, DIGEST_OF_SECOND).pins(2, DIGEST_OF_FIRST, act="reject")
-    talk.pins(3, None, act="remove").agent_calls(4).offers(5, SECOND).agent_calls(6)
+    talk = Talk().lists(0, FIRST).pins(1, DIGEST_OF_SECOND).pins(2, DIGEST_OF_FIRST, act="reject")
+    talk.pins(3, None, act="remove").calls(4).lists(5, SECOND).calls(6)
     assert statuses(talk.ends()) == ["rejected", "unpinned"]
 
 
 def test_a_change_that_is_approved_is_wrong_no_more() -> None:
-    talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).offers(2, SECOND).agent_calls(3)
-    outcome = talk.pins(4, DIGEST_OF_SECOND).offers(5, SECOND, observer_id="proxy-2").agent_calls(6).ends()
+    talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).lists(2, SECOND).calls(3)
+    outcome = talk.pins(4, DIGEST_OF_SECOND).lists(5, SECOND, observer_id="proxy-2").calls(6).ends()
     assert statuses(outcome) == ["mismatch", "match"]
     assert found(outcome, "pin_mismatch") == ["pin_mismatch"]
     assert verdicts_of(outcome)["read_file"]["action"] == "allow"
 
 
 def test_a_tool_that_was_rejected_is_found_at_the_decision() -> None:
-    outcome = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST, act="reject").ends()
+    outcome = Talk().lists(0, FIRST).pins(1, DIGEST_OF_FIRST, act="reject").ends()
     (finding,) = (one for one in findings_of(outcome) if one["kind"] == "pin_mismatch")
     assert (finding["reason"], finding["origin"]["topic"]) == ("rejected", "assay.control")
 
@@ -189,10 +178,10 @@ def test_a_tool_that_was_rejected_is_found_at_the_decision() -> None:
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 def test_of_two_decisions_that_conflict_the_later_wins_and_both_are_kept(order: tuple[int, int]) -> None:
     values = {1: DIGEST_OF_SECOND, 2: DIGEST_OF_FIRST}
-    talk = Talk().offers(0, FIRST)
+    talk = Talk().lists(0, FIRST)
     for number, given in enumerate(order):
         talk.pins(3 + number, values[given], given=given)
-    outcome = talk.agent_calls(9).ends()
+    outcome = talk.calls(9).ends()
     assert statuses(outcome) == ["match"]
     changes = changes_of(outcome)
     assert [change["value"] for change in changes] == [values[given] for given in order]
@@ -207,7 +196,7 @@ def test_both_of_two_conflicting_decisions_stand_in_the_binding_topic() -> None:
 
 
 def test_at_one_time_the_later_in_the_log_wins() -> None:
-    talk = Talk().offers(0, FIRST).pins(1, DIGEST_OF_SECOND).pins(1, DIGEST_OF_FIRST).agent_calls(2)
+    talk = Talk().lists(0, FIRST).pins(1, DIGEST_OF_SECOND).pins(1, DIGEST_OF_FIRST).calls(2)
     assert statuses(talk.ends()) == ["match"]
 
 
@@ -216,7 +205,7 @@ def test_at_one_time_the_later_in_the_log_wins() -> None:
 
 def test_a_pin_for_a_tool_never_seen_is_reported_in_the_verdict() -> None:
     """A slip of the pen pins nothing, and is seen: its status is ``unobserved``."""
-    outcome = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST, tool_name="raed_file").agent_calls(2).ends()
+    outcome = Talk().lists(0, FIRST).pins(1, DIGEST_OF_FIRST, tool_name="raed_file").calls(2).ends()
     assert statuses(outcome) == ["unpinned"]
     verdict = verdicts_of(outcome)["raed_file"]
     assert (verdict["status"], verdict["expected"]) == ("unobserved", DIGEST_OF_FIRST)
@@ -225,8 +214,8 @@ def test_a_pin_for_a_tool_never_seen_is_reported_in_the_verdict() -> None:
 def test_a_pin_set_before_its_tool_is_offered_waits_for_it() -> None:
     talk = Talk().pins(0, DIGEST_OF_FIRST)
     assert verdicts_of(talk.ends())["read_file"]["status"] == "unobserved"
-    assert verdicts_of(talk.offers(1, FIRST).ends())["read_file"]["status"] == "match"
-    assert verdicts_of(talk.offers(2, SECOND).ends())["read_file"]["status"] == "mismatch"
+    assert verdicts_of(talk.lists(1, FIRST).ends())["read_file"]["status"] == "match"
+    assert verdicts_of(talk.lists(2, SECOND).ends())["read_file"]["status"] == "mismatch"
 
 
 # --- policies -----------------------------------------------------------------------------------------------
@@ -235,11 +224,11 @@ def test_a_pin_set_before_its_tool_is_offered_waits_for_it() -> None:
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_tool_s_policy_goes_before_its_server_s(order: tuple[int, int]) -> None:
     policies = [("block", {}), ("warn", {"tool_name": "read_file"})]
-    talk = Talk().pins(0, DIGEST_OF_FIRST).offers(1, SECOND)
+    talk = Talk().pins(0, DIGEST_OF_FIRST).lists(1, SECOND)
     for number, index in enumerate(order):
         enforcement, data = policies[index]
         talk.policy(2 + number, enforcement, **data)
-    outcome = talk.agent_calls(5).ends()
+    outcome = talk.calls(5).ends()
     assert (outcome.evidence[0]["pin"]["action"], found(outcome, "blocked_tool_called")) == ("warn", [])
     assert verdicts_of(outcome)["read_file"]["action"] == "warn"
     assert verdicts_of(outcome)[None]["policy"]["enforcement"] == "block"
@@ -249,8 +238,8 @@ def test_a_tool_s_policy_goes_before_its_server_s(order: tuple[int, int]) -> Non
 
 
 def test_a_decision_leaves_the_calls_before_it_untouched() -> None:
-    calls = Talk().offers(0, FIRST).agent_calls(1)
-    decided = Talk().offers(0, FIRST).agent_calls(1).policy(2, "block").pins(3, DIGEST_OF_SECOND).agent_calls(4)
+    calls = Talk().lists(0, FIRST).calls(1)
+    decided = Talk().lists(0, FIRST).calls(1).policy(2, "block").pins(3, DIGEST_OF_SECOND).calls(4)
     first, other = (talk.joined_late().of(Role.EVIDENCE)[0].value for talk in (calls, decided))
     assert other == first
     assert calls.ends().of(Role.EVIDENCE)[0] == decided.ends().of(Role.EVIDENCE)[0]
@@ -258,7 +247,7 @@ def test_a_decision_leaves_the_calls_before_it_untouched() -> None:
 
 def test_a_decision_counts_from_its_own_time_and_not_from_its_publishing() -> None:
     """A replay agrees with a call that was joined when the decision was known."""
-    talk = Talk().offers(0, FIRST).agent_calls(2).agent_calls(4).pins(6, DIGEST_OF_SECOND, given=3)
+    talk = Talk().lists(0, FIRST).calls(2).calls(4).pins(6, DIGEST_OF_SECOND, given=3)
     assert statuses(talk.ends()) == ["unpinned", "mismatch"]
     assert statuses(talk.joined_late()) == ["unpinned", "mismatch"]
 
@@ -284,7 +273,7 @@ def test_every_change_is_evidence_with_what_it_replaced() -> None:
 
 
 def test_a_refused_control_record_changes_nothing_and_is_kept() -> None:
-    talk = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST).control(2, "pin.set", **PIN).agent_calls(3)
+    talk = Talk().lists(0, FIRST).pins(1, DIGEST_OF_FIRST).control(2, "pin.set", **PIN).calls(3)
     outcome = talk.ends()
     assert (outcome.refusals, len(changes_of(outcome)), statuses(outcome)) == (["missing_field"], 1, ["match"])
 
@@ -293,8 +282,8 @@ def test_a_refused_control_record_changes_nothing_and_is_kept() -> None:
 
 
 def test_the_standing_verdict_follows_the_tool() -> None:
-    talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).offers(2, FIRST).offers(3, FIRST).offers(4, SECOND)
-    outcome = talk.offers(5, SECOND).pins(6, DIGEST_OF_THIRD).offers(7, THIRD).ends()
+    talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).lists(2, FIRST).lists(3, FIRST).lists(4, SECOND)
+    outcome = talk.lists(5, SECOND).pins(6, DIGEST_OF_THIRD).lists(7, THIRD).ends()
     written = [
         json.loads(output.value or b"")
         for output in outcome.of(Role.VERDICTS)
@@ -310,19 +299,19 @@ def test_the_standing_verdict_follows_the_tool() -> None:
 
 
 def test_the_verdict_of_a_tool_that_nobody_decides_on_any_more_is_deleted() -> None:
-    outcome = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST).pins(2, None, act="remove").ends()
+    outcome = Talk().lists(0, FIRST).pins(1, DIGEST_OF_FIRST).pins(2, None, act="remove").ends()
     assert [output.value is None for output in outcome.of(Role.VERDICTS)] == [False, True]
 
 
 def test_a_definition_that_is_swapped_for_one_observer_only_is_told_to_all() -> None:
-    talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).offers(2, FIRST)
-    outcome = talk.offers(3, SECOND, observer_id="proxy-2").agent_calls(4).ends()
+    talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).lists(2, FIRST)
+    outcome = talk.lists(3, SECOND, observer_id="proxy-2").calls(4).ends()
     assert statuses(outcome) == ["match"]
     assert verdicts_of(outcome)["read_file"]["action"] == "block"
 
 
 def test_a_list_that_comes_late_finds_nothing_twice() -> None:
-    talk = Talk().offers(0, FIRST).pins(4, DIGEST_OF_SECOND)
+    talk = Talk().lists(0, FIRST).pins(4, DIGEST_OF_SECOND)
     # Published after the pin, observed before it.
     value = a_snapshot(FIRST, number=9, second=2, snapshot_id="late", observer_id="proxy-2")
     talk._add(Role.SNAPSHOTS, value, 5)
@@ -331,7 +320,7 @@ def test_a_list_that_comes_late_finds_nothing_twice() -> None:
 
 def test_a_first_use_that_comes_late_is_held_against_others_lists() -> None:
     document: dict[str, Any] = {"status": "observed", "document": a_document()}
-    talk = Talk().control(0, "discovery.observed", domain=DOMAIN, **document).offers(4, FIRST)
+    talk = Talk().control(0, "discovery.observed", domain=DOMAIN, **document).lists(4, FIRST)
     signed = {"read_file": signature_of(FIRST)}
     value = a_snapshot(FIRST, number=9, second=2, snapshot_id="late", observer_id="proxy-2", signatures=signed)
     talk._add(Role.SNAPSHOTS, value, 5)

@@ -1,7 +1,5 @@
 """The promises, each tested by its name."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from typing import Any
@@ -115,34 +113,6 @@ def _is_refused(record: Record) -> bool:
     story = Story()
     story.records = [record]
     return bool(story.tell().refusals)
-
-
-@given(stories(), st.randoms(use_true_random=False))
-def test_the_order_of_members_in_lists_changes_nothing(story: Story, choose: Any) -> None:
-    other = Story()
-    other.records = [
-        record if record.role is not Role.SNAPSHOTS else record._replace(value=_shuffled(record.value, choose))
-        for record in story.records
-    ]
-    for role in (Role.EVIDENCE, Role.FINDINGS, Role.ALERTS):
-        assert _in_order(other, role) == _in_order(story, role)
-
-
-def _shuffled(value: bytes | None, choose: Any) -> bytes | None:
-    def mixed(item: Any) -> Any:
-        if isinstance(item, dict):
-            members = [(name, mixed(inner)) for name, inner in item.items()]
-            choose.shuffle(members)
-            return dict(members)
-        return [mixed(inner) for inner in item] if isinstance(item, list) else item
-
-    if value is None or not value.startswith(b'{"specversion"'):
-        return value
-    return json.dumps(mixed(json.loads(value)), indent=choose.choice([None, 1])).encode()
-
-
-def _in_order(story: Story, role: Role) -> list[tuple[bytes | None, bytes | None]]:
-    return [(output.key, output.value) for output in story.tell().of(role)]
 
 
 @given(stories())

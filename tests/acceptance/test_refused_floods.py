@@ -1,16 +1,12 @@
 """Input that is made to be refused: a few bytes that become gigabytes of refusals, or hours of work."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from assay_stream.cli.app import app
 from assay_stream.errors import InputError
 from assay_stream.files import archive
 from assay_stream.files.archive import read_files
@@ -19,15 +15,12 @@ from assay_stream.limits import storage as limits
 from assay_stream.limits.storage import LINE_BYTES_MAX
 from assay_stream.model.record import OBSERVER_HEADER, Role
 from assay_stream.replay import results
+from tests.support.command import invoke as run
 from tests.support.counting import counted_calls
 from tests.support.events import TOOL, Story
 
 LINES = 318_000
 """In 653 bytes of gzip."""
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def packed(path: Path, *parts: bytes) -> Path:

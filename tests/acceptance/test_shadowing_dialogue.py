@@ -3,10 +3,8 @@
 The registry and the alert stage are the engine's own; every server is in a partition of its own.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -29,19 +27,17 @@ def a_tool(name: str, description: str = "Reads a file.") -> dict[str, Any]:
 
 
 class Fleet(Dialogue):
-    def offers(self, second: float, server_id: str, *tools: Any, **fields: Any) -> Fleet:
+    def offers(self, second: float, server_id: str, *tools: Any, **fields: Any) -> Self:
         listed = [a_tool(tool) if isinstance(tool, str) else tool for tool in tools]
         place: dict[str, Any] = {"key": server_id.encode(), "partition": PARTITIONS[server_id]}
-        self.lists(second, *listed, server_id=server_id, **place, **fields)
-        return self
+        return self.lists(second, *listed, server_id=server_id, **place, **fields)
 
-    def control(self, second: float, kind: str, server_id: str, **data: Any) -> Fleet:
+    def control(self, second: float, kind: str, server_id: str, **data: Any) -> Self:
         value = a_control(kind, number=len(self.records), second=second, server_id=server_id, **data)
         place: dict[str, Any] = {"key": server_id.encode(), "partition": PARTITIONS.get(server_id, 0)}
-        self._add(Role.CONTROL, value, second, **place)
-        return self
+        return self._add(Role.CONTROL, value, second, **place)
 
-    def suppresses(self, second: float, server_id: str) -> Fleet:
+    def suppresses(self, second: float, server_id: str) -> Self:
         return self.control(second, "suppression.set", server_id, id="quiet", tool="re*file")
 
     def told(self) -> list[tuple[str, ...]]:
@@ -118,15 +114,10 @@ def test_it_ends_when_either_is_gone_from_a_complete_list(leaver: str) -> None:
 
 
 @pytest.mark.parametrize("leaver", [FILES, NOTES])
-def test_an_incomplete_list_ends_nothing(leaver: str) -> None:
-    fleet = Fleet().offers(0, FILES, "read_file").offers(1, NOTES, HOMOGLYPH)
-    assert fleet.offers(2, leaver, "other", completeness="partial").told() == [RAISED]
-
-
-@pytest.mark.parametrize("leaver", [FILES, NOTES])
-def test_a_late_list_ends_nothing(leaver: str) -> None:
+@pytest.mark.parametrize(("second", "completeness"), [(12, "partial"), (5, "complete")], ids=["incomplete", "late"])
+def test_an_incomplete_or_late_list_ends_nothing(leaver: str, second: int, completeness: str) -> None:
     fleet = Fleet().offers(10, FILES, "read_file").offers(11, NOTES, HOMOGLYPH)
-    assert fleet.offers(5, leaver, "other").told() == [RAISED]
+    assert fleet.offers(second, leaver, "other", completeness=completeness).told() == [RAISED]
 
 
 def test_it_lasts_while_one_observer_is_still_offered_it() -> None:
@@ -154,15 +145,11 @@ def digest_on(server_id: str, name: str) -> str:
     return digest
 
 
-@pytest.mark.parametrize("server_id", [NOTES, "*"])
-def test_a_rule_of_the_newcomers_server_or_of_all_suppresses_it(server_id: str) -> None:
+@pytest.mark.parametrize(("server_id", "status"), [(NOTES, "Suppressed"), ("*", "Suppressed"), (FILES, RAISED[1])])
+def test_a_rule_of_the_newcomers_server_or_of_all_suppresses_it(server_id: str, status: str) -> None:
+    """One of the holder's server does not."""
     fleet = Fleet().suppresses(0, server_id).offers(1, FILES, "read_file").offers(2, NOTES, HOMOGLYPH)
-    assert fleet.told() == [("Create", "Suppressed", *RAISED[2:])]
-
-
-def test_a_rule_of_the_holders_server_does_not() -> None:
-    fleet = Fleet().suppresses(0, FILES).offers(1, FILES, "read_file").offers(2, NOTES, HOMOGLYPH)
-    assert fleet.told() == [RAISED]
+    assert fleet.told() == [("Create", status, *RAISED[2:])]
 
 
 def test_a_repeated_list_claims_nothing() -> None:

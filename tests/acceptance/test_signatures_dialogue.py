@@ -3,10 +3,8 @@
 Keys and signatures are real ones.
 """
 
-from __future__ import annotations
-
 import json
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -26,7 +24,7 @@ KINDS = ("signature_invalid", "signature_missing", "key_changed", "key_revoked")
 class SignedTalk(Talk):
     def discovered(
         self, second: float, key: ec.EllipticCurvePrivateKey | None = KEY, *, domain: str = DOMAIN, **document: Any
-    ) -> SignedTalk:
+    ) -> Self:
         if key is None:
             data: dict[str, Any] = {
                 "status": "fetch_failed",
@@ -35,8 +33,7 @@ class SignedTalk(Talk):
             }
         else:
             data = {"status": "observed", "document": a_document(key) | document}
-        self.control(second, "discovery.observed", domain=domain, **data)
-        return self
+        return self.control(second, "discovery.observed", domain=domain, **data)
 
     def signs(
         self,
@@ -48,24 +45,11 @@ class SignedTalk(Talk):
         signed: dict[str, Any] | None = None,
         domain: str | None = None,
         **fields: Any,
-    ) -> SignedTalk:
+    ) -> Self:
         given: Any = signature_of(signed or tool, key, mode=mode)
         if domain is not None:
             given = {"signature": given, "domain": domain}
-        self.offers(second, tool, signatures={tool["name"]: given}, **fields)
-        return self
-
-    def call(self, second: float, **fields: Any) -> SignedTalk:
-        self.agent_calls(second, **fields)
-        return self
-
-    def operator(self, second: float, kind: str, **data: Any) -> SignedTalk:
-        self.control(second, kind, **data)
-        return self
-
-    def unsigned(self, second: float, *tools: Any, **fields: Any) -> SignedTalk:
-        self.offers(second, *tools, **fields)
-        return self
+        return self.lists(second, tool, signatures={tool["name"]: given}, **fields)
 
 
 def said(outcome: Outcome) -> list[str | None]:
@@ -79,7 +63,7 @@ def found(outcome: Outcome) -> list[tuple[str, str | None]]:
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_sound_signature_is_told_with_its_mode_key_and_document(mode: Mode) -> None:
-    outcome = SignedTalk().discovered(0).signs(1, mode=mode).call(2).ends()
+    outcome = SignedTalk().discovered(0).signs(1, mode=mode).calls(2).ends()
     assert outcome.evidence[0]["signature"] == {
         "scheme": "schemapin.v1",
         "valid": True,
@@ -95,18 +79,18 @@ def test_a_sound_signature_is_told_with_its_mode_key_and_document(mode: Mode) ->
 def test_a_signature_within_the_tool_is_taken_too(place: str) -> None:
     carried = {"x-schema-signature": signature_of(FIRST)}
     tool = FIRST | (carried if place == "top" else {"_meta": carried})
-    assert said(SignedTalk().discovered(0).unsigned(1, tool).call(2).ends()) == ["valid"]
+    assert said(SignedTalk().discovered(0).lists(1, tool).calls(2).ends()) == ["valid"]
 
 
 def test_a_definition_swapped_under_its_signature_is_invalid() -> None:
-    outcome = SignedTalk().discovered(0).signs(1).call(2).signs(3, SECOND, signed=FIRST).call(4).ends()
+    outcome = SignedTalk().discovered(0).signs(1).calls(2).signs(3, SECOND, signed=FIRST).calls(4).ends()
     assert said(outcome) == ["valid", "signature_invalid"]
     assert found(outcome) == [("signature_invalid", "signature_invalid")]
 
 
 def test_a_signature_that_is_dropped_after_the_first_use_is_missing() -> None:
     """Before it, most tools are not signed and nothing is said."""
-    talk = SignedTalk().discovered(0).unsigned(1, FIRST).call(2).signs(3).call(4).unsigned(5, SECOND).call(6)
+    talk = SignedTalk().discovered(0).lists(1, FIRST).calls(2).signs(3).calls(4).lists(5, SECOND).calls(6)
     outcome = talk.ends()
     assert said(outcome) == [None, "valid", "signature_missing"]
     assert found(outcome) == [("signature_missing", None)]
@@ -118,12 +102,12 @@ def told_of(outcome: Outcome, kind: str) -> list[tuple[str, str | None]]:
 
 
 def test_a_signature_that_returns_ends_its_absence() -> None:
-    talk = SignedTalk().discovered(0).signs(1).unsigned(2, FIRST)
+    talk = SignedTalk().discovered(0).signs(1).lists(2, FIRST)
     assert told_of(talk.ends(), "signature_missing") == [("Create", None)]
     talk.signs(3).signs(900)
     closed = [("Create", None), ("Close", "signature_returned")]
     assert told_of(talk.ends(), "signature_missing") == closed
-    talk.unsigned(901, FIRST)
+    talk.lists(901, FIRST)
     assert told_of(talk.ends(), "signature_missing") == [*closed, ("Update", None)]
 
 
@@ -133,7 +117,7 @@ def test_a_sound_signature_ends_one_that_did_not_hold() -> None:
 
 
 def test_a_signature_returns_for_each_observer_by_itself() -> None:
-    talk = SignedTalk().discovered(0).signs(1).unsigned(2, FIRST).unsigned(3, FIRST, observer_id="proxy-2")
+    talk = SignedTalk().discovered(0).signs(1).lists(2, FIRST).lists(3, FIRST, observer_id="proxy-2")
     talk.signs(4).signs(900)
     assert told_of(talk.ends(), "signature_missing") == [("Create", None), ("Update", None)]
     talk.signs(901, observer_id="proxy-2").signs(1800)
@@ -141,20 +125,20 @@ def test_a_signature_returns_for_each_observer_by_itself() -> None:
 
 
 def test_a_late_list_with_a_signature_ends_nothing() -> None:
-    talk = SignedTalk().discovered(0).signs(1).unsigned(5, FIRST).signs(4).unsigned(900, FIRST)
+    talk = SignedTalk().discovered(0).signs(1).lists(5, FIRST).signs(4).lists(900, FIRST)
     assert all(activity != "Close" for activity, _ in told_of(talk.ends(), "signature_missing"))
 
 
 def test_another_tool_of_the_server_need_not_be_signed() -> None:
-    talk = SignedTalk().discovered(0).signs(1).unsigned(2, OTHER, observer_id="proxy-2")
-    outcome = talk.call(3, tool_name=OTHER["name"], observer_id="proxy-2").ends()
+    talk = SignedTalk().discovered(0).signs(1).lists(2, OTHER, observer_id="proxy-2")
+    outcome = talk.calls(3, tool_name=OTHER["name"], observer_id="proxy-2").ends()
     assert (said(outcome), found(outcome)) == ([None], [])
 
 
 def test_another_key_is_taken_only_after_an_operator_accepts_it() -> None:
-    talk = SignedTalk().discovered(0).signs(1).call(2)
-    talk.discovered(3, OTHER_KEY).signs(4, key=OTHER_KEY).call(5)
-    talk.operator(6, "key.accept", domain=DOMAIN, tool_name="read_file", fingerprint=THEIRS).call(7)
+    talk = SignedTalk().discovered(0).signs(1).calls(2)
+    talk.discovered(3, OTHER_KEY).signs(4, key=OTHER_KEY).calls(5)
+    talk.control(6, "key.accept", domain=DOMAIN, tool_name="read_file", fingerprint=THEIRS).calls(7)
     outcome = talk.ends()
     assert said(outcome) == ["valid", "key_pin_mismatch", "valid"]
     assert ("key_changed", THEIRS) in found(outcome)
@@ -163,26 +147,26 @@ def test_another_key_is_taken_only_after_an_operator_accepts_it() -> None:
 
 def test_a_bad_first_contact_shuts_no_key_out() -> None:
     """A signature that did not match pins nothing: the next key is the first one used."""
-    talk = SignedTalk().discovered(0, OTHER_KEY).signs(1).call(2).discovered(3).call(4)
+    talk = SignedTalk().discovered(0, OTHER_KEY).signs(1).calls(2).discovered(3).calls(4)
     assert said(talk.ends()) == ["signature_invalid", "valid"]
 
 
 def test_a_key_revoked_by_its_document_is_revoked_for_every_later_call() -> None:
-    outcome = SignedTalk().discovered(0).signs(1).call(2).discovered(3, revoked_keys=[OURS]).call(4).ends()
+    outcome = SignedTalk().discovered(0).signs(1).calls(2).discovered(3, revoked_keys=[OURS]).calls(4).ends()
     assert said(outcome) == ["valid", "key_revoked"]
     assert found(outcome) == [("key_revoked", OURS)]
 
 
 def test_an_operator_revokes_a_key_and_takes_it_back() -> None:
-    talk = SignedTalk().discovered(0).signs(1).call(2).operator(3, "key.revoke", fingerprint=OURS).call(4)
-    outcome = talk.operator(5, "key.accept", domain=DOMAIN, fingerprint=OURS).call(6).ends()
+    talk = SignedTalk().discovered(0).signs(1).calls(2).control(3, "key.revoke", fingerprint=OURS).calls(4)
+    outcome = talk.control(5, "key.accept", domain=DOMAIN, fingerprint=OURS).calls(6).ends()
     assert said(outcome) == ["valid", "key_revoked", "valid"]
     changes = [change["change"] for change in changes_of(outcome)]
     assert changes == ["discovery.observed", "key.revoke", "key.accept"]
 
 
 def test_a_network_failure_falls_back_on_the_last_document_and_says_so() -> None:
-    talk = SignedTalk().discovered(0).signs(1).discovered(2, None).call(3).discovered(4).call(5)
+    talk = SignedTalk().discovered(0).signs(1).discovered(2, None).calls(3).discovered(4).calls(5)
     fallen_back, again = (payload["signature"] for payload in talk.ends().evidence)
     assert (fallen_back["valid"], fallen_back["discovery"]["status"]) == (True, "last_observed")
     assert fallen_back["discovery"]["origin"]["offset"] == 0
@@ -190,7 +174,7 @@ def test_a_network_failure_falls_back_on_the_last_document_and_says_so() -> None
 
 
 def test_a_domain_that_could_never_be_read_gives_no_key() -> None:
-    outcome = SignedTalk().discovered(0, None).signs(1).call(2).ends()
+    outcome = SignedTalk().discovered(0, None).signs(1).calls(2).ends()
     assert (said(outcome), found(outcome)) == (["discovery_fetch_failed"], [])
 
 
@@ -208,30 +192,30 @@ def test_a_document_says_what_it_is_worth(document: dict[str, str], code: str) -
     found_there: dict[str, Any] = {"status": "observed", "document": a_document() | document}
     talk = SignedTalk()
     talk.control(0, "discovery.observed", domain=DOMAIN, **found_there)
-    assert said(talk.signs(1).call(2).ends()) == [code]
+    assert said(talk.signs(1).calls(2).ends()) == [code]
 
 
 def test_a_discovery_after_the_snapshot_counts_from_its_own_time() -> None:
     """The signature that came before it is held against the key then."""
-    talk = SignedTalk().signs(0).call(1).discovered(2).call(3).unsigned(4, FIRST).call(5)
+    talk = SignedTalk().signs(0).calls(1).discovered(2).calls(3).lists(4, FIRST).calls(5)
     assert said(talk.ends()) == ["key_not_found", "valid", "signature_missing"]
 
 
 def test_a_signature_for_another_domain_is_not_held_against_this_one() -> None:
     """Who sends the list does not choose whose key counts."""
-    outcome = SignedTalk().discovered(0).signs(1, domain="evil.example").call(2).ends()
+    outcome = SignedTalk().discovered(0).signs(1, domain="evil.example").calls(2).ends()
     assert said(outcome) == ["domain_mismatch"]
     assert found(outcome) == [("signature_invalid", "domain_mismatch")]
 
 
 def test_with_two_domains_a_signature_has_to_say_whose_it_is() -> None:
     talk = SignedTalk().discovered(0).discovered(1, OTHER_KEY, domain="example.org")
-    talk.signs(2).call(3).signs(4, domain="example.org", key=OTHER_KEY).call(5)
+    talk.signs(2).calls(3).signs(4, domain="example.org", key=OTHER_KEY).calls(5)
     assert said(talk.ends()) == ["key_not_found", "valid"]
 
 
 def test_a_document_that_is_fetched_daily_is_one_change() -> None:
-    talk = SignedTalk().discovered(0).discovered(1).signs(2).discovered(3).call(4)
+    talk = SignedTalk().discovered(0).discovered(1).signs(2).discovered(3).calls(4)
     outcome = talk.ends()
     assert len(changes_of(outcome)) == 1
     assert outcome.evidence[0]["signature"]["discovery"]["origin"]["offset"] == 0
@@ -239,8 +223,8 @@ def test_a_document_that_is_fetched_daily_is_one_change() -> None:
 
 def test_a_late_document_counts_from_its_time_behind_repetitions_too() -> None:
     """Between two sights of one key another was published: each holds in its own time."""
-    talk = SignedTalk().discovered(0).signs(1).call(2)
-    talk.call(5).discovered(6).call(7)
+    talk = SignedTalk().discovered(0).signs(1).calls(2)
+    talk.calls(5).discovered(6).calls(7)
     document = {"status": "observed", "document": a_document(OTHER_KEY)}
     talk.control(8, "discovery.observed", given=4, domain=DOMAIN, **document)
     assert said(talk.joined_late()) == ["valid", "key_pin_mismatch", "valid"]
@@ -249,14 +233,14 @@ def test_a_late_document_counts_from_its_time_behind_repetitions_too() -> None:
 def test_the_same_list_signed_anew_is_another_observation() -> None:
     """Its tools, time and id are the same, and its signatures are not: they are not lost."""
     talk = SignedTalk().discovered(0)
-    talk.unsigned(1, FIRST, snapshot_id="same").signs(1, snapshot_id="same").call(2)
+    talk.lists(1, FIRST, snapshot_id="same").signs(1, snapshot_id="same").calls(2)
     assert said(talk.ends()) == ["valid"]
 
 
 def test_nothing_of_signature_document_or_definition_reaches_evidence() -> None:
     revoked = [THEIRS, "see https://example.com/private"]
     talk = SignedTalk().discovered(0, contact="sesame@example.com", revoked_keys=revoked)
-    outcome = talk.signs(1).call(2).operator(3, "key.revoke", fingerprint=OURS).call(4).ends()
+    outcome = talk.signs(1).calls(2).control(3, "key.revoke", fingerprint=OURS).calls(4).ends()
     written = outcome.all_bytes(Role.EVIDENCE, Role.CHANGES, Role.VERDICTS, Role.FINDINGS, Role.ALERTS)
     for secret in (signature_of(FIRST), "sesame", "PUBLIC KEY", "private", FIRST["description"]):
         assert json.dumps(secret)[1:-1].encode() not in written
@@ -264,7 +248,7 @@ def test_nothing_of_signature_document_or_definition_reaches_evidence() -> None:
 
 def test_a_key_in_the_revocation_document_is_revoked() -> None:
     """SchemaPin 1.2: a domain may publish its revocations apart from its key."""
-    talk = SignedTalk().discovered(1).signs(2).call(3)
+    talk = SignedTalk().discovered(1).signs(2).calls(3)
     talk.control(
         4,
         "discovery.observed",
@@ -273,7 +257,7 @@ def test_a_key_in_the_revocation_document_is_revoked() -> None:
         document=a_document(KEY),
         revocations={"domain": DOMAIN, "revoked_keys": [{"fingerprint": OURS, "reason": "key_compromise"}]},
     )
-    talk.call(5)
+    talk.calls(5)
     before, after = (record["signature"] for record in talk.ends().evidence)
     assert before["valid"] is True
     assert (after["valid"], after["error_code"]) == (False, "key_revoked")
@@ -283,8 +267,8 @@ def test_an_expired_signature_is_valid_and_says_that_it_expired() -> None:
     """SchemaPin 1.4: degraded, not failed; by the time of the call, and with its lineage."""
     claims = {"expires_at": "2026-03-01T10:00:03Z", "schema_version": "1.1.0", "previous_hash": "sha256:ab"}
     talk = SignedTalk().discovered(1)
-    talk.offers(2, FIRST, signatures={FIRST["name"]: {"signature": signature_of(FIRST, KEY)} | claims})
-    talk.call(3).call(4)
+    talk.lists(2, FIRST, signatures={FIRST["name"]: {"signature": signature_of(FIRST, KEY)} | claims})
+    talk.calls(3).calls(4)
     in_time, late = (record["signature"] for record in talk.ends().evidence)
     assert (in_time["valid"], in_time.get("warning")) == (True, None)
     assert (late["valid"], late["warning"]) == (True, "signature_expired")

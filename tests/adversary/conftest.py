@@ -1,7 +1,5 @@
 """One deployment with one worker for all rows: what one hostile server leaves behind must not help the next."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,12 +1,6 @@
 """One junk byte under a server's key: it ends the force of what its own sender saw, and of nothing else."""
 
-from __future__ import annotations
-
-import asyncio
 import json
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +8,10 @@ from typing import Any
 import pytest
 
 from assay_stream.model.record import OBSERVER_HEADER, Headers, Record, Role
-from assay_stream.observe import Vantage, call_event
 from tests.adversary.conftest import Arena
 from tests.support.behind_tap import behind_tap
 from tests.support.deployment import payload
+from tests.support.ingest import a_call
 from tests.support.neighbours import HOME, in_partition, watched
 
 pytestmark = pytest.mark.kafka
@@ -27,16 +21,7 @@ TOOL: dict[str, Any] = {"name": "read_file_of_team", "description": "Reads a fil
 
 
 async def command(arena: Arena, *arguments: str) -> None:
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "assay_stream", *arguments],
-        env=os.environ | arena.deployment.env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    await arena.deployment.output_of(*arguments)
 
 
 async def verdicts(arena: Arena, server: str) -> list[dict[str, Any]]:
@@ -51,15 +36,8 @@ async def verdicts(arena: Arena, server: str) -> list[dict[str, Any]]:
 async def call_without_a_list(arena: Arena, server: str, when: str) -> dict[str, dict[str, Any]]:
     """Publish a call by each observer that names no list; returns the evidence by observer."""
     for observer in OBSERVERS:
-        event = call_event(
-            Vantage(server_id=server, observer_id=observer),
-            event_id=f"{when}-{observer}",
-            observed_at=datetime.now(UTC),
-            tool_name=TOOL["name"],
-            tool_call_id=f"{when}-{observer}",
-            decision="allow",
-            reason_code="P_POLICY_ALLOW",
-        )
+        made = {"event_id": f"{when}-{observer}", "tool_call_id": f"{when}-{observer}", "tool_name": TOOL["name"]}
+        event = a_call(0, observer=observer, server=server, observed_at=datetime.now(UTC), **made)
         await arena.deployment.send(Role.CALLS, [(event.key, event.value)])
     wanted = {f"{when}-{observer}": observer for observer in OBSERVERS}
 

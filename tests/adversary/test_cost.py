@@ -3,14 +3,11 @@
 What each class costs by itself is measured by ``bench/bench_hostile.py``.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 
@@ -18,6 +15,7 @@ from assay_stream.model.record import Record, Role
 from tests.adversary.conftest import Arena
 from tests.support.behind_tap import behind_tap
 from tests.support.deployment import payload
+from tests.support.events import event_at
 from tests.support.hostile_lists import CLASSES, OBSERVERS, TOOLS, shown_by_tap
 from tests.support.neighbours import HOME, in_partition, watched
 
@@ -78,22 +76,11 @@ async def are_alerted(arena: Arena, levels: dict[str, int]) -> None:
         raise AssertionError(f"levels {highest}, not {levels}") from error
 
 
-async def test_lists_that_take_cpu(arena: Arena, tmp_path: Path) -> None:
-    """References beside wide enums: a partition that never committed again."""
+@pytest.mark.parametrize("what", ["CPU", "memory", "quadratic"])
+async def test_lists_that_take_much_delay_no_other_server(arena: Arena, tmp_path: Path, what: str) -> None:
+    """Each once cost gigabytes, or a partition that never committed again."""
     async with watched(arena.deployment, arena.worker):
-        await attack(arena, "CPU", tmp_path)
-
-
-async def test_lists_that_take_memory(arena: Arena, tmp_path: Path) -> None:
-    """Paths for every element of a list, references to a wide object: gigabytes, and a worker that hung."""
-    async with watched(arena.deployment, arena.worker):
-        await attack(arena, "memory", tmp_path)
-
-
-async def test_lists_that_take_time_by_the_square_of_their_size(arena: Arena, tmp_path: Path) -> None:
-    """Two thousand new tools, numbers against booleans, text that expands, empty strings."""
-    async with watched(arena.deployment, arena.worker):
-        await attack(arena, "quadratic", tmp_path)
+        await attack(arena, what, tmp_path)
 
 
 async def test_four_thousand_observers_of_one_server(arena: Arena) -> None:
@@ -126,13 +113,4 @@ async def publish_observers(arena: Arena, server: str) -> None:
 
 
 def event(what: str, number: int, data: dict[str, Any]) -> bytes:
-    return orjson.dumps(
-        {
-            "specversion": "1.0",
-            "type": f"mcp.tools.{what}.observed",
-            "source": "urn:assay-stream:observer:many",
-            "id": f"{what}-{number}",
-            "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            "data": data,
-        }
-    )
+    return event_at(datetime.now(UTC), f"mcp.tools.{what}.observed", f"{what}-{number}", data)

@@ -1,7 +1,5 @@
 """A server that knows how alerts are made, behind a real tap: each way round them ends in one all the same."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

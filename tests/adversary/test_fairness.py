@@ -1,7 +1,5 @@
 """What a flood of one hostile server costs its neighbours, in its own partition and in others."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -61,8 +59,7 @@ async def test_a_flood_of_new_tools_leaves_neighbours_their_evidence(deployment:
 
     One neighbour has its records in the hostile server's partition, one in the other.
     """
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     bounds = {"evidence_limit_s": LIMIT_S, "above_normal_mb": ABOVE_NORMAL_MB}
     async with watched(deployment, worker, **bounds), a_tap_before(deployment) as tap:
         started_s = time.monotonic()

@@ -1,11 +1,6 @@
 """Records that hang, kill or starve their worker: who else suffers, for how long, and what becomes of them."""
 
-from __future__ import annotations
-
 import asyncio
-import os
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -157,33 +152,22 @@ async def check_replays(deployment: Deployment, folder: Path) -> None:
     copies = folder / "copies"
     evidence = folder / "evidence.ndjson"
     evidence.write_bytes(b"".join(record_line(one) + b"\n" for one in await deployment.read(Role.EVIDENCE)))
-    done = await command(deployment, "replay", "--from-kafka", "--compare", "--output", str(folder / "live"))
+    done = await asyncio.to_thread(deployment.run, "replay", "--from-kafka", "--compare", "--output", folder / "live")
     # Alerts of a day long ago are due in a replay, and no clock of the workers has come so far.
     assert '"evidence":2' in done.stderr, done.stderr
     assert not [row for row in done.stdout.splitlines() if row.startswith("evidence")], done.stdout
-    archived = await command(deployment, "archive", "--compression", "none", "--output", str(copies))
+    archived = await asyncio.to_thread(deployment.run, "archive", "--compression", "none", "--output", str(copies))
     assert archived.returncode == 0, archived.stderr
     inputs = [option for path in sorted(copies.iterdir()) for option in ("--input", str(path))]
     options = (*inputs, "--snapshot-partitions", "2", "--evidence", str(evidence), "--format", "json")
-    done = await command(deployment, "compare", *options)
+    done = await asyncio.to_thread(deployment.run, "compare", *options)
     assert done.returncode == 0, done.stdout
     for path in copies.iterdir():
         path.write_bytes(path.read_bytes().replace(b',"set_aside":true', b""))
-    done = await command(deployment, "compare", *options)
+    done = await asyncio.to_thread(deployment.run, "compare", *options)
     assert done.returncode == 1
     rows = [orjson.loads(row) for row in done.stdout.splitlines()]
     assert [row["causes"] for row in rows if row["what"] == "evidence"] == [["record_set_aside"]]
-
-
-async def command(deployment: Deployment, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "assay_stream", *arguments],
-        env=os.environ | deployment.env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 async def test_a_call_that_hangs_is_set_aside(deployment: Deployment) -> None:
@@ -224,8 +208,7 @@ async def test_a_worker_without_memory_ends_with_its_code(deployment: Deployment
 
 async def test_a_second_worker_on_a_busy_port_says_so(deployment: Deployment) -> None:
     """Exit code 2, with the setting to mend; the first goes on."""
-    first = deployment.start_worker()
-    await first.wait_ready()
+    first = await deployment.ready_worker()
     second = deployment.start_worker(ASSAY_STREAM_WEB_PORT=str(first.web_port))
     assert await asyncio.to_thread(second.process.wait, 30) == 2
     assert second.reason().startswith("assay-stream: web_port_taken"), second.tail()

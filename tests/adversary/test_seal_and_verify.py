@@ -4,8 +4,6 @@ Checkpoints that are cut off in Kafka itself: ``tests/integration/test_seal.py``
 there: ``tests/integration/test_forensics.py``. Lines without end: ``tests/acceptance/test_archive_memory.py``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -64,8 +62,7 @@ async def desk(deployment: Deployment, tmp_path: Path) -> Desk:
     """A run of a fleet, sealed and archived half-way (``old``) and at its end (``kept``, with ``head.json``)."""
     desk = Desk(deployment, tmp_path)
     await desk.does("seal", "keygen", "--out", "seal.pem")
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     history = list(Fleet(servers=12, observers=1, calls=CALLS, changes=0, seed=3).history())
     lists = [one for one in history if one[0] is Role.SNAPSHOTS]
     calls = [one for one in history if one[0] is Role.CALLS]

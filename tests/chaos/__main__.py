@@ -4,8 +4,6 @@
 ``ASSAY_CHAOS_ONLY`` restricts to faults whose name contains one of its parts, comma separated.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """Faults of brokers: killed, all of them down, paused, slow."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 

@@ -1,7 +1,5 @@
 """How far the stages have come in their inputs, as their consumer groups say."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """One cluster for all tests of faults."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -3,8 +3,6 @@
 What it killed may still be on its way back then: how long that takes is what the runner measures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from tests.chaos import broker_faults, load_faults, machine_faults, storage_faults, worker_faults

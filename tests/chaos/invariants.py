@@ -1,7 +1,5 @@
 """What must hold after any faults: checked against a replay of the very same input logs."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

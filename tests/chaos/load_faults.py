@@ -1,7 +1,5 @@
 """Faults of the load."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from tests.chaos.world import World

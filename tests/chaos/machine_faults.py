@@ -1,7 +1,5 @@
 """Faults of the machine that a worker runs on: its disk is full, its clock jumps."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """How calls are placed in partitions: by server, but for some that are misplaced on purpose."""
 
-from __future__ import annotations
-
 import random
 import zlib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rounds of faults: a new deployment each, some faults under load, then every promise is checked."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import defaultdict

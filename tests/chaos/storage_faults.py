@@ -1,7 +1,5 @@
 """Faults of what is kept: alert states lost, facts compacted away unread."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 

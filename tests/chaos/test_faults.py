@@ -1,7 +1,5 @@
 """The promises under faults, in a short form. The long form is ``make chaos``."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

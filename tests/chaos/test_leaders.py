@@ -1,7 +1,5 @@
 """Where logs end, as a broker says that has just woken from a freeze."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Faults of workers: killed, stopped, frozen, added and taken away."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Awaitable, Callable
 

@@ -1,7 +1,5 @@
 """A cluster, a deployment on it with its workers, and a load: what faults are injected into."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Assay's own vectors: definition digest, identity, manifest drift, clusters and envelope."""
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from pathlib import Path
@@ -11,25 +9,19 @@ import pytest
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize, jcs_digest, sha256_of
-from assay_stream.errors import InputError
 from assay_stream.export.input import read_bundle, verify_bundle, write_bundle
 from assay_stream.schemes.assay import manifest
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.assay.bundle import RunRoot, event_line, read_manifest, run_event
 from assay_stream.schemes.assay.manifest import compare_manifests
+from tests.support.errors import raises_code
 from tests.support.exports import members, rebuilt
+from tests.support.vectors import id_of, vectors
 
-VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
-
-
-def _load(name: str) -> Any:
-    return json.loads((VECTORS / name).read_text(encoding="utf-8"))
-
-
-DEFINITION = _load("assay_tool_definition_p56b.json")
-EQUALITIES = _load("assay_identity_equalities.json")
-ENVELOPE = _load("assay_evidence_envelope.json")
-DECISION = _load("assay_tool_decision_payload.json")
+DEFINITION = vectors("assay_tool_definition_p56b")
+EQUALITIES = vectors("assay_identity_equalities")
+ENVELOPE = vectors("assay_evidence_envelope")
+DECISION = vectors("assay_tool_decision_payload")
 
 PARSED = [case for case in DEFINITION["cases"] if "expect" not in case]
 BOUND = [case for case in PARSED if "unscoped" in case]
@@ -51,23 +43,19 @@ def _tool(case: dict[str, Any]) -> Any:
     return decode_json(case["input_raw"].encode())
 
 
-def _id(case: dict[str, Any]) -> str:
-    return str(case["id"])
-
-
 class TestDefinition:
     def test_every_case_is_used(self) -> None:
         assert len(BOUND) + len(UNBOUND) + len(UNREADABLE) == len(DEFINITION["cases"])
         assert len(IDENTIFIED) + len(NAMELESS) == len(PARSED)
 
-    @pytest.mark.parametrize("case", BOUND, ids=_id)
+    @pytest.mark.parametrize("case", BOUND, ids=id_of)
     def test_unscoped_projection(self, case: dict[str, Any]) -> None:
         projection = assay.definition_projection(_tool(case), server_id=None)
         assert canonicalize(projection) == case["unscoped"]["canonical"].encode()
         digest = assay.definition_digest(_tool(case), server_id=None)
         assert str(digest) == case["unscoped"]["tool_definition_digest"]
 
-    @pytest.mark.parametrize("case", SCOPED, ids=_id)
+    @pytest.mark.parametrize("case", SCOPED, ids=id_of)
     def test_scoped_projection(self, case: dict[str, Any]) -> None:
         projection = assay.definition_projection(_tool(case), server_id=case["server_id"])
         assert canonicalize(projection) == case["scoped"]["canonical"].encode()
@@ -83,32 +71,29 @@ class TestDefinition:
         digest = assay.definition_digest(_tool(simple), server_id="default-mcp-server")
         assert str(digest) == case["tool_definition_digest"]
 
-    @pytest.mark.parametrize("case", UNBOUND, ids=_id)
+    @pytest.mark.parametrize("case", UNBOUND, ids=id_of)
     def test_no_binding(self, case: dict[str, Any]) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code(UNBOUND_CODES[case["reason"]]):
             assay.definition_digest(_tool(case), server_id=case["server_id"])
-        assert caught.value.code == UNBOUND_CODES[case["reason"]]
 
-    @pytest.mark.parametrize("case", UNREADABLE, ids=_id)
+    @pytest.mark.parametrize("case", UNREADABLE, ids=id_of)
     def test_unreadable(self, case: dict[str, Any]) -> None:
         assert case["expect"].startswith("parse_error: serde_json refuses a lone surrogate")
-        with pytest.raises(InputError) as caught:
+        with raises_code("lone_surrogate"):
             _tool(case)
-        assert caught.value.code == "lone_surrogate"
 
-    @pytest.mark.parametrize("case", IDENTIFIED, ids=_id)
+    @pytest.mark.parametrize("case", IDENTIFIED, ids=id_of)
     def test_identity(self, case: dict[str, Any]) -> None:
         identity = case["tool_identity"]
         assert assay.schema_hash(_tool(case)) == identity["schema_hash"]
         assert assay.meta_hash(_tool(case)) == identity["meta_hash"]
 
-    @pytest.mark.parametrize("case", NAMELESS, ids=_id)
+    @pytest.mark.parametrize("case", NAMELESS, ids=id_of)
     def test_no_identity(self, case: dict[str, Any]) -> None:
         assert case["expect_identity"] is None
         for compute in (assay.schema_hash, assay.meta_hash):
-            with pytest.raises(InputError) as caught:
+            with raises_code("tool_name_missing"):
                 compute(_tool(case))
-            assert caught.value.code == "tool_name_missing"
 
     def test_cluster_constants(self) -> None:
         assert DEFINITION["cluster"] == assay.CLUSTER_CONSTANTS
@@ -130,16 +115,14 @@ class TestIdentityEqualities:
 
     @pytest.mark.parametrize("literal", EQUALITIES["refused_literals"])
     def test_refused_literals(self, literal: str) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code("number_overflow"):
             decode_json(f'{{"maximum":{literal}}}'.encode())
-        assert caught.value.code == "number_overflow"
 
     def test_max_nesting(self) -> None:
         deepest = EQUALITIES["max_nesting"]
         assert decode_json(b"[" * deepest + b"]" * deepest)
-        with pytest.raises(InputError) as caught:
+        with raises_code("too_deep"):
             decode_json(b"[" * (deepest + 1) + b"]" * (deepest + 1))
-        assert caught.value.code == "too_deep"
 
 
 class TestEnvelope:
@@ -198,9 +181,8 @@ class TestDecisionPayload:
 
 # --- assay's own evidence bundles: its golden bundle to the byte, and one of its conformance bundles ----------
 
-BUNDLE_ENVELOPE = json.loads((VECTORS / "assay_evidence_envelope.json").read_text(encoding="utf-8"))
-GOLDEN = BUNDLE_ENVELOPE["golden"]
-BUNDLE_CASES: list[dict[str, Any]] = BUNDLE_ENVELOPE["bundles"]
+GOLDEN = ENVELOPE["golden"]
+BUNDLE_CASES: list[dict[str, Any]] = ENVELOPE["bundles"]
 RUN_ID = GOLDEN["event"]["assayrunid"]
 
 
@@ -237,7 +219,7 @@ def test_run_id_and_sequence_are_assigned() -> None:
 
 
 def test_the_root_of_no_event_is_the_vectors() -> None:
-    assert str(RunRoot().digest()) == BUNDLE_ENVELOPE["empty_run_root"]
+    assert str(RunRoot().digest()) == ENVELOPE["empty_run_root"]
 
 
 @pytest.mark.parametrize("bundle", BUNDLE_CASES, ids=lambda bundle: bundle["bundle"])
@@ -263,15 +245,13 @@ def test_a_bundle_of_assay_is_written(bundle: dict[str, Any], tmp_path: Path) ->
 
 def test_a_manifest_whose_id_is_not_its_root_is_refused() -> None:
     """As Assay's conformance bundle bad-109 has it."""
-    with pytest.raises(InputError, match="run root") as caught:
+    with raises_code("bundle_manifest", "$.bundle_id", match="run root"):
         read_manifest(canonicalize(GOLDEN["manifest"] | {"bundle_id": "sha256:" + "0" * 64}))
-    assert (caught.value.code, caught.value.path) == ("bundle_manifest", "$.bundle_id")
 
 
 # --- conformance with Assay's published vectors for manifest drift (P60) --------------------------------------
 
-P60_VECTORS = Path(__file__).parent.parent / "data" / "vectors" / "assay_manifest_drift_p60.json"
-FILES = json.loads(P60_VECTORS.read_text(encoding="utf-8"))["files"]
+FILES = vectors("assay_manifest_drift_p60")["files"]
 EXAMPLE = FILES["canonicalization_example.json"]
 BASELINES = ("declared_per_tool_baseline.json", "declared_per_tool_baseline_readonly_annotation.json")
 
@@ -335,7 +315,7 @@ def test_the_two_baselines_differ_by_an_annotation() -> None:
     assert compare_manifests(annotated, observed).findings == ()
 
 
-@pytest.mark.parametrize("case", FILES["granular_diff_cases.json"]["cases"], ids=_id)
+@pytest.mark.parametrize("case", FILES["granular_diff_cases.json"]["cases"], ids=id_of)
 def test_the_classifier_agrees_with_the_records(case: dict[str, Any]) -> None:
     for tool in [*case["declared"]["tools"], *case["observed"]["observed"]["tool_digests"]]:
         assert (manifest.action_class(tool["name"]) is not None) is tool["privileged"]

@@ -1,7 +1,5 @@
 """Real releases of real servers: the changes between them are exactly the recorded ones."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

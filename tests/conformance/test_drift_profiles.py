@@ -1,7 +1,5 @@
 """Published cases of drift, through the report that ``assay-stream drift`` prints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 from assay_stream.drift.severity import PROFILES, Level, assess
 from assay_stream.report.drift import DriftFinding, drift_findings, read_offer
 from assay_stream.schemes.assay.manifest import SEVERITIES, compare_manifests, read_declared, read_observed
+from tests.support.vectors import id_of
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 MCPTRUST = json.loads((DATA / "vectors" / "mcptrust_drift.json").read_text(encoding="utf-8"))["cases"]
@@ -40,10 +39,6 @@ PUBLISHED = {
 """What MCPTrust publishes for the kinds in the cases; of a changed tool see ``_published``."""
 
 
-def _id(case: dict[str, Any]) -> str:
-    return str(case["id"])
-
-
 def _report(before: Any, after: Any, profile: str) -> list[DriftFinding]:
     return drift_findings(read_offer(before), read_offer(after), profile=PROFILES[profile])
 
@@ -67,7 +62,7 @@ def _expected(case: dict[str, Any]) -> dict[tuple[str, str], Level]:
     return expected
 
 
-@pytest.mark.parametrize("case", MCPTRUST, ids=_id)
+@pytest.mark.parametrize("case", MCPTRUST, ids=id_of)
 def test_a_case_as_mcptrusts_code_has_it(case: dict[str, Any]) -> None:
     found = _split(_report(case["before"], case["after"], "mcptrust-code"))
     expected = _expected(case)
@@ -83,7 +78,7 @@ def _published(case: dict[str, Any], kind: str, name: str) -> Level:
     return Level.INFORMATIONAL if same_schema else Level.CRITICAL
 
 
-@pytest.mark.parametrize("case", MCPTRUST, ids=_id)
+@pytest.mark.parametrize("case", MCPTRUST, ids=id_of)
 def test_a_case_as_mcptrust_publishes_it(case: dict[str, Any]) -> None:
     found = _split(_report(case["before"], case["after"], "mcptrust"))
     assert found.keys() == _expected(case).keys()
@@ -100,7 +95,7 @@ def test_a_risk_level_that_changed_is_critical_as_published() -> None:
     assert "risk_level_changed" not in kinds["mcptrust-code"]
 
 
-@pytest.mark.parametrize("case", P60["granular_diff_cases.json"]["cases"], ids=_id)
+@pytest.mark.parametrize("case", P60["granular_diff_cases.json"]["cases"], ids=id_of)
 def test_the_profile_assay_p60_agrees_with_the_granular_cases(case: dict[str, Any]) -> None:
     drift = compare_manifests(read_declared(case["declared"]), read_observed(case["observed"]))
     for finding in drift.findings:

@@ -1,7 +1,5 @@
 """Every record that the engine writes, over random histories, satisfies the schema that is published for it."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Handshake: events and envelopes, held against the published vectors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`deploy kubernetes`: manifests that Kubernetes, Strimzi, KEDA and Prometheus take, and that name only what exists."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import product

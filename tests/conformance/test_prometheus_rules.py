@@ -1,7 +1,5 @@
 """Every example rule of Prometheus fires on the trouble that it is for, and not short of it: judged by promtool."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The RFC 8785 vectors of Assay's canonical form, read as every record is: decoded strictly first."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.errors import InputError
+from tests.support.errors import raises_code
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "vectors" / "rfc8785_assay.json"
 CONTENT = json.loads(FILE.read_text(encoding="utf-8"))
@@ -51,6 +49,5 @@ def test_every_vector_has_an_outcome() -> None:
 @pytest.mark.parametrize("name", NOT_I_JSON)
 def test_refusals(name: str) -> None:
     raw, code = NOT_I_JSON[name]
-    with pytest.raises(InputError) as caught:
+    with raises_code(code):
         decode_json(raw)
-    assert caught.value.code == code

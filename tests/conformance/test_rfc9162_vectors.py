@@ -1,9 +1,6 @@
 """Merkle trees of RFC 9162, held against the published vectors of Certificate Transparency."""
 
-from __future__ import annotations
-
 import base64
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,8 +22,9 @@ from assay_stream.schemes.tlog import verifier_key
 from assay_stream.seal.checkpoint import leaf_of, origin_of
 from assay_stream.seal.proof import chain_of, inclusion
 from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, checkpoints_of, some_records
+from tests.support.vectors import vectors
 
-VECTORS = json.loads((Path(__file__).parents[1] / "data" / "vectors" / "rfc9162_merkle.json").read_text())
+VECTORS = vectors("rfc9162_merkle")
 LEAVES = [leaf_hash(bytes.fromhex(leaf)) for leaf in VECTORS["leaves"]]
 
 

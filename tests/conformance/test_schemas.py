@@ -1,7 +1,5 @@
 """The published schemas: generated from the models, valid, and true of what the engine reads and writes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cache

@@ -4,8 +4,6 @@ sigma-cli converts to Splunk and to SQLite. The SQLite query is run over the sam
 converted, as there is no Splunk here to run it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

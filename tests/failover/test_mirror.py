@@ -1,7 +1,5 @@
 """Fail-over to a cluster that MirrorMaker 2 keeps, where records have other offsets, as ``docs/failover.md`` has it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -134,8 +132,7 @@ async def test_a_deployment_goes_on_where_its_mirror_ends(
     seals.deployment = standby
     assert sums(await seals.verify(*KEYS), "faults_count") == [0]
 
-    worker = standby.start_worker()
-    await worker.wait_ready()
+    await standby.ready_worker()
     await publish(standby, HISTORY[3 * len(HISTORY) // 4 :], first=len(HISTORY))
     calls = {record.origin for record in await standby.read(Role.CALLS)}
     evidence = await standby.wait_for(Role.EVIDENCE, lambda found: calls_named(found).keys() >= calls)

@@ -3,8 +3,6 @@
 Uses of ``random`` only ``Random.random``, whose sequence Python keeps.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

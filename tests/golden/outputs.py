@@ -4,8 +4,6 @@ python -m tests.golden.outputs                     # write the digests that test
 python -m tests.golden.outputs FOLDER FIRST END    # write the outputs themselves: diff -r two checkouts' folders
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

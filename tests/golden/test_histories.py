@@ -1,7 +1,5 @@
 """Random histories of a fleet give the bytes that they gave: evidence, facts, findings, alerts, refusals."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -3,8 +3,6 @@
 python -m tests.integration.restored FOLDER     dumps all topics of the story, told to this release
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
@@ -107,8 +105,7 @@ async def tell(deployment: Deployment, portion: Sequence[Published], first: int)
 
 async def tell_and_archive(deployment: Deployment, folder: Path, seals: Seals, *options: str) -> None:
     """Tell the first portion to a worker, seal it, and archive all topics."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     await tell(deployment, story()[0], 0)
     await seals.run("keygen", "--out", "seal.pem")
     await seals.run("--key", "seal.pem", "--once", "--every-records", "50")

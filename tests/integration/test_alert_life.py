@@ -1,16 +1,14 @@
 """The life of an alert on real Kafka: time passes, rules arrive, a restart changes nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import orjson
 import pytest
 
 from assay_stream.model.record import Record, Role
+from tests.support.controls import control_at
 from tests.support.deployment import Deployment
 from tests.support.fleet import a_listing
 from tests.support.inventory import alerts_on_changes
@@ -26,15 +24,9 @@ async def lists(deployment: Deployment, version: int, number: int, when: datetim
 
 
 async def decides(deployment: Deployment, act: str, **data: Any) -> None:
-    event = {
-        "specversion": "1.0",
-        "type": f"assay.control.suppression.{act}",
-        "source": "urn:ops",
-        "id": f"{act}-{data}",
-        "time": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-        "data": {"id": "rule-1", "author": "ann", "reason": "noise", **data},
-    }
-    await deployment.send(Role.CONTROL, [(data["server_id"].encode(), orjson.dumps(event))])
+    now = datetime.now(UTC)
+    rule = control_at(now, f"suppression.{act}", now.microsecond, id="rule-1", reason="noise", **data)
+    await deployment.send(Role.CONTROL, [(data["server_id"].encode(), rule)])
 
 
 def told(records: list[Record]) -> list[tuple[str, str]]:
@@ -51,8 +43,7 @@ async def alerts(deployment: Deployment, count: int) -> list[Record]:
 
 async def test_an_alert_closes_by_the_clock(deployment: Deployment) -> None:
     """The old definition returns, nothing else happens, and after the settling time the alert is closed."""
-    worker = deployment.start_worker(**QUICK)
-    await worker.wait_ready()
+    worker = await deployment.ready_worker(**QUICK)
     now = datetime.now(UTC)
     for number, version in enumerate((0, 1, 0)):
         await lists(deployment, version, number, now - timedelta(seconds=60 - 10 * number))
@@ -68,8 +59,7 @@ async def test_an_alert_closes_by_the_clock(deployment: Deployment) -> None:
 async def test_an_alert_that_lasts_is_repeated_also_after_a_restart(deployment: Deployment) -> None:
     """Two intervals have passed since: two repetitions, and none of them again for another worker."""
     settings = QUICK | {"ASSAY_STREAM_ALERT_REPEAT_S": "300"}
-    worker = deployment.start_worker(**settings)
-    await worker.wait_ready()
+    worker = await deployment.ready_worker(**settings)
     now = datetime.now(UTC)
     await lists(deployment, 0, 0, now - timedelta(minutes=12))
     await lists(deployment, 1, 1, now - timedelta(minutes=11))
@@ -78,8 +68,7 @@ async def test_an_alert_that_lasts_is_repeated_also_after_a_restart(deployment: 
     repeats = [json.loads(record.value or b"")["unmapped"].get("mcp_repeats") for record in written]
     assert repeats == [None, 1, 2]
     worker.kill()
-    again = deployment.start_worker(**settings)
-    await again.wait_ready()
+    again = await deployment.ready_worker(**settings)
     await asyncio.sleep(4)
     after = [record.value for record in alerts_on_changes(await deployment.read(Role.ALERTS))]
     assert set(after) == {record.value for record in written}
@@ -89,8 +78,7 @@ async def test_an_alert_that_lasts_is_repeated_also_after_a_restart(deployment: 
 @pytest.mark.parametrize("server_id", ["server-0", "*"])
 async def test_a_suppression_rule_arrives_live(deployment: Deployment, server_id: str) -> None:
     """What is found after it is written as suppressed, what is found after it was taken back is not."""
-    worker = deployment.start_worker(**QUICK)
-    await worker.wait_ready()
+    worker = await deployment.ready_worker(**QUICK)
     now = datetime.now(UTC)
     await lists(deployment, 0, 0, now - timedelta(seconds=50))
     await decides(deployment, "set", server_id=server_id, tool="tool_*")

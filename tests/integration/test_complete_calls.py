@@ -1,7 +1,5 @@
 """Calls that take more than one answer, through both taps, with real servers and clients: one record each."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

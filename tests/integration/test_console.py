@@ -1,7 +1,5 @@
 """The console in a real browser."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,9 +1,6 @@
 """Signing in to the console in a real browser: with a password, and by a real OpenID Connect provider."""
 
-from __future__ import annotations
-
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +16,7 @@ from deploy.local.servers import node_package
 from tests.support.browser import IN_A_BROWSER, Browser, a_browser
 from tests.support.command import run_command_text
 from tests.support.console import a_store
+from tests.support.console_process import console
 from tests.support.deployment import free_port
 from tests.support.readmodel import history
 
@@ -41,18 +39,6 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 
 @contextmanager
-def console(store: Path, identity: Path, *arguments: str, port: int = 0) -> Iterator[str]:
-    command = [sys.executable, "-m", "assay_stream", "console", "--listen", f"127.0.0.1:{port}"]
-    command += ["--store", str(store), "--identity", str(identity), *arguments]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            yield process.stderr.readline().split()[1].rstrip("/")
-        finally:
-            process.terminate()
-
-
-@contextmanager
 def provider(redirect: str) -> Iterator[str]:
     """The address of oidc-provider from npm, whose client is the console. It runs on another site than that."""
     script, port = Path(__file__).parent.parent / "support" / "oidc_provider.mjs", free_port()
@@ -66,12 +52,12 @@ def provider(redirect: str) -> Iterator[str]:
             process.terminate()
 
 
-def with_password(folder: Path) -> Path:
+def with_password(folder: Path) -> tuple[str, ...]:
     identity = folder / "console.toml"
     for name, role in (("alice", "operator"), ("victor", "viewer")):
         arguments = ("--role", role, "--identity", str(identity))
         assert run_command_text("console", "user", "add", name, *arguments, stdin=PASSWORD.encode()).returncode == 0
-    return identity
+    return ("--identity", str(identity))
 
 
 def type_in(browser: Browser, *fields: tuple[str, str]) -> None:
@@ -87,7 +73,7 @@ def click(browser: Browser, selector: str) -> None:
 
 def test_somebody_signs_in_looks_and_signs_out(fleet: Path, tmp_path: Path, browser: Browser) -> None:
     """With the keyboard alone, and comes to the page that was asked for; no script can read the session's cookie."""
-    with console(fleet, with_password(tmp_path)) as address:
+    with console(fleet, *with_password(tmp_path)) as address:
         browser.open(f"{address}/alerts?state=any")
         assert browser.run("return location.pathname") == "/sign-in"
         type_in(browser, ("user", "alice"), ("password", "a wrong password"))
@@ -117,7 +103,7 @@ def test_a_real_provider_says_who_it_is(fleet: Path, tmp_path: Path, browser: Br
             f'address = "{address}"\n[oidc]\nissuer = "{issuer}"\nclient_id = "console"\n'
             'client_secret_file = "secret"\nscopes = ["openid", "email", "groups"]\noperator_groups = ["soc"]\n'
         )
-        with console(fleet, identity, "--decide", port=port):
+        with console(fleet, "--identity", str(identity), "--decide", "--listen", f"127.0.0.1:{port}"):
             browser.open(f"{address}/servers")
             assert browser.run("return location.pathname") == "/sign-in"
             click(browser, "main a.button")
@@ -133,7 +119,7 @@ def test_a_real_provider_says_who_it_is(fleet: Path, tmp_path: Path, browser: Br
 
 def test_a_page_of_another_site_can_do_nothing(fleet: Path, tmp_path: Path, browser: Browser) -> None:
     """It posts a form in the browser of somebody who is signed in, and frames a page: both are refused."""
-    with console(fleet, with_password(tmp_path)) as address, another_site(address) as evil:
+    with console(fleet, *with_password(tmp_path)) as address, another_site(address) as evil:
         browser.open(f"{address}/")
         type_in(browser, ("user", "alice"), ("password", PASSWORD))
         browser.wait("return location.pathname === '/'")
@@ -184,7 +170,7 @@ def test_the_pages_of_signing_in_have_no_serious_accessibility_issue(
 ) -> None:
     """By axe: to sign in, refused, and signed in."""
     browser.prefers(color_scheme="dark" if dark else "light")
-    with console(fleet, with_password(tmp_path)) as address:
+    with console(fleet, *with_password(tmp_path)) as address:
         browser.open(f"{address}/")
         assert browser.serious() == []
         type_in(browser, ("user", "victor"), ("password", "a wrong password"))
@@ -200,7 +186,7 @@ def test_a_session_that_ends_while_a_form_is_filled_in_loses_nothing(
 ) -> None:
     """Nor do brokers that are away: what was entered stands in the page that says so, to be sent again from there."""
     arguments = ("--decide", "--bootstrap-servers", "127.0.0.1:1")
-    with console(fleet, with_password(tmp_path), *arguments) as address:
+    with console(fleet, *with_password(tmp_path), *arguments) as address:
         uid = first_alert(fleet)
         browser.open(f"{address}/alert?uid={uid}")
         type_in(browser, ("user", "alice"), ("password", PASSWORD))

@@ -1,7 +1,5 @@
 """An operator decides in a browser, and an enforcing tap follows: real Kafka, worker, store and server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -17,7 +15,7 @@ from assay_stream.model.record import Record, Role
 from tests.support.browser import IN_A_BROWSER, Browser, a_browser
 from tests.support.console_process import AUTHOR, console, deciding, sign_in
 from tests.support.deployment import Deployment
-from tests.support.enforcing import TOOL, call, enforced, is_refused, ordered, passed, time_server, wait_for_row
+from tests.support.enforcing import TOOL, call, enforced, is_refused, passed, time_server, wait_for_row
 
 pytestmark = [pytest.mark.kafka, pytest.mark.servers, *IN_A_BROWSER, pytest.mark.timeout(600)]
 
@@ -28,8 +26,7 @@ ENFORCED_WITHIN_S = 1.0
 
 @pytest.fixture
 async def operated(deployment: Deployment, tmp_path: Path) -> AsyncIterator[tuple[Browser, str]]:
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     options = ("--fill", *deciding(tmp_path))
     with (
         console(tmp_path / "store", *options, env=deployment.env) as address,
@@ -111,7 +108,7 @@ async def watched(
 
 async def reviewed(deployment: Deployment, browser: Browser, address: str) -> None:
     reason = ("--reason", "as reviewed")
-    await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
+    await deployment.output_of("policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
     async with enforced(deployment, time_server(BEFORE)) as client:
         await client.list_tools()
         await opened(browser, f"{address}/")

@@ -1,7 +1,5 @@
 """`make demo` and `make run`, with servers of our own: what they leave in logs, where they say to click, who died."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Users' agents on real Kafka with real processes: exactly once through kills, and one that fails fails alone."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter
@@ -20,6 +18,7 @@ from assay_stream.model.finding import Finding, decode_finding
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay
 from tests.support.deployment import Deployment
+from tests.support.events import event_at
 from tests.support.fleet import START, Fleet, Published
 
 pytestmark = pytest.mark.kafka
@@ -126,11 +125,7 @@ def listing(server: int, at_s: float, *, harmful: str | None = None) -> Publishe
 
 
 def event(kind: str, number: str, at_s: float, data: dict[str, Any]) -> bytes:
-    time = (START + timedelta(seconds=at_s)).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    source = "urn:assay-stream:observer:fleet"
-    return orjson.dumps(
-        {"specversion": "1.0", "type": kind, "source": source, "id": number, "time": time, "data": data}
-    )
+    return event_at(START + timedelta(seconds=at_s), kind, number, data)
 
 
 async def publish(deployment: Deployment, published: Iterator[Published]) -> None:

@@ -1,7 +1,5 @@
 """An operator pins, a server is swapped, the tap refuses: on real Kafka, with a real worker, server and client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
@@ -28,7 +26,7 @@ from assay_stream.observe.recorded import decision_event
 from assay_stream.schemes.hangar import Action
 from deploy.local.kafka import QUICK_START, Broker
 from tests.support.deployment import Deployment, free_port, payload
-from tests.support.enforcing import TOOL, call, enforced, is_refused, ordered, passed, run, time_server, wait_for_row
+from tests.support.enforcing import TOOL, call, enforced, is_refused, passed, time_server, wait_for_row
 from tests.support.http_tap import http_server, listening
 
 pytestmark = [pytest.mark.kafka, pytest.mark.servers]
@@ -45,15 +43,14 @@ async def until_ruled(client: Client, wanted: Callable[[dict[str, Any] | None], 
 
 async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved(deployment: Deployment) -> None:
     """Policy, pin, call; another version, a refusal that says why, an alert about the release; approval, call."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     reason = ("--reason", "as reviewed")
-    await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
+    await deployment.output_of("policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
     async with enforced(deployment, time_server("0.6.2")) as client:
         await client.list_tools()
         assert await call(client) is None, "a tool without a pin passes"
         await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
-        await ordered(deployment, "pins", "approve", "--server-id", "time", "--all", *reason)
+        await deployment.output_of("pins", "approve", "--server-id", "time", "--all", *reason)
         await wait_for_row(deployment, "pins", "list", tool_name=TOOL, state="approved", comparison="match")
         assert await call(client) is None, "an approved one passes"
     pinned = {row["tool_name"]: row["value"] for row in await wait_for_row(deployment, "pins", "list")}
@@ -78,15 +75,15 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
         infos = [json.loads(each.value or b"")["finding_info"] for each in raised]
         [release] = [info for info in infos if "related_events" in info][-1:]
         assert TOOL in {part.get("desc") for part in release["related_events"]}
-        of_release = await run(deployment, "pins", "approve", "--alert", release["uid"], *reason)
-        assert of_release[0] == 2, "one command approves no more than was shown"
+        of_release = await asyncio.to_thread(deployment.run, "pins", "approve", "--alert", release["uid"], *reason)
+        assert of_release.returncode == 2, "one command approves no more than was shown"
 
-        code, output, _ = await run(deployment, "pins", "diff", "--server-id", "time", "--tool", TOOL)
-        assert code == 1
-        assert f"{TOOL}: differs from its pin under assay.p60" in output
-        assert "--- pinned" in output
-        assert "+++ offered" in output
-        await ordered(deployment, "pins", "approve", "--server-id", "time", "--tool", TOOL, *reason, "--author", "ann")
+        diff = await asyncio.to_thread(deployment.run, "pins", "diff", "--server-id", "time", "--tool", TOOL)
+        assert diff.returncode == 1
+        assert f"{TOOL}: differs from its pin under assay.p60" in diff.stdout
+        assert "--- pinned" in diff.stdout
+        assert "+++ offered" in diff.stdout
+        await deployment.output_of("pins", "approve", "--server-id", "time", "--tool", TOOL, *reason, "--author", "ann")
         await until_ruled(client, passed)
     rows = await wait_for_row(deployment, "pins", "list", tool_name=TOOL, comparison="match")
     assert {(row["state"], row["author"]) for row in rows if row["tool_name"] == TOOL} == {("approved", "ann")}
@@ -96,10 +93,9 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
 @pytest.mark.parametrize(("mode", "options"), [("legacy", ["hide"]), ("2026-07-28", [])])
 async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mode: str, options: list[str]) -> None:
     """Policy, pins, another server under the same address: its changed tool is refused, and hidden if that is asked."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     reason, port, behind = ("--reason", "as reviewed"), free_port(), free_port()
-    await ordered(deployment, "policy", "set", "--server-id", "web", "--enforcement", "block", "--new", *reason)
+    await deployment.output_of("policy", "set", "--server-id", "web", "--enforcement", "block", "--new", *reason)
     listen = ["tap", "--listen", f"127.0.0.1:{port}", "--server-id", "web", "--observer-id", "proxy-1", "--enforce"]
     command = [sys.executable, "-m", "assay_stream", *listen, *options, "--upstream", f"http://127.0.0.1:{behind}/mcp"]
     async with listening(command, port, env=deployment.env):
@@ -107,7 +103,7 @@ async def test_a_swapped_server_is_refused_over_http(deployment: Deployment, mod
             await client.list_tools()
             assert not (await client.call_tool("echo", {"message": "m"})).is_error
             await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
-            await ordered(deployment, "pins", "approve", "--server-id", "web", "--all", *reason)
+            await deployment.output_of("pins", "approve", "--server-id", "web", "--all", *reason)
             await wait_for_row(deployment, "pins", "list", tool_name="echo", comparison="match")
             assert not (await client.call_tool("echo", {"message": "m"})).is_error
         async with http_server("swapped", port=behind), Client(f"http://127.0.0.1:{port}/mcp", mode=mode) as client:
@@ -142,14 +138,15 @@ async def the_listings_say(deployment: Deployment, first: str, second: str) -> N
     history = await wait_for_row(deployment, "pins", "history", "--tool", TOOL)
     assert [row["change"] for row in history] == ["policy.set", "pin.set", "pin.set"]
     assert [row.get("value") for row in history[1:]] == [first, second]
-    assert "no differences" in (await run(deployment, "pins", "diff", "--server-id", "time", "--tool", TOOL))[2]
+    same = await asyncio.to_thread(deployment.run, "pins", "diff", "--server-id", "time", "--tool", TOOL)
+    assert "no differences" in same.stderr
     [policy] = await wait_for_row(deployment, "policy", "list")
     assert (policy["tool_name"], policy["enforcement"]) == ("*", "block")
     accepted = ("--server-id", "time", "--domain", "example.com", "--fingerprint", "sha256:" + "a" * 64)
-    await ordered(deployment, "keys", "accept", *accepted, "--reason", "as reviewed")
+    await deployment.output_of("keys", "accept", *accepted, "--reason", "as reviewed")
     [key] = await wait_for_row(deployment, "keys", "list", what="accepted")
     assert (key["domain"], key["fingerprint"]) == ("example.com", "sha256:" + "a" * 64)
-    assert "sha256:" in await ordered(deployment, "keys", "list"), "the same as a table"
+    assert "sha256:" in await deployment.output_of("keys", "list"), "the same as a table"
 
 
 @asynccontextmanager
@@ -177,15 +174,14 @@ async def test_a_decision_reaches_a_running_tap_within_a_second(
     deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Both ways, several times: from before it is published until a call is ruled on by it."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
-    await ordered(
-        deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", "--reason", "as reviewed"
+    await deployment.ready_worker()
+    await deployment.output_of(
+        "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", "--reason", "as reviewed"
     )
     async with enforced(deployment, time_server("2026.10.19")) as client, operator(deployment) as decide:
         await client.list_tools()
         await deployment.wait_for(Role.DEFINITIONS, lambda records: len(records) >= 2)
-        await ordered(deployment, "pins", "approve", "--server-id", "time", "--all", "--reason", "as reviewed")
+        await deployment.output_of("pins", "approve", "--server-id", "time", "--all", "--reason", "as reviewed")
         rows = await wait_for_row(deployment, "pins", "list", tool_name=TOOL, comparison="match")
         value = next(row["value"] for row in rows if row["tool_name"] == TOOL)
         assert await call(client) is None

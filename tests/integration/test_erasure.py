@@ -1,7 +1,5 @@
 """Erasure and legal hold on real Kafka: decided with a command, carried out in a store and in files, and checked."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path
@@ -20,7 +18,7 @@ SCOPE = ("--agent", "bob", "--to-time", "2026-03-02T00:00:00Z", "--reason", "req
 
 
 async def run(deployment: Deployment, *arguments: object, code: int = 0) -> tuple[str, str]:
-    done = await asyncio.to_thread(deployment.run, *map(str, arguments))
+    done = await asyncio.to_thread(deployment.run, *arguments)
     assert done.returncode == code, (done.stdout, done.stderr)
     return done.stdout, done.stderr
 
@@ -32,8 +30,7 @@ async def changes(deployment: Deployment, count: int) -> None:
 async def test_what_is_erased_and_what_is_held(deployment: Deployment, tmp_path: Path) -> None:
     """Shown and decided; gone from the store and from files, whose seals verify; then a hold forbids more of it."""
     deployment.env["ASSAY_STREAM_STORE_DAYS"] = "36500"
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     await deployment.send(Role.SNAPSHOTS, [(SERVER.encode(), a_snapshot(TOOL))])
     who = [BOB, EVE, BOB]
     calls = [a_call(number=n, second=n, tool_call_id=f"call-{n}", actor=actor) for n, actor in enumerate(who, start=1)]

@@ -1,7 +1,5 @@
 """Promises under faults, on real Kafka with real worker processes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -4,8 +4,6 @@ agentgateway itself is a program that is not installed here: its side of the pro
 published contract (``tests.support.ext_mcp``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -21,7 +19,7 @@ pytest.importorskip("grpc", reason="the extra extmcp is not installed")
 
 from assay_stream.model.record import Role
 from tests.support.deployment import Deployment, payload
-from tests.support.enforcing import ordered, wait_for_row
+from tests.support.enforcing import wait_for_row
 from tests.support.ext_mcp import Gateway
 from tests.support.gates import a_tool
 
@@ -57,10 +55,9 @@ def shown(name: str, tool: dict[str, object]) -> dict[str, object]:
 
 async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved(deployment: Deployment) -> None:
     """Policy, list, pin, call; another definition, a refusal that says why; approval, call; each call on record."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     reason = ("--reason", "as reviewed")
-    await ordered(deployment, "policy", "set", "--server-id", "files", "--enforcement", "block", "--new", *reason)
+    await deployment.output_of("policy", "set", "--server-id", "files", "--enforcement", "block", "--new", *reason)
     options = ("--enforce", "--prefix", "files_=files", "--prefix", "other_=other")
     async with serving(deployment, *options) as gateway:
 
@@ -73,7 +70,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
 
         await until(False, GOOD)
         await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
-        await ordered(deployment, "pins", "approve", "--server-id", "files", "--all", *reason)
+        await deployment.output_of("pins", "approve", "--server-id", "files", "--all", *reason)
         await wait_for_row(deployment, "pins", "list", tool_name="read", state="approved", comparison="match")
         await until(False, GOOD)
         await until(True, SWAPPED)
@@ -82,7 +79,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
         assert (refusal["code"], refusal["server_id"], refusal["status"]) == ("call_blocked", "files", "mismatch")
         assert gateway.call("other", "write") is None, "other servers are not concerned"
         await wait_for_row(deployment, "pins", "list", tool_name="read", comparison="mismatch")
-        await ordered(deployment, "pins", "approve", "--server-id", "files", "--all", *reason)
+        await deployment.output_of("pins", "approve", "--server-id", "files", "--all", *reason)
         await until(False, SWAPPED)
     records = await deployment.wait_for(
         Role.EVIDENCE, lambda records: any(payload(each)["tool"] == "write" for each in records)

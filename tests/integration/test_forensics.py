@@ -1,7 +1,5 @@
 """Looking back at a live run in Kafka: verify, compare, asof, timeline and trace, as an operator calls them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import timedelta
@@ -13,8 +11,9 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.structs import TopicPartition
 
 from assay_stream.model.record import Role
+from tests.support.controls import control_at
 from tests.support.deployment import Deployment
-from tests.support.fleet import START, Published, a_call_by, a_listing
+from tests.support.fleet import START, a_call_by, a_listing
 
 pytestmark = pytest.mark.kafka
 
@@ -25,31 +24,13 @@ def run(deployment: Deployment, *arguments: str) -> tuple[int, list[dict[str, An
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
-def a_pin() -> Published:
-    event = {
-        "specversion": "1.0",
-        "type": "assay.control.pin.set",
-        "source": "urn:ops",
-        "id": "pin-1",
-        "time": "2026-03-01T00:00:30Z",
-        "data": {
-            "server_id": "server-0",
-            "tool_name": "tool_0",
-            "scheme": "assay.v1",
-            "value": "0" * 64,
-            "author": "ann",
-            "reason": "review",
-        },
-    }
-    return Role.CONTROL, b"server-0", json.dumps(event).encode()
-
-
 async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     """All of a run holds and a replay agrees; what came late is named; what was deleted is said to be gone."""
     minute = timedelta(minutes=1)
-    worker = deployment.start_worker()
-    await worker.wait_ready()
-    await deployment.put(a_listing(0, 0, 0, 1, START), a_pin(), a_listing(0, 0, 1, 2, START + 2 * minute))
+    given = {"server_id": "server-0", "tool_name": "tool_0", "scheme": "assay.v1", "value": "0" * 64}
+    pin = (Role.CONTROL, b"server-0", control_at(START + 0.5 * minute, "pin.set", 1, **given))
+    await deployment.ready_worker()
+    await deployment.put(a_listing(0, 0, 0, 1, START), pin, a_listing(0, 0, 1, 2, START + 2 * minute))
     calls = [a_call_by(0, 0, number * 3, START + number * minute, None) for number in range(4)]
     await deployment.put(*calls)
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 4)
@@ -117,8 +98,7 @@ async def delete_snapshots(deployment: Deployment) -> None:
 
 async def test_calls_that_were_committed_without_evidence_are_missing_it(deployment: Deployment) -> None:
     """A call behind the join's offset is pending; once it is committed, its evidence is missing."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     await deployment.put(a_listing(0, 0, 0, 1, START))
     await deployment.put(*(a_call_by(0, 0, number, START, None) for number in range(20)))
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 20)

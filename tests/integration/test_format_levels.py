@@ -1,7 +1,5 @@
 """Releases with different format levels take turns on one broker, until the later one is finalised."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace
@@ -34,8 +32,7 @@ async def test_releases_take_turns_until_one_is_finalised(deployment: Deployment
     """Then the one before refuses by name and changes nothing, whatever of it is started; the later one goes on."""
     future = replace(deployment, program=FUTURE)
     for number, release in enumerate((deployment, future, deployment)):
-        worker = release.start_worker()
-        await worker.wait_ready()
+        worker = await release.ready_worker()
         await observe(deployment, number)
         if number < 2:
             assert worker.terminate() == 0
@@ -51,8 +48,7 @@ async def test_releases_take_turns_until_one_is_finalised(deployment: Deployment
     old = deployment.start_worker()
     assert "run assay-stream 0.2.0 or later" in await waits_for(old, "format_too_new")
     assert [await deployment.read(role) for role in STATE] == before
-    new = future.start_worker()
-    await new.wait_ready()
+    await future.ready_worker()
     await observe(deployment, 3)
     assert old.terminate() == 0
     for role, key in ((Role.BINDINGS, NEW_FACT), (Role.ALERT_STATES, NEW_STATE)):

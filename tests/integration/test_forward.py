@@ -3,8 +3,6 @@
 Here a receiver is down for seconds; ``tests/unit/forward/test_forwarder.py`` counts a whole hour on a clock of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

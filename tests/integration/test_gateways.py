@@ -3,8 +3,6 @@
 `make gateways` runs the long form: a thousand calls each, and a minute without Kafka in the middle of FastMCP's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -32,7 +30,7 @@ from deploy.local.gateways import built, gateway_python
 from deploy.local.kafka import QUICK_START, Broker
 from deploy.local.servers import python_server
 from tests.support.deployment import Deployment, free_port, payload
-from tests.support.enforcing import ordered, wait_for_row
+from tests.support.enforcing import wait_for_row
 from tests.support.http_tap import http_server, listening
 
 pytestmark = [pytest.mark.kafka, pytest.mark.servers, pytest.mark.tier(name="peers")]
@@ -127,8 +125,7 @@ class TestFastMCP:
         self, deployment: Deployment, tmp_path: Path, mode: str
     ) -> None:
         """As a tap behind the proxy saw it, but for what the proxy alters, which is a finding."""
-        worker = deployment.start_worker()
-        await worker.wait_ready()
+        await deployment.ready_worker()
         async with through_fastmcp(deployment, tapped(deployment, time_server()), tmp_path, mode) as client:
             shown = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert "fastmcp" in (shown[TOOL].meta or {}), "the proxy's own addition"
@@ -163,10 +160,9 @@ class TestFastMCP:
 
     async def test_a_swapped_server_is_refused(self, deployment: Deployment, tmp_path: Path) -> None:
         """Policy, pins, another version behind the proxy: its changed tool is refused, and evidence says so."""
-        worker = deployment.start_worker()
-        await worker.wait_ready()
+        await deployment.ready_worker()
         reason = ("--reason", "as reviewed")
-        await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
+        await deployment.output_of("policy", "set", "--server-id", "time", "--enforcement", "block", "--new", *reason)
         enforcing = {"verdicts": deployment.topics[Role.VERDICTS]}
         async with through_fastmcp(deployment, time_server("0.6.2"), tmp_path, "legacy", **enforcing) as client:
             await client.list_tools()
@@ -174,7 +170,7 @@ class TestFastMCP:
             await deployment.wait_for(
                 Role.EVIDENCE, lambda records: any(b'"allow"' in (each.value or b"") for each in records)
             )
-            await ordered(deployment, "pins", "approve", "--server-id", "time", "--all", *reason)
+            await deployment.output_of("pins", "approve", "--server-id", "time", "--all", *reason)
             await wait_for_row(deployment, "pins", "list", tool_name=TOOL, comparison="match")
             await until_passed(client)
         async with through_fastmcp(deployment, time_server(), tmp_path, "legacy", **enforcing) as client:
@@ -311,8 +307,7 @@ class TestLiteLLM:
         self, deployment: Deployment, folder: Path, servers: dict[str, Any], name: str, arguments: Any, count: int
     ) -> list[dict[str, Any]]:
         """Call a tool of a server behind a tap, and return the evidence of it, held against the tap's."""
-        worker = deployment.start_worker()
-        await worker.wait_ready()
+        await deployment.ready_worker()
         async with self.gateway(deployment, folder, servers) as client:
             assert name in {tool.name for tool in (await client.list_tools()).tools}
             for _ in range(count):
@@ -381,8 +376,7 @@ class TestContextForge:
     ) -> None:
         """Under the server's own names. The feed lists nothing: what is bound comes from the tap."""
         needed("contextforge")
-        worker = deployment.start_worker()
-        await worker.wait_ready()
+        await deployment.ready_worker()
         async with server_behind_tap(deployment) as url, self.gateway(deployment, tmp_path, {"docs": url}) as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert {"docs-echo", "docs-slow"} <= names

@@ -1,13 +1,8 @@
 """What health, readiness and metrics say while brokers die and return."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +11,7 @@ import pytest
 
 from assay_stream.model.record import Role
 from deploy.local.kafka import QUICK_START, Broker
-from tests.support.deployment import Deployment, Worker, free_port
+from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import START, a_call_by, a_listing
 
 pytestmark = pytest.mark.kafka
@@ -42,14 +37,9 @@ def value(process: Worker, sample: str) -> float | None:
 
 
 def a_sealer(deployment: Deployment, folder: Path) -> Worker:
-    environment = os.environ | deployment.env
-    command = [sys.executable, "-m", "assay_stream", "seal"]
-    key, port, log = folder / "seal.pem", free_port(), folder / "seal.log"
-    subprocess.run([*command, "keygen", "--out", str(key)], env=environment, check=True, capture_output=True)
-    options = ["--key", str(key), "--every-s", "0.2", "--web-port", str(port)]
-    with log.open("wb") as stderr:
-        process = subprocess.Popen([*command, *options], env=environment, stderr=stderr)
-    return Worker(process=process, web_port=port, log=log)
+    key = str(folder / "seal.pem")
+    assert deployment.run("seal", "keygen", "--out", key).returncode == 0
+    return deployment.start("seal", "--key", key, "--every-s", "0.2")
 
 
 @pytest.mark.tier(name="outages")
@@ -59,7 +49,6 @@ async def test_the_pages_tell_the_truth_while_a_broker_dies_and_returns(tmp_path
         deployment = Deployment(broker.bootstrap, name="health")
         await deployment.apply_topics()
         worker, sealer = deployment.start_worker(), a_sealer(deployment, tmp_path)
-        deployment.workers.append(sealer)
         try:
             assert await until_ready(worker, True) == dict.fromkeys(
                 ["registry", "view", "join", "alerts", "brokers"], True

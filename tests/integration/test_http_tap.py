@@ -1,7 +1,5 @@
 """Real MCP servers behind the HTTP tap, driven by a real MCP client, in both eras of the protocol."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """Hunting on real Kafka: inventory and evidence from the topics, read once, and followed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -37,16 +35,14 @@ async def command(deployment: Deployment, *arguments: str) -> AsyncIterator[asyn
 
 
 async def rows(deployment: Deployment, *arguments: str) -> tuple[list[dict[str, object]], str]:
-    async with command(deployment, *arguments) as process:
-        output, said = await process.communicate()
-    assert process.returncode == 0, said.decode()
-    return [json.loads(line) for line in output.splitlines()], said.decode()
+    done = await asyncio.to_thread(deployment.run, *arguments)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 async def test_a_hunter_finds_what_used_a_definition(deployment: Deployment) -> None:
     """From the tool to its calls, and on: calls and alerts that come later show as they are written."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     async with (
         command(deployment, "evidence", "tail", "--json") as tail,
         command(deployment, "alerts", "list", "--follow", "--status", "all", "--format", "json") as alerts,

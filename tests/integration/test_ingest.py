@@ -1,7 +1,5 @@
 """``assay-stream ingest`` on real Kafka: what is accepted, from whom, how often, and what an outage does."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """A server announces changes behind a real tap, on real Kafka; and junk under its key is put to who sent it."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -16,8 +14,8 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from assay_stream.model.record import OBSERVER_HEADER, Record, Role
-from assay_stream.observe import Vantage, call_event
 from tests.support.deployment import Deployment, payload
+from tests.support.ingest import a_call
 
 pytestmark = pytest.mark.kafka
 
@@ -48,8 +46,7 @@ def time_of(record: Record) -> str:
 
 async def test_calls_between_an_announcement_and_the_next_list_claim_no_digest(deployment: Deployment) -> None:
     """Also by a worker that was killed and has restored what was announced from its facts."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     async with tapped(deployment) as client:
         await client.list_tools()
         await client.call_tool("echo", {})
@@ -83,18 +80,9 @@ async def test_junk_under_a_servers_key_takes_no_digest_from_observers_that_name
     async with tapped(deployment) as client:
         await client.list_tools()
     await deployment.wait_for(Role.SNAPSHOTS, lambda records: len(records) == 1)
-    vantage = Vantage(server_id="changing", observer_id="proxy-1")
 
     async def called(number: int) -> dict[str, Any]:
-        event = call_event(
-            vantage,
-            event_id=f"call-{number}",
-            observed_at=datetime.now(UTC),
-            tool_name="echo",
-            tool_call_id=f"call-{number}",
-            decision="allow",
-            reason_code="P_POLICY_ALLOW",
-        )
+        event = a_call(number, observer="proxy-1", server="changing", observed_at=datetime.now(UTC))
         await deployment.send(Role.CALLS, [(event.key, event.value)])
         return (await evidence(deployment, number))[-1]
 

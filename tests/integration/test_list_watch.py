@@ -1,18 +1,12 @@
 """Real servers listed by ``list-watch``, in both eras, beside what the taps observe of them; and on real Kafka."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-import os
-import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from mcp.client.client import Client
@@ -109,7 +103,7 @@ async def test_an_announced_change_is_listed_at_once() -> None:
 @pytest.mark.kafka
 async def test_drift_is_noticed_before_an_agent_meets_it(deployment: Deployment, tmp_path: Path) -> None:
     """The server behind an address is swapped: an alert, without any call, and the token is nowhere."""
-    port, web_port = free_port(), free_port()
+    port = free_port()
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
     config = tmp_path / "servers.toml"
@@ -117,45 +111,27 @@ async def test_drift_is_noticed_before_an_agent_meets_it(deployment: Deployment,
     dead = {"server_id": "dead", "url": f"http://127.0.0.1:{free_port()}/mcp", "interval_s": 1}
     config.write_text(toml_of({"servers": [{**entry, "listen": False}, dead]}))
     await deployment.start_worker().wait_ready()
-    log = tmp_path / "list-watch.log"
-    with ExitStack() as stack:
-        command = [sys.executable, "-m", "assay_stream", "list-watch", "--config", str(config)]
-        with log.open("wb") as opened:
-            lister = await asyncio.create_subprocess_exec(
-                *command, "--web-port", str(web_port), env=os.environ | deployment.env, stdout=opened, stderr=opened
-            )
-        stack.callback(end, lister)
-        async with http_server("token", port=port):
-            await deployment.wait_for(Role.SNAPSHOTS, lambda records: len(records) >= 2)
-        async with http_server("token", "swapped", port=port):
-            alerts = await deployment.wait_for(Role.ALERTS, lambda alerts: bool(changes(alerts)))
-        metrics = await asyncio.to_thread(page, web_port, "/metrics")
-        ready = await asyncio.to_thread(page, web_port, "/readyz")
-        lister.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(lister.wait(), 30) == 0, log.read_text()
+    lister = deployment.start("list-watch", "--config", str(config))
+    async with http_server("token", port=port):
+        await deployment.wait_for(Role.SNAPSHOTS, lambda records: len(records) >= 2)
+    async with http_server("token", "swapped", port=port):
+        alerts = await deployment.wait_for(Role.ALERTS, lambda alerts: bool(changes(alerts)))
+    _, metrics = await asyncio.to_thread(lister.get, "/metrics")
+    _, ready = await asyncio.to_thread(lister.get, "/readyz")
+    assert await asyncio.to_thread(lister.terminate) == 0, lister.tail()
     assert changes(alerts)[0]["unmapped"]["mcp_tool_name"] == "echo"
     assert await deployment.read(Role.CALLS) == []
     assert json.loads(ready)["ready"] is True
     assert 'assay_stream_list_age_seconds{server="docs"}' in metrics
     assert 'failed:unreachable"' in metrics
-    assert "dead: cannot be listed: unreachable" in log.read_text()
+    assert "dead: cannot be listed: unreachable" in lister.tail()
     written = [
         record for role in (Role.SNAPSHOTS, Role.FINDINGS, Role.ALERTS) for record in await deployment.read(role)
     ]
     everything = b"".join((record.value or b"") + str(record.headers).encode() for record in written)
-    assert TOKEN.encode() not in everything + log.read_bytes() + metrics.encode()
-
-
-def end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.kill()
+    assert TOKEN.encode() not in everything + lister.log.read_bytes() + metrics.encode()
 
 
 def changes(alerts: list[Record]) -> list[dict[str, Any]]:
     read = [json.loads(alert.value or b"") for alert in alerts]
     return [alert for alert in read if alert["unmapped"]["mcp_finding_kind"] == "tool_changed"]
-
-
-def page(port: int, path: str) -> str:
-    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-        return str(answer.read().decode())

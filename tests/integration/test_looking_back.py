@@ -1,12 +1,7 @@
 """Looking back at one run in Kafka, which none of this changes: coverage, export, replay, and alerts that are shown."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -24,7 +19,7 @@ from deploy.local.kafka import Broker
 from tests.integration.test_exactly_once import publish
 from tests.support.command import run_command_text
 from tests.support.deployment import Deployment
-from tests.support.events import SERVER, Story
+from tests.support.events import SERVER, Story, call_data, event_at, snapshot_data
 from tests.support.events import TOOL as COVERED
 from tests.support.fleet import Fleet
 
@@ -47,36 +42,16 @@ def at(second: int) -> str:
 
 
 def of_notes(kind: str, event_id: str, second: int, data: dict[str, Any]) -> tuple[bytes, bytes]:
-    envelope = {
-        "specversion": "1.0",
-        "type": kind,
-        "source": "urn:proxy",
-        "id": event_id,
-        "time": at(second),
-        "data": {"server_id": "notes", **data},
-    }
-    return b"notes", orjson.dumps(envelope)
+    return b"notes", event_at(START + timedelta(seconds=second), kind, event_id, data | {"server_id": "notes"})
 
 
 def listing(tool: dict[str, Any], observer: str, second: int) -> tuple[bytes, bytes]:
-    data = {
-        "observer_id": observer,
-        "snapshot_id": f"{observer}-{second}",
-        "server_scoped": True,
-        "completeness": "complete",
-        "tools": [tool],
-    }
+    data = snapshot_data(tool, observer_id=observer, snapshot_id=f"{observer}-{second}", server_scoped=True)
     return of_notes("mcp.tools.list.observed", f"list-{observer}-{second}", second, data)
 
 
 def call(number: int, second: int) -> tuple[bytes, bytes]:
-    data = {
-        "observer_id": "proxy-1",
-        "tool_name": "read_note",
-        "tool_call_id": f"call-{number}",
-        "decision": "allow",
-        "reason_code": "P_OK",
-    }
+    data = call_data(tool_name="read_note", tool_call_id=f"call-{number}")
     return of_notes("mcp.tools.call.observed", f"call-{number}", second, data)
 
 
@@ -93,8 +68,7 @@ def filled(broker: Broker) -> Iterator[Deployment]:
 
 async def fill(deployment: Deployment) -> None:
     await deployment.apply_topics()
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     await deployment.send(Role.SNAPSHOTS, [listing(TOOL, "proxy-1", 0), listing(TOOL, "proxy-2", 1)])
     await deployment.wait_until_written(Role.BINDINGS, 3)
     await deployment.send(Role.CALLS, [call(0, 2)])
@@ -165,33 +139,27 @@ async def test_topics_and_an_archive_of_them_give_one_report(filled: Deployment,
     }
 
 
-async def export(filled: Deployment, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "assay_stream", "export", *arguments]
-    return await asyncio.to_thread(
-        subprocess.run, command, env=os.environ | filled.env, capture_output=True, timeout=60, check=False
-    )
-
-
 async def test_topics_are_exported(filled: Deployment, tmp_path: Path) -> None:
     """Every record of every partition; with a range of time without one, exit code 1."""
     held = {role: [record.value or b"" for record in await filled.read(role)] for role in EXPORTED}
     assert all(held.values())
     bundle = tmp_path / "b.tar.gz"
-    done = await export(filled, "assay-bundle", "--output", str(bundle))
+    done = await asyncio.to_thread(filled.run, "export", "assay-bundle", "--output", str(bundle))
     assert done.returncode == 0, done.stderr
     found = {orjson.loads(line)["assaycontenthash"] for line in read_bundle(bundle)}
     assert found == {orjson.loads(line)["assaycontenthash"] for line in held[Role.EVIDENCE]}
 
-    done = await export(filled, "parquet", "--output", str(tmp_path / "datasets"))
+    done = await asyncio.to_thread(filled.run, "export", "parquet", "--output", str(tmp_path / "datasets"))
     assert done.returncode == 0, done.stderr
     for role in EXPORTED:
         rows = pq.read_table(tmp_path / "datasets" / f"{role}.parquet")["record"].to_pylist()
         assert sorted(rows) == sorted({line.decode() for line in held[role]})
 
-    done = await export(filled, "timesketch", "--output", str(tmp_path / "t.csv"), "--since", "2031-01-01T00:00:00Z")
+    late = ("--since", "2031-01-01T00:00:00Z")
+    done = await asyncio.to_thread(filled.run, "export", "timesketch", "--output", tmp_path / "t.csv", *late)
     assert done.returncode == 1
     assert json.loads(done.stdout)["written"] == {"evidence": 0, "alerts": 0}
-    assert b"nothing to export" in done.stderr
+    assert "nothing to export" in done.stderr
 
 
 async def groups(deployment: Deployment) -> dict[str, object]:

@@ -1,7 +1,5 @@
 """Requests that only some servers read as a call, sent to real servers directly and through taps, in both eras."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Headers that Kafka allows and few clients send, on a real broker: they stop no worker."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

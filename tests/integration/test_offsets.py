@@ -1,7 +1,5 @@
 """Offsets that are lost or set back, and partitions that are added, under real workers."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """``ingest`` against its own OpenAPI document, by schemathesis, which has an environment of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The wheel and the sdist, installed as users install them, with the checkout out of reach."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

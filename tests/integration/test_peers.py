@@ -1,7 +1,5 @@
 """Proxies that people use, before and behind the tap, and MCP's own conformance suite through it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

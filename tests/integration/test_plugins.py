@@ -1,7 +1,5 @@
 """The distribution that ``docs/plugins.md`` shows, built and installed as a reader would, and used by the commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

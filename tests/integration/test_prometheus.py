@@ -1,7 +1,5 @@
 """The rules and the dashboard on a Prometheus that scrapes worker, store and console: each query returns data."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -134,8 +132,7 @@ def test_promtool_accepts_the_rules() -> None:
 
 async def test_every_rule_and_panel_returns_data_on_a_live_worker(deployment: Deployment, tmp_path: Path) -> None:
     """With something of each sort to count: calls with and without a definition, an alert, a refused record."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     store_port, page_port, console_port = free_port(), free_port(), free_port()
     store = [sys.executable, "-m", "assay_stream", "store", "run", "--store", str(tmp_path / "store")]
     looking = subprocess.Popen(

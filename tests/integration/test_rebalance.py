@@ -1,7 +1,5 @@
 """One worker restarts beside another: what the other owned goes on, with the producers it had."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -82,10 +80,8 @@ async def test_a_restart_stops_only_what_the_worker_owned(deployment: Deployment
     """The other's partitions pause for a moment, keep their producers, and nothing is lost or doubled."""
     role, key, value = a_listing(0, 0, 0, 1, START)
     await deployment.send(role, [(key, value)])
-    staying = deployment.start_worker()
-    await staying.wait_ready()
-    leaving = deployment.start_worker()
-    await leaving.wait_ready()
+    staying = await deployment.ready_worker()
+    leaving = await deployment.ready_worker()
     await staying.wait_ready()
     kept = {stage: owned(staying, stage) for stage in ("registry", "join", "alerts")}
     assert {len(kept["registry"]), len(kept["alerts"])} == {1}
@@ -97,8 +93,7 @@ async def test_a_restart_stops_only_what_the_worker_owned(deployment: Deployment
     pausing = asyncio.create_task(longest_pause(deployment, kept["join"], stopping))
     for _ in range(2):
         assert await asyncio.to_thread(leaving.terminate) == 0
-        leaving = deployment.start_worker()
-        await leaving.wait_ready()
+        leaving = await deployment.ready_worker()
         await staying.wait_ready()
     stopping.set()
     paused = await pausing
@@ -131,8 +126,7 @@ async def test_a_named_worker_that_is_soon_back_disturbs_nobody(deployment: Depl
             await asyncio.sleep(0.1)
     before, had = assignments(workers[1]), owned(workers[0], "join")
     assert await asyncio.to_thread(workers[0].terminate) == 0
-    again = deployment.start_worker("--role", "join", ASSAY_STREAM_GROUP_INSTANCE_ID="first", **slow)
-    await again.wait_ready()
+    again = await deployment.ready_worker("--role", "join", ASSAY_STREAM_GROUP_INSTANCE_ID="first", **slow)
     calls = [a_call_by(0, 0, number, START + timedelta(seconds=1), None) for number in range(24)]
     await deployment.send(Role.CALLS, [(b"%d" % number, call[2]) for number, call in enumerate(calls)])
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= len(calls))

@@ -1,7 +1,5 @@
 """Workers of two releases in one group."""
 
-from __future__ import annotations
-
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor

@@ -1,7 +1,5 @@
 """A live run with kills and rebalances on real Kafka, and a replay of its topics held against what it wrote."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -21,6 +19,7 @@ from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.record import Record, Role
 from assay_stream.verify.evidence import of_record
 from tests.integration.test_exactly_once import undisturbed
+from tests.support.controls import control_at
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import START, Fleet, Published, a_listing
 
@@ -29,30 +28,22 @@ pytestmark = [pytest.mark.kafka, pytest.mark.tier(name="outages")]
 CALLS = 1_200
 PHASES = 4
 SLOW = {"ASSAY_STREAM_BATCH_RECORDS_MAX": "3"}
-Origin = tuple[str, int, int]
 
 
-def a_control(kind: str, number: int, at: datetime, server: int, **data: str) -> Published:
-    event = {
-        "specversion": "1.0",
-        "type": f"assay.control.{kind}",
-        "source": "urn:ops",
-        "id": f"control-{number}",
-        "time": at.isoformat().replace("+00:00", "Z"),
-        "data": {"server_id": f"server-{server}", "author": "ann", "reason": "review"} | data,
-    }
-    return Role.CONTROL, f"server-{server}".encode(), json.dumps(event).encode()
+def a_decision(kind: str, number: int, at: datetime, server: int, **data: str) -> Published:
+    name = f"server-{server}"
+    return Role.CONTROL, name.encode(), control_at(at, kind, number, server_id=name, **data)
 
 
 def a_pin(number: int, at: datetime, server: int, tool: str) -> Published:
-    return a_control("pin.set", number, at, server, tool_name=tool, scheme="assay.v1", value=f"{number:064x}")
+    return a_decision("pin.set", number, at, server, tool_name=tool, scheme="assay.v1", value=f"{number:064x}")
 
 
 def decisions(phase: int, at: datetime) -> list[Published]:
     return [
         a_pin(10 + phase, at, phase, "tool_0"),
-        a_control("policy.set", 20 + phase, at, phase, enforcement="block", unknown="warn"),
-        a_control("suppression.set", 30 + phase, at, phase, id=f"rule-{phase}", tool="tool_2"),
+        a_decision("policy.set", 20 + phase, at, phase, enforcement="block", unknown="warn"),
+        a_decision("suppression.set", 30 + phase, at, phase, id=f"rule-{phase}", tool="tool_2"),
     ]
 
 

@@ -1,7 +1,5 @@
 """``topics restore`` on real Kafka: every record at its offset, and a deployment that goes on as if it was there."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -121,8 +119,7 @@ async def check_going_on(deployment: Deployment, seals: Seals) -> None:
     assert code == 0, rows
     await deployment.output_of("verify", "--from-kafka")
     assert sums(await seals.verify("--key", "seal.pub.pem"), "unsealed", "faults_count") == [0, 0]
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     await tell(deployment, story()[1], 1_000)
     assert await asyncio.to_thread(worker.terminate) == 0
     evidence = await deployment.read(Role.EVIDENCE)
@@ -170,8 +167,7 @@ async def test_what_was_erased_from_an_archive_is_not_restored(deployment: Deplo
     assert not any(b'"server_id":"server-0"' in (record.value or b"") for record in left)
     report = await seals.verify("--key", "seal.pub.pem")
     assert [row["erased"] for row in report["erasures"]] == [len(evidence) - len(left)], counts
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     calls = [(key, value) for role, key, value in story()[1] if role is Role.CALLS]
     await deployment.send(Role.CALLS, calls)
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == len(evidence) + len(calls))
@@ -194,8 +190,7 @@ async def test_the_topics_of_a_release_go_on_in_this_one(broker: Broker, tmp_pat
 
 async def test_from_the_inputs_alone_a_worker_derives_the_same_evidence(deployment: Deployment, tmp_path: Path) -> None:
     """Byte for byte, since it names the same offsets; what else cannot be restored is named before."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     await tell(deployment, story()[0], 0)
     assert await asyncio.to_thread(worker.terminate) == 0
     before = await contents(deployment)
@@ -203,8 +198,7 @@ async def test_from_the_inputs_alone_a_worker_derives_the_same_evidence(deployme
     await emptied(deployment)
     plan, _ = await restore(deployment, tmp_path / "inputs", "--apply")
     assert any(text.startswith("seals: ") for text in plan["not_restored"])
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     await tell(deployment, [], 0)
     after = await contents(deployment)
     for role in (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL):

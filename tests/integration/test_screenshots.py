@@ -1,7 +1,5 @@
 """The pictures in the docs: pages of the console over the demo's records. ``make screenshots`` writes them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``assay-stream seal`` on real Kafka: sealed, sealed on, verified, archived, and proven."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

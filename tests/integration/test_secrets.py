@@ -1,7 +1,5 @@
 """Secrets are planted wherever one can stand, and looked for in everything that the product says."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,10 +1,7 @@
 """Every client of the product over SASL_SSL, each with the grants of its role and no others."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-import os
 import re
 import socket
 import subprocess
@@ -44,7 +41,6 @@ pytestmark = [
 
 SERVER = """
 import json, sys
-from tests.support.toml import toml_of
 for line in sys.stdin:
     asked = json.loads(line)
     if "id" in asked:
@@ -60,8 +56,8 @@ for line in sys.stdin:
 """An MCP server with one tool."""
 
 
-def said(number: int, method: str, **params: object) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
+def said(number: int, method: str, **params: object) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -167,17 +163,10 @@ def test_a_tap_that_enforces_publishes_and_follows_the_verdicts(deployment: Secu
         said(3, "tools/call", name="echo", arguments={}),
     ]
     tap = ["tap", "--enforce", "--server-id", "tapped", "--", sys.executable, "-c", SERVER]
-    done = subprocess.run(
-        [sys.executable, "-m", "assay_stream", *tap],
-        env=os.environ | deployment.env | deployment.env_of(AccessRole.PROXY),
-        input=b"".join(lines),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    done = deployment.as_user(AccessRole.PROXY).run(*tap, stdin="".join(lines))
     assert done.returncode == 0, done.stderr
-    assert b"verdicts_unavailable" not in done.stdout
-    assert b"hello" in done.stdout
+    assert "verdicts_unavailable" not in done.stdout
+    assert "hello" in done.stdout
     asyncio.run(
         deployment.wait_for(Role.EVIDENCE, lambda records: any(b"tapped" in (one.value or b"") for one in records))
     )
@@ -189,19 +178,11 @@ def test_a_lister_publishes_with_the_grants_of_its_role(
     """It may write lists, and nothing else."""
     config = tmp_path / "servers.toml"
     config.write_text(toml_of({"servers": [{"server_id": "listed", "command": [sys.executable, "-c", SERVER]}]}))
-    lister = subprocess.Popen(
-        [sys.executable, "-m", "assay_stream", "list-watch", "--config", str(config)],
-        env=os.environ | deployment.env | deployment.env_of(AccessRole.LISTER),
+    lister = deployment.start("list-watch", "--config", str(config), **deployment.env_of(AccessRole.LISTER))
+    asyncio.run(
+        deployment.wait_for(Role.SNAPSHOTS, lambda lists: any(b"-lister" in (one.value or b"") for one in lists))
     )
-    try:
-        asyncio.run(
-            deployment.wait_for(Role.SNAPSHOTS, lambda lists: any(b"-lister" in (one.value or b"") for one in lists))
-        )
-        lister.terminate()
-        assert lister.wait(30) == 0
-    finally:
-        lister.kill()
-        lister.wait()
+    assert lister.terminate() == 0
 
 
 @pytest.mark.usefixtures("evidence")
@@ -227,29 +208,16 @@ def test_a_sealer_seals_and_a_forwarder_forwards(deployment: SecuredDeployment, 
     """Both with the grants of their role alone."""
     key = tmp_path / "seal.pem"
     assert cli(deployment, AccessRole.SEALER, "seal", "keygen", "--out", str(key)).returncode == 0
-    seal = subprocess.run(
-        [sys.executable, "-m", "assay_stream", "seal", "--key", str(key), "--once"],
-        env=os.environ | deployment.env | deployment.env_of(AccessRole.SEALER),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    seal = deployment.as_user(AccessRole.SEALER).run("seal", "--key", key, "--once")
     assert seal.returncode == 0, seal.stderr
     assert read(deployment, Role.CHECKPOINTS, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
         receiver.settimeout(40)
         to = f"syslog:127.0.0.1:{receiver.getsockname()[1]},udp"
-        forwarder = subprocess.Popen(
-            [sys.executable, "-m", "assay_stream", "alerts", "forward", "--to", to],
-            env=os.environ | deployment.env | deployment.env_of(AccessRole.FORWARDER),
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            assert receiver.recv(65_536)
-        finally:
-            forwarder.terminate()
-            assert forwarder.wait(40) == 0
+        forwarder = deployment.start("alerts", "forward", "--to", to, **deployment.env_of(AccessRole.FORWARDER))
+        assert receiver.recv(65_536)
+        assert forwarder.terminate() == 0
 
 
 def test_secrets_may_stand_in_files(deployment: SecuredDeployment, tmp_path: Path) -> None:
@@ -315,19 +283,14 @@ def test_a_worker_and_a_publisher_end_at_once(
 
 def test_a_tap_that_is_refused_says_why_and_lets_the_server_work(deployment: SecuredDeployment) -> None:
     """Observation must not break the call: the answer comes, and standard error says what to mend."""
-    done = subprocess.run(
-        [sys.executable, "-m", "assay_stream", "tap", "--server-id", "s", "--", sys.executable, "-c", SERVER],
-        env=os.environ | deployment.env | deployment.env_of(AccessRole.PROXY) | {"ASSAY_STREAM_SASL_PASSWORD": "wrong"},
-        input=said(1, "tools/list"),
-        capture_output=True,
-        timeout=90,
-        check=False,
-    )
+    refused = deployment.as_user(AccessRole.PROXY, ASSAY_STREAM_SASL_PASSWORD="wrong")
+    tap = ("tap", "--server-id", "s", "--", sys.executable, "-c", SERVER)
+    done = refused.run(*tap, stdin=said(1, "tools/list"))
     assert done.returncode == 0
-    assert b"Says it again." in done.stdout
-    assert b"sasl_refused: " in done.stderr
-    assert b"Traceback" not in done.stderr
-    assert b"dropped 1 observation:" in done.stderr
+    assert "Says it again." in done.stdout
+    assert "sasl_refused: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "dropped 1 observation:" in done.stderr
 
 
 # --- who may do what, by the real authorizer ----------------------------------------------------------------

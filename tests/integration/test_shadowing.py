@@ -1,18 +1,16 @@
 """A tool name drawn like another server's, on real Kafka: raised, shown, approved, and closed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import orjson
 import pytest
 
 from assay_stream.model.record import Record, Role, murmur2_partition
 from tests.support.deployment import Deployment
+from tests.support.events import TYPES, event_at, snapshot_data
 
 pytestmark = pytest.mark.kafka
 
@@ -22,23 +20,10 @@ HOMOGLYPH = "re\u0430d_file"
 
 
 def listing(server_id: str, second: int, *names: str) -> tuple[bytes, bytes]:
-    time = datetime.now(UTC) - timedelta(seconds=60 - second)
-    event = {
-        "specversion": "1.0",
-        "type": "mcp.tools.list.observed",
-        "source": "urn:proxy",
-        "id": f"{server_id}-{second}",
-        "time": time.isoformat().replace("+00:00", "Z"),
-        "data": {
-            "server_id": server_id,
-            "observer_id": "proxy-1",
-            "snapshot_id": f"{server_id}-{second}",
-            "server_scoped": False,
-            "completeness": "complete",
-            "tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names],
-        },
-    }
-    return server_id.encode(), orjson.dumps(event)
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+    data = snapshot_data(*tools, server_id=server_id, snapshot_id=f"{server_id}-{second}")
+    at = datetime.now(UTC) - timedelta(seconds=60 - second)
+    return server_id.encode(), event_at(at, TYPES[Role.SNAPSHOTS], data["snapshot_id"], data)
 
 
 def shadowed(records: list[Record]) -> list[dict[str, Any]]:
@@ -54,8 +39,7 @@ async def told(deployment: Deployment, count: int) -> list[dict[str, Any]]:
 async def test_a_look_alike_of_a_server_in_another_partition(deployment: Deployment) -> None:
     """Two registries never see one another's servers; the alert names both, can be shown, and ends by approval."""
     assert murmur2_partition(HOLDER.encode(), 2) != murmur2_partition(NEWCOMER.encode(), 2)
-    worker = deployment.start_worker(**QUICK)
-    await worker.wait_ready()
+    worker = await deployment.ready_worker(**QUICK)
     await deployment.send(Role.SNAPSHOTS, [listing(HOLDER, 0, "read_file"), listing(NEWCOMER, 1, HOMOGLYPH)])
     [raised] = await told(deployment, 1)
     flat = raised["unmapped"]

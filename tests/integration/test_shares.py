@@ -1,7 +1,5 @@
 """Each join worker its share, on real Kafka: misplaced calls and kill -9."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

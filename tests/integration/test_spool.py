@@ -1,7 +1,5 @@
 """The spool on real Kafka: brokers away, and processes that end meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """``assay-stream store`` on real Kafka: filled, killed, filled on; the same as a recount from the topics."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Real MCP servers behind the tap, driven by a real MCP client, in both eras of the protocol."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The publishing client on real Kafka: what arrives, and what a broker's death does to it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

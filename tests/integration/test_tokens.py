@@ -1,7 +1,5 @@
 """Clients that show brokers a token: it ends while they work, and nothing is lost or doubled."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import os

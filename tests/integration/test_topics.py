@@ -1,7 +1,5 @@
 """``assay-stream topics`` on real Kafka."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,19 +1,17 @@
 """Work on an alert as control records, on real Kafka: author, time and the alert's life, live and in a replay."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import orjson
 import pytest
 
 from assay_stream import __version__
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay
+from tests.support.controls import control_at
 from tests.support.deployment import Deployment
 from tests.support.fleet import a_listing
 from tests.support.inventory import alerts_on_changes
@@ -25,16 +23,10 @@ ACTS = (("acknowledge", "ann"), ("assign", "ann"), ("comment", "bob"), ("close",
 
 async def acts(deployment: Deployment, act: str, author: str, uid: str, when: datetime) -> None:
     """A person does something with an alert; whom it is assigned to is said with `assign`."""
-    data = {"server_id": "server-0", "alert": uid, "author": author, "reason": f"{act}, says {author}"}
-    event = {
-        "specversion": "1.0",
-        "type": f"assay.control.alert.{act}",
-        "source": "urn:ops",
-        "id": act,
-        "time": when.isoformat().replace("+00:00", "Z"),
-        "data": data | ({"assignee": "carl"} if act == "assign" else {}),
-    }
-    await deployment.send(Role.CONTROL, [(b"server-0", orjson.dumps(event))])
+    assignee = "carl" if act == "assign" else None
+    said = {"alert": uid, "author": author, "reason": f"{act}, says {author}", "assignee": assignee}
+    control = control_at(when, f"alert.{act}", when.second, server_id="server-0", **said)
+    await deployment.send(Role.CONTROL, [(b"server-0", control)])
 
 
 def told(record: Record) -> tuple[Any, ...]:
@@ -55,8 +47,7 @@ async def replayed(deployment: Deployment) -> list[bytes]:
 
 async def test_work_on_an_alert_is_part_of_its_life(deployment: Deployment) -> None:
     """Each act is written once with its author and its own time, though the worker is killed in the middle."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     start = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=50)
     for version in (0, 1):
         role, key, value = a_listing(0, 0, version, version, start + timedelta(seconds=version))
@@ -69,8 +60,7 @@ async def test_work_on_an_alert_is_part_of_its_life(deployment: Deployment) -> N
         if act == "comment":
             # Whether it was processed or not: the next worker goes on where this one had committed.
             worker.kill()
-            worker = deployment.start_worker()
-            await worker.wait_ready()
+            worker = await deployment.ready_worker()
     enough = await deployment.wait_for(
         Role.ALERTS, lambda records: len(alerts_on_changes(records)) == 1 + len(ACTS), limit_s=60
     )

@@ -1,7 +1,5 @@
 """The worker as an operator meets it: start, readiness, stop, bad records, roles, rebalancing."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json
@@ -134,8 +132,7 @@ async def test_a_worker_waits_for_brokers_that_do_not_answer() -> None:
 
 async def test_calls_wait_for_the_registry(deployment: Deployment) -> None:
     """Without a registry calls are held and nothing is written; once it runs they are bound, never guessed."""
-    join = deployment.start_worker("--role", "join")
-    await join.wait_ready()
+    join = await deployment.ready_worker("--role", "join")
     await deployment.put(
         a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), "snapshot-1"), a_call_by(0, 0, 1, minutes(2), None)
     )
@@ -151,8 +148,7 @@ async def test_calls_wait_for_the_registry(deployment: Deployment) -> None:
 
 async def test_a_call_held_too_long_makes_the_worker_unready(deployment: Deployment) -> None:
     """A worker whose calls wait for long says so on /readyz, and does not call itself failed."""
-    join = deployment.start_worker("--role", "join")
-    await join.wait_ready()
+    join = await deployment.ready_worker("--role", "join")
     await deployment.put(a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), None))
     for _ in range(200):
         if (await asyncio.to_thread(join.get, "/readyz"))[0] == 503:
@@ -165,8 +161,7 @@ async def test_a_call_held_too_long_makes_the_worker_unready(deployment: Deploym
 
 async def test_the_hold_limit_ends_the_wait(deployment: Deployment) -> None:
     """With a hold limit a call is written as definition_unavailable when the registry does not come."""
-    join = deployment.start_worker("--role", "join", ASSAY_STREAM_HOLD_LIMIT_MS="1000")
-    await join.wait_ready()
+    await deployment.ready_worker("--role", "join", ASSAY_STREAM_HOLD_LIMIT_MS="1000")
     await deployment.put(a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), "snapshot-1"))
     (evidence,) = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
     data = payload(evidence)
@@ -201,8 +196,7 @@ async def test_poison_never_stops_a_partition(deployment: Deployment, role: Role
     poison = list(POISON)
     if role is Role.SNAPSHOTS:
         poison.append((b"server-9", b"7" * 7_000_000, ()))
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     await send_nothing(deployment, role)
     await deployment.send_with_headers(role, poison * 2)
     await deployment.put(*(a_listing(server, 0, 0, server, datetime.now(UTC)) for server in range(6)))
@@ -224,8 +218,7 @@ async def test_poison_never_stops_a_partition(deployment: Deployment, role: Role
 
 async def test_a_sound_list_of_seven_megabytes_stops_nothing(deployment: Deployment) -> None:
     """A sound snapshot near the size limit is taken or refused, and the server's next calls are joined."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     role, key, value = a_listing(0, 0, 0, 1, START)
     event = orjson.loads(value)
     event["data"]["tools"][0]["description"] = "d" * 7_000_000
@@ -236,8 +229,7 @@ async def test_a_sound_list_of_seven_megabytes_stops_nothing(deployment: Deploym
 
 async def test_a_compressed_giant_stops_nothing(deployment: Deployment) -> None:
     """A record that is small on the wire and huge in memory is refused, and the next calls are joined."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     giant = b" " * 20_000_000
     _, key, value = a_call_by(0, 0, 0, minutes(2), None)
     producer = AIOKafkaProducer(
@@ -258,8 +250,7 @@ async def test_a_compressed_giant_stops_nothing(deployment: Deployment) -> None:
 
 async def test_a_rejected_snapshot_unbinds_later_calls(deployment: Deployment) -> None:
     """After a list that could not be accepted calls are unbound and an alert says so, until the next good list."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    await deployment.ready_worker()
     now = datetime.now(UTC)
     ahead = [now + timedelta(minutes=count) for count in range(4)]
     await deployment.put(a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), None))
@@ -301,8 +292,7 @@ async def test_stages_in_three_processes_do_the_same(deployment: Deployment) -> 
 
 async def test_a_rebalance_loses_and_doubles_nothing(deployment: Deployment) -> None:
     """A second worker joins in mid-stream and the first one leaves: one evidence record per call."""
-    first = deployment.start_worker(ASSAY_STREAM_BATCH_RECORDS_MAX="100")
-    await first.wait_ready()
+    first = await deployment.ready_worker(ASSAY_STREAM_BATCH_RECORDS_MAX="100")
     history = list(Fleet(servers=7, calls=6_000, changes=30, seed=11).history())
     await deployment.send(Role.SNAPSHOTS, [(key, value) for role, key, value in history if role is Role.SNAPSHOTS])
     calls = [(key, value) for role, key, value in history if role is Role.CALLS]

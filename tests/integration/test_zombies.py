@@ -1,7 +1,5 @@
 """Workers that are frozen beyond their session, lose their partitions, and wake with a batch in hand."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
@@ -81,8 +79,7 @@ async def test_a_worker_that_wakes_need_not_wait_for_the_transaction_of_a_dead_o
     role, key, value = a_listing(0, 0, 0, 1, START)
     await deployment.send(role, [(key, value)])
     calls = [a_call_by(0, 0, number, START + timedelta(seconds=1), None)[2] for number in range(80)]
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     await deployment.send(Role.CALLS, [(b"%d" % number, call) for number, call in enumerate(calls[:40])])
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 40)
     worker.process.send_signal(signal.SIGSTOP)

@@ -1,7 +1,5 @@
 """Two releases in one deployment, restarted in random order, forwards and back, with faults: ``make mixed``."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

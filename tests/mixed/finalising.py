@@ -1,7 +1,5 @@
 """The end of a rollout: a later release takes over, its level is finalised, and the one before must stand back."""
 
-from __future__ import annotations
-
 import asyncio
 
 from assay_stream.model.record import Role

@@ -1,7 +1,5 @@
 """What one release writes and another reads: taps, workers, stores, consoles, and commands over topics."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Releases of assay-stream, each in an environment of its own."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Workers of two releases in one deployment: each is replaced by one of the other release, in any order, under load."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

@@ -1,7 +1,5 @@
 """Laws of users' agents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Laws of the alert formats: total, deterministic, one line, and nothing of weight is lost."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Laws of the alerts: findings counted once, and records that follow from the log, however often time arrives."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Laws of the binding rules, over random histories."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise, product
 from typing import Any

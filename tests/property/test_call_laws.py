@@ -1,7 +1,5 @@
 """Laws of calls on a wire: however client and server interleave, misuse ids and fall silent, a call is one record."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Laws of the comparison: nothing late gives no difference; what was late is named, and its cause can be shown."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Laws of pins, policies and keys: what is said follows from both logs, whichever of them was read first."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -26,7 +24,7 @@ from assay_stream.registry.ledger import verdict_key
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import Action
 from tests.support.controls import DOMAIN, KEYS, a_control, a_document, fingerprint_of, signature_of
-from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, a_call, a_snapshot, record_of
+from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, a_call, a_snapshot, read_live, record_of
 
 PRODUCER = Producer(version="1")
 OBSERVERS = ("proxy-1", "proxy-2")
@@ -145,16 +143,6 @@ def a_state(limits: Limits = DEFAULT_LIMITS) -> EngineState:
     return EngineState(producer=PRODUCER, limits=limits)
 
 
-def read(state: EngineState, records: list[Record]) -> list[Output]:
-    outputs: list[Output] = []
-    for record in records:
-        for output in engine.process(state, record):
-            outputs.append(output)
-            if output.role is Role.BINDINGS:
-                engine.process(state, record_of(Role.BINDINGS, output.value, key=output.key))
-    return outputs
-
-
 def evidence(state: EngineState) -> list[bytes | None]:
     found_: list[bytes | None] = []
     for second in range(16):
@@ -191,7 +179,7 @@ def test_evidence_and_verdicts_do_not_depend_on_which_log_was_read_first(
 ) -> None:
     """Each log in its own order, mixed in any way: the same bytes of evidence, the same verdicts."""
     one, other = a_state(), a_state()
-    told, told_again = read(one, history), read(other, data.draw(reorderings(history)))
+    told, told_again = read_live(one, history), read_live(other, data.draw(reorderings(history)))
     assert evidence(other) == evidence(one)
     assert verdicts(told_again) == verdicts(told)
 
@@ -206,7 +194,7 @@ def test_every_finding_was_true_when_it_was_made_and_none_is_left_out(history: l
     told: set[bytes] = set()
     for record in history:
         before = all_wrong(state)
-        new = pin_findings_of(read(state, [record]))
+        new = pin_findings_of(read_live(state, [record]))
         assert len(new) == len(set(new))
         assert set(new) <= all_wrong(state)
         assert before.isdisjoint(new)
@@ -218,10 +206,10 @@ def test_every_finding_was_true_when_it_was_made_and_none_is_left_out(history: l
 def test_no_order_of_reading_leaves_a_finding_out(history: list[Record], data: st.DataObject) -> None:
     """Read in the order of event times, exactly what stands wrong is found, once; in any other, no less."""
     state = a_state()
-    in_time = pin_findings_of(read(state, history))
+    in_time = pin_findings_of(read_live(state, history))
     assert len(in_time) == len(set(in_time))
     assert set(in_time) == all_wrong(state)
-    mixed = pin_findings_of(read(a_state(), data.draw(reorderings(history))))
+    mixed = pin_findings_of(read_live(a_state(), data.draw(reorderings(history))))
     assert set(in_time) <= set(mixed)
 
 
@@ -229,7 +217,7 @@ def test_no_order_of_reading_leaves_a_finding_out(history: list[Record], data: s
 def test_first_uses_kept_step_by_step_are_those_of_the_whole(history: list[Record]) -> None:
     state = a_state()
     for record in history:
-        read(state, [record])
+        read_live(state, [record])
         server = state.registry.bindings.server(SERVER)
         assert server.controls.first_uses == first_uses_since(server, start_of(0))
 
@@ -248,7 +236,7 @@ def test_a_restored_registry_goes_on_with_the_same_pins_and_keys(
 ) -> None:
     cut = data.draw(st.integers(0, len(history)))
     first = a_state(limits)
-    facts = [output for output in read(first, history[:cut]) if output.role is Role.BINDINGS]
+    facts = [output for output in read_live(first, history[:cut]) if output.role is Role.BINDINGS]
     if compact:
         last = {fact.key: index for index, fact in enumerate(facts)}
         facts = [fact for index, fact in enumerate(facts) if last[fact.key] == index and fact.value is not None]
@@ -257,7 +245,7 @@ def test_a_restored_registry_goes_on_with_the_same_pins_and_keys(
         record = record_of(Role.BINDINGS, fact.value, key=fact.key)
         second.registry.bindings.take(record)
         second.view.take(record)
-    assert read(second, history[cut:]) == read(first, history[cut:])
+    assert read_live(second, history[cut:]) == read_live(first, history[cut:])
     assert evidence(second) == evidence(first)
 
 
@@ -265,7 +253,7 @@ def test_a_restored_registry_goes_on_with_the_same_pins_and_keys(
 def test_what_is_kept_of_keys_is_bounded(history: list[Record], limits: Limits) -> None:
     """No domain has more discoveries than allowed; nothing is kept of keys and signatures that nothing names."""
     state = a_state(limits)
-    read(state, history)
+    read_live(state, history)
     server = state.registry.bindings.server(SERVER)
     assert all(len(found_) <= limits.discoveries_max for found_ in server.controls.discoveries.values())
     named = {seen.signatures for timeline in server.observers.values() for seen in timeline} - {None}
@@ -284,10 +272,10 @@ def test_a_control_record_published_twice_changes_no_evidence_of_calls(
         return
     again = data.draw(st.sampled_from(controls))
     state = a_state()
-    told = read(state, history)
+    told = read_live(state, history)
     was = evidence(state)
     place = again.origin._replace(offset=len(controls))
-    repeated = read(state, [again._replace(origin=place)])
+    repeated = read_live(state, [again._replace(origin=place)])
     assert evidence(state) == was
     assert verdicts(told + repeated) == verdicts(told)
     assert pin_findings_of(repeated) == []
@@ -299,7 +287,7 @@ _GRAVITY = {None: 0, Action.ALLOW: 0, Action.WARN: 1, Action.BLOCK: 2}
 @given(ANY)
 def test_a_verdict_is_the_worst_over_the_definitions_in_force(history: list[Record]) -> None:
     state = a_state()
-    held = verdicts(read(state, history))
+    held = verdicts(read_live(state, history))
     server = state.registry.bindings.server(SERVER)
     end_us = 2**62
     for timeline in server.observers.values():
@@ -323,7 +311,7 @@ def test_a_verdict_is_the_worst_over_the_definitions_in_force(history: list[Reco
 
 @given(ANY)
 def test_nothing_that_is_written_calls_a_tool_safe(history: list[Record]) -> None:
-    for output in read(a_state(), history):
+    for output in read_live(a_state(), history):
         if output.role in (Role.FINDINGS, Role.CHANGES, Role.VERDICTS):
             words = (output.value or b"").lower()
             assert not any(word in words for word in (b"safe", b"trusted", b"verified"))

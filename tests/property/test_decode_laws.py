@@ -1,7 +1,5 @@
 """Laws of decoding, over arbitrary bytes and over every spelling of random JSON."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laws of what was introduced."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

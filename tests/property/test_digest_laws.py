@@ -1,7 +1,5 @@
 """Laws of canonical JSON: the fast path is the reference, order means nothing, and nothing else escapes."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

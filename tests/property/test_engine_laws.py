@@ -1,7 +1,5 @@
 """Laws of the engine as a whole: a deployment of stages is the same function of its logs, however it runs."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role, murmur2_partition
 from assay_stream.replay.run import replay
 from assay_stream.schemes.assay import tool as assay
+from tests.support.controls import a_control
 from tests.support.events import TOOL, an_event, call_data, snapshot_data
 
 PRODUCER = Producer(version="1")
@@ -55,11 +54,8 @@ class Logs:
 
 
 def a_pin(number: int, server: str, value: str | None) -> bytes:
-    data = {"server_id": server, "tool_name": "read_file", "scheme": "assay.v1", "author": "a", "reason": "r"}
-    if value is not None:
-        data["value"] = value
-    kind = "assay.control.pin.remove" if value is None else "assay.control.pin.set"
-    return json.dumps({**json.loads(an_event(Role.CALLS, number, number, data)), "type": kind}).encode()
+    given = {"server_id": server, "tool_name": "read_file", "scheme": "assay.v1", "value": value}
+    return a_control("pin.remove" if value is None else "pin.set", number=number, second=number, **given)
 
 
 @st.composite

@@ -1,7 +1,5 @@
 """Laws of evasion, over random lists of one server: no poison gets into force without a standing alert."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Laws of writing logs at given offsets, on a log that assigns them as brokers do."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

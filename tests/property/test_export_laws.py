@@ -1,7 +1,5 @@
 """Laws of exports: the order of what is read never shows, and what was written is read back."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 from pathlib import Path

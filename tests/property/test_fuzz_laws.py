@@ -1,7 +1,5 @@
 """Laws over records that were sound before somebody damaged them, and over batches that end anywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Laws of Handshake's schemes, over arbitrary values and bytes."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from semver import Version
 from assay_stream.errors import InputError
 from assay_stream.schemes.handshake.contract import Contract, check_tools, contract, contract_drift
 from assay_stream.schemes.handshake.event import FIELDS, PROFILES, check_tool_call
-from assay_stream.schemes.handshake.htc import SCHEMA, validate_envelope
+from assay_stream.schemes.handshake.htc import SCHEMA, check_envelope
 from assay_stream.schemes.semver import parse_version
 
 VALID = json.loads((Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text())[
@@ -31,25 +29,6 @@ JSON = st.recursive(
     | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), inner, max_size=4),
     max_leaves=12,
 )  # fmt: skip
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.dates(),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.tuples(inner)
-        | st.dictionaries(st.text(max_size=4) | st.integers(), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
-# Pieces of every rule, so that matches begin, end and touch each other in every way.
-FRAGMENTS = [
-    "password", "token", "bearer ", "api_key", "--", "-", "=", ":", ": ", '"', "'", "\\", " ", "\n", ",", ";",
-    "[", "]", "://", "/", "u:p@", "@", "x.com", "a@b.co", "+31 6 12345678", "AKIAIOSFODNN7EXAMPLE",
-    "ghp_" + "a" * 36, "sk-" + "c" * 20, "eyJhbGciOiJI.eyJzdWI.sig",
-    "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----",
-    "/home/ann", "/home", "/var/", "/Users", "C:\\x", "c:/y", "\\\\host\\share", "$HOME", "%PATH%", "${X}",
-    "[REDACTED:", "path:path_absolute]", "[REDACTED:path:path_absolute]", "[REDACTED:token:secret_token]",
-]  # fmt: skip
-TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join) | st.text(max_size=20)
 REQUEST = {
     "schema_version": "htc-1.0",
     "tool_call_id": VALID["tool_call_id"],
@@ -89,18 +68,9 @@ def refusal(action: Callable[[], object]) -> InputError | None:
     return None
 
 
-def is_error_object(verdict: dict[str, Any]) -> bool:
-    validator = Draft202012Validator({"$ref": "#/$defs/error", "$defs": SCHEMA["$defs"]})
-    return bool(validator.is_valid(verdict["error"]))
-
-
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
-def test_no_bytes_are_beyond_a_verdict(raw: bytes) -> None:
-    verdict = validate_envelope(raw)
-    assert verdict is not None
-    assert verdict["ok"] is False
-    assert (verdict["error"]["kind"], verdict["error"]["code"]) == ("validation", "VAL-HTC-001")
-    assert is_error_object(verdict)
+def test_no_bytes_are_beyond_a_refusal(raw: bytes) -> None:
+    assert refusal(lambda: check_envelope(raw)) is not None
 
 
 @given(st.sampled_from([REQUEST, RESPONSE]), st.sampled_from([*REQUEST, *RESPONSE, "new"]), JSON)
@@ -109,7 +79,7 @@ def test_the_verdict_agrees_with_the_whole_schema(envelope: dict[str, Any], name
     assume(name not in {"tool_call_id", "trace_id", "timing"})
     altered = envelope | {name: value}
     expected = Draft202012Validator(SCHEMA).is_valid(altered)
-    assert (validate_envelope(json.dumps(altered).encode()) is None) == expected
+    assert (refusal(lambda: check_envelope(json.dumps(altered).encode())) is None) == expected
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)

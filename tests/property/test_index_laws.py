@@ -1,7 +1,5 @@
 """Laws of the indexes of one server: they answer what a scan of the whole state would."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from unittest.mock import patch

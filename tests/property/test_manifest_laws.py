@@ -1,7 +1,5 @@
 """Laws of manifest drift: no drift from oneself, order says nothing, a missing page removes nothing."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laws of comparison by meaning: nothing from nothing, order says nothing, the way back is the mirror."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from typing import Any

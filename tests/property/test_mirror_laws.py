@@ -4,8 +4,6 @@ A made-up primary has calls, evidence of some of them, and checkpoints, with gap
 partition is cut at random, its records get other offsets, and some pairs of offsets are lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator

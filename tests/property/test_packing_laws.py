@@ -1,7 +1,5 @@
 """Laws of packed lists: a topic of runs adds up to what a topic of single facts does, however it was compacted."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

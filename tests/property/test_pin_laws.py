@@ -1,7 +1,5 @@
 """Laws of the peers' digests and of files of pins: order means nothing, and what is written is read back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

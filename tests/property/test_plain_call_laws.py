@@ -1,7 +1,5 @@
 """Laws of plain calls: the short way takes nothing that the model refuses, and writes the very same evidence."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -9,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.join.processor import process, process_calls
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -18,7 +15,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.plain_call import NATIVE_CALLS, read_native, read_plain
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.schemes.assay import tool as assay
-from tests.support.events import TOOL, an_event, snapshot_data
+from tests.support.events import TOOL, an_event, read_live, snapshot_data
 
 PRODUCER = Producer(version="1")
 POLICY = {**assay.POLICY_CLUSTER_CONSTANTS, "policy_snapshot_digest": "sha256:p", "policy_digest": "sha256:p"}
@@ -158,9 +155,7 @@ def a_state() -> EngineState:
     data = snapshot_data(TOOL, server_id="server", observer_id="alice", snapshot_id="snapshot-1")
     place = Origin(topic="mcp.tools.list", partition=0, offset=0)
     value = an_event(Role.SNAPSHOTS, 1, 1, data)
-    for output in engine.process(state, Record(role=Role.SNAPSHOTS, origin=place, key=b"server", value=value)):
-        if output.role is Role.BINDINGS:
-            engine.process(state, Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
+    read_live(state, [Record(role=Role.SNAPSHOTS, origin=place, key=b"server", value=value)])
     return state
 
 

@@ -1,7 +1,5 @@
 """Laws of redaction, over arbitrary values and over texts made to confuse it."""
 
-from __future__ import annotations
-
 import json
 import string
 from typing import Any

@@ -1,7 +1,5 @@
 """Laws of the registry, over random histories of one partition."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laws of the replay: it gives what the live run gave, whoever hands the logs in, and in whatever order."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from datetime import timedelta
@@ -18,12 +16,13 @@ from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
+from assay_stream.replay.order import Merge
 from assay_stream.replay.run import Replay, ResumePoint, replay
 from assay_stream.text.times import time_ms_in
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
-from tests.support import replay_reference
+from tests.support.controls import control_at
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
-from tests.support.merging import merge_by_event_time
+from tests.support.merging import merge_by_event_time, sort_in_memory
 
 PRODUCER = Producer(version="1")
 
@@ -202,16 +201,8 @@ Drawn = tuple[str, int, int, int, int, bool]
 
 
 def a_pin(server: int, minute: int, number: int) -> bytes:
-    data = {
-        "server_id": f"server-{server}",
-        "tool_name": "tool_0",
-        "scheme": "assay.v1",
-        "value": f"{number:064x}",
-        "author": "ann",
-        "reason": "review",
-    }
-    event = {"specversion": "1.0", "type": "assay.control.pin.set", "source": "urn:ops", "id": f"pin-{number}"}
-    return orjson.dumps(event | {"time": f"2026-03-01T00:0{minute}:00Z", "data": data})
+    given = {"server_id": f"server-{server}", "tool_name": "tool_0", "scheme": "assay.v1", "value": f"{number:064x}"}
+    return control_at(START.replace(minute=minute), "pin.set", number, **given)
 
 
 def written(kind: str, server: int, observer: int, minute: int, detail: int, number: int) -> tuple[Role, bytes, int]:
@@ -395,11 +386,10 @@ def small_spool(records: list[Record]) -> LogSpool:
 
 
 @given(any_records())
-def test_streaming_gives_what_sorting_in_memory_gave(records: list[Record]) -> None:
-    was = list(replay_reference.replay(records, producer=PRODUCER, snapshot_partitions=2))
+def test_records_stream_in_the_order_that_sorting_in_memory_gives(records: list[Record]) -> None:
     with small_spool(records) as spool:
-        made = Replay(spool, producer=PRODUCER, snapshot_partitions=2)
-        assert [output for outputs in made.steps() for output in outputs] == was
+        streamed = Merge(spool, limits=DEFAULT_LIMITS, call_profile="assay").read({})
+        assert [(placed.time_ms, placed.record) for placed in streamed] == sort_in_memory(records)
 
 
 @given(any_records(), st.lists(st.integers(0, 30), max_size=3))

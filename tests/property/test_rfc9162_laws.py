@@ -1,7 +1,5 @@
 """Laws of the Merkle trees, against the recursive definitions of RFC 9162, section 2.1."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Laws of SchemaPin: order means nothing, the reference agrees, and nothing but our errors escapes."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random
@@ -133,4 +131,3 @@ def test_verification_never_raises_and_never_accepts_what_is_not_signed(
     assert not found.valid
     assert found.error_code is not None
     assert found.error_code in SchemaPinErrorCode
-    assert not found.pins_key

@@ -1,7 +1,5 @@
 """Laws of seals: whatever one thing is taken away, somebody who was told of it, or a sibling, misses it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Laws of shadowing: how the claims of several servers are mixed changes nothing, nor who hands the logs in."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Laws of the comparison word by word."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Laws of verification: what a run wrote holds, what was altered does not, and what came late is told as late."""
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Iterator

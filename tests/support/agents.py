@@ -1,7 +1,5 @@
 """Builders of what agents read, and agents in memory."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Alerts as the alert stage writes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

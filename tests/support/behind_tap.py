@@ -1,7 +1,5 @@
 """A server behind ``assay-stream tap``, and the client that drives it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

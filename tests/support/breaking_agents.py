@@ -1,7 +1,5 @@
 """Agents that fail, each in its own way: ``worker --agents tests.support.breaking_agents:raising``."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

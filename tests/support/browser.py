@@ -1,7 +1,5 @@
 """Debian's Chromium, driven over WebDriver (https://www.w3.org/TR/webdriver2/): the few commands that tests need."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

@@ -4,8 +4,6 @@
 ``withdraw`` takes ``echo`` off the list and announces that.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -1,13 +1,39 @@
 """The command line, run within the test's own process: a process of its own takes longer to start than to work."""
 
-from __future__ import annotations
-
 import io
+import json
 import os
 import subprocess
+from typing import Any
 from unittest.mock import patch
 
+from typer.testing import CliRunner, Result
+
 from assay_stream.cli import main
+from assay_stream.cli.app import app
+from assay_stream.errors import AssayStreamError
+
+
+def invoke(*arguments: object, **options: Any) -> Result:
+    """The command in the surroundings of the test: its errors come as exceptions, before ``main`` makes words of them.
+
+    Args:
+        arguments: of the command, as text.
+        options: of typer's runner.
+    """
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
+
+
+def rows_of(done: Result) -> list[dict[str, Any]]:
+    """The JSON objects that the command printed, one a line."""
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def error_code(done: Result) -> str:
+    """The code of the error that the command ended with; fails if there is none."""
+    assert isinstance(done.exception, AssayStreamError), done.output
+    return done.exception.code
 
 
 def run_command(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:

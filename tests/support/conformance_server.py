@@ -1,7 +1,5 @@
 """A server with what MCP's conformance suite looks for: content of each kind, logs, progress, sampling, elicitation."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

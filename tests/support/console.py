@@ -1,7 +1,5 @@
 """A store that a console shows: an ordinary fleet, or one of a server whose every text attacks its reader."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping

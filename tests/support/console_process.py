@@ -1,7 +1,5 @@
 """The console as a process of its own, and its operator in a browser."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

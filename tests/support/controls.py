@@ -1,8 +1,7 @@
 """Builders of control events, keys and signatures for dialogues and laws."""
 
-from __future__ import annotations
-
 import json
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -10,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
 from assay_stream.schemes.schemapin.keys import PublicKey, sign_digest
-from tests.support.events import SERVER
+from tests.support.events import SERVER, after_ten, event_at
 from tests.support.schemapin import KEY, OTHER_KEY
 
 DOMAIN = "example.com"
@@ -45,17 +44,12 @@ def _signature(tool: str, name: str, mode: Mode) -> str:
 
 def a_control(kind: str, /, *, number: int = 0, second: float = 0, **data: Any) -> bytes:
     """The bytes of a control event, given a number of seconds after ten o'clock; ``None`` leaves a field out."""
+    return control_at(after_ten(second), kind, number, **data)
+
+
+def control_at(at: datetime, kind: str, number: int, /, **data: Any) -> bytes:
     required = {"server_id": SERVER}
     if not kind.startswith("discovery"):
         required |= {"author": "ann", "reason": "review"}
     content = {name: value for name, value in (required | data).items() if value is not None}
-    return json.dumps(
-        {
-            "specversion": "1.0",
-            "type": f"assay.control.{kind}",
-            "source": "urn:assay-stream:control:test",
-            "id": f"control-{number}",
-            "time": f"2026-03-01T10:{int(second // 60):02}:{second % 60:09.6f}Z",
-            "data": content,
-        }
-    ).encode()
+    return event_at(at, f"assay.control.{kind}", f"control-{number}", content)

@@ -6,8 +6,6 @@ Over standard input and output, or over Streamable HTTP on a port. ``ask`` asks 
 2026-07-28, extension ``io.modelcontextprotocol/tasks``) that asks the user as well; ``slow`` takes a while.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Annotated, Any, Literal

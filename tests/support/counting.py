@@ -1,7 +1,5 @@
 """Work counted instead of timed: the same on a busy machine as on a quiet one."""
 
-from __future__ import annotations
-
 import sys
 import time
 import tracemalloc

@@ -1,7 +1,5 @@
 """The agents that ship, and one that numbers the calls of an actor: what is lost, doubled or of a lost state shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from assay_stream.agents import Agent, Detection, Event, Evidence, Memory, actor_of

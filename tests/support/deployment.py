@@ -1,7 +1,5 @@
 """A deployment under test: its topics, its workers as real processes, and what its logs hold."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -130,37 +128,47 @@ class Deployment:
         finally:
             await admin.close()
 
-    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return self._run(("-m", "assay_stream"), arguments, env)
+    def run(self, *arguments: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        return self._run(("-m", "assay_stream"), arguments, env, stdin)
 
     def run_own(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the program that its workers run."""
         return self._run(self.program, arguments, {})
 
     def _run(
-        self, program: Sequence[str], arguments: Sequence[str], env: dict[str, str]
+        self, program: Sequence[str], arguments: Sequence[object], env: dict[str, str], stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.python, *program, *arguments],
+            [self.python, *program, *map(str, arguments)],
             env=os.environ | self.env | env,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
 
-    async def output_of(self, *arguments: str) -> str:
-        done = await asyncio.to_thread(self.run, *arguments, COLUMNS="100")
+    async def output_of(self, *arguments: object, **env: str) -> str:
+        done = await asyncio.to_thread(self.run, *arguments, COLUMNS="100", **env)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def start_worker(self, *arguments: str, **env: str) -> Worker:
+        return self.start("worker", *arguments, **env)
+
+    async def ready_worker(self, *arguments: str, **env: str) -> Worker:
+        worker = self.start_worker(*arguments, **env)
+        await worker.wait_ready()
+        return worker
+
+    def start(self, *arguments: str, **env: str) -> Worker:
+        """Start a command that works until it is ended, and serves pages on its health."""
         port = free_port()
-        log = self.folder() / f"worker-{len(self.workers)}.log"
+        log = self.folder() / f"{arguments[0]}-{len(self.workers)}.log"
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                [self.python, *self.program, "worker", *arguments],
-                env=os.environ | self.env | {"ASSAY_STREAM_WEB_PORT": str(port)} | env,
+                [self.python, *self.program, *arguments, "--web-port", str(port)],
+                env=os.environ | self.env | env,
                 stdout=stderr,
                 stderr=stderr,
             )

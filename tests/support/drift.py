@@ -1,7 +1,5 @@
 """Comparisons of single fields, called from a path as text and on a budget of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

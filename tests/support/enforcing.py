@@ -1,7 +1,5 @@
 """A released server behind an enforcing tap, and the commands of its operator."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -36,26 +34,6 @@ async def enforced(deployment: Deployment, command: list[str], *options: str) ->
         yield client
 
 
-async def run(deployment: Deployment, *arguments: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "assay_stream",
-        *arguments,
-        env=os.environ | deployment.env,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, complaints = await asyncio.wait_for(process.communicate(), 60)
-    return process.returncode or 0, output.decode(), complaints.decode()
-
-
-async def ordered(deployment: Deployment, *arguments: str) -> str:
-    code, output, complaints = await run(deployment, *arguments)
-    assert code == 0, complaints
-    return output
-
-
 async def call(client: Client, name: str = TOOL) -> dict[str, Any] | None:
     """Call the tool: nothing, or the error of our own that its caller got instead."""
     try:
@@ -82,7 +60,7 @@ def passed(error: dict[str, Any] | None) -> bool:
 async def wait_for_row(deployment: Deployment, *arguments: str, **wanted: str) -> list[dict[str, Any]]:
     deadline = time.monotonic() + 30
     while True:
-        rows = [json.loads(line) for line in (await ordered(deployment, *arguments, "--json")).splitlines()]
+        rows = [json.loads(line) for line in (await deployment.output_of(*arguments, "--json")).splitlines()]
         if any(wanted.items() <= row.items() for row in rows):
             return rows
         assert time.monotonic() < deadline, rows

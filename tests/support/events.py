@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from assay_stream import engine
+from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import TOPIC_NAMES, Headers, Origin, Output, Record, Role
 from assay_stream.replay.run import replay
@@ -24,19 +27,28 @@ TYPES = {Role.SNAPSHOTS: "mcp.tools.list.observed", Role.CALLS: "mcp.tools.call.
 LIST_CHANGED_TYPE = "mcp.tools.list_changed.observed"
 
 
-def an_event(role: Role, number: int, second: float, data: Mapping[str, Any], **attributes: Any) -> bytes:
-    """A structured CloudEvent, a number of seconds after ten o'clock."""
+def event_at(at: datetime, kind: str, event_id: str, data: Mapping[str, Any], **attributes: Any) -> bytes:
+    """A structured CloudEvent of a moment."""
     return json.dumps(
         {
             "specversion": "1.0",
-            "type": TYPES[role],
+            "type": kind,
             "source": "urn:assay-stream:observer:test",
-            "id": f"event-{number}",
-            "time": f"2026-03-01T10:{int(second // 60):02}:{second % 60:09.6f}Z",
+            "id": event_id,
+            "time": at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "data": dict(data),
             **attributes,
         }
     ).encode()
+
+
+def an_event(role: Role, number: int, second: float, data: Mapping[str, Any], **attributes: Any) -> bytes:
+    """A structured CloudEvent, a number of seconds after ten o'clock."""
+    return event_at(after_ten(second), TYPES[role], f"event-{number}", data, **attributes)
+
+
+def after_ten(second: float) -> datetime:
+    return datetime.fromtimestamp(TEN_O_CLOCK_MS / 1_000, UTC) + timedelta(seconds=second)
 
 
 def snapshot_data(*tools: Any, **fields: Any) -> dict[str, Any]:
@@ -116,6 +128,17 @@ def record_of(
     """A record of any bytes in the topic of a role. Snapshots and control records need their server as key."""
     origin = Origin(topic=TOPIC_NAMES[role], partition=partition, offset=offset)
     return Record(role=role, origin=origin, key=key, value=value, headers=headers, timestamp_ms=timestamp_ms)
+
+
+def read_live(state: EngineState, records: Iterable[Record]) -> list[Output]:
+    """What the engine writes for records that come one by one; the facts among it are read back at once."""
+    outputs = []
+    for record in records:
+        for output in engine.process(state, record):
+            outputs.append(output)
+            if output.role is Role.BINDINGS:
+                engine.process(state, record_of(Role.BINDINGS, output.value, key=output.key))
+    return outputs
 
 
 class Story:

@@ -1,7 +1,5 @@
 """Records as exports read them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """agentgateway's side of ``ExtMcp``: what it sends, encoded by hand from the published numbers of its fields."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,10 +1,10 @@
 """Builders of facts for tests of the pure core."""
 
-from __future__ import annotations
-
+from assay_stream.bindings.controls import Controls
 from assay_stream.bindings.offers import pack
 from assay_stream.bindings.state import Bindings
 from assay_stream.model.control_facts import (
+    AnyControlFact,
     Checked,
     Discovery,
     DiscoveryStatus,
@@ -196,3 +196,10 @@ def bindings_with(*catalogues: Catalogue) -> Bindings:
                 )
         bindings.apply(catalogue)
     return bindings
+
+
+def with_facts(*facts: AnyControlFact) -> Controls:
+    controls = Controls()
+    for fact in facts:
+        controls.apply(fact)
+    return controls

@@ -4,8 +4,6 @@ Runs as ``python -m tests.support.faulty_worker worker``. Stands for defects tha
 what known hostile input costs is bounded by budgets. A record's key says what happens while a stage works on it.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """Builders of findings, resolutions and rules for tests of the alerts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A made-up fleet: servers that list and change their tools, and calls of them. Same seed, same bytes."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A hostile MCP server: fifty tools in every list, none of them ever seen before."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

@@ -4,8 +4,6 @@ At its level, each partition of the registry holds a fact of a new kind, and eac
 of progress, and changed states, have a new member.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A gate under test: a connection with pins and a policy, line by line."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Pairs of definitions made to cost as much as they can: one class of attack each, at the size asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Imports nothing of the product, so that the bench can run an older version on the same input.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

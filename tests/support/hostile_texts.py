@@ -1,7 +1,5 @@
 """Texts that are slow to search: for each class the worst one known, to be repeated."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 

@@ -6,8 +6,6 @@ With ``token`` it serves only requests that have an ``Authorization`` header, wi
 of its tools is described in other words. With ``conformance`` it is the server for MCP's conformance suite.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

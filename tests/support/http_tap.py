@@ -1,7 +1,5 @@
 """An HTTP tap in this process, in front of a server, and what it observed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Indicators without a budget, for tests of what is found."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

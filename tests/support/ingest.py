@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,16 +24,15 @@ TOOL = {"name": "echo", "description": "Echo a text", "inputSchema": {"type": "o
 
 
 def a_call(number: int, *, observer: str = "gw-1", server: str = "time", **fields: Any) -> Observation:
-    return call_event(
-        Vantage(server_id=server, observer_id=observer),
-        event_id=f"call-{number}",
-        observed_at=AT + timedelta(seconds=number % 86_400),
-        tool_name="echo",
-        tool_call_id=f"tool-call-{number}",
-        decision="allow",
-        reason_code="ok",
-        **fields,
-    )
+    usual: dict[str, Any] = {
+        "event_id": f"call-{number}",
+        "observed_at": AT + timedelta(seconds=number % 86_400),
+        "tool_name": "echo",
+        "tool_call_id": f"tool-call-{number}",
+        "decision": "allow",
+        "reason_code": "ok",
+    }
+    return call_event(Vantage(server_id=server, observer_id=observer), **(usual | fields))
 
 
 def a_list(number: int, *tools: Any, observer: str = "gw-1", server: str = "time") -> Observation:
@@ -89,17 +85,9 @@ class Ingest:
         return token
 
     async def start(self, *arguments: str, **env: str) -> Address:
-        web_port, port = free_port(), free_port()
-        log = self.folder / f"ingest-{len(self.processes)}.log"
-        listen = ["--listen", f"127.0.0.1:{port}", "--clients", str(self.folder / "clients.toml")]
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "assay_stream", "ingest", *listen, "--web-port", str(web_port), *arguments],
-                env=os.environ | self.deployment.env | env,
-                stdout=out,
-                stderr=out,
-            )
-        worker = Worker(process=process, web_port=web_port, log=log)
+        port, clients = free_port(), self.folder / "clients.toml"
+        listen = ("--listen", f"127.0.0.1:{port}", "--clients", str(clients))
+        worker = self.deployment.start("ingest", *listen, *arguments, **env)
         self.processes.append(worker)
         await worker.wait_ready()
         return Address(self, worker, port)

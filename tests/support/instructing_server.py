@@ -3,8 +3,6 @@
 python -m tests.support.instructing_server FILE
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

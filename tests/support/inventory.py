@@ -1,7 +1,5 @@
 """The inventory, new servers and new observers, is left out of dialogues about changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from assay_stream.model.kinds import INVENTORY

@@ -1,7 +1,5 @@
 """Servers listed in this process, and what was observed of them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,8 +1,6 @@
 """A registry that is shown lists of tools, prompts and resource templates."""
 
-from __future__ import annotations
-
-import json
+from datetime import timedelta
 from typing import Any
 
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
@@ -11,6 +9,8 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
+from tests.support.events import TYPES, event_at, snapshot_data
+from tests.support.fleet import START
 from tests.support.inventory import without_inventory
 
 TOOL: dict[str, Any] = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
@@ -44,32 +44,17 @@ class Shown:
         **fields: Any,
     ) -> list[Finding]:
         """Show tools and prompts; where ``silent`` nothing is stated of prompts. Returns the findings."""
-        data = {
-            "server_id": "server",
-            "observer_id": observer,
-            "snapshot_id": f"snapshot-{self.count}",
-            "server_scoped": False,
-            "completeness": completeness,
-            "tools": tools,
-            **fields,
-        }
+        listed = {"server_id": "server", "observer_id": observer, "snapshot_id": f"snapshot-{self.count}"}
+        data = snapshot_data(*tools, **(listed | {"completeness": completeness} | fields))
         if not silent:
             data["prompts"] = prompts
         if templates is not None:
             data["resource_templates"] = templates
         time_s = self.count * 60 if second is None else second
-        event = {
-            "specversion": "1.0",
-            "type": "mcp.tools.list.observed",
-            "source": "urn:test",
-            "id": str(self.count),
-            "time": f"2026-03-{1 + time_s // 86_400:02}T{time_s // 3_600 % 24:02}"
-            f":{time_s // 60 % 60:02}:{time_s % 60:02}Z",
-            "data": data,
-        }
+        value = event_at(START + timedelta(seconds=time_s), TYPES[Role.SNAPSHOTS], str(self.count), data)
         place = Origin(topic="mcp.tools.list", partition=0, offset=self.count)
         self.count += 1
-        record = Record(role=Role.SNAPSHOTS, origin=place, key=b"server", value=json.dumps(event).encode())
+        record = Record(role=Role.SNAPSHOTS, origin=place, key=b"server", value=value)
         self.outputs = without_inventory(process(self.registry, record))
         assert not [output for output in self.outputs if output.role is Role.REJECTED]
         entries = [decode_entry(output.value) for output in self.outputs if output.role is Role.FINDINGS]

@@ -4,8 +4,6 @@ The logs in ``tests/data/logs`` were written by MCP Hangar 2.34.4, in front of a
 SDK 2.3.0 with OpenTelemetry's SDK 1.45. ToolHive's lines are made by hand, after its code (``pkg/audit``).
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dialogues for the wire observer: what client and server say, line by line, and what comes of it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A real MCP client (the SDK's) that speaks to a server through the tap."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import AsyncIterator

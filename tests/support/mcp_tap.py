@@ -3,8 +3,6 @@
 [HIDDEN_TOOL=name] python tests/support/mcp_tap.py SERVER_ID OBSERVER_ID OUTPUT COMMAND...
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

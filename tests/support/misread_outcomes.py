@@ -5,8 +5,6 @@ python -m tests.support.misread_outcomes
 prints the table of docs/security.md.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Requests that only some servers read as a call: tries at a tap, by era."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Honest servers beside a hostile one: listed and called all the time, their evidence and their worker watched."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """An OpenID Connect provider with real keys that lies where a test tells it to."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from base64 import b64decode, urlsafe_b64encode

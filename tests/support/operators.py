@@ -1,7 +1,5 @@
 """A state for the operator's commands: two observers of one server, pins, rejections, a policy, keys."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from hashlib import sha256
 

@@ -3,8 +3,6 @@
 Five tools, two a page. The cursor of the second page is the empty string, which is a cursor like any other.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import mcp_types as types

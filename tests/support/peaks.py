@@ -3,8 +3,6 @@
 Counting allocations would be exact, and several times as slow as the work itself.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Stand-ins for Kafka: what they are sent, and what they do with it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """HTTP byte by byte: servers that answer what a test says, and clients that send it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ssl
@@ -33,15 +31,19 @@ async def raw_server(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIt
         server.close()
 
 
-def answering(response: bytes) -> Serve:
-    """A server that reads each request with its body and answers the same."""
+class Answering:
+    """A server that reads each request with its body, keeps both, and answers the same."""
 
-    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await body_of(head, reader)
-        writer.write(response)
+    def __init__(self, response: bytes) -> None:
+        self._response = response
+        self.heads: list[bytes] = []
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heads.append(head)
+        self.bodies.append(await body_of(head, reader))
+        writer.write(self._response)
         await writer.drain()
-
-    return serve
 
 
 class Endless:

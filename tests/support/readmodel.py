@@ -1,7 +1,5 @@
 """What the stages write of a fleet's history, as records of their topics, and what a store made of it says."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Receivers of alerts that can be down, slow or unwilling: an HTTP server and a syslog server, on loopback."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

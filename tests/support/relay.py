@@ -1,7 +1,5 @@
 """A relay between clients and a broker that can be cut: what is sent then goes nowhere, and nothing says so."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

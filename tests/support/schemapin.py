@@ -1,7 +1,5 @@
 """Keys and documents for tests of SchemaPin."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cryptography.hazmat.primitives import serialization

@@ -1,7 +1,5 @@
 """Hypothesis generators of JSON values, schemas and definitions that look like real ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -3,8 +3,6 @@
 python -m tests.support.scripted_lister_server BEHAVIOUR [FILE]
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

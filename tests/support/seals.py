@@ -1,7 +1,5 @@
 """Evidence records and checkpoints over them, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

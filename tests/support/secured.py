@@ -1,7 +1,5 @@
 """A deployment behind a secured listener: one user for each role, granted what the table says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -14,8 +14,6 @@ What each asks for and answers is held against what is published; none was held 
 
 # ruff: noqa: ARG002 - every service is asked the same way
 
-from __future__ import annotations
-
 import json
 import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """A process that publishes a call every few milliseconds, with a spool, until SIGTERM; it says what it took."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Builders of what there is to be said of an alert: definitions, lives and hostile texts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from assay_stream.alerts.formats.view import view_of

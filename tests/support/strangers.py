@@ -1,7 +1,5 @@
 """Distributions of strangers: the one that ``docs/plugins.md`` shows, as a wheel, and small ones made by hand."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

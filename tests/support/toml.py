@@ -1,7 +1,5 @@
 """Writing TOML, for tests: the standard library only reads it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ What is started this way is a process like any other: a child of the test, with 
 an exit code of its own. ``ASSAY_TEST_COLD=1`` starts everything anew.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -1,7 +1,5 @@
 """The labelled corpus and what we reach on it."""
 
-from __future__ import annotations
-
 from bench.alert_quality.corpus import Case, load
 from bench.alert_quality.judges import HIGH, JUDGES
 from bench.alert_quality.score import levels, score

@@ -1,7 +1,5 @@
 """Lists that once cost the registry much stay within the bounds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest.mock import patch
 

@@ -1,8 +1,6 @@
 """What is in ``deploy/``: services with few rights and command lines that this version takes, and well-formed rules and
 panels about metrics that there are."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

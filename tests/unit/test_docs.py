@@ -1,7 +1,5 @@
 """The documentation is checked by code: examples run, tables match the models, links lead somewhere."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -11,16 +9,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import orjson
 import pytest
-from typer.testing import CliRunner
 
 from assay_stream.agents.shipped import toxic_flow_agent
-from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.model import cloudevents, evidence, kinds, wire
 from assay_stream.model.envelope import Producer
@@ -28,12 +24,14 @@ from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes import fingerprint
 from tests.support import exports, gates
+from tests.support.command import invoke
+from tests.support.events import event_at
 from tests.support.inventory import without_inventory
+from tests.support.vectors import vectors
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 SOURCES = ROOT / "src" / "assay_stream"
-VECTORS = ROOT / "tests" / "data" / "vectors" / "assay_tool_definition_p56b.json"
 
 _FENCE = re.compile(r"^```([a-z-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -86,7 +84,7 @@ def test_the_page_on_verifying_by_hand_runs_as_it_stands(tmp_path: Path) -> None
             output = run_block(language, code, tmp_path)
             assert output == (expected if next_language == "text" else "")
             printed += output
-    cases = {case["id"]: case for case in json.loads(VECTORS.read_text())["cases"]}
+    cases = {case["id"]: case for case in vectors("assay_tool_definition_p56b")["cases"]}
     unscoped, scoped = cases["simple"]["unscoped"], cases["simple_scoped"]["scoped"]
     for case in (unscoped, scoped):
         assert printed.count(case["tool_definition_digest"]) >= 2
@@ -98,7 +96,7 @@ def test_the_page_on_verifying_by_hand_runs_as_it_stands(tmp_path: Path) -> None
 
 def test_the_records_on_that_page_are_what_the_engine_writes() -> None:
     """The definition and the evidence of the worked example are the engine's own, byte for byte."""
-    case = next(case for case in json.loads(VECTORS.read_text())["cases"] if case["id"] == "simple_scoped")
+    case = next(case for case in vectors("assay_tool_definition_p56b")["cases"] if case["id"] == "simple_scoped")
     snapshot = {
         "server_id": "server-a",
         "observer_id": "proxy-1",
@@ -128,12 +126,11 @@ def test_the_records_on_that_page_are_what_the_engine_writes() -> None:
 
 
 def _record(role: Role, kind: str, id_: str, time: str, data: dict[str, Any]) -> Record:
-    event = {"specversion": "1.0", "type": kind, "source": "urn:proxy-1", "id": id_, "time": time, "data": data}
     return Record(
         role=role,
         origin=Origin(topic=TOPIC_NAMES[role], partition=0, offset=0),
         key=b"server-a",
-        value=orjson.dumps(event),
+        value=event_at(datetime.fromisoformat(time), kind, id_, data, source="urn:proxy-1", time=time),
         timestamp_ms=1_772_359_205_000,
     )
 
@@ -277,12 +274,12 @@ def test_the_commands_and_queries_on_that_page_run(tmp_path: Path) -> None:
 def test_the_hunt_on_that_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On what the demo writes; each command finds something."""
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(app, ["demo", "--no-broker"]).exit_code == 0
+    assert invoke("demo", "--no-broker").exit_code == 0
     page = (DOCS / "hunting.md").read_text(encoding="utf-8")
     hunt = [line.split()[2:] for line in page.splitlines() if line.startswith("$ ") and "assay-stream-demo" in line]
     assert len(hunt) == 7
     for command in hunt:
-        done = CliRunner().invoke(app, command)
+        done = invoke(*command)
         assert (done.exit_code, "search_notes" in done.stdout) == (0, True), command
 
 

@@ -1,7 +1,5 @@
 """The composition of the core."""
 
-from __future__ import annotations
-
 import json
 
 import orjson
@@ -13,7 +11,7 @@ from assay_stream.errors import InputError, IntegrityError
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role
-from tests.support.events import a_call, an_event, handshake_call_data, record_of
+from tests.support.events import a_call, an_event, handshake_call_data, read_live, record_of
 from tests.support.fleet import START, Published, a_call_by, a_listing
 
 
@@ -29,13 +27,6 @@ def at(offset: int, published: Published) -> Record:
 def fed_back(output: Output, offset: int = 0) -> Record:
     place = Origin(topic=output.role.value, partition=0, offset=offset)
     return Record(role=output.role, origin=place, key=output.key, value=output.value)
-
-
-def lists(state: EngineState, *records: Record) -> None:
-    for record in records:
-        for output in engine.process(state, record):
-            if output.role is Role.BINDINGS:
-                engine.process(state, fed_back(output))
 
 
 LISTING = at(0, a_listing(0, 0, 0, 1, START))
@@ -95,7 +86,7 @@ def test_a_call_that_names_a_known_snapshot_is_ready_early() -> None:
     """It need not wait for the registry; one that names an unknown one, or none, must."""
     state = a_state()
     assert not is_ready(state, CALL)
-    lists(state, LISTING)
+    read_live(state, [LISTING])
     assert is_ready(state, CALL)
     assert not is_ready(state, at(0, a_call_by(0, 0, 0, START, None)))
     assert not is_ready(state, at(0, a_call_by(1, 0, 0, START, "snapshot-1")))
@@ -133,7 +124,7 @@ def test_a_record_that_is_set_aside_is_refused_unread(record: Record) -> None:
 def test_a_list_that_is_set_aside_ends_force() -> None:
     """As any list does that is refused: calls behind it are unbound."""
     state = a_state()
-    lists(state, LISTING, at(1, a_listing(0, 0, 1, 2, START.replace(second=9)))._replace(set_aside=True))
+    read_live(state, [LISTING, at(1, a_listing(0, 0, 1, 2, START.replace(second=9)))._replace(set_aside=True)])
     (rejection,) = state.view.servers["server-0"].rejections
     assert rejection.code == "record_kills_worker"
 
@@ -152,7 +143,7 @@ def test_a_list_that_is_set_aside_ends_force() -> None:
 def test_a_foreign_tombstone_stops_the_engine(key: bytes) -> None:
     """A tombstone whose key is no key of ours is an integrity error, as a foreign fact is."""
     state = a_state()
-    lists(state, LISTING)
+    read_live(state, [LISTING])
     tombstone = CALL._replace(role=Role.BINDINGS, key=key, value=None)
     with pytest.raises(IntegrityError):
         engine.process(state, tombstone)
@@ -161,7 +152,7 @@ def test_a_foreign_tombstone_stops_the_engine(key: bytes) -> None:
 def test_names_that_no_list_has_leave_nothing_behind() -> None:
     """A caller who makes up tool names does not fill the memory of the join."""
     state = a_state()
-    lists(state, LISTING)
+    read_live(state, [LISTING])
     kept = []
     for number in range(20):
         event = orjson.loads(CALL.value or b"")
@@ -174,7 +165,7 @@ def test_names_that_no_list_has_leave_nothing_behind() -> None:
 def test_a_listed_tool_is_worked_out_once() -> None:
     """Many calls of one tool under one list are answered from what was worked out for the first."""
     state = a_state()
-    lists(state, LISTING)
+    read_live(state, [LISTING])
     sizes = set()
     for _ in range(5):
         engine.process(state, CALL)

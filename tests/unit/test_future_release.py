@@ -28,6 +28,7 @@ from assay_stream.readmodel.filling import Filler
 from assay_stream.registry.ledger import fact_output
 from tests.support.agents import a_set
 from tests.support.controls import a_control
+from tests.support.errors import raises_code
 from tests.support.events import Story, a_call, a_snapshot
 from tests.support.findings import RULES, a_finding, an_end
 from tests.support.future_release import NEW_FACT, NEW_STATE
@@ -108,9 +109,8 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
 def test_state_of_a_later_form_is_refused_by_name(what: str) -> None:
     """With a code on which a worker waits, outside its group, for its replacement."""
     meet, code = REFUSED[what]
-    with pytest.raises(AssayStreamError) as caught:
+    with raises_code(code, kind=AssayStreamError):
         meet()
-    assert caught.value.code == code
     assert code in UNREADABLE
 
 
@@ -186,9 +186,8 @@ def test_a_store_refuses_the_mark_of_a_later_level() -> None:
     ],
 )
 def test_what_states_no_level_that_is_known_is_refused(value: bytes, code: str) -> None:
-    with pytest.raises(AssayStreamError) as caught:
+    with raises_code(code, kind=AssayStreamError):
         read_level(stored(Role.FORMATS, KEY, value))
-    assert caught.value.code == code
 
 
 def test_the_release_that_is_needed_is_named() -> None:

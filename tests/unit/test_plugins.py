@@ -1,7 +1,5 @@
 """Plug-ins: found by name, imported when used, and refused by name where two clash or one is broken."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib
@@ -14,6 +12,7 @@ import pytest
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.configured import read_receivers
 from assay_stream.plugins import FEEDS, FORMATS, LOGS, RECEIVERS, Group
+from tests.support.errors import raises_code
 from tests.support.strangers import put_distribution
 from tests.support.toml import toml_of
 
@@ -28,9 +27,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refusal(group: Group[Any], name: str) -> str:
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("bad_plugin", kind=ConfigurationError) as caught:
         group.load(name)
-    assert caught.value.code == "bad_plugin"
     return caught.value.message
 
 

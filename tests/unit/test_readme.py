@@ -1,7 +1,5 @@
 """The README, followed to the letter."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

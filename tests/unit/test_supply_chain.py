@@ -1,7 +1,5 @@
 """The audit of dependencies."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

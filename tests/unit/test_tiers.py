@@ -1,7 +1,5 @@
 """Which long tests have to run again (``deploy/tiers.py``)."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A budget of work: what is spent is counted, and what is exhausted stays so."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.work import Work, WorkExhaustedError

@@ -1,7 +1,5 @@
 """What a comparison by meaning may cost: the worst inputs known, in units of work."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Shipped detections of behaviour: what follows a change of a definition, and who gets a tool's arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import count, permutations

@@ -1,7 +1,5 @@
 """Declaring agents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Windows over event time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The first step: records under the keys of agents."""
 
-from __future__ import annotations
-
 from typing import Any
 from zlib import crc32
 
@@ -14,6 +12,7 @@ from assay_stream.model.alert_state import INPUT_HEADER
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.support.agents import a_set, evidence
+from tests.support.errors import raises_code
 from tests.support.findings import a_finding
 
 
@@ -53,9 +52,8 @@ def test_findings_of_agents_are_not_read(kind: Kind) -> None:
 
 @pytest.mark.parametrize("key", [7, (), ("a", 7), ("a", ["b"]), ["a"], ("a",) * 9])
 def test_junk_for_a_key_is_refused_with_the_name_of_the_agent(key: Any) -> None:
-    with pytest.raises(ConfigurationError, match="'reader'") as refused:
+    with raises_code("agent_bad_key", kind=ConfigurationError, match="'reader'"):
         reader(lambda _event: key).process(read(evidence(0, 0)))
-    assert refused.value.code == "agent_bad_key"
 
 
 def test_a_long_name_stands_as_its_digest_in_a_key() -> None:

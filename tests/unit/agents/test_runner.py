@@ -1,7 +1,5 @@
 """Agents in memory: records in, findings out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from assay_stream.agents import Agent, Detection, Event, Evidence, Memory, actor_of

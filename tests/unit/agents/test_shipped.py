@@ -1,7 +1,5 @@
 """The detections that ship."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import permutations
 from typing import Any

@@ -1,7 +1,5 @@
 """What users' tests of agents are written with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The alerts as they stand, and those that are asked for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Alerts: when something is written of what was found, and what."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

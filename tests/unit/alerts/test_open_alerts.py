@@ -1,7 +1,5 @@
 """Open alerts, counted from their states: the same after a restart, whatever happened before."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

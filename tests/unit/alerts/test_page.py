@@ -1,7 +1,5 @@
 """One alert for a person, line by line."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The alert stage as a function, over a mapping of states."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -35,14 +33,17 @@ def tick_at(second: float) -> Tick:
     return Tick(time_us=at(second))
 
 
-def test_a_finding_is_kept_under_its_uid() -> None:
-    stage = Stage()
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_a_finding_is_kept_under_its_uid(stage: Stage) -> None:
     assert len(stage.reads(a_finding())) == 1
     assert set(stage.states) == {a_finding().uid(), "records/server"}
 
 
-def test_a_tick_writes_what_is_due_and_only_that() -> None:
-    stage = Stage()
+def test_a_tick_writes_what_is_due_and_only_that(stage: Stage) -> None:
     stage.reads(a_finding(0))
     stage.reads(a_finding(500, tool_name="other"))
     before = dict(stage.states)
@@ -52,9 +53,8 @@ def test_a_tick_writes_what_is_due_and_only_that() -> None:
     assert stage.reads(tick_at(601)) == []
 
 
-def test_a_tick_writes_no_more_than_its_share() -> None:
+def test_a_tick_writes_no_more_than_its_share(stage: Stage) -> None:
     most = DEFAULT_LIMITS.alerts_per_tick_max
-    stage = Stage()
     for number in range(most + 1):
         stage.reads(a_finding(number, number / 1_000, tool_name=f"tool-{number}"))
     assert len(stage.reads(tick_at(1_000))) == most
@@ -62,9 +62,8 @@ def test_a_tick_writes_no_more_than_its_share() -> None:
     assert body(last)["unmapped"]["mcp_tool_name"] == f"tool-{most}"
 
 
-def test_a_tick_that_comes_again_changes_nothing() -> None:
+def test_a_tick_that_comes_again_changes_nothing(stage: Stage) -> None:
     """What stands behind it in the log is not of its time: delivered again, it does not close it early."""
-    stage = Stage()
     stage.reads(a_finding(0))
     stage.reads(tick_at(1_000), offset=1)
     stage.reads(an_end(300), offset=2)
@@ -74,9 +73,8 @@ def test_a_tick_that_comes_again_changes_nothing() -> None:
     assert told(stage.reads(tick_at(1_000), offset=3))[-1][0] == "Close"
 
 
-def test_an_end_that_stands_before_the_finding_does_not_end_it() -> None:
+def test_an_end_that_stands_before_the_finding_does_not_end_it(stage: Stage) -> None:
     """The first time it was passed over; after a crash, read again, it must be too."""
-    stage = Stage()
     stage.reads(an_end(0, observer_id=None, reason="decided"), offset=0)
     stage.reads(a_finding(1), offset=1)
     before = dict(stage.states)
@@ -84,16 +82,14 @@ def test_an_end_that_stands_before_the_finding_does_not_end_it() -> None:
     assert stage.states == before
 
 
-def test_a_rule_counts_from_where_it_was_read() -> None:
-    stage = Stage()
+def test_a_rule_counts_from_where_it_was_read(stage: Stage) -> None:
     stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(0)))
     assert told(stage.reads(a_finding(0)))[0][1] == "Suppressed"
     stage.reads(Suppression(rule=a_rule(), is_set=False, time_us=at(0)))
     assert told(stage.reads(a_finding(2)))[0][1] == "In Progress"
 
 
-def test_setting_a_rule_again_replaces_it() -> None:
-    stage = Stage()
+def test_setting_a_rule_again_replaces_it(stage: Stage) -> None:
     stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(0)))
     stage.reads(Suppression(rule=a_rule(tool="other"), is_set=True, time_us=at(0)))
     assert told(stage.reads(a_finding(0)))[0][1] == "New"
@@ -111,16 +107,14 @@ def test_a_rule_for_every_server_is_kept_for_each_partition() -> None:
     assert told(two.reads(a_finding(0, server_id="elsewhere")))[0][1] == "Suppressed"
 
 
-def test_a_rule_may_have_any_name() -> None:
+def test_a_rule_may_have_any_name(stage: Stage) -> None:
     """Also one that is a field of an alert's state; rules are never taken for alerts."""
-    stage = Stage()
     stage.reads(Suppression(rule=a_rule(id="last"), is_set=True, time_us=at(0)))
     assert not any(isinstance(state, AlertState) for state in stage.states.values())
     assert stage.reads(tick_at(10_000)) == []
 
 
-def test_due_times_are_those_of_the_states() -> None:
-    stage = Stage()
+def test_due_times_are_those_of_the_states(stage: Stage) -> None:
     stage.reads(a_finding(0))
     assert not stage.alerts.any_due_by(at(599))
     again = Stage(stage.states)
@@ -226,15 +220,13 @@ def test_what_is_found_again_after_that_is_a_new_alert(ticks: tuple[float, ...])
     assert body(again)["finding_info"]["first_seen_time"] * 1_000 == at(FORGET_S + 10)
 
 
-def test_an_open_alert_is_not_forgotten() -> None:
-    stage = Stage()
+def test_an_open_alert_is_not_forgotten(stage: Stage) -> None:
     stage.reads(a_finding(0))
     stage.reads(tick_at(3 * FORGET_S))
     assert stage.alerts.alert(a_finding().uid()) is not None
 
 
-def test_what_never_raised_an_alert_is_forgotten() -> None:
-    stage = Stage()
+def test_what_never_raised_an_alert_is_forgotten(stage: Stage) -> None:
     known = a_finding(0, known=True, kind=Kind.TOOL_ADDED)
     stage.reads(known)
     stage.reads(tick_at(FORGET_S))

@@ -1,7 +1,5 @@
 """Who takes whose name, from the claims to look-alike names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from assay_stream.alerts.shadowing import shadows, shadows_beyond, with_claim

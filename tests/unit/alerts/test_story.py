@@ -1,7 +1,5 @@
 """What there is to be said of one alert, by what could be read about it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

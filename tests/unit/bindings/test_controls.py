@@ -1,20 +1,11 @@
 """The controls of a server, as of any time and any position."""
 
-from __future__ import annotations
-
 import pytest
 
-from assay_stream.bindings.controls import Controls, position_of
+from assay_stream.bindings.controls import position_of
 from assay_stream.model.control_facts import AnyControlFact, FirstUse
 from assay_stream.model.record import Origin
-from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_policy, signed_by
-
-
-def with_facts(*facts: AnyControlFact) -> Controls:
-    controls = Controls()
-    for fact in facts:
-        controls.apply(fact)
-    return controls
+from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_policy, signed_by, with_facts
 
 
 def a_first_use(time_us: int, *, offset: int = 0, key: str = "k") -> FirstUse:

@@ -1,7 +1,5 @@
 """Which erasures count, what they cover, and what a legal hold keeps."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """Pins and signatures at each change point, and what is found about them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pins held against what was observed, and what the policy makes of it."""
 
-from __future__ import annotations
-
 import itertools
 from hashlib import sha256
 

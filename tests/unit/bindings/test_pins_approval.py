@@ -1,7 +1,5 @@
 """Approval: whether operators approved a definition, by their pins as they stand."""
 
-from __future__ import annotations
-
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.model.control_facts import Pin, PinAct
 from assay_stream.model.record import Origin

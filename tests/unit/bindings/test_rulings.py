@@ -1,7 +1,5 @@
 """Rulings from the verdicts as they stand."""
 
-from __future__ import annotations
-
 import orjson
 import pytest
 

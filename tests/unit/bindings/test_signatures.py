@@ -3,8 +3,6 @@
 The checks themselves are facts here: that a real key makes them is tested where they are made.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.bindings.as_of import start_of

@@ -1,7 +1,5 @@
 """The state that facts add up to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,15 +1,13 @@
 """Digests and canonical JSON."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Any
 
 import pytest
 
 from assay_stream.canonical.digest import Canonicalized, Digest, canonicalize, compact_copy, plain_form
-from assay_stream.errors import InputError
 from tests.support.counting import allocating
+from tests.support.errors import raises_code
 
 # FIPS 180-4 examples.
 OF_ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -23,15 +21,13 @@ class TestDigest:
          "sha256:" + "\u0661" * 64],
     )  # fmt: skip
     def test_parse_refuses(self, text: str) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code("bad_digest"):
             Digest.parse(text)
-        assert caught.value.code == "bad_digest"
 
     @pytest.mark.parametrize("hexadecimal", ["", "0" * 63, "0" * 65, "g" * 64, "A" * 64, "0" * 64 + "\n"])
     def test_cannot_be_wrong(self, hexadecimal: str) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code("bad_digest"):
             Digest(hexadecimal)
-        assert caught.value.code == "bad_digest"
 
 
 class TestCanonicalize:
@@ -72,17 +68,15 @@ class TestCanonicalize:
          1j, [10**309], {"a": Digest(OF_ABC)}],
     )  # fmt: skip
     def test_what_is_no_json(self, value: Any) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code("not_canonicalizable"):
             canonicalize(value)
-        assert caught.value.code == "not_canonicalizable"
 
     @pytest.mark.parametrize(
         "value", ["\ud800", {"a": ["\udfff"]}, {"\ud800": 1}, {"\ud800": 1, "a": 1.5}, ["\ud800", 0.5]]
     )
     def test_lone_surrogates(self, value: Any) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code("lone_surrogate"):
             canonicalize(value)
-        assert caught.value.code == "lone_surrogate"
 
     def test_depth_of_records(self) -> None:
         value: Any = 0.5
@@ -93,9 +87,8 @@ class TestCanonicalize:
     def test_a_value_that_contains_itself(self) -> None:
         value: list[Any] = []
         value.append(value)
-        with pytest.raises(InputError) as caught:
+        with raises_code("too_deep"):
             canonicalize(value)
-        assert caught.value.code == "too_deep"
 
 
 class TestCanonicalized:
@@ -130,9 +123,8 @@ class TestCanonicalized:
         ("members", "code"), [({"a": "\ud800"}, "lone_surrogate"), ({"a": float("nan")}, "not_canonicalizable")]
     )
     def test_what_has_no_canonical_form_cannot_be_made(self, members: dict[str, Any], code: str) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code(code):
             Canonicalized(members)
-        assert caught.value.code == code
 
 
 def test_what_is_kept_takes_its_own_size() -> None:

@@ -1,10 +1,6 @@
 """Redaction: what is replaced, by what, and what is left alone."""
 
-from __future__ import annotations
-
-import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -21,6 +17,8 @@ from assay_stream.canonical.redaction import (
 )
 from assay_stream.errors import ConfigurationError
 from tests.support.counting import passes
+from tests.support.errors import raises_code
+from tests.support.vectors import vectors
 
 # One text per form that a rule knows; the form is published by whoever issues the secret.
 SAMPLES = {
@@ -206,9 +204,8 @@ class TestConfiguration:
         ],
     )
     def test_what_cannot_be_meant_is_refused(self, wrong: dict[str, list[str]]) -> None:
-        with pytest.raises(ConfigurationError) as caught:
+        with raises_code("bad_redaction", kind=ConfigurationError) as caught:
             redaction_with(**wrong)
-        assert caught.value.code == "bad_redaction"
         assert "hunter2" not in str(caught.value)
 
     def test_an_unknown_rule_is_answered_with_the_known_ones(self) -> None:
@@ -217,8 +214,7 @@ class TestConfiguration:
         assert all(rule.id in caught.value.message for rule in RULES)
 
 
-VECTORS = Path(__file__).resolve().parents[2] / "data" / "vectors"
-PUBLISHED = json.loads((VECTORS / "handshake_tool_call.json").read_text(encoding="utf-8"))["redaction"]
+PUBLISHED = vectors("handshake_tool_call")["redaction"]
 
 
 def test_ids_are_the_published_ones() -> None:

@@ -1,7 +1,5 @@
 """``assay-stream agents``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,17 +1,14 @@
 """``assay-stream alerts``: exporting from a file, and what forwarding refuses before it starts."""
 
-from __future__ import annotations
-
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from assay_stream.cli.app import app
-from assay_stream.errors import AssayStreamError
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_records, finding_of
+from tests.support.command import error_code, invoke
 
 FINDINGS = [
     finding_of("a", offset=0),
@@ -20,8 +17,7 @@ FINDINGS = [
 ]
 
 
-def run(*arguments: str, input_: str | None = None) -> Result:
-    return CliRunner().invoke(app, ["alerts", *arguments], input=input_)
+run = partial(invoke, "alerts")
 
 
 @pytest.fixture
@@ -64,13 +60,13 @@ def test_alerts_can_be_asked_for(file: str) -> None:
 
 
 def test_standard_input_can_be_read(file: str) -> None:
-    done = run("export", "--format", "cef", "--input", "-", input_=Path(file).read_text())
+    done = run("export", "--format", "cef", "--input", "-", input=Path(file).read_text())
     assert done.stdout.count("CEF:0|") == 3
 
 
 def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:
     """With its number; the exit code says that something was left out."""
-    done = run("export", "--input", "-", input_="{}\n" + Path(file).read_text() + "x\n")
+    done = run("export", "--input", "-", input="{}\n" + Path(file).read_text() + "x\n")
     assert done.exit_code == 2
     assert len(done.stdout.splitlines()) == 3
     assert "line 1: not_an_alert" in done.stderr
@@ -93,6 +89,4 @@ def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(arguments: list[str], code: str) -> None:
-    error = run(*arguments).exception
-    assert isinstance(error, AssayStreamError)
-    assert error.code == code
+    assert error_code(run(*arguments)) == code

@@ -1,7 +1,5 @@
 """``assay-stream alerts acknowledge|assign|comment|close|reopen``, and the list that shows it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,19 +1,12 @@
 """The command line as a whole: help, version, errors."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
 import pytest
 
 from assay_stream import __version__
-from tests.support.command import run_command_text
-
-
-def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return run_command_text(*arguments, stdin=b"", **env)
-
+from tests.support.command import run_command_text as run
 
 EXTRAS = ("argon2", "faust", "grpc", "jinja2", "joserfc", "prometheus_client", "pyarrow")
 """Modules that `cli` doesn't install."""

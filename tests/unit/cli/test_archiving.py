@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from assay_stream.bindings.erasures import HOLD, Erasures, ScopeAct, acts_in
 from assay_stream.cli import exporting, sources
-from assay_stream.cli.app import app
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.archive import read_files
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.selection import Selection
+from tests.support.command import error_code
+from tests.support.command import invoke as run
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
 
@@ -45,10 +45,6 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_ends, "committed_offsets", committed_offsets)
     monkeypatch.setattr(log_ends, "note_ends", note_ends)
     monkeypatch.setattr(sources, "read_ranges", read_ranges)
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def inputs(folder: Path) -> list[object]:
@@ -153,8 +149,7 @@ def test_a_range_without_records_says_so(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_bytes(b"")
     done = run("archive", "--output", tmp_path / "taken")
-    assert isinstance(done.exception, InputError)
-    assert done.exception.code == "unwritable_folder"
+    assert error_code(done) == "unwritable_folder"
 
 
 @pytest.mark.parametrize(
@@ -186,5 +181,4 @@ def test_verify_refuses_an_archive_that_lost_its_end(tmp_path: Path, monkeypatch
     calls.write_bytes(b"".join(calls.read_bytes().splitlines(keepends=True)[:-1]))
     options = [option for path in (tmp_path / "kept").glob("*.ndjson") for option in ("--input", path)]
     result = run("verify", "--evidence", evidence, *options)
-    assert isinstance(result.exception, InputError)
-    assert result.exception.code == "archive_truncated"
+    assert error_code(result) == "archive_truncated"

@@ -1,12 +1,11 @@
 """How the help lists commands."""
 
-from __future__ import annotations
-
 import pytest
 from typer.testing import CliRunner
 
 from assay_stream.cli import app as cli_app
 from assay_stream.cli.app import TASKS, app
+from tests.support.command import invoke
 
 
 def help_of(*command: str) -> str:
@@ -45,10 +44,10 @@ def test_a_command_whose_module_fails_is_not_called_unknown(monkeypatch: pytest.
     cli_app._command.cache_clear()
     monkeypatch.setitem(cli_app._PLACES, "demo", "demo:no_such_name")
     with pytest.raises(AttributeError, match="no_such_name"):
-        CliRunner().invoke(app, ["demo"], catch_exceptions=False)
+        invoke("demo", catch_exceptions=False)
     monkeypatch.setattr(cli_app, "import_module", {}.__getitem__)
     with pytest.raises(KeyError):
-        CliRunner().invoke(app, ["demo"], catch_exceptions=False)
+        invoke("demo", catch_exceptions=False)
 
 
 def test_a_former_name_is_not_listed() -> None:

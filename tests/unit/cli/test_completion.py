@@ -1,7 +1,5 @@
 """``assay-stream completion``, by the shells that read its scripts."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -9,9 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from assay_stream.cli.app import app
+from tests.support.command import invoke
 
 COMMAND = Path(sys.executable).with_name("assay-stream")
 
@@ -19,7 +16,7 @@ COMMAND = Path(sys.executable).with_name("assay-stream")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_has_a_script_that_asks_the_command(shell: str) -> None:
     """By its installed name, however it was started."""
-    done = CliRunner().invoke(app, ["completion", shell])
+    done = invoke("completion", shell)
     assert done.exit_code == 0, done.output
     assert f"complete_{shell}" in done.stdout
     assert "_ASSAY_STREAM_COMPLETE" in done.stdout
@@ -27,7 +24,7 @@ def test_each_shell_has_a_script_that_asks_the_command(shell: str) -> None:
 
 
 def test_an_unknown_shell_is_refused_with_the_known_ones() -> None:
-    done = CliRunner().invoke(app, ["completion", "csh"])
+    done = invoke("completion", "csh")
     assert done.exit_code == 2
     assert "fish" in done.output
 

@@ -1,7 +1,5 @@
 """``assay-stream console`` as a process, and where it refuses to start."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

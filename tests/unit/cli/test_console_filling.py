@@ -1,7 +1,5 @@
 """``assay-stream console --fill``: the store is filled by a thread of the console."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

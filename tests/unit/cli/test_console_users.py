@@ -1,11 +1,7 @@
 """``assay-stream console user``, and signing in to a console with what it wrote."""
 
-from __future__ import annotations
-
 import http.cookiejar
 import json
-import subprocess
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -15,6 +11,7 @@ import pytest
 
 from tests.support.command import run_command_text
 from tests.support.console import a_store
+from tests.support.console_process import console
 from tests.support.readmodel import history
 
 PASSWORD = "correct horse battery"
@@ -29,24 +26,17 @@ def test_a_newcomer_makes_a_user_and_signs_in(tmp_path: Path) -> None:
     )
     assert added.returncode == 0, added.stderr
     assert PASSWORD not in added.stdout + added.stderr + identity.read_text()
-    command = [sys.executable, "-m", "assay_stream", "console", "--listen", "127.0.0.1:0"]
-    command += ["--store", str(tmp_path / "store"), "--identity", str(identity)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            address = process.stderr.readline().split()[1]
-            browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
-            with browser.open(f"{address}alerts") as answer:
-                assert answer.url == f"{address}sign-in?next=%2Falerts"
-            form = urllib.parse.urlencode({"user": "alice", "password": PASSWORD, "next": "/servers"}).encode()
-            headers = {"Origin": address.rstrip("/")}
-            with browser.open(urllib.request.Request(f"{address}sign-in", form, headers)) as answer:  # noqa: S310
-                assert answer.url == f"{address}servers"
-                text = answer.read().decode()
-                assert "server-0" in text
-                assert "local:alice (read-only)" in text
-        finally:
-            process.terminate()
+    with console(tmp_path / "store", "--identity", str(identity)) as address:
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
+        with browser.open(f"{address}/alerts") as answer:
+            assert answer.url == f"{address}/sign-in?next=%2Falerts"
+        form = urllib.parse.urlencode({"user": "alice", "password": PASSWORD, "next": "/servers"}).encode()
+        headers = {"Origin": address}
+        with browser.open(urllib.request.Request(f"{address}/sign-in", form, headers)) as answer:  # noqa: S310
+            assert answer.url == f"{address}/servers"
+            text = answer.read().decode()
+            assert "server-0" in text
+            assert "local:alice (read-only)" in text
 
 
 def test_users_are_added_changed_listed_and_removed(tmp_path: Path) -> None:

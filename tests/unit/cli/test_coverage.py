@@ -1,23 +1,21 @@
 """``assay-stream coverage`` over files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from assay_stream.cli.app import app
 from assay_stream.files.record_line import record_line
+from tests.support.command import invoke
 from tests.support.events import SERVER, TOOL, Story
 
 
 def report(tmp_path: Path, story: Story, *arguments: str) -> Result:
     file = tmp_path / "in.ndjson"
     file.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
-    return CliRunner().invoke(app, ["coverage", "--input", str(file), *arguments])
+    return invoke("coverage", "--input", str(file), *arguments)
 
 
 def test_calls_that_rest_on_lists_are_a_success(tmp_path: Path) -> None:

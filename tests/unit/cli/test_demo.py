@@ -1,7 +1,5 @@
 """``assay-stream demo``: the story as a newcomer sees it, and what it leaves behind."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Stories that did not go as they should: the demo has to say so."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 from assay_stream.alerts.rules import AlertRules

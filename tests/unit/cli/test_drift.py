@@ -1,7 +1,5 @@
 """``assay-stream drift``."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,25 +1,22 @@
 """``assay-stream evidence`` over recorded observations, and over the evidence of a replay."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from assay_stream.cli.app import app
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line
+from tests.support.command import error_code, invoke, rows_of
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "Another one"}
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["evidence", *(str(argument) for argument in arguments)])
+run = partial(invoke, "evidence")
 
 
 @pytest.fixture
@@ -28,7 +25,7 @@ def replayed(tmp_path: Path) -> Path:
     story = Story().lists(TOOL).calls().lists(OTHER).calls().calls("ghost")
     (tmp_path / "in.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
     arguments = ["replay", "--input", str(tmp_path / "in.ndjson"), "--output", str(tmp_path / "out")]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert invoke(*arguments).exit_code == 0
     return tmp_path / "out"
 
 
@@ -37,9 +34,7 @@ def written(replayed: Path) -> list[dict[str, Any]]:
 
 
 def rows(*arguments: object) -> list[dict[str, Any]]:
-    done = run(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return rows_of(run(*arguments, "--json"))
 
 
 def test_calls_are_listed_newest_first(replayed: Path) -> None:
@@ -99,7 +94,7 @@ def test_search_says_what_a_digest_is_of(replayed: Path) -> None:
     digest = written(replayed)[0]["data"]["tool_definition_digest"]
     done = run("search", digest, "--input", replayed.parent / "in.ndjson")
     assert "tool_definition assay.v1" in done.stdout
-    tools = CliRunner().invoke(app, ["tools", "list", "--input", str(replayed.parent / "in.ndjson"), "--json"])
+    tools = invoke("tools", "list", "--input", str(replayed.parent / "in.ndjson"), "--json")
     listed = json.loads(tools.stdout.splitlines()[-1])
     [value] = [each["value"] for each in listed["digests"] if each["scheme"] == "hangar.v2"]
     done = run("search", value, "--input", replayed.parent / "in.ndjson")
@@ -136,9 +131,8 @@ def test_an_ambiguous_beginning_lists_what_it_may_be(replayed: Path) -> None:
     (replayed / "evidence.ndjson").write_text(evidence.replace(bare[1], bare[0][:60] + bare[1][60:]))
     for options in ((), ("--json",)):
         done = run("search", bare[0][:20], "--evidence", replayed, *options)
-        assert isinstance(done.exception, InputError)
-        assert done.exception.code == "ambiguous_digest"
-        assert "2 digests begin with" in done.exception.message
+        assert error_code(done) == "ambiguous_digest"
+        assert "2 digests begin with" in str(done.exception)
         assert bare[0] in done.stdout
         assert bare[0][:60] + bare[1][60:] in done.stdout
         assert "full" in done.stdout
@@ -161,14 +155,13 @@ def test_an_id_that_several_calls_have_is_no_answer(replayed: Path) -> None:
     path = replayed.parent / "again.ndjson"
     path.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
     done = run("show", shared, "--input", path)
-    assert isinstance(done.exception, InputError)
-    assert done.exception.code == "ambiguous_id"
+    assert error_code(done) == "ambiguous_id"
 
 
 def test_a_store_answers_as_its_files_do(replayed: Path) -> None:
     """Filled once, asked often; one of another version, or damaged, says how to rebuild it."""
     store, observed = replayed.parent / "store", replayed.parent / "in.ndjson"
-    assert CliRunner().invoke(app, ["store", "load", str(observed), "--store", str(store)]).exit_code == 0
+    assert invoke("store", "load", str(observed), "--store", str(store)).exit_code == 0
     assert [{**row, "origin": 0} for row in rows("list", "--store", store)] == [
         {**row, "origin": 0} for row in rows("list", "--input", observed)
     ]
@@ -176,12 +169,11 @@ def test_a_store_answers_as_its_files_do(replayed: Path) -> None:
         connection.execute("PRAGMA user_version = 999")
     connection.close()
     done = run("list", "--store", store)
-    assert isinstance(done.exception, ConfigurationError)
-    assert done.exception.code == "store_version"
+    assert error_code(done) == "store_version"
     (store / "store.sqlite3").write_bytes(b"no database" * 1_000)
     done = run("list", "--store", store)
     assert isinstance(done.exception, InputError)
-    assert "--rebuild" in done.exception.message
+    assert "--rebuild" in str(done.exception)
 
 
 def test_an_unknown_id_is_an_answer(replayed: Path) -> None:

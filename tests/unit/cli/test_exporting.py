@@ -1,7 +1,5 @@
 """``assay-stream export`` and ``assay-stream bundle``, from files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -9,16 +7,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from assay_stream.cli.app import app
-from assay_stream.errors import AssayStreamError
 from assay_stream.model.record import Role
+from tests.support.command import error_code
+from tests.support.command import invoke as run
 from tests.support.exports import a_file, changed, evidence, members, replayed, values
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def summary(done: Result) -> dict[str, Any]:
@@ -71,15 +65,13 @@ def test_a_changed_bundle_is_not_valid(folder: Path, tmp_path: Path) -> None:
     assert (done.exit_code, answer["valid"], answer["code"]) == (1, False, "content_hash_mismatch")
     assert "line " in answer["message"]
     done = run("export", "timesketch", "--input", bad, "--output", tmp_path / "t.csv")
-    assert isinstance(done.exception, AssayStreamError)
-    assert done.exception.code == "content_hash_mismatch"
+    assert error_code(done) == "content_hash_mismatch"
     assert not (tmp_path / "t.csv").exists()
 
 
 def test_a_bundle_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     done = run("bundle", "verify", tmp_path / "none")
-    assert isinstance(done.exception, AssayStreamError)
-    assert done.exception.code == "unreadable_file"
+    assert error_code(done) == "unreadable_file"
 
 
 def test_datasets_are_written(folder: Path, tmp_path: Path) -> None:
@@ -100,8 +92,7 @@ def test_a_timeline_is_written(folder: Path, tmp_path: Path) -> None:
 
 def test_a_timeline_of_another_name_is_refused(folder: Path, tmp_path: Path) -> None:
     done = run("export", "timesketch", "--input", folder, "--output", tmp_path / "t.json")
-    assert isinstance(done.exception, AssayStreamError)
-    assert done.exception.code == "bad_option"
+    assert error_code(done) == "bad_option"
 
 
 @pytest.mark.parametrize("name", ["assay-bundle", "parquet", "timesketch"])
@@ -130,8 +121,7 @@ def test_an_empty_input_says_so(tmp_path: Path) -> None:
 def test_an_option_that_cannot_be_meant_is_refused(options: tuple[str, ...], code: str, tmp_path: Path) -> None:
     file = a_file(tmp_path / "in", evidence())
     done = run("export", "assay-bundle", "--input", file, "--output", tmp_path / "b.tar.gz", *options)
-    assert isinstance(done.exception, AssayStreamError)
-    assert done.exception.code == code
+    assert error_code(done) == code
 
 
 def test_ranges_add_up(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """How commands read files and standard input."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from assay_stream.model.record import Role
 from assay_stream.replay.results import FILES, PROGRESS_FILE
 from tests.support.command import run_command
 from tests.support.exports import a_file, replayed, values
-from tests.unit.cli.test_publish_replay import called, observed, run
+from tests.unit.cli.test_publish_replay import called, observed
 
 
 def test_lines_have_their_numbers_in_the_file(tmp_path: Path) -> None:
@@ -151,17 +149,17 @@ def test_an_export_is_replaced_only_when_asked(command: str, name: str, replay_f
     """A narrower one by mistake leaves the earlier one; an empty one does so even with --force."""
     place = tmp_path / name
     arguments = ("export", command, "--input", str(replay_folder), "--output", str(place))
-    assert run(*arguments).returncode == 0
+    assert run_command(*arguments).returncode == 0
     folder = place if place.is_dir() else tmp_path
     before = everything(folder)
-    assert refused(run(*arguments), place)
-    assert run(*arguments, "--force", "--server-id", "nobody").returncode == 1
+    assert refused(run_command(*arguments), place)
+    assert run_command(*arguments, "--force", "--server-id", "nobody").returncode == 1
     assert everything(folder) == before
     if place.is_dir():
         (place / "evidence.parquet").write_bytes(b"old")
     else:
         place.write_bytes(b"old")
-    assert run(*arguments, "--force").returncode == 0
+    assert run_command(*arguments, "--force").returncode == 0
     assert everything(folder) == before
 
 
@@ -169,10 +167,10 @@ def test_bundles_of_an_earlier_split_are_refused_and_replaced_too(replay_folder:
     """Numbers beyond those of the new export would be taken for part of it."""
     place = tmp_path / "b.tar.gz"
     arguments = ("export", "assay-bundle", "--input", str(replay_folder), "--output", str(place))
-    assert run(*arguments, "--split", "10").returncode == 0
+    assert run_command(*arguments, "--split", "10").returncode == 0
     assert sorted(everything(tmp_path)) == [f"b-000{number}.tar.gz" for number in range(1, 5)]
-    assert refused(run(*arguments), tmp_path / "b-0001.tar.gz")
-    assert run(*arguments, "--split", "20", "--force").returncode == 0
+    assert refused(run_command(*arguments), tmp_path / "b-0001.tar.gz")
+    assert run_command(*arguments, "--split", "20", "--force").returncode == 0
     assert sorted(everything(tmp_path)) == ["b-0001.tar.gz", "b-0002.tar.gz"]
 
 
@@ -180,9 +178,9 @@ def test_an_export_that_fails_leaves_the_one_before(replay_folder: Path, tmp_pat
     """No bundle of several has been replaced when the run id of one is refused."""
     place = tmp_path / "b.tar.gz"
     arguments = ("export", "assay-bundle", "--input", str(replay_folder), "--output", str(place))
-    assert run(*arguments).returncode == 0
+    assert run_command(*arguments).returncode == 0
     before = everything(tmp_path)
-    assert run(*arguments, "--force", "--run-id", "bad:id").returncode == 2
+    assert run_command(*arguments, "--force", "--run-id", "bad:id").returncode == 2
     assert everything(tmp_path) == before
 
 
@@ -191,10 +189,10 @@ def test_published_files_are_replaced_only_when_asked(tmp_path: Path) -> None:
     path = observed(tmp_path, called(tmp_path))
     before = path.read_bytes()
     arguments = ("publish", "--from", "mcp-wire", "--server-id", "x", "--dry-run", "--output", str(path))
-    assert refused(run(*arguments, str(tmp_path / "wire.jsonl")), path)
-    assert run(*arguments, "--force", str(tmp_path / "missing")).returncode == 2
+    assert refused(run_command(*arguments, str(tmp_path / "wire.jsonl")), path)
+    assert run_command(*arguments, "--force", str(tmp_path / "missing")).returncode == 2
     assert path.read_bytes() == before
-    assert run(*arguments, "--force", str(tmp_path / "wire.jsonl")).returncode == 0
+    assert run_command(*arguments, "--force", str(tmp_path / "wire.jsonl")).returncode == 0
     assert path.read_bytes() != before
     assert sorted(everything(tmp_path)) == ["observed.ndjson", "wire.jsonl"]
 
@@ -203,7 +201,7 @@ def test_published_files_are_replaced_only_when_asked(tmp_path: Path) -> None:
 def replayed_once(tmp_path: Path) -> tuple[list[str], Path]:
     folder = tmp_path / "out"
     arguments = ["replay", "--input", str(observed(tmp_path, called(tmp_path))), "--output", str(folder)]
-    assert run(*arguments).returncode == 0
+    assert run_command(*arguments).returncode == 0
     return arguments, folder
 
 
@@ -213,13 +211,13 @@ def test_results_of_a_replay_are_refused_whatever_the_folder_holds(
     """Before the input is opened; also one file of somebody else's."""
     arguments, folder = replayed_once
     before = everything(folder)
-    assert refused(run(*arguments), folder)
-    assert refused(run(*arguments, "--resume"), folder), "there is nothing to resume"
+    assert refused(run_command(*arguments), folder)
+    assert refused(run_command(*arguments, "--resume"), folder), "there is nothing to resume"
     assert everything(folder) == before
     other = tmp_path / "other"
     other.mkdir()
     (other / "notes.txt").write_text("x")
-    assert refused(run("replay", "--input", "/nowhere", "--output", str(other)), other)
+    assert refused(run_command("replay", "--input", "/nowhere", "--output", str(other)), other)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +235,7 @@ def test_forcing_a_replay_that_finds_nothing_keeps_the_results(
     """A mistyped window once emptied them."""
     arguments, folder = replayed_once
     before = everything(folder)
-    assert run(*arguments, *more, "--force").returncode == code
+    assert run_command(*arguments, *more, "--force").returncode == code
     assert everything(folder) == before
 
 
@@ -247,7 +245,7 @@ def test_a_forced_replay_replaces_its_own_files_only(replayed_once: tuple[list[s
     before = everything(folder)
     (folder / "evidence.ndjson").write_bytes(b"old\n")
     (folder / "notes.txt").write_bytes(b"x")
-    assert run(*arguments, "--force").returncode == 0
+    assert run_command(*arguments, "--force").returncode == 0
     assert everything(folder) == before | {"notes.txt": b"x"}
 
 
@@ -257,14 +255,14 @@ def test_an_interrupted_replay_is_resumed_or_replaced_when_asked(replayed_once: 
     before = everything(folder)
     for name in FILES.values():
         (folder / name).rename(folder / f"{name}.part")
-    assert run(*arguments).returncode == 0
+    assert run_command(*arguments).returncode == 0
     assert everything(folder) == before
     (folder / PROGRESS_FILE).write_bytes(b"{}")
-    done = run(*arguments)
+    done = run_command(*arguments)
     assert refused(done, folder)
     assert b"--resume" in done.stderr
-    assert b"bad_progress_file" in run(*arguments, "--resume").stderr
-    assert run(*arguments, "--force").returncode == 0
+    assert b"bad_progress_file" in run_command(*arguments, "--resume").stderr
+    assert run_command(*arguments, "--force").returncode == 0
     assert everything(folder) == before
 
 
@@ -278,7 +276,7 @@ def test_a_file_without_a_readable_record_is_an_error(content: bytes, tmp_path: 
     assert b"no_readable_record" in done.stderr or b"archive_" in done.stderr
     good = tmp_path / "good"
     again = ("replay", "--input", str(observed(tmp_path, called(tmp_path))), "--output", str(good))
-    assert run(*again).returncode == 0
+    assert run_command(*again).returncode == 0
     before = everything(good)
     assert run_command("replay", "--input", str(path), "--output", str(good), "--force").returncode == 2
     assert everything(good) == before

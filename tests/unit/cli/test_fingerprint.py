@@ -1,9 +1,8 @@
 """``assay-stream fingerprint``."""
 
-from __future__ import annotations
-
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ LIST = CAPTURES / "mcp-server-time@2026.10.19.tools_list.json"
 TOOL = {"name": "t", "description": "Does.", "inputSchema": {"type": "object"}}
 
 
-def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return run_command("fingerprint", *arguments, stdin=stdin)
+run = partial(run_command, "fingerprint")
 
 
 def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, object]]:

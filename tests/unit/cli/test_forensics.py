@@ -1,18 +1,16 @@
 """``assay-stream verify``, ``compare``, ``asof``, ``timeline`` and ``trace`` over files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from assay_stream.cli.app import app
-from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.model.record import Role
+from tests.support.command import error_code, invoke
+from tests.support.command import invoke as run
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
@@ -25,10 +23,6 @@ def files(tmp_path: Path) -> Path:
     result = run("replay", "--input", tmp_path / "in.ndjson", "--output", tmp_path, "--force")
     assert result.exit_code == 0, result.output
     return tmp_path
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def held(files: Path, command: str = "verify", *arguments: object) -> Result:
@@ -102,15 +96,14 @@ def test_record_lines_of_evidence_are_read_too(files: Path) -> None:
 def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...]) -> None:
     """With ``bad_option``, which ends with 2."""
     result = run(*arguments)
-    assert isinstance(result.exception, InputError)
-    assert result.exception.code == "bad_option"
+    assert error_code(result) == "bad_option"
 
 
 def test_evidence_is_read_from_standard_input(files: Path) -> None:
     """It is kept in a file while the command runs."""
     given = (files / "evidence.ndjson").read_bytes()
     arguments = ["verify", "--evidence", "-", "--input", str(files / "in.ndjson")]
-    result = CliRunner().invoke(app, arguments, input=given)
+    result = invoke(*arguments, input=given)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stderr)["summary"]["records"] == 3
 
@@ -126,9 +119,9 @@ def test_standard_input_and_folders_are_read_as_files_are(
     (folder / "evidence.ndjson").write_bytes((files / "evidence.ndjson").read_bytes())
     options = [command[0], "--server-id", "server-a", *command[1:], "--format", "json", "--input"]
     runs = [
-        CliRunner().invoke(app, [*options, str(files / "in.ndjson")]),
-        CliRunner().invoke(app, [*options, str(folder)]),
-        CliRunner().invoke(app, [*options, "-"], input=(files / "in.ndjson").read_bytes()),
+        invoke(*options, str(files / "in.ndjson")),
+        invoke(*options, str(folder)),
+        invoke(*options, "-", input=(files / "in.ndjson").read_bytes()),
     ]
     assert [done.exit_code for done in runs] == [0, 0, 0]
     rows = [[json.loads(line) | {"origin": None} for line in done.stdout.splitlines()] for done in runs]
@@ -211,5 +204,4 @@ def test_what_is_not_known_has_an_exit_code_of_its_own(files: Path, arguments: t
 def test_a_time_without_an_offset_is_refused(files: Path) -> None:
     """Nobody is left to guess whose ten o'clock it is."""
     result = run("asof", "--server-id", SERVER, "--at", "2026-03-01T10:00:09", "--input", files / "in.ndjson")
-    assert isinstance(result.exception, InputError)
-    assert result.exception.code == "bad_time"
+    assert error_code(result) == "bad_time"

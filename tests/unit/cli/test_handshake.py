@@ -1,10 +1,9 @@
 """``assay-stream handshake check``."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ CAPTURES = Path(__file__).resolve().parents[2] / "data/captures"
 LIST = CAPTURES / "mcp-server-time@2026.10.19.tools_list.json"
 
 
-def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return run_command("handshake", "check", "--server-id", "time", *arguments, stdin=stdin)
+run = partial(run_command, "handshake", "check", "--server-id", "time")
 
 
 def report(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """``assay-stream ingest`` and ``ingest token`` before any broker is asked."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,28 +1,20 @@
 """``assay-stream servers``, ``tools`` and ``observers list`` over recorded observations."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from assay_stream.cli.app import app
 from assay_stream.cli.inventory import short_digest
 from assay_stream.cli.store_sources import every_row
-from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
+from tests.support.command import error_code, rows_of
+from tests.support.command import invoke as run
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -35,9 +27,7 @@ def observed(tmp_path: Path) -> Path:
 
 
 def rows(*arguments: object) -> list[dict[str, Any]]:
-    done = run(*arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return rows_of(run(*arguments, "--json"))
 
 
 def test_servers_are_listed_with_what_they_offer_and_how_much_they_are_used(observed: Path) -> None:
@@ -94,15 +84,13 @@ def test_a_store_that_is_not_there_says_how_to_fill_one(tmp_path: Path, monkeypa
     for arguments in (("--store", tmp_path / "none"), ()):
         monkeypatch.setenv("ASSAY_STREAM_STORE", str(tmp_path / "none"))
         done = run("servers", "list", *arguments)
-        assert isinstance(done.exception, ConfigurationError)
-        assert done.exception.code == "store_missing"
-        assert "store run" in done.exception.message
+        assert error_code(done) == "store_missing"
+        assert "store run" in str(done.exception)
 
 
 def test_observations_and_evidence_exclude_each_other(observed: Path) -> None:
     done = run("servers", "list", "--input", observed, "--evidence", observed)
-    assert isinstance(done.exception, InputError)
-    assert done.exception.code == "bad_option"
+    assert error_code(done) == "bad_option"
 
 
 def test_all_pages_are_read_up_to_a_limit() -> None:

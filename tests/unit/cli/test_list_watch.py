@@ -1,7 +1,5 @@
 """``assay-stream list-watch``: its configuration, and one round without a broker."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

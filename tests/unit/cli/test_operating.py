@@ -1,7 +1,5 @@
 """What an operator may say of agents before a broker is reached."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.command import run_command_text

@@ -1,7 +1,5 @@
 """Options that several commands share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +10,8 @@ from typer.testing import CliRunner
 
 from assay_stream.cli.options import time_option
 from assay_stream.cli.parameters import argument, flag, grouped, option
-from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import ACCEPTED
-from tests.support.command import run_command
+from tests.support.command import error_code, run_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +64,8 @@ def test_an_option_that_takes_a_time_says_what_it_reads() -> None:
     assert CliRunner().invoke(clock, ["--since", "1970-01-02"]).output == "86400000000\n"
     assert "yesterday" in CliRunner().invoke(clock, ["--help"]).output
     refused = CliRunner().invoke(clock, ["--since", "soon"])
-    assert isinstance(refused.exception, InputError)
-    assert refused.exception.code == "bad_time"
-    assert ACCEPTED in refused.exception.message
+    assert error_code(refused) == "bad_time"
+    assert ACCEPTED in str(refused.exception)
 
 
 def test_a_span_is_counted_from_now() -> None:

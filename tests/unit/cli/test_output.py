@@ -1,7 +1,5 @@
 """Tables and pages: nothing in a text steers the terminal, and no name makes a table useless."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

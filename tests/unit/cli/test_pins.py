@@ -1,23 +1,20 @@
 """``assay-stream pins`` over a given state."""
 
-from __future__ import annotations
-
 import getpass
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.bindings.state import Bindings
 from assay_stream.cli import decisions
-from assay_stream.cli.app import app
-from assay_stream.errors import AssayStreamError
 from assay_stream.model.kinds import Kind
 from tests.support import facts
 from tests.support.alerts import alert_of
+from tests.support.command import error_code, invoke
 from tests.support.operators import OTHER, US, a_state, v1
 
 WHY = ("--reason", "reviewed", "--author", "ann")
@@ -43,13 +40,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Bindings:
     return bindings
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["pins", *(str(argument) for argument in arguments)])
-
-
-def failed(result: Result) -> str:
-    assert isinstance(result.exception, AssayStreamError), result.output
-    return result.exception.code
+run = partial(invoke, "pins")
 
 
 def decided(path: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -124,13 +115,13 @@ def test_all_leaves_rejected_definitions_out(state: Bindings, tmp_path: Path) ->
     run("approve", *HERE, "--tool", "t", "--scheme", "assay.v1", *WHY, "--output", tmp_path / "p")
     assert [data["tool_name"] for _, data in decided(tmp_path / "p")] == ["t"]
     state.apply(facts.a_pin(v1("same"), time_us=92 * US, offset=32, act="reject", tool_name="same"))
-    assert failed(run("approve", *HERE, "--all", *WHY)) == "bad_option"
+    assert error_code(run("approve", *HERE, "--all", *WHY)) == "bad_option"
 
 
 def test_one_tool_that_cannot_be_decided_stops_all_and_is_named(state: Bindings, tmp_path: Path) -> None:
     """Half of an approval is published by no one."""
     result = run("approve", *HERE, "--all", "--scheme", "assay.v1", *WHY, "--output", tmp_path / "o")
-    assert failed(result) == "definition_ambiguous"
+    assert error_code(result) == "definition_ambiguous"
     assert "at t:" in str(result.exception)
     assert not (tmp_path / "o").exists()
 
@@ -138,7 +129,7 @@ def test_one_tool_that_cannot_be_decided_stops_all_and_is_named(state: Bindings,
 def test_all_of_nothing_is_an_error(state: Bindings) -> None:
     """It must not look as if something had been approved."""
     state.apply(facts.rejection(90 * US, offset=30))
-    assert failed(run("approve", *HERE, "--all", *WHY)) == "tool_not_observed"
+    assert error_code(run("approve", *HERE, "--all", *WHY)) == "tool_not_observed"
 
 
 @pytest.mark.parametrize(
@@ -158,16 +149,16 @@ def test_all_of_nothing_is_an_error(state: Bindings) -> None:
 )
 def test_what_is_decided_on_must_be_said_in_one_way(state: Bindings, options: tuple[str, ...]) -> None:
     """An option that would be passed over is an error."""
-    assert failed(run("approve", *options, *WHY)) == "bad_option"
+    assert error_code(run("approve", *options, *WHY)) == "bad_option"
 
 
 def test_an_alert_without_a_definition_cannot_be_approved(state: Bindings) -> None:
-    assert failed(run("approve", "--alert", "uid-gone", *WHY)) == "no_definition_in_alert"
+    assert error_code(run("approve", "--alert", "uid-gone", *WHY)) == "no_definition_in_alert"
 
 
 def test_a_server_that_is_not_known_is_an_error(state: Bindings) -> None:
-    assert failed(run("approve", "--server-id", "x", "--tool", "t", *WHY)) == "server_not_known"
-    assert failed(run("diff", "--server-id", "x")) == "server_not_known"
+    assert error_code(run("approve", "--server-id", "x", "--tool", "t", *WHY)) == "server_not_known"
+    assert error_code(run("diff", "--server-id", "x")) == "server_not_known"
 
 
 def test_a_decision_is_taken_back(tmp_path: Path) -> None:
@@ -201,8 +192,8 @@ def test_diff_of_what_does_not_differ(state: Bindings) -> None:
 
 
 def test_import_and_export_need_a_server_and_a_file(state: Bindings, tmp_path: Path) -> None:
-    assert failed(run("export", "--format", "hangar")) == "server_not_named"
-    assert failed(run("import", tmp_path / "none", "--format", "native", *WHY)) == "unreadable_file"
+    assert error_code(run("export", "--format", "hangar")) == "server_not_named"
+    assert error_code(run("import", tmp_path / "none", "--format", "native", *WHY)) == "unreadable_file"
 
 
 def test_the_author_is_who_is_logged_in(state: Bindings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

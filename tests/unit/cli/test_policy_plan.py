@@ -1,23 +1,18 @@
 """``assay-stream policy plan``, over recorded observations and over a given state."""
 
-from __future__ import annotations
-
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from assay_stream.cli.app import app
-from assay_stream.errors import InputError
+from tests.support.command import error_code, invoke, rows_of
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, a_call, a_snapshot
 
-
-def run(*arguments: object) -> Result:
-    given = [str(argument) for argument in arguments]
-    return CliRunner().invoke(app, ["policy", "plan", "--server-id", SERVER, *given])
+run = partial(invoke, "policy", "plan", "--server-id", SERVER)
 
 
 @pytest.fixture
@@ -29,11 +24,6 @@ def recorded(tmp_path: Path) -> Path:
     return path
 
 
-def rows(done: Result) -> list[dict[str, Any]]:
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 def test_a_plan_says_what_would_have_been_refused(recorded: Path) -> None:
     """Nothing is pinned yet, so that a policy which blocks the unknown refuses everything."""
     done = run("--enforcement", "block", "--unknown", "block", "--input", recorded)
@@ -42,14 +32,14 @@ def test_a_plan_says_what_would_have_been_refused(recorded: Path) -> None:
     assert "1970" not in done.stderr
     assert f"assay-stream pins approve --server-id={SERVER} --tool={TOOL['name']} --reason reviewed" in done.stderr
     assert f"policy set --server-id={SERVER} --enforcement block --unknown block --reason reviewed" in done.stderr
-    counted = rows(run("--enforcement", "block", "--unknown", "block", "--input", recorded, "--json"))
+    counted = rows_of(run("--enforcement", "block", "--unknown", "block", "--input", recorded, "--json"))
     assert sum(row["refused"] for row in counted) == 4
     assert {row["tool_name"]: row["refused"] for row in counted}[None] == 1
 
 
 def test_without_pins_a_policy_for_mismatches_refuses_nothing(recorded: Path) -> None:
     """What has no pin is let through by default."""
-    counted = rows(run("--enforcement", "block", "--input", recorded, "--json"))
+    counted = rows_of(run("--enforcement", "block", "--input", recorded, "--json"))
     assert sum(row["refused"] for row in counted) == 0
     assert {row["planned"] for row in counted} == {"allow"}
 
@@ -57,14 +47,14 @@ def test_without_pins_a_policy_for_mismatches_refuses_nothing(recorded: Path) ->
 def test_calls_count_since_a_time(recorded: Path) -> None:
     since = json.loads(a_call(number=4, second=4))["time"]
     arguments = ("--enforcement", "block", "--unknown", "block", "--input", recorded, "--json")
-    assert sum(row["calls"] for row in rows(run(*arguments, "--since", since))) == 2
+    assert sum(row["calls"] for row in rows_of(run(*arguments, "--since", since))) == 2
 
 
 def test_taking_a_policy_back_is_tried_out_too(recorded: Path) -> None:
     """Before, everything was refused; without the policy nothing is."""
     with recorded.open("ab") as file:
         file.write(a_control("policy.set", number=9, second=6, enforcement="block", unknown="block") + b"\n")
-    [row, *_] = rows(run("--remove", "--input", recorded, "--json"))
+    [row, *_] = rows_of(run("--remove", "--input", recorded, "--json"))
     assert (row["now"], row["planned"]) == ("block", "allow")
 
 
@@ -73,15 +63,13 @@ def test_a_server_that_nobody_knows_is_an_error(recorded: Path) -> None:
     done = CliRunner().invoke(
         app, ["policy", "plan", "--server-id", "typo", "--enforcement", "block", "--input", str(recorded)]
     )
-    assert isinstance(done.exception, InputError)
-    assert done.exception.code == "server_not_known"
+    assert error_code(done) == "server_not_known"
 
 
 @pytest.mark.parametrize("options", [(), ("--remove", "--enforcement", "block")])
 def test_it_must_be_clear_what_is_tried_out(options: tuple[str, ...]) -> None:
     done = run(*options)
-    assert isinstance(done.exception, InputError)
-    assert done.exception.code == "bad_option"
+    assert error_code(done) == "bad_option"
 
 
 def test_a_tool_that_nobody_knows_is_pointed_out(recorded: Path) -> None:
@@ -102,7 +90,7 @@ def test_a_plan_does_not_suggest_to_approve_what_differs(recorded: Path) -> None
     assert "1 tool of these; see first" in done.stderr
     assert f"assay-stream pins diff --server-id={SERVER} --input={recorded}" in done.stderr
     store = recorded.parent / "store"
-    CliRunner().invoke(app, ["store", "load", "--store", str(store), str(recorded)])
+    invoke("store", "load", "--store", str(store), str(recorded))
     assert f"pins diff --server-id={SERVER} --store={store}" in run("--enforcement", "block", "--store", store).stderr
 
 

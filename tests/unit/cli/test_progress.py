@@ -1,7 +1,5 @@
 """The progress of a long command."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.cli.sources import Meter

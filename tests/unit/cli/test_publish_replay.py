@@ -1,22 +1,16 @@
 """``assay-stream publish --dry-run`` and ``assay-stream replay``: files in, files out."""
 
-from __future__ import annotations
-
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import run_command
+from tests.support.command import run_command as run
+from tests.support.events import a_call
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures" / "wire"
 WIRE = CAPTURES / "mcp-server-time@2026.10.19.jsonl"
 RESULTS = ("alerts.ndjson", "changes.ndjson", "definitions.ndjson", "evidence.ndjson", "rejected.ndjson")
-
-
-def run(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
-    return run_command(*arguments, stdin=stdin, **env)
 
 
 def observed(tmp_path: Path, wire: Path, server_id: str = "time", name: str = "observed.ndjson") -> Path:
@@ -203,18 +197,8 @@ def test_a_broken_archive_stops_the_replay(tmp_path: Path) -> None:
 
 
 def redacted_call(folder: Path) -> Path:
-    data = {
-        "server_id": "s",
-        "observer_id": "o",
-        "tool_name": "t",
-        "tool_call_id": "c",
-        "decision": "allow",
-        "reason_code": "P_OK",
-        "args": {"path": "/home/jane"},
-    }
-    event = {"specversion": "1.0", "type": "mcp.tools.call.observed", "source": "urn:p", "id": "1"}
     path = folder / "call.ndjson"
-    path.write_text(json.dumps(event | {"time": "2026-03-01T00:00:00Z", "data": data}) + "\n")
+    path.write_bytes(a_call(args={"path": "/home/jane"}) + b"\n")
     return path
 
 

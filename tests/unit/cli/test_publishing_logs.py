@@ -1,7 +1,5 @@
 """``assay-stream publish`` from the logs of others, to evidence: as the README has the commands."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

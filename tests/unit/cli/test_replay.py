@@ -1,7 +1,5 @@
 """``assay-stream replay``: sources, interruption and going on."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import signal

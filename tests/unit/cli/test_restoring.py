@@ -1,7 +1,5 @@
 """What ``topics restore`` refuses before it contacts a broker, and what it says cannot be restored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from assay_stream.files.spool import LogSpool
 from assay_stream.kafka.ranges import READ
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from tests.support.command import run_command_text
+from tests.support.errors import raises_code
 
 
 def a_record(role: Role, offset: int, *, topic: str | None = None) -> Record:
@@ -86,9 +85,8 @@ def with_positions_elsewhere(folder: Path) -> None:
 )
 def test_what_is_no_whole_archive_is_refused(tmp_path: Path, make: Callable[[Path], object], code: str) -> None:
     make(tmp_path)
-    with pytest.raises(AssayStreamError) as refused:
+    with raises_code(code, kind=AssayStreamError):
         read(tmp_path)
-    assert refused.value.code == code
 
 
 def test_what_cannot_be_restored_is_named(tmp_path: Path) -> None:

@@ -1,18 +1,15 @@
 """``assay-stream policy`` and ``assay-stream keys`` over a given state."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from assay_stream.cli import decisions
-from assay_stream.cli.app import app
-from assay_stream.errors import InputError
 from tests.support import facts
+from tests.support.command import error_code
+from tests.support.command import invoke as run
 from tests.support.operators import a_state
 
 WHY = ("--reason", "reviewed", "--author", "ann")
@@ -23,10 +20,6 @@ KEY = "sha256:" + "a" * 64
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "known_bindings", lambda *_: a_state())
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
@@ -70,8 +63,7 @@ def test_a_key_is_accepted_and_revoked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("domain", "key"), [("example.com", "abc"), ("Not A Domain", KEY)])
 def test_what_is_no_key_or_no_domain_is_refused(tmp_path: Path, domain: str, key: str) -> None:
     result = run("keys", "accept", "--domain", domain, "--fingerprint", key, *HERE, *WHY, "--output", tmp_path / "o")
-    assert isinstance(result.exception, InputError)
-    assert result.exception.code == "bad_format"
+    assert error_code(result) == "bad_format"
     assert not (tmp_path / "o").exists()
 
 

@@ -1,7 +1,5 @@
 """``assay-stream schemapin``."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

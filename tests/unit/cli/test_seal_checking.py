@@ -1,7 +1,5 @@
 """``assay-stream seal verify``, ``prove`` and ``check-proof``, over files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """``assay-stream seal`` and ``seal keygen``, up to the point where brokers are needed."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

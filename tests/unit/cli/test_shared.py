@@ -1,7 +1,5 @@
 """How often circles are looked for while a command goes through many records."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,24 +1,22 @@
 """``assay-stream alerts list``, ``show`` and ``explain``, from files; what Kafka adds is an integration test."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import orjson
 import pytest
-from typer.testing import CliRunner, Result
 
 from assay_stream.cli import alerts as cli_alerts
-from assay_stream.cli.app import app
 from assay_stream.cli.store_sources import OpenedStore
-from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line
 from assay_stream.model.kinds import Kind
 from assay_stream.readmodel.queries import load
 from tests.support.alerts import alert_of
+from tests.support.command import error_code, invoke
 from tests.support.events import TOOL, Story
 from tests.support.stories import HOSTILE, NEW, OLD, changed_alert, changed_finding, digest_of
 from tests.unit.alerts.test_story import evidence
@@ -27,8 +25,7 @@ UID = changed_finding().uid()
 LATE_US = 1_772_323_300_000_000
 
 
-def run(*arguments: str, input_: str | None = None) -> Result:
-    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["alerts", *arguments], input=input_)
+run = partial(invoke, "alerts", env={"COLUMNS": "200"})
 
 
 def written(path: Path, *values: object) -> str:
@@ -94,7 +91,7 @@ def test_an_empty_list_says_so(alerts: str) -> None:
     """And still counts what it does not show."""
     done = run("list", "--input", alerts, "--server-id", "server", "--kind", "tool_removed")
     assert done.stdout == "no alerts to show: 0 open; 1 closed not shown\n"
-    assert run("list", "--input", "-", input_="").stdout == "no alerts to show: 0 open\n"
+    assert run("list", "--input", "-", input="").stdout == "no alerts to show: 0 open\n"
 
 
 def test_the_folder_of_a_replay_stands_for_its_alerts(alerts: str) -> None:
@@ -107,7 +104,7 @@ def test_the_folder_of_a_replay_stands_for_its_alerts(alerts: str) -> None:
 
 def test_a_bad_line_is_named(alerts: str) -> None:
     """The good ones are listed; the exit code says that something was left out."""
-    done = run("list", "--input", "-", input_=Path(alerts).read_text() + "{}\n")
+    done = run("list", "--input", "-", input=Path(alerts).read_text() + "{}\n")
     assert done.exit_code == 2
     assert "line 5: not_an_alert" in done.stderr
     assert done.stdout.endswith("2 open; 1 suppressed, 1 closed not shown\n")
@@ -174,16 +171,12 @@ def test_an_alert_is_explained_in_each_format(alerts: str, definitions: str) -> 
 )
 def test_what_cannot_be_is_refused(alerts: str, arguments: list[str], code: str) -> None:
     """With the codes that other commands give."""
-    error = run(*arguments, "--input", alerts).exception
-    assert isinstance(error, AssayStreamError)
-    assert error.code == code
+    assert error_code(run(*arguments, "--input", alerts)) == code
 
 
 def test_without_a_broker_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_STREAM_COMMAND_CONNECT_LIMIT_S", "1")
-    error = run("list", "--bootstrap-servers", "127.0.0.1:1").exception
-    assert isinstance(error, AssayStreamError)
-    assert error.code == "broker_unreachable"
+    assert error_code(run("list", "--bootstrap-servers", "127.0.0.1:1")) == "broker_unreachable"
 
 
 def test_an_alert_about_a_pin_names_those_that_know_more_of_the_definition(tmp_path: Path) -> None:
@@ -219,8 +212,7 @@ def test_alerts_that_come_while_the_list_is_read_are_not_missed(monkeypatch: pyt
 
 def test_a_file_is_not_followed(alerts: str) -> None:
     done = run("list", "--follow", "--input", alerts)
-    assert isinstance(done.exception, InputError)
-    assert done.exception.code == "bad_option"
+    assert error_code(done) == "bad_option"
 
 
 @pytest.fixture
@@ -233,7 +225,7 @@ def replayed(tmp_path: Path) -> Path:
         ["replay", "--input", str(tmp_path / "in.ndjson"), "--output", str(tmp_path / "out")],
         ["store", "load", str(tmp_path / "in.ndjson"), "--store", str(tmp_path / "store")],
     ):
-        done = CliRunner().invoke(app, arguments)
+        done = invoke(*arguments)
         assert done.exit_code == 0, done.output
     return tmp_path
 

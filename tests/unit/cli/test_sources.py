@@ -1,19 +1,18 @@
 """Where a replay takes its records from, and which."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from assay_stream.cli.sources import RangeOptions, make_source
 from assay_stream.config import Settings, load_settings
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import ConfigurationError
 from assay_stream.files.record_line import record_line
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.selection import Selection
 from assay_stream.text.times import time_us_of
+from tests.support.errors import raises_code
 from tests.support.events import TOOL, Story
 
 SETTINGS = load_settings()
@@ -30,15 +29,13 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("files", "from_kafka"), [(None, False), ([], False), ([Path("x")], True)])
 def test_files_or_topics_are_read_and_not_both(files: list[Path] | None, from_kafka: bool) -> None:
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("no_source", kind=ConfigurationError):
         make_source(files, from_kafka, Selection(), SETTINGS)
-    assert caught.value.code == "no_source"
 
 
 def test_offsets_that_cannot_be_meant_are_refused() -> None:
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("bad_offsets", kind=ConfigurationError):
         RangeOptions(offsets=["x"]).selection()
-    assert caught.value.code == "bad_offsets"
 
 
 def test_a_file_gives_the_records_that_are_asked_for(file: Path) -> None:
@@ -64,9 +61,8 @@ def test_what_decides_the_records_is_told_for_who_goes_on(file: Path) -> None:
     file.write_bytes(file.read_bytes() + b"\n")
     assert source.what() != told
     file.unlink()
-    with pytest.raises(InputError) as caught:
+    with raises_code("unreadable_file"):
         source.what()
-    assert caught.value.code == "unreadable_file"
 
 
 def test_topics_are_read_as_far_as_was_noted(monkeypatch: pytest.MonkeyPatch) -> None:

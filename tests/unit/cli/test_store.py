@@ -1,7 +1,5 @@
 """``assay-stream store`` over files, and what it says where there is nothing to say."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """What the commands about one alert read from files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,22 +1,18 @@
 """``assay-stream alerts suppress`` and ``unsuppress``."""
 
-from __future__ import annotations
-
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from assay_stream.cli.app import app
-from assay_stream.errors import InputError
+from tests.support.command import error_code, invoke
 
 HERE = ("--server-id", "server", "--id", "rule-1", "--reason", "noise", "--author", "ann")
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["alerts", *(str(argument) for argument in arguments)])
+run = partial(invoke, "alerts")
 
 
 def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
@@ -70,8 +66,7 @@ def test_a_rule_is_taken_back(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_refused_with_its_reason(tmp_path: Path, options: tuple[str, ...], code: str) -> None:
     result = run("suppress", *HERE, *options, "--output", tmp_path / "o")
-    assert isinstance(result.exception, InputError)
-    assert result.exception.code == code
+    assert error_code(result) == code
     assert not (tmp_path / "o").exists()
 
 

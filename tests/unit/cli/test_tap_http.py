@@ -1,7 +1,5 @@
 """The options of a tap over HTTP: what is wrong is said before anything listens."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

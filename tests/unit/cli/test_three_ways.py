@@ -19,6 +19,7 @@ from assay_stream.files.record_line import record_line
 from assay_stream.kafka import ranges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
+from tests.support.command import invoke
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.log_ranges import LogsInMemory, stand_in
@@ -42,7 +43,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     path = tmp_path / "in.ndjson"
     path.write_bytes(b"".join(record_line(record) + b"\n" for record in records))
     folder = str(tmp_path / "store")
-    assert CliRunner().invoke(app, ["store", "load", str(path), "--store", folder]).exit_code == 0
+    assert invoke("store", "load", str(path), "--store", folder).exit_code == 0
     names = topic_names(settings)
     given = [each._replace(origin=each.origin._replace(topic=names[each.role])) for each in records]
     derived = [each._replace(origin=each.origin._replace(topic=names[each.role])) for each in written(records)]
@@ -82,7 +83,7 @@ def test_a_question_has_one_answer(sources: list[list[str]], command: tuple[str,
     """But for where the records of its evidence stand, and for calls of the last day."""
     answers = []
     for options in sources:
-        done = CliRunner().invoke(app, [*command, *options])
+        done = invoke(*command, *options)
         assert done.exit_code in (0, 1), (options, done.output, done.exception)
         answers.append((done.exit_code, [_comparable(line) for line in done.stdout.splitlines()]))
     assert answers[0] == answers[1] == answers[2]
@@ -106,13 +107,13 @@ def test_a_call_without_evidence_is_pending_in_the_topics(
     stand_in(monkeypatch, ranges, LogsInMemory(records))
     done = CliRunner().invoke(app, ["trace", "--tool-call-id", "call-6", "--format", "json", *sources[2]])
     assert [json.loads(line).get("state") for line in done.stdout.splitlines()] == ["observed", "none_yet"]
-    assert CliRunner().invoke(app, ["trace", "--tool-call-id", "nobody's"]).exit_code == 5
+    assert invoke("trace", "--tool-call-id", "nobody's").exit_code == 5
 
 
 def test_the_full_logs_are_replayed_for_what_was_compacted_away(sources: list[list[str]]) -> None:
     command = ["asof", *ON_SERVER, "--format", "json"]
     of_files = CliRunner().invoke(app, [*command, *sources[0]])
-    of_logs = CliRunner().invoke(app, [*command, "--from-log"])
+    of_logs = invoke(*command, "--from-log")
     assert of_logs.exit_code == 0, of_logs.output
     assert [_comparable(line) | {"origin": None} for line in of_logs.stdout.splitlines()] == [
         _comparable(line) | {"origin": None} for line in of_files.stdout.splitlines()

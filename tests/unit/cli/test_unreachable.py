@@ -1,7 +1,5 @@
 """Commands that a person waits for, where no broker answers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

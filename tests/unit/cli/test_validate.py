@@ -1,9 +1,8 @@
 """``assay-stream validate``."""
 
-from __future__ import annotations
-
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,7 @@ PAYLOAD = json.loads((VECTORS / "assay_tool_decision_payload.json").read_text())
 GOLDEN = json.loads((VECTORS / "assay_evidence_envelope.json").read_text())["golden"]["event"]
 
 
-def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return run_command("validate", *arguments, stdin=stdin)
+run = partial(run_command, "validate")
 
 
 def lines_of(*values: Any) -> bytes:

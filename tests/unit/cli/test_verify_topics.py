@@ -1,7 +1,5 @@
 """Evidence in Kafka held against the logs in Kafka, over topics in memory."""
 
-from __future__ import annotations
-
 import orjson
 import pytest
 

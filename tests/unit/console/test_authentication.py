@@ -1,7 +1,5 @@
 """Signing in and out, asked over HTTP: passwords, the word of a proxy, and who else tries."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging
@@ -23,8 +21,8 @@ from assay_stream.console.deciding import ACTIONS, Action, Publish
 from assay_stream.console.identity import Identity, LocalUsers, UserRole, read_users
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
-from tests.support.console import a_console, a_store, of_page, text_of
-from tests.support.readmodel import NOW_US, history
+from tests.support.console import a_console, of_page, text_of
+from tests.support.readmodel import NOW_US
 from tests.unit.console.test_posting import Published, approve
 from tests.unit.console.test_users import PASSWORD, a_user, users_file
 
@@ -32,11 +30,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKe
 
 SECURE = "https://console.example"
 WRONG = "a wrong guess"
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return a_store(tmp_path_factory.mktemp("fleet"), history())
 
 
 @asynccontextmanager

@@ -1,7 +1,5 @@
 """Two definitions in two columns."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What forms of the console decide, and the pages that lead to it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,24 +19,14 @@ from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter
-from tests.support.console import ALICE, VICTOR, a_console, a_store, hostile, of_page, records_of, signed_in, text_of
+from tests.support.console import ALICE, VICTOR, a_console, a_store, of_page, records_of, signed_in, text_of
 from tests.support.events import an_event, snapshot_data
-from tests.support.readmodel import NOW_US, history
+from tests.support.readmodel import NOW_US
 from tests.unit.console.test_posting import Published
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
 
 REASON = {"reason": "its vendor announced it"}
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return a_store(tmp_path_factory.mktemp("fleet"), history())
-
-
-@pytest.fixture(scope="module")
-def attacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return a_store(tmp_path_factory.mktemp("attacks"), hostile())
 
 
 class Desk:

@@ -1,7 +1,5 @@
 """What a form posts."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 

@@ -1,13 +1,12 @@
 """The file that says who may use the console."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from assay_stream.console.identity import Members, read_identity, secret_of
 from assay_stream.errors import ConfigurationError, InputError
+from tests.support.errors import raises_code
 
 LOCAL = '[local]\nusers = "u"\n'
 PROXY = '[proxy]\nuser_header = "X-User"\nviewers = ["*"]\n'
@@ -64,9 +63,8 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_used_says_what_and_where(tmp_path: Path, text: str, said: str) -> None:
     """And quotes no value: somebody may have put a secret there."""
     path = a_file(tmp_path, text)
-    with pytest.raises(ConfigurationError, match=said) as raised:
+    with raises_code("bad_identity", kind=ConfigurationError, match=said) as raised:
         read_identity(path)
-    assert raised.value.code == "bad_identity"
     assert str(path) in raised.value.message
     assert "planted" not in raised.value.message
 

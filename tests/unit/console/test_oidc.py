@@ -1,7 +1,5 @@
 """Signing in by the word of an OpenID Connect provider, and of those that pretend to be it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,18 +12,13 @@ from joserfc.jwk import OctKey
 
 from assay_stream.console.authentication import Authenticator
 from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
-from tests.support.console import a_store, text_of
+from tests.support.console import text_of
 from tests.support.deployment import free_port
 from tests.support.oidc import CLIENT_ID, NOW_S, SECRET, Provider, a_key, a_provider
-from tests.support.readmodel import NOW_US, history
+from tests.support.readmodel import NOW_US
 from tests.unit.console.test_authentication import cookies_of, served, shown
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return a_store(tmp_path_factory.mktemp("fleet"), history())
 
 
 @asynccontextmanager

@@ -1,7 +1,5 @@
 """Forms on their way to Kafka: from whom, and what becomes of those that do not get through."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -22,17 +20,12 @@ from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel.queries import Store
 from assay_stream.report.pins import Decision
-from tests.support.console import ALICE, VICTOR, a_console, a_store, of_page, signed_in, text_of
-from tests.support.readmodel import NOW_US, history
+from tests.support.console import ALICE, VICTOR, a_console, of_page, signed_in, text_of
+from tests.support.readmodel import NOW_US
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
 
 DATA = {"server_id": "server-0", "reason": "seen with its vendor"}
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return a_store(tmp_path_factory.mktemp("fleet"), history())
 
 
 class Published:

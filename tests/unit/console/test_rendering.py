@@ -1,7 +1,5 @@
 """Templates print nothing that is not escaped and marked."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

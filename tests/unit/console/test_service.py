@@ -1,7 +1,5 @@
 """The console, asked over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -41,7 +39,6 @@ from tests.support.console import (
     a_console,
     a_store,
     every_address,
-    hostile,
     records_of,
     signed_in,
     text_of,
@@ -51,16 +48,6 @@ from tests.support.events import TOOL, a_snapshot, an_event, call_data, snapshot
 from tests.support.readmodel import NOW_US, data_of, history, of_role
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return a_store(tmp_path_factory.mktemp("fleet"), history())
-
-
-@pytest.fixture(scope="module")
-def attacks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return a_store(tmp_path_factory.mktemp("attacks"), hostile())
 
 
 async def page(client: Any, address: str, status: int = 200) -> str:

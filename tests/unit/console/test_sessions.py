@@ -1,7 +1,5 @@
 """Sessions: random, rotated, bounded, and over in time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

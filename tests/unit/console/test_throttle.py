@@ -1,7 +1,5 @@
 """How often somebody may try to sign in."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.console.sessions import Throttle

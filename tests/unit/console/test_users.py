@@ -1,7 +1,5 @@
 """The file of local users."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Health and metrics of the console, asked over HTTP."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import AsyncIterator, Sequence

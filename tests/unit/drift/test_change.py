@@ -1,7 +1,5 @@
 """Paths and values of changes, and their bounds."""
 
-from __future__ import annotations
-
 import re
 
 from assay_stream.canonical.digest import sha256_of

@@ -1,7 +1,5 @@
 """Two definitions, field by field."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

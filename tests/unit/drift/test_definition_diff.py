@@ -1,7 +1,5 @@
 """Two definitions place by place."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

@@ -1,14 +1,10 @@
 """Two lists: what came, went, changed, or goes by another name."""
 
-from __future__ import annotations
-
 from typing import Any
 
-import pytest
-
 from assay_stream.drift.lists import compare_lists
-from assay_stream.errors import InputError
 from assay_stream.model.fields import Subject
+from tests.support.errors import raises_code
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}}
 
@@ -80,9 +76,8 @@ def test_prompts_and_templates_are_matched_by_their_own_keys_and_never_renamed()
 
 
 def test_an_item_without_a_name_is_refused() -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("missing_field", "$[1].name"):
         compare_lists([], [_tool("a"), {"description": "x"}])
-    assert (caught.value.code, caught.value.path) == ("missing_field", "$[1].name")
 
 
 def test_many_renames_with_one_schema_take_linear_time() -> None:

@@ -1,7 +1,5 @@
 """Two texts: what of them changed."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

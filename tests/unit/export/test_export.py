@@ -1,7 +1,5 @@
 """Exports put together: order, parts, and what is not there."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -13,13 +11,13 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from assay_stream.errors import InputError
 from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch
 from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, read_bundle, verify_bundle
 from assay_stream.export.rows import HEADER, as_csv, as_jsonl
 from assay_stream.model.record import Role
 from assay_stream.text.escaping import visible
 from tests.support.alerts import alert_records, finding_of
+from tests.support.errors import raises_code
 from tests.support.exports import NOON_US, definition, evidence, replayed, values
 
 RAW = [evidence(number, time=f"2026-03-01T12:00:{number:02}Z") for number in range(7)]
@@ -78,9 +76,8 @@ def test_one_part_keeps_its_name(tmp_path: Path) -> None:
 
 
 def test_a_bad_run_id_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with collected([]) as collection, pytest.raises(InputError) as caught:
+    with collected([]) as collection, raises_code("bad_run_id"):
         export_bundles(collection, tmp_path / "b.tar.gz", run_id="a:b", split=None)
-    assert caught.value.code == "bad_run_id"
 
 
 def test_nothing_makes_no_file(tmp_path: Path) -> None:
@@ -116,12 +113,10 @@ def test_a_dataset_without_rows_is_not_written(tmp_path: Path) -> None:
 def test_an_unwritable_place_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with collected(RAW) as collection:
-        with pytest.raises(InputError) as caught:
+        with raises_code("unwritable_file"):
             export_timesketch(collection, tmp_path / "no" / "t.csv")
-        assert caught.value.code == "unwritable_file"
-        with pytest.raises(InputError) as caught:
+        with raises_code("unwritable_folder"):
             export_parquet(collection, tmp_path / "file" / "p")
-        assert caught.value.code == "unwritable_folder"
 
 
 ALERT = alert_records(finding_of())[0].value or b""

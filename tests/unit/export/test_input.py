@@ -1,7 +1,5 @@
 """What an export is made of, and which of it is asked for."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, St
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import offset_ranges
 from tests.support.alerts import alert_records, finding_of
+from tests.support.errors import raises_code
 from tests.support.exports import NOON, NOON_US, a_file, definition, evidence, record_line
 
 ALERT = alert_records(finding_of())[0].value or b""
@@ -42,9 +41,8 @@ def test_evidence_stands_where_its_call_stood() -> None:
 @pytest.mark.parametrize("raw", [b"7", b"[]", b"{}", b'{"specversion":"1.0","type":"mcp.tools.call.observed"}'])
 def test_what_is_nothing_to_export_is_an_error(raw: bytes) -> None:
     """An observation above all: it must be replayed, not exported. The place is named."""
-    with pytest.raises(InputError, match=r"here: .*replay") as caught:
+    with raises_code("not_exportable", match=r"here: .*replay"):
         one(raw)
-    assert caught.value.code == "not_exportable"
 
 
 @pytest.mark.parametrize(
@@ -61,9 +59,8 @@ def test_what_is_nothing_to_export_is_an_error(raw: bytes) -> None:
     ],
 )
 def test_an_unsound_record_is_named(raw: bytes, code: str) -> None:
-    with pytest.raises(InputError, match=r"here: ") as caught:
+    with raises_code(code, match=r"here: ") as caught:
         one(raw)
-    assert caught.value.code == code
     assert "send_file" not in str(caught.value)
 
 
@@ -97,9 +94,8 @@ def test_other_records_of_an_archive_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_record_of_another_kind_than_its_topic_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line 1 of a") as caught:
+    with raises_code("not_exportable", match="line 1 of a"):
         read(a_file(tmp_path / "a", record_line(ALERT)))
-    assert caught.value.code == "not_exportable"
 
 
 def test_blank_lines_count(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Records as rows."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from assay_stream.export.input import Dataset, Stored, items
 from assay_stream.export.rows import COLUMNS, ColumnType, Value, row_of, write_parquet
 from assay_stream.model.record import Role
 from tests.support.alerts import TIME_US, A, B, alert_records, finding_of
+from tests.support.errors import raises_code
 from tests.support.exports import NOON_US, definition, evidence, replayed, values
 
 
@@ -161,12 +160,10 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigurationError, match=r"assay-stream\[parquet\]") as caught:
+    with raises_code("extra_missing", kind=ConfigurationError, match=r"assay-stream\[parquet\]"):
         module.parquet_library()
-    assert caught.value.code == "extra_missing"
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("unwritable_file"):
         write_parquet(tmp_path / "no" / "e.parquet", Dataset.EVIDENCE, [ROW])
-    assert caught.value.code == "unwritable_file"

@@ -1,7 +1,5 @@
 """Recorded observations in files."""
 
-from __future__ import annotations
-
 import base64
 from io import BytesIO
 from pathlib import Path
@@ -16,6 +14,7 @@ from assay_stream.files.record_line import record_line, rejected_line
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.limits.storage import LINE_BYTES_MAX
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
+from tests.support.errors import raises_code
 
 NOON = "2026-03-01T12:00:00Z"
 NOON_MS = 1_772_366_400_000
@@ -118,9 +117,8 @@ def test_bytes_that_are_no_text_are_base64() -> None:
 )
 def test_a_broken_record_line_is_an_error(change: dict[str, Any]) -> None:
     """An archive of ours that cannot be read is named with its line; guessing would change the evidence."""
-    with pytest.raises(InputError, match=r"line 2 of f\.ndjson") as caught:
+    with raises_code("bad_record_line", match=r"line 2 of f\.ndjson"):
         read(event(), a_line(**change))
-    assert caught.value.code == "bad_record_line"
 
 
 def test_a_file_is_its_lines(tmp_path: Path) -> None:
@@ -134,9 +132,8 @@ def test_a_file_is_its_lines(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path):
-        with pytest.raises(InputError, match=str(path)) as caught:
+        with raises_code("unreadable_file", match=str(path)):
             list(read_files([path]))
-        assert caught.value.code == "unreadable_file"
 
 
 def refused(record: Record) -> Output:
@@ -174,9 +171,8 @@ def test_a_rejected_line_keeps_bytes_that_are_no_text() -> None:
 )
 def test_a_record_line_with_a_part_of_another_kind_is_an_error(change: bytes) -> None:
     line = a_line()[:-1] + b", " + change + b"}"
-    with pytest.raises(InputError) as caught:
+    with raises_code("bad_record_line"):
         read(line)
-    assert caught.value.code == "bad_record_line"
 
 
 @pytest.mark.parametrize("value", [b"first", b"", b"\xff"])
@@ -271,9 +267,8 @@ def test_a_line_over_the_limit_is_cut_and_the_next_one_is_the_next() -> None:
 
 
 def test_without_anyone_to_tell_it_is_an_error() -> None:
-    with pytest.raises(InputError, match="line 1 of f is over the limit of 4 bytes: remove the line") as caught:
+    with raises_code("line_too_long", match="line 1 of f is over the limit of 4 bytes: remove the line"):
         list(lines_of(BytesIO(b"abcde\n"), name="f", bytes_max=4))
-    assert caught.value.code == "line_too_long"
 
 
 @pytest.mark.parametrize(("start", "limit"), [(b'{"a":"', EVENT_LINE_BYTES_MAX), (b'{"origin":"', LINE_BYTES_MAX)])

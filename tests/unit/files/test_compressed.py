@@ -1,7 +1,5 @@
 """Files that may be compressed."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Evidence and checkpoints in archives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from assay_stream.files.seal_files import BadLine, FileLogs, LogName, read_priva
 from assay_stream.model.record import Role
 from assay_stream.schemes.tlog import keys_of, private_pem
 from assay_stream.seal.check import FAULTS_TOLD_MAX
+from tests.support.errors import raises_code
 from tests.support.seals import (
     KEY,
     OTHER_KEY,
@@ -107,7 +106,6 @@ def test_what_is_no_key_file_is_told_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "text").chmod(0o600)
     for name, code in (("", "unreadable_file"), ("none", "seal_key_missing"), ("text", "bad_seal_key")):
         for read in (lambda path: read_private_key(path, None), lambda path: read_public_keys([path])):
-            with pytest.raises(InputError) as caught:
+            with raises_code(code) as caught:
                 read(tmp_path / name)
-            assert caught.value.code == code
             assert str(tmp_path / name) in caught.value.message

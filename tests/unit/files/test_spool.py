@@ -1,7 +1,5 @@
 """Rows put in order on disk."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from operator import itemgetter
@@ -12,6 +10,7 @@ import pytest
 from assay_stream.errors import InputError
 from assay_stream.files.spool import Log, LogSpool, Spool
 from assay_stream.model.record import Origin, Record, Role
+from tests.support.errors import raises_code
 
 
 def a_spool(**sizes: int) -> Spool[str]:
@@ -69,9 +68,8 @@ def test_logs_are_told_apart_by_role_topic_and_partition() -> None:
 @pytest.mark.parametrize("between", [0, 1, 9])
 def test_a_conflict_is_found_however_far_apart(between: int) -> None:
     others = [record(offset) for offset in range(1, between + 1)]
-    with pytest.raises(InputError) as caught:
+    with raises_code("conflicting_records"):
         spooled(record(0), *others, record(0, b"other"))
-    assert caught.value.code == "conflicting_records"
 
 
 def test_too_many_logs_are_refused() -> None:
@@ -79,9 +77,8 @@ def test_too_many_logs_are_refused() -> None:
         spool.add(record(0))
         spool.add(record(0, partition=1))
         spool.add(record(1))
-        with pytest.raises(InputError, match="over 2 logs") as caught:
+        with raises_code("too_many_logs", match="over 2 logs"):
             spool.add(record(0, partition=2))
-        assert caught.value.code == "too_many_logs"
 
 
 def test_runs_of_large_blocks_are_merged_a_few_at_a_time() -> None:

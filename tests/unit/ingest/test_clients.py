@@ -8,6 +8,7 @@ import pytest
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.ingest.clients import KnownClients, Unauthorized, hash_of, new_token, read_clients
+from tests.support.errors import raises_code
 from tests.support.toml import toml_of
 
 TOKEN, OTHER = new_token(), new_token()
@@ -108,9 +109,8 @@ def test_a_client_reports_on_its_servers_only() -> None:
 )
 def test_a_wrong_entry_is_named_and_not_quoted(bad: dict[str, Any]) -> None:
     """A token that somebody wrote there must not get into a log."""
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("bad_clients", kind=ConfigurationError) as caught:
         clients(entry("gw-0", token=hash_of(OTHER)), entry(**bad))
-    assert caught.value.code == "bad_clients"
     assert "entry 2" in caught.value.message
     assert TOKEN not in caught.value.message
 

@@ -1,7 +1,5 @@
 """Evidence: the bytes of one record per call."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,17 +1,15 @@
 """Where calls belong, and the copy of one that came elsewhere."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.config import Settings
-from assay_stream.errors import InputError
 from assay_stream.join.routing import FIRST_ORIGIN, Routing, call_in, reroute
 from assay_stream.kafka.topics import topic_table
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Record, Role, murmur2_partition, size_bytes
+from tests.support.errors import raises_code
 
 TOPIC = "mcp.tools.call"
 ROUTINGS = st.builds(
@@ -59,9 +57,8 @@ def test_neighbours_stay_spread() -> None:
 )
 def test_a_record_that_no_join_wrote_is_refused(headers: tuple[tuple[str, bytes], ...]) -> None:
     place = Origin("assay.call.rerouted", 0, 0)
-    with pytest.raises(InputError) as caught:
+    with raises_code("bad_reroute"):
         call_in(Record(Role.REROUTED, place, b"", b"", headers), topic=TOPIC, partitions=4)
-    assert caught.value.code == "bad_reroute"
 
 
 def test_a_call_whose_headers_fit_no_topic_is_refused() -> None:
@@ -71,6 +68,5 @@ def test_a_call_whose_headers_fit_no_topic_is_refused() -> None:
     largest = reroute(a_call(headers=(("h", b"x" * room),)), "server-1", routing)
     topic = next(spec for spec in topic_table(Settings()) if spec.role is Role.REROUTED)
     assert len(largest.headers[-2][1]) + len(largest.headers[-1][1]) < int(topic.config["max.message.bytes"])
-    with pytest.raises(InputError) as caught:
+    with raises_code("too_large"):
         reroute(a_call(headers=(("h", b"x" * (room + 1)),)), "server-1", routing)
-    assert caught.value.code == "too_large"

@@ -1,7 +1,5 @@
 """The alert as a record: OCSF 1.8.0, valid for every kind, activity and status."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CloudEvents in both content modes, and what is refused."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Control records: what an operator may set, and from when it counts."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Facts as the binding topic carries them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import orjson
@@ -25,6 +23,7 @@ from assay_stream.model.facts import (
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.ledger import progress
+from tests.support.errors import raises_code
 from tests.support.facts import (
     PACKED,
     SERVER,
@@ -89,9 +88,8 @@ def test_facts_of_different_things_have_different_keys() -> None:
 
 @pytest.mark.parametrize("key", [None, b"", b"server-1", b"7", b"null"])
 def test_a_foreign_key_stops_the_reader(key: bytes | None) -> None:
-    with pytest.raises(IntegrityError) as caught:
+    with raises_code("foreign_fact", kind=IntegrityError):
         decode_key(key)
-    assert caught.value.code == "foreign_fact"
 
 
 @pytest.mark.parametrize(
@@ -109,9 +107,8 @@ def test_a_foreign_key_stops_the_reader(key: bytes | None) -> None:
     ],
 )
 def test_an_unknown_fact_stops_the_reader(key: tuple[str | int, ...], value: bytes) -> None:
-    with pytest.raises(IntegrityError, match="run the version that wrote it") as caught:
+    with raises_code("unknown_fact", kind=IntegrityError, match="run the version that wrote it"):
         decode_fact(key, value)
-    assert caught.value.code == "unknown_fact"
 
 
 def test_progress_goes_to_the_partition_it_is_about() -> None:

@@ -1,7 +1,5 @@
 """Findings as the finding topic carries them."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import replace
@@ -13,6 +11,7 @@ from assay_stream.errors import IntegrityError
 from assay_stream.model.finding import Finding, decode_finding
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Origin, Role
+from tests.support.errors import raises_code
 
 FINDING = Finding(
     kind=Kind.TOOL_CHANGED,
@@ -54,9 +53,8 @@ def test_a_finding_goes_to_its_server() -> None:
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"{}", b'{"uid":"x","kind":"novelty"}'])
 def test_a_foreign_record_stops_the_reader(value: bytes | None) -> None:
-    with pytest.raises(IntegrityError) as caught:
+    with raises_code("unknown_finding", kind=IntegrityError):
         decode_finding(value)
-    assert caught.value.code == "unknown_finding"
 
 
 @pytest.mark.parametrize("kind", list(Kind))

@@ -1,16 +1,15 @@
 """What else stands in the finding topic."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from assay_stream.errors import InputError, IntegrityError
 from assay_stream.model.fields import compile_glob
-from assay_stream.model.finding_topic import Suppression, decode_entry
-from assay_stream.model.record import Output
-from tests.support.findings import a_rule, at
+from assay_stream.model.finding_topic import Suppression, decode_entry, name_group
+from assay_stream.model.record import Output, Role
+from tests.support.errors import raises_code
+from tests.support.findings import a_claim, a_rule, at
 
 
 @pytest.mark.parametrize(
@@ -30,9 +29,8 @@ from tests.support.findings import a_rule, at
     ],
 )
 def test_what_this_version_cannot_read_stops_it(value: bytes | None) -> None:
-    with pytest.raises(IntegrityError) as caught:
+    with raises_code("unknown_finding", kind=IntegrityError):
         decode_entry(value)
-    assert caught.value.code == "unknown_finding"
 
 
 def handed_on(**rule: Any) -> list[Output]:
@@ -65,12 +63,29 @@ def test_a_glob_matches_whole_names(glob: str, name: str, expected: bool) -> Non
 
 @pytest.mark.parametrize("glob", ["[", "a[bc", "[]", "[!]", "a]", "[[a]]"])
 def test_a_bad_set_is_refused(glob: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("bad_pattern"):
         compile_glob(glob)
-    assert caught.value.code == "bad_pattern"
 
 
 def test_a_long_glob_takes_no_long_time() -> None:
     assert compile_glob("*a" * 25 + "b").fullmatch("a" * 1_000) is None
     with pytest.raises(InputError):
         compile_glob("[a" * 10_000)
+
+
+@pytest.mark.parametrize(("is_set", "label"), [(True, "suppression:set"), (False, "suppression:removed")])
+def test_a_rule_stands_in_the_partition_of_its_server(is_set: bool, label: str) -> None:
+    """Or in the one that is asked for."""
+    entry = Suppression(rule=a_rule(), is_set=is_set, time_us=at(1))
+    output = entry.output()
+    assert (output.role, output.key, output.partition, output.label) == (Role.FINDINGS, b"server", None, label)
+    assert decode_entry(output.value) == entry
+    assert entry.output(partition=3) == output._replace(partition=3)
+
+
+@pytest.mark.parametrize(("is_offered", "label"), [(True, "name_claim:come"), (False, "name_claim:gone")])
+def test_a_claim_stands_with_all_that_are_drawn_alike(is_offered: bool, label: str) -> None:
+    entry = a_claim("files", "Read-File", 1, is_offered=is_offered)
+    output = entry.output()
+    assert (output.role, output.key, output.label) == (Role.FINDINGS, name_group("read_file").encode(), label)
+    assert (output.timestamp_ms, decode_entry(output.value)) == (at(1) // 1_000, entry)

@@ -1,7 +1,5 @@
 """Plain calls: which calls take the short way, and which are left to the model."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Records, origins, and what a refused record becomes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -11,15 +9,18 @@ from hypothesis import strategies as st
 
 from assay_stream.errors import InputError
 from assay_stream.model.record import (
+    ERASED_HEADER,
     TOPIC_NAMES,
     Origin,
     Record,
     Role,
     _cached_home,
     _murmur2,
+    erased_by,
     home_of,
     murmur2_partition,
     rejected,
+    size_bytes,
 )
 from assay_stream.model.state_table import Table
 
@@ -91,3 +92,27 @@ def test_the_key_of_the_progress_record_cannot_be_used() -> None:
     table = Table[dict[str, Any]](Role.ALERT_STATES, 0, "input")
     with pytest.raises(ValueError, match="'progress' is reserved"):
         table["progress"] = {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name", "erasure"),
+    [
+        (None, None, b"request-17", "request-17"),
+        (None, None, b"\xff", "\ufffd"),
+        (None, None, None, None),
+        (b"k", None, b"request-17", None),
+        (None, b"{}", b"request-17", None),
+    ],
+)
+def test_what_was_erased_names_its_erasure(
+    key: bytes | None, value: bytes | None, name: bytes | None, erasure: str | None
+) -> None:
+    """A record that still says something was not erased, whatever its header says."""
+    headers = () if name is None else ((ERASED_HEADER, name),)
+    assert erased_by(Record(Role.CALLS, Origin("calls", 0, 0), key, value, headers)) == erasure
+
+
+def test_the_size_of_a_record_is_that_of_all_its_parts() -> None:
+    """Ten bytes at most hold the lengths of a header; a name counts in UTF-8."""
+    assert size_bytes(None, None, ()) == 0
+    assert size_bytes(b"key", b"value", (("h\u00e9", b"12"), ("n", b""))) == 3 + 5 + (10 + 3 + 2) + (10 + 1)

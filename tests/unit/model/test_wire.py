@@ -1,7 +1,5 @@
 """Declared records: what is written, what is left out, what is read back, and the schema that says so."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

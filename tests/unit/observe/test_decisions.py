@@ -1,7 +1,5 @@
 """Decisions as events."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

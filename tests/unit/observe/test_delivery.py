@@ -1,7 +1,5 @@
 """What the client needs of Kafka."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Discovery documents over real HTTPS, and the events they become."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading
@@ -20,6 +18,7 @@ from assay_stream.observe.discovery import REDIRECTS_MAX, Fetched, discovery_eve
 from assay_stream.observe.recorded import from_observations
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
 from tests.support.deployment import free_port
+from tests.support.errors import raises_code
 from tests.support.https_server import Answer, Authority, HttpsServer, serve
 from tests.support.mcp_dialogue import THE_VANTAGE
 from tests.support.schemapin import a_document
@@ -284,9 +283,8 @@ class TestCertificates:
         path = tmp_path / "ca.pem"
         if content is not None:
             path.write_bytes(content)
-        with pytest.raises(ConfigurationError) as caught:
+        with raises_code("bad_tls_file", kind=ConfigurationError):
             await fetch_well_known("localhost", ca_file=path)
-        assert caught.value.code == "bad_tls_file"
 
 
 class TestContent:
@@ -349,9 +347,8 @@ class TestDomain:
     )
     def test_what_is_none(self, domain: str) -> None:
         """A scheme, a path, a user and anything else is refused."""
-        with pytest.raises(ConfigurationError) as caught:
+        with raises_code("bad_domain", kind=ConfigurationError):
             well_known_url(domain)
-        assert caught.value.code == "bad_domain"
 
 
 class TestEvent:

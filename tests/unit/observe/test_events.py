@@ -1,7 +1,5 @@
 """Events as they stand in Kafka records."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +12,7 @@ from assay_stream.model.observation import CallEvent, CallFacts, SnapshotEvent
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import Observation, Vantage, call_event, snapshot_event
 from assay_stream.observe.observation import RawMessage
+from tests.support.errors import raises_code
 from tests.support.events import handshake_call_data
 from tests.support.mcp_dialogue import THE_VANTAGE
 
@@ -115,9 +114,8 @@ def test_an_unsound_message_makes_an_event_that_is_refused_for_the_same_reason(r
     """So the registry hears of the list and can mark the server."""
     observation = a_snapshot(RawMessage(raw))
     assert observation.key == b"the-server"
-    with pytest.raises(InputError) as refused:
+    with raises_code(code):
         read_event(as_record(observation))
-    assert refused.value.code == code
 
 
 def test_a_name_with_half_a_surrogate_pair_is_published_for_the_join_to_refuse() -> None:

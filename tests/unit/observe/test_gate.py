@@ -1,7 +1,5 @@
 """The gate, attacked: what reaches a server, and what its client hears instead."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

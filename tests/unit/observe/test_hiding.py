@@ -1,7 +1,5 @@
 """A gate that hides: what the client gets of lists, and what is published of them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

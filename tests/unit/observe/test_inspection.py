@@ -1,7 +1,5 @@
 """The thread that looks at what passes."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """JSON-RPC messages on a line."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.observe.jsonrpc import answer_keys, request_key, trace_of

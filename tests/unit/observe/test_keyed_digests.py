@@ -1,7 +1,5 @@
 """Where a digest key is set, nothing that is published of arguments and results can be guessed without it."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What was dropped is counted by server and observer, within a bound."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The wire observer as a whole."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -43,14 +41,12 @@ LINES = st.one_of(
         b"{",
     ],
 )
-def test_a_line_that_may_be_a_call_to_some_servers_is_on_record_as_lost(line: bytes) -> None:
-    talk = Dialogue()
+def test_a_line_that_may_be_a_call_to_some_servers_is_on_record_as_lost(talk: Dialogue, line: bytes) -> None:
     lost = [json.loads(each.value)["data"] for each in talk.raw("client->server", line)]
     assert [each["calls"] for each in lost if "calls" in each] == [1]
 
 
-def test_many_lines_lost_at_once_make_one_record() -> None:
-    talk = Dialogue()
+def test_many_lines_lost_at_once_make_one_record(talk: Dialogue) -> None:
     for _ in range(3):
         at = talk.now
         assert len([each for _ in range(100) for each in talk.observer.feed("client->server", b"{", at)]) == 1
@@ -72,8 +68,7 @@ def test_nothing_raises_and_every_call_gives_one_event(lines: list[tuple[str, by
     assert len({observation.value for observation in observations}) == len(observations)
 
 
-def test_a_batch_is_its_messages_in_order() -> None:
-    talk = Dialogue()
+def test_a_batch_is_its_messages_in_order(talk: Dialogue) -> None:
     talk.client(
         [
             {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
@@ -86,9 +81,8 @@ def test_a_batch_is_its_messages_in_order() -> None:
     assert [event["type"] for event in events] == ["mcp.tools.call.observed", "mcp.tools.list.observed"]
 
 
-def test_what_the_server_asks_and_the_client_answers_is_not_taken_for_the_reverse() -> None:
+def test_what_the_server_asks_and_the_client_answers_is_not_taken_for_the_reverse(talk: Dialogue) -> None:
     """Both sides count their requests from one."""
-    talk = Dialogue()
     talk.call(1)
     assert talk.server({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {}}) == []
     assert talk.client({"jsonrpc": "2.0", "id": 1, "result": {}}) == []
@@ -96,8 +90,7 @@ def test_what_the_server_asks_and_the_client_answers_is_not_taken_for_the_revers
     assert len(talk.result(1, {})) == 1
 
 
-def test_what_cannot_be_read_is_counted() -> None:
-    talk = Dialogue()
+def test_what_cannot_be_read_is_counted(talk: Dialogue) -> None:
     talk.server(b"Server listening on stdio")
     talk.server(b"")
     talk.server(b'{"id":1,"id":2,"result":{}}')
@@ -106,9 +99,8 @@ def test_what_cannot_be_read_is_counted() -> None:
     assert talk.observer.stats.as_dict()["lines"] == 3
 
 
-def test_calls_of_a_refused_line_are_denied_and_nothing_waits_for_their_answers() -> None:
+def test_calls_of_a_refused_line_are_denied_and_nothing_waits_for_their_answers(talk: Dialogue) -> None:
     """Each with its own reason; other requests of the line leave nothing behind."""
-    talk = Dialogue()
     batch = [
         {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a", "arguments": {"x": 1}}},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},

@@ -1,7 +1,5 @@
 """Lists put together from pages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The open calls of a connection, by what names them."""
 
-from __future__ import annotations
-
 from typing import get_type_hints
 
 from assay_stream.model.observation import CallTask, Inputs

@@ -1,7 +1,5 @@
 """Prefixes that gateways put before tool names, undone by stated rules."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

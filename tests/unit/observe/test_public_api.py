@@ -1,7 +1,5 @@
 """The public names of ``assay_stream.observe``, and what loading them pulls in."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

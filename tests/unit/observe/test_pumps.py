@@ -1,7 +1,5 @@
 """Bytes from one descriptor to another."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Recorded traffic as observations."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +13,7 @@ from assay_stream.model.cloudevents import read_event
 from assay_stream.observe import Observation, from_assay_log, from_mcp_wire, from_observations
 from assay_stream.observe.recorded import StableIds, numbered, parse_rfc3339
 from tests.support.mcp_dialogue import THE_VANTAGE
+from tests.support.vectors import vectors
 from tests.unit.observe.test_events import as_record
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
@@ -146,8 +145,7 @@ def test_an_observation_without_a_place_is_an_error(line: bytes, error: str) -> 
     assert [str(found).startswith(error) for found in errors] == [True]
 
 
-VECTORS = Path(__file__).parents[2] / "data" / "vectors"
-VECTOR = json.loads((VECTORS / "assay_tool_decision_payload.json").read_bytes())
+VECTOR = vectors("assay_tool_decision_payload")
 TIME = "2026-11-21T02:06:07Z"
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 BARE = {"tool": "read_file", "decision": "deny", "reason_code": "P_DENY", "tool_call_id": "tc_1", "ts": TIME}

@@ -1,7 +1,5 @@
 """Where observations go."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The spool: what is put in comes out in order, through crashes, within its bounds, and for one process alone."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil
@@ -17,6 +15,7 @@ from assay_stream.limits.storage import SpoolLimits
 from assay_stream.observe import spool as module
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.spool import Spool, spool_in
+from tests.support.errors import raises_code
 
 SMALL = SpoolLimits(head_bytes_max=2_000)
 MIB = 1_024 * 1_024
@@ -212,9 +211,8 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path, name: str) -> None
     (tmp_path / "theirs").write_text("precious")
     (tmp_path / "s").mkdir(mode=0o700)
     (tmp_path / "s" / name).symlink_to(tmp_path / "theirs")
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("unwritable_file", kind=ConfigurationError):
         a_spool(tmp_path / "s")
-    assert caught.value.code == "unwritable_file"
     assert (tmp_path / "theirs").read_text() == "precious"
 
 
@@ -224,9 +222,8 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "link").symlink_to(tmp_path)
     for folder in ("open", "link"):
-        with pytest.raises(ConfigurationError) as caught:
+        with raises_code("unwritable_file", kind=ConfigurationError):
             a_spool(tmp_path / folder)
-        assert caught.value.code == "unwritable_file"
 
 
 def test_it_takes_no_more_than_its_bound(tmp_path: Path) -> None:
@@ -249,9 +246,8 @@ def test_a_spool_is_of_one_process_and_its_owner(tmp_path: Path) -> None:
     second = spool_in(tmp_path / "all", mib_max=1)
     assert first is not None
     assert second is not None
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("spool_in_use", kind=ConfigurationError):
         a_spool(tmp_path / "all" / "0")
-    assert caught.value.code == "spool_in_use"
     first.append([item(1)])
     first.close()
     third = spool_in(tmp_path / "all", mib_max=1)
@@ -267,6 +263,5 @@ def test_a_spool_is_of_one_process_and_its_owner(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     """At the start, and not when the brokers go away."""
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("unwritable_file", kind=ConfigurationError):
         spool_in(tmp_path / "file", mib_max=1)
-    assert caught.value.code == "unwritable_file"

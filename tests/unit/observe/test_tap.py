@@ -1,7 +1,5 @@
 """The tap with small servers of one line: bytes, ends, exit codes, signals."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

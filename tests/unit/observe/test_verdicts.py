@@ -1,7 +1,5 @@
 """The client that follows the verdict topic."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

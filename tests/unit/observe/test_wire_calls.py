@@ -1,7 +1,5 @@
 """Calls on the wire, as dialogues."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -12,9 +10,8 @@ from tests.support.mcp_dialogue import Dialogue
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def test_a_call_and_its_answer_give_one_event() -> None:
+def test_a_call_and_its_answer_give_one_event(talk: Dialogue) -> None:
     """With digests, never with arguments, results or the server's words."""
-    talk = Dialogue()
     assert talk.call(3, "add", arguments={"a": 1}, _meta={"traceparent": TRACE}) == []
     [event] = talk.result(3, {"content": [{"type": "text", "text": "secret"}]})
     assert event["time"] == "2026-11-21T02:06:07.386000Z", "when the call was seen, not its answer"
@@ -55,8 +52,7 @@ def test_a_call_and_its_answer_give_one_event() -> None:
         ({}, False, "jsonrpc_error"),
     ],
 )
-def test_outcomes(answer: dict[str, Any], ok: bool | None, code: str | None) -> None:
-    talk = Dialogue()
+def test_outcomes(talk: Dialogue, answer: dict[str, Any], ok: bool | None, code: str | None) -> None:
     talk.call(1)
     [event] = talk.server({"jsonrpc": "2.0", "id": 1, **answer})
     assert event["data"].get("ok") is ok
@@ -64,9 +60,8 @@ def test_outcomes(answer: dict[str, Any], ok: bool | None, code: str | None) -> 
     assert "password" not in str(event)
 
 
-def test_a_call_names_the_last_snapshot_before_it() -> None:
+def test_a_call_names_the_last_snapshot_before_it(talk: Dialogue) -> None:
     """Not the one that came while it ran."""
-    talk = Dialogue()
     talk.call(1)
     talk.request("tools/list", 2)
     [first] = talk.result(2, {"tools": []})
@@ -79,9 +74,8 @@ def test_a_call_names_the_last_snapshot_before_it() -> None:
     assert after["data"]["snapshot_id"] == first["data"]["snapshot_id"]
 
 
-def test_calls_without_an_answer_are_given_when_the_wire_closes() -> None:
+def test_calls_without_an_answer_are_given_when_the_wire_closes(talk: Dialogue) -> None:
     """Oldest first, with the decision as made and no outcome."""
-    talk = Dialogue()
     talk.call(1, "a")
     talk.call(2, "b")
     talk.result(1, {})
@@ -95,9 +89,8 @@ def test_calls_without_an_answer_are_given_when_the_wire_closes() -> None:
     assert talk.close() == []
 
 
-def test_a_cancelled_call_is_given_at_once_and_its_late_answer_ignored() -> None:
+def test_a_cancelled_call_is_given_at_once_and_its_late_answer_ignored(talk: Dialogue) -> None:
     """Cancelling is the client's to do: the same words of the server mean nothing."""
-    talk = Dialogue()
     talk.call("x")
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}}
     assert talk.server(cancel) == []
@@ -107,9 +100,8 @@ def test_a_cancelled_call_is_given_at_once_and_its_late_answer_ignored() -> None
     assert talk.result("x", {}) == []
 
 
-def test_an_id_used_again_while_in_use_gives_the_first_call_up() -> None:
+def test_an_id_used_again_while_in_use_gives_the_first_call_up(talk: Dialogue) -> None:
     """Both are recorded, under two names."""
-    talk = Dialogue()
     talk.call(1, "first")
     [first] = talk.call(1, "second")
     [second] = talk.result(1, {})
@@ -118,9 +110,8 @@ def test_an_id_used_again_while_in_use_gives_the_first_call_up() -> None:
     assert first["data"]["tool_call_id"] != second["data"]["tool_call_id"]
 
 
-def test_a_call_without_an_id_is_given_at_once() -> None:
+def test_a_call_without_an_id_is_given_at_once(talk: Dialogue) -> None:
     """There is no answer to wait for, but a server may obey it."""
-    talk = Dialogue()
     [event] = talk.client({"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "echo"}})
     assert event["data"]["error"] == {"code": "no_response"}
 
@@ -135,9 +126,8 @@ def test_too_many_calls_under_way_push_out_the_oldest() -> None:
     assert talk.result(1, {}) == []
 
 
-def test_an_unsound_call_is_recorded_without_digests() -> None:
+def test_an_unsound_call_is_recorded_without_digests(talk: Dialogue) -> None:
     """Nothing in it can be hashed, but it was made."""
-    talk = Dialogue()
     talk.client(b'{"id":1,"method":"tools/call","params":{"name":"a","name":"b","arguments":{"x":NaN}}}')
     [event] = talk.result(1, {})
     assert event["data"]["tool_name"] == "b"
@@ -145,15 +135,13 @@ def test_an_unsound_call_is_recorded_without_digests() -> None:
     assert "args_hash" not in event["data"]
 
 
-def test_a_very_long_name_is_cut_to_what_is_refused_anyway() -> None:
-    talk = Dialogue()
+def test_a_very_long_name_is_cut_to_what_is_refused_anyway(talk: Dialogue) -> None:
     talk.call(1, "x" * 2_000_000)
     [event] = talk.result(1, {})
     assert len(event["data"]["tool_name"]) == 1_025
 
 
-def test_absent_arguments_have_no_digest() -> None:
-    talk = Dialogue()
+def test_absent_arguments_have_no_digest(talk: Dialogue) -> None:
     talk.call(1)
     talk.call(2, arguments={})
     [absent], [empty] = talk.result(1, {}), talk.result(2, {})
@@ -161,9 +149,8 @@ def test_absent_arguments_have_no_digest() -> None:
     assert empty["data"]["args_hash"] == str(redacted_digest({}))
 
 
-def test_tool_call_ids_are_unique_whatever_ids_a_client_uses() -> None:
+def test_tool_call_ids_are_unique_whatever_ids_a_client_uses(talk: Dialogue) -> None:
     """Text, numbers, fractions, the same ones again, and very long ones."""
-    talk = Dialogue()
     seen = []
     for number in [5, "5", 5, "5", 4, 6, 6.5, 0, "x" * 5_000, "x" * 5_000, "a\nb", 5]:
         talk.call(number)
@@ -174,8 +161,7 @@ def test_tool_call_ids_are_unique_whatever_ids_a_client_uses() -> None:
     assert seen[5] == "session:6"
 
 
-def test_time_that_runs_backwards_gives_no_negative_duration() -> None:
-    talk = Dialogue()
+def test_time_that_runs_backwards_gives_no_negative_duration(talk: Dialogue) -> None:
     talk.call(1)
     talk.now = talk.now.replace(year=2025)
     [event] = talk.result(1, {})

@@ -1,7 +1,5 @@
 """What a message costs does not grow with what waits on its connection: a hostile client or server decides how much."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterator

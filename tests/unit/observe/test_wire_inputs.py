@@ -1,7 +1,5 @@
 """What a server asks of its client during a call, as dialogues: one call, one event, with counts and a hash."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -29,9 +27,8 @@ def requires(state: str | None = None, **requests: Any) -> dict[str, Any]:
     )
 
 
-def test_rounds_of_input_are_one_call() -> None:
+def test_rounds_of_input_are_one_call(talk: Dialogue) -> None:
     """Each retry has an id of its own; the event has the first one, the count, the kinds, and the last result."""
-    talk = Dialogue()
     arguments = {"a": 1}
     assert talk.call(1, arguments=arguments) == []
     assert talk.result(1, requires("s1", name=FORM, model=SAMPLING)) == []
@@ -57,9 +54,8 @@ def test_rounds_of_input_are_one_call() -> None:
         assert hidden not in str(event)
 
 
-def test_calls_that_do_not_differ_go_on_one_after_the_other() -> None:
+def test_calls_that_do_not_differ_go_on_one_after_the_other(talk: Dialogue) -> None:
     """A server need not give a state; two calls and two retries are two events."""
-    talk = Dialogue()
     for number in (1, 2):
         talk.call(number)
         talk.result(number, requires(name=FORM))
@@ -82,9 +78,8 @@ def test_calls_that_do_not_differ_go_on_one_after_the_other() -> None:
         {"name": "echo", "requestState": 5},
     ],
 )
-def test_a_retry_of_no_call_known_here_is_a_call_of_its_own(retry: dict[str, Any]) -> None:
+def test_a_retry_of_no_call_known_here_is_a_call_of_its_own(talk: Dialogue, retry: dict[str, Any]) -> None:
     """It says so; the call that waits goes on waiting."""
-    talk = Dialogue()
     talk.call(1)
     talk.result(1, requires("s", name=FORM))
     talk.request("tools/call", 2, **retry)
@@ -96,9 +91,8 @@ def test_a_retry_of_no_call_known_here_is_a_call_of_its_own(retry: dict[str, Any
     assert "unmatched_retry" not in event["data"]
 
 
-def test_a_state_goes_on_once() -> None:
+def test_a_state_goes_on_once(talk: Dialogue) -> None:
     """Sent again, it belongs to no call that waits."""
-    talk = Dialogue()
     talk.call(1)
     talk.result(1, requires("s"))
     talk.call(2, requestState="s")
@@ -107,9 +101,8 @@ def test_a_state_goes_on_once() -> None:
     assert [each["data"].get("unmatched_retry") for each in events] == [None, True]
 
 
-def test_input_that_is_never_given_is_neither_success_nor_failure() -> None:
+def test_input_that_is_never_given_is_neither_success_nor_failure(talk: Dialogue) -> None:
     """The event comes when the connection ends, or after an hour."""
-    talk = Dialogue()
     talk.call(1)
     talk.result(1, requires(name=FORM) | {"isError": True})
     talk.now += timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s + 1)
@@ -119,9 +112,8 @@ def test_input_that_is_never_given_is_neither_success_nor_failure() -> None:
     assert event["data"]["inputs"]["elicitation_form"] == 1
 
 
-def test_a_call_that_goes_on_and_on_is_recorded_after_an_hour_at_the_next_round() -> None:
+def test_a_call_that_goes_on_and_on_is_recorded_after_an_hour_at_the_next_round(talk: Dialogue) -> None:
     """Or a server that asks again every minute would never be seen."""
-    talk = Dialogue()
     talk.call(0)
     for number in range(1, 200):
         events = talk.result(number - 1, requires(f"state {number}"))
@@ -134,9 +126,8 @@ def test_a_call_that_goes_on_and_on_is_recorded_after_an_hour_at_the_next_round(
     assert event["data"]["rounds"] == 61
 
 
-def test_a_retry_that_is_refused_is_the_end_of_its_call() -> None:
+def test_a_retry_that_is_refused_is_the_end_of_its_call(talk: Dialogue) -> None:
     """One event, which says that it was denied after it had begun."""
-    talk = Dialogue()
     talk.call(1)
     talk.result(1, requires("s", name=FORM))
     line = talk.observer.read(
@@ -148,9 +139,8 @@ def test_a_retry_that_is_refused_is_the_end_of_its_call() -> None:
     assert talk.close() == []
 
 
-def test_input_may_be_followed_by_a_task() -> None:
+def test_input_may_be_followed_by_a_task(talk: Dialogue) -> None:
     """And a task may ask for input: what is asked at every poll is counted once."""
-    talk = Dialogue()
     talk.call(1)
     talk.result(1, requires("s", name=FORM))
     talk.call(2, requestState="s", inputResponses={"name": ACCEPTED})
@@ -173,9 +163,8 @@ def test_input_may_be_followed_by_a_task() -> None:
     }
 
 
-def test_requests_of_the_server_belong_to_the_only_call_in_progress() -> None:
+def test_requests_of_the_server_belong_to_the_only_call_in_progress(talk: Dialogue) -> None:
     """Until 2025-11-25 it asks its client directly."""
-    talk = Dialogue()
     talk.call(1)
     for number, request in enumerate((FORM, URL, SAMPLING, {"method": "roots/list", "params": {}})):
         talk.server({"jsonrpc": "2.0", "id": number, **request})
@@ -196,9 +185,8 @@ def test_requests_of_the_server_belong_to_the_only_call_in_progress() -> None:
     assert "secret" not in str(event)
 
 
-def test_requests_of_the_server_that_belong_to_no_call_are_counted() -> None:
+def test_requests_of_the_server_that_belong_to_no_call_are_counted(talk: Dialogue) -> None:
     """Outside of calls, or in one of several."""
-    talk = Dialogue()
     talk.server({"jsonrpc": "2.0", "id": 1, **FORM})
     talk.call(1)
     talk.call(2)
@@ -209,8 +197,7 @@ def test_requests_of_the_server_that_belong_to_no_call_are_counted() -> None:
     assert talk.observer.stats.unlinked_requests == 2
 
 
-def test_requests_during_a_task_name_it() -> None:
-    talk = Dialogue()
+def test_requests_during_a_task_name_it(talk: Dialogue) -> None:
     talk.call(1, task={})
     talk.result(1, {"task": {"taskId": "t", "status": "working"}})
     talk.call(2)
@@ -225,9 +212,8 @@ def test_requests_during_a_task_name_it() -> None:
     assert talk.observer.stats.unlinked_requests == 1
 
 
-def test_progress_is_counted_for_the_call_that_it_names() -> None:
+def test_progress_is_counted_for_the_call_that_it_names(talk: Dialogue) -> None:
     """Also while its task runs, and no longer once it has ended."""
-    talk = Dialogue()
     talk.call(1, "a", task={}, _meta={"progressToken": "p"})
     talk.call(2, "b", _meta={"progressToken": 2})
 
@@ -257,9 +243,8 @@ def test_a_flood_of_requests_is_counted_up_to_a_bound() -> None:
     assert event["data"]["inputs"] == {"elicitation_form": 3, "more": True, "requests_hash": asked(FORM, FORM, FORM)}
 
 
-def test_what_is_asked_in_unsound_words_is_counted_without_a_digest() -> None:
+def test_what_is_asked_in_unsound_words_is_counted_without_a_digest(talk: Dialogue) -> None:
     """Methods that nobody knows, parameters that cannot be hashed, what is no request at all."""
-    talk = Dialogue()
     talk.call(1)
     talk.result(1, requires("s", a={"method": "secret", "params": {}}, b="text", c={"method": ["x"]}))
     talk.call(2, requestState="s", inputResponses=["no", "object"])
@@ -274,8 +259,7 @@ def test_what_is_asked_in_unsound_words_is_counted_without_a_digest() -> None:
     }
 
 
-def test_a_call_without_an_answer_for_an_hour_has_timed_out() -> None:
-    talk = Dialogue()
+def test_a_call_without_an_answer_for_an_hour_has_timed_out(talk: Dialogue) -> None:
     talk.call(1)
     talk.now += timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s + 1)
     [event] = talk.result(1, {})

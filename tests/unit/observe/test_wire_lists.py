@@ -1,7 +1,5 @@
 """Lists on the wire, as dialogues."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -14,15 +12,15 @@ from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.record import LOSS_TYPE
 from assay_stream.observe.recorded import from_mcp_wire, from_observations
+from tests.support.errors import raises_code
 from tests.support.mcp_dialogue import START, Dialogue, names, tool
 from tests.unit.observe.test_events import as_record
 
 MODERN = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
 
-def test_every_result_gives_a_snapshot_of_what_is_put_together_so_far() -> None:
+def test_every_result_gives_a_snapshot_of_what_is_put_together_so_far(talk: Dialogue) -> None:
     """Partial, then complete, each with an id of its own."""
-    talk = Dialogue()
     talk.request("tools/list", 1)
     [first] = talk.result(1, {"tools": [tool("a")], "nextCursor": ""})
     talk.request("tools/list", 2, cursor="")
@@ -33,9 +31,8 @@ def test_every_result_gives_a_snapshot_of_what_is_put_together_so_far() -> None:
     assert first["time"] == "2026-11-21T02:06:07.387000Z"
 
 
-def test_a_list_is_awaited_from_its_request_to_its_answer() -> None:
+def test_a_list_is_awaited_from_its_request_to_its_answer(talk: Dialogue) -> None:
     """In any exchange; what was listed before an announced change changes nothing about that."""
-    talk = Dialogue()
     for number in range(3):
         talk.request("prompts/list", number)
     assert not talk.observer.awaits_list()
@@ -48,16 +45,14 @@ def test_a_list_is_awaited_from_its_request_to_its_answer() -> None:
     assert not talk.observer.awaits_list()
 
 
-def test_a_null_cursor_is_no_cursor() -> None:
-    talk = Dialogue()
+def test_a_null_cursor_is_no_cursor(talk: Dialogue) -> None:
     talk.request("tools/list", 1, cursor=None)
     [snapshot] = talk.result(1, {"tools": [], "nextCursor": None})
     assert snapshot["data"]["completeness"] == "complete"
 
 
-def test_the_protocol_version_comes_from_either_era() -> None:
+def test_the_protocol_version_comes_from_either_era(talk: Dialogue) -> None:
     """From the answer to initialize, or from each request."""
-    talk = Dialogue()
     talk.request("initialize", 0, protocolVersion="2099-01-01")
     assert talk.result(0, {"protocolVersion": "2025-06-18"}) == []
     talk.request("tools/list", 1)
@@ -68,8 +63,7 @@ def test_the_protocol_version_comes_from_either_era() -> None:
     assert modern["data"]["protocol_version"] == "2026-07-28"
 
 
-def test_prompts_and_resource_templates_go_with_the_next_snapshot() -> None:
-    talk = Dialogue()
+def test_prompts_and_resource_templates_go_with_the_next_snapshot(talk: Dialogue) -> None:
     talk.request("prompts/list", 1)
     assert talk.result(1, {"prompts": [{"name": "p"}], "nextCursor": "2"}) == []
     talk.request("resources/templates/list", 2)
@@ -85,9 +79,8 @@ def test_prompts_and_resource_templates_go_with_the_next_snapshot() -> None:
     assert after["data"]["prompts"] == [{"name": "p"}, {"name": "q"}]
 
 
-def test_prompts_that_are_asked_for_after_the_tools_are_published_with_them_once_more() -> None:
+def test_prompts_that_are_asked_for_after_the_tools_are_published_with_them_once_more(talk: Dialogue) -> None:
     """Once known whole, and once for each content: most clients ask in this order, and only once."""
-    talk = Dialogue()
     talk.request("tools/list", 1)
     talk.result(1, {"tools": [tool("a")]})
     talk.request("prompts/list", 2)
@@ -108,9 +101,8 @@ def test_prompts_that_are_asked_for_after_the_tools_are_published_with_them_once
 
 
 @pytest.mark.parametrize("tools", [{"tools": [3]}, {"tools": {}}, {}])
-def test_prompts_do_not_repeat_a_list_of_tools_that_cannot_be_accepted(tools: dict[str, Any]) -> None:
+def test_prompts_do_not_repeat_a_list_of_tools_that_cannot_be_accepted(talk: Dialogue, tools: dict[str, Any]) -> None:
     """Nor the one before it, which is in force no more."""
-    talk = Dialogue()
     talk.request("tools/list", 1)
     talk.result(1, {"tools": [tool("a")]})
     talk.request("tools/list", 2)
@@ -119,9 +111,8 @@ def test_prompts_do_not_repeat_a_list_of_tools_that_cannot_be_accepted(tools: di
     assert talk.result(3, {"prompts": [{"name": "p"}]}) == []
 
 
-def test_prompts_that_come_amid_the_tools_wait_for_them() -> None:
+def test_prompts_that_come_amid_the_tools_wait_for_them(talk: Dialogue) -> None:
     """What is under way gives the snapshot."""
-    talk = Dialogue()
     talk.request("tools/list", 1)
     talk.result(1, {"tools": [tool("a")]})
     talk.request("tools/list", 2)
@@ -148,14 +139,14 @@ def test_prompts_that_come_amid_the_tools_wait_for_them() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_list_that_cannot_be_accepted_is_published_for_the_registry_to_refuse(answer: bytes, code: str) -> None:
+def test_a_list_that_cannot_be_accepted_is_published_for_the_registry_to_refuse(
+    talk: Dialogue, answer: bytes, code: str
+) -> None:
     """It must not vanish: the old list would stay in force."""
-    talk = Dialogue()
     talk.request("tools/list", 1)
     [observation] = talk.raw("server->client", answer)
-    with pytest.raises(InputError) as refused:
+    with raises_code(code):
         read_event(as_record(observation))
-    assert refused.value.code == code
     assert observation.key == b"the-server"
     [call] = talk.call(2) or talk.result(2, {})
     assert call["data"]["snapshot_id"] == "id-1", "the call names the refused snapshot, not an older one"
@@ -175,17 +166,15 @@ def test_a_line_nobody_saw_counts_as_a_bad_list_while_one_is_awaited() -> None:
     assert talk.observer.stats.missed_lines == 3
 
 
-def test_an_answer_whose_number_became_text_is_still_the_list() -> None:
+def test_an_answer_whose_number_became_text_is_still_the_list(talk: Dialogue) -> None:
     """Clients turn it back; a server must not hide a list that way."""
-    talk = Dialogue()
     talk.request("tools/list", 7)
     [snapshot] = talk.result("7", {"tools": [tool("a")]})
     assert names(snapshot) == ["a"]
 
 
-def test_an_answer_to_another_id_is_nobodys() -> None:
+def test_an_answer_to_another_id_is_nobodys(talk: Dialogue) -> None:
     """Text and number are two ids where both are awaited."""
-    talk = Dialogue()
     talk.request("tools/list", "1")
     talk.request("prompts/list", 1)
     assert talk.result(1, {"prompts": []}) == []
@@ -195,14 +184,12 @@ def test_an_answer_to_another_id_is_nobodys() -> None:
     assert talk.observer.stats.unmatched_responses == 1
 
 
-def test_an_error_is_no_list() -> None:
-    talk = Dialogue()
+def test_an_error_is_no_list(talk: Dialogue) -> None:
     talk.request("tools/list", 1)
     assert talk.server({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}) == []
 
 
-def test_what_does_not_fit_goes_without_its_companions() -> None:
-    talk = Dialogue()
+def test_what_does_not_fit_goes_without_its_companions(talk: Dialogue) -> None:
     talk.request("prompts/list", 1)
     talk.result(1, {"prompts": [{"name": "x" * 5_000_000}]})
     talk.request("tools/list", 2)
@@ -237,9 +224,8 @@ def listed(talk: Dialogue, number: int, *tools: str, **params: Any) -> dict[str,
     [NOTICE, ON_A_STREAM, NOTICE | {"id": 5}, [NOTICE], b'{"method":"notifications/tools/list_changed","a":1,"a":2}'],
     ids=["by itself", "on a subscription's stream", "as a request", "in a batch", "inexact JSON"],
 )
-def test_an_announced_change_is_an_event_however_it_comes(message: object) -> None:
+def test_an_announced_change_is_an_event_however_it_comes(talk: Dialogue, message: object) -> None:
     """It names the server, the observer and the connection."""
-    talk = Dialogue()
     [event] = talk.server(message)
     assert event["type"] == "mcp.tools.list_changed.observed"
     assert event["data"] == {"server_id": "the-server", "observer_id": "the-observer", "session_id": "session"}
@@ -247,9 +233,8 @@ def test_an_announced_change_is_an_event_however_it_comes(message: object) -> No
     assert talk.observer.stats.snapshots == 0
 
 
-def test_the_client_cannot_announce() -> None:
+def test_the_client_cannot_announce(talk: Dialogue) -> None:
     """What it says of lists is not the server's word."""
-    talk = Dialogue()
     listed(talk, 1, "echo")
     assert talk.client(NOTICE) == []
     talk.call(2)
@@ -257,9 +242,8 @@ def test_the_client_cannot_announce() -> None:
     assert "snapshot_id" in call["data"]
 
 
-def test_calls_after_it_name_no_list_until_the_next_one() -> None:
+def test_calls_after_it_name_no_list_until_the_next_one(talk: Dialogue) -> None:
     """A call under way keeps the list that it was made on."""
-    talk = Dialogue()
     old = listed(talk, 1, "echo")["data"]["snapshot_id"]
     talk.call(2)
     talk.server(NOTICE)
@@ -270,9 +254,8 @@ def test_calls_after_it_name_no_list_until_the_next_one() -> None:
     assert named == [old, None, new]
 
 
-def test_repeated_announcements_are_published_seldom() -> None:
+def test_repeated_announcements_are_published_seldom(talk: Dialogue) -> None:
     """They change nothing until a list; but that none follows must show within the limit."""
-    talk = Dialogue()
     assert sum(len(talk.server(NOTICE)) for _ in range(1_000)) == 1
     assert talk.observer.stats.list_changes == 1_000
     talk.now += timedelta(milliseconds=DEFAULT_LIMITS.announced_limit_ms / 2)
@@ -281,9 +264,8 @@ def test_repeated_announcements_are_published_seldom() -> None:
     assert len(talk.server(NOTICE)) == 1
 
 
-def test_pages_from_before_it_are_no_part_of_the_next_list() -> None:
+def test_pages_from_before_it_are_no_part_of_the_next_list(talk: Dialogue) -> None:
     """What the server changed since is not known of them."""
-    talk = Dialogue()
     talk.request("tools/list", 1)
     talk.result(1, {"tools": [tool("old")], "nextCursor": "2"})
     talk.request("tools/list", 2, cursor="2")
@@ -295,9 +277,8 @@ def test_pages_from_before_it_are_no_part_of_the_next_list() -> None:
     assert (names(continued), continued["data"]["completeness"]) == (["last"], "unknown")
 
 
-def test_prompts_that_become_known_after_it_do_not_bring_the_old_list_back() -> None:
+def test_prompts_that_become_known_after_it_do_not_bring_the_old_list_back(talk: Dialogue) -> None:
     """A snapshot would put the old tools in force again."""
-    talk = Dialogue()
     listed(talk, 1, "echo")
     talk.server(NOTICE)
     talk.request("prompts/list", 2)
@@ -315,9 +296,8 @@ def test_a_real_server_announces_and_its_client_lists_again(name: str, first: li
     assert [kind for kind in kinds if kind != "call"] == [*first, "list_changed", "list"]
 
 
-def test_recorded_announcements_are_published_again_as_they_are() -> None:
+def test_recorded_announcements_are_published_again_as_they_are(talk: Dialogue) -> None:
     """With the header that names their observer; so are lines that nobody can read, as far as they name one."""
-    talk = Dialogue()
     [event] = talk.server(NOTICE)
     whole = json.dumps(event).encode()
     broken = whole.replace(b'"session_id"', b'"observer_id": "the-observer", "session_id"')
@@ -328,24 +308,21 @@ def test_recorded_announcements_are_published_again_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("greeting", ["initialize", "server/discover"])
-def test_instructions_go_with_the_next_snapshot(greeting: str) -> None:
-    talk = Dialogue()
+def test_instructions_go_with_the_next_snapshot(talk: Dialogue, greeting: str) -> None:
     talk.request(greeting, 0)
     assert talk.result(0, {"instructions": " Ask for `a` first.\n"}) == []
     assert listed(talk, 1, "a")["data"]["instructions"] == " Ask for `a` first.\n"
 
 
 @pytest.mark.parametrize("result", [{}, {"instructions": None}])
-def test_a_server_without_instructions_states_none(result: dict[str, Any]) -> None:
-    talk = Dialogue()
+def test_a_server_without_instructions_states_none(talk: Dialogue, result: dict[str, Any]) -> None:
     talk.request("initialize", 0)
     talk.result(0, result)
     assert "instructions" not in listed(talk, 1, "a")["data"]
 
 
-def test_instructions_that_become_known_after_the_tools_are_published_with_them_once_more() -> None:
+def test_instructions_that_become_known_after_the_tools_are_published_with_them_once_more(talk: Dialogue) -> None:
     """Once for each text: what the model reads must not wait for a client that lists again."""
-    talk = Dialogue()
     listed(talk, 1, "a")
     for number, text, count in ((2, "One.", 1), (3, "One.", 0), (4, "Two.", 1), (5, None, 1), (6, None, 0)):
         talk.request("server/discover", number)
@@ -354,9 +331,8 @@ def test_instructions_that_become_known_after_the_tools_are_published_with_them_
         assert [names(event) for event in events] == [["a"]] * count
 
 
-def test_an_error_says_nothing_of_instructions() -> None:
+def test_an_error_says_nothing_of_instructions(talk: Dialogue) -> None:
     """The client knows those that it had."""
-    talk = Dialogue()
     talk.request("server/discover", 0)
     talk.result(0, {"instructions": "One."})
     talk.request("server/discover", 2)
@@ -378,18 +354,16 @@ HOSTILE_INSTRUCTIONS = {
 
 
 @pytest.mark.parametrize("name", HOSTILE_INSTRUCTIONS)
-def test_instructions_that_cannot_be_read_make_a_snapshot_that_is_rejected_for_them(name: str) -> None:
+def test_instructions_that_cannot_be_read_make_a_snapshot_that_is_rejected_for_them(talk: Dialogue, name: str) -> None:
     """A client may read what we cannot: the registry hears of it, and says where it stands."""
     raw, code = HOSTILE_INSTRUCTIONS[name]
-    talk = Dialogue()
     talk.request("initialize", 0)
     talk.server(b'{"jsonrpc": "2.0", "id": 0, "result": {"instructions": ' + raw + b"}}")
     talk.request("tools/list", 1)
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": [tool("a")]}}).encode()
     [observation] = talk.raw("server->client", line)
-    with pytest.raises(InputError) as refused:
+    with raises_code(code, "$.data.instructions"):
         read_event(as_record(observation))
-    assert (refused.value.code, refused.value.path) == (code, "$.data.instructions")
     assert talk.observer.stats.refused_snapshots == 1
 
 
@@ -403,9 +377,8 @@ def test_an_unseen_answer_may_have_held_instructions() -> None:
     assert listed(talk, 2, "a")["data"]["instructions"] == "One."
 
 
-def test_instructions_as_long_as_the_limit_are_accepted() -> None:
+def test_instructions_as_long_as_the_limit_are_accepted(talk: Dialogue) -> None:
     """Whatever they are made of, but not without them where the list leaves no room."""
-    talk = Dialogue()
     talk.request("initialize", 0)
     talk.result(0, {"instructions": "\u2028" * DEFAULT_LIMITS.instructions_chars_max})
     talk.request("tools/list", 1)

@@ -1,7 +1,5 @@
 """Tasks on the wire, as dialogues: the outcome of a task is that of its call, in one event."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any, get_args

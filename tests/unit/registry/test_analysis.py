@@ -1,7 +1,5 @@
 """The budget of one record, and the finding that says what it did not suffice for."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.alerts.rules import severity_under

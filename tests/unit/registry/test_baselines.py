@@ -1,7 +1,5 @@
 """The last definition shown under a name."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.bindings.server import ServerBindings

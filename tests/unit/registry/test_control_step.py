@@ -1,7 +1,5 @@
 """Control records to facts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any
@@ -9,19 +7,18 @@ from typing import Any
 import pytest
 import rfc8785
 
-from assay_stream.bindings.controls import Controls
-from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import ControlEvent
-from assay_stream.model.control_facts import AnyControlFact, ControlDecision, Discovery, KeyDecision, Pin, Policy
+from assay_stream.model.control_facts import AnyControlFact, ControlDecision, Discovery, Pin, Policy
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.control_step import change_record, fact_of, says_nothing_new
 from assay_stream.schemes.assay import tool as assay
 from tests.support.controls import a_control, a_document, fingerprint_of
+from tests.support.errors import raises_code
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, record_of
 from tests.support.facts import SERVER as FACTS_SERVER
-from tests.support.facts import a_discovery, a_key_decision, a_pin, a_policy
+from tests.support.facts import a_discovery, a_key_decision, a_pin, a_policy, with_facts
 from tests.support.schemapin import OTHER_KEY, public
 
 VALUE = "sha256:" + "0123456789abcdef" * 4
@@ -110,21 +107,13 @@ def test_a_domain_is_a_host_with_or_without_a_port(domain: str) -> None:
     ],
 )
 def test_a_record_that_is_not_sound_sets_nothing(kind: str, data: dict[str, Any], code: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code(code):
         fact(kind, **data)
-    assert caught.value.code == code
 
 
 # --- changes: what is evidence of a record -----------------------------------------------------------------
 
 RECORD = record_of(Role.CONTROL, a_control("key.revoke", number=4, fingerprint="sha256:" + "0" * 64), offset=4)
-
-
-def with_facts(*facts: AnyControlFact) -> Controls:
-    controls = Controls()
-    for fact in facts:
-        controls.apply(fact)
-    return controls
 
 
 def output_of(fact: ControlDecision, *before: AnyControlFact, record: Record = RECORD) -> Output:
@@ -264,46 +253,37 @@ def test_a_discovery_replaces_the_key_that_was_found_before() -> None:
 # --- conflicts ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("later", "superseded"),
-    [
-        (a_pin("b", time_us=9, offset=0), True),
-        (a_pin(None, time_us=9, offset=0), True),
-        (a_pin("a", time_us=9, offset=0, act="reject"), True),
-        (a_pin("a", time_us=9, offset=0, act="remove"), True),
-        (a_pin("b", time_us=9, offset=0, act="reject"), False),
-        (a_pin("b", time_us=9, offset=0, scheme="hangar.v2"), False),
-        (a_pin("b", time_us=9, offset=0, tool_name="u"), False),
-        (a_pin("b", time_us=1, offset=0), False),
-    ],
-)
-def test_a_pin_that_comes_late_says_that_a_later_one_holds(later: Pin, superseded: bool) -> None:
-    assert is_superseded(a_pin("a", time_us=5, offset=4), later) is superseded
-
-
-def test_a_policy_that_comes_late_says_so() -> None:
-    late = a_policy("warn", time_us=5, offset=4)
-    assert is_superseded(late, a_policy("block", time_us=9, offset=0))
-    assert not is_superseded(late, a_policy("block", time_us=9, offset=0, tool_name="t"))
+PIN_A = a_pin("a", time_us=5, offset=4)
+WARNING = a_policy("warn", time_us=5, offset=4)
+ACCEPTED = a_key_decision("accept", "k", time_us=5, offset=4)
+FOUND = a_discovery("k", time_us=5, offset=4)
 
 
 @pytest.mark.parametrize(
-    ("later", "superseded"),
+    ("late", "later", "superseded"),
     [
-        (a_key_decision("revoke", "k", time_us=9, offset=0), True),
-        (a_key_decision("accept", "l", time_us=9, offset=0), True),
-        (a_key_decision("accept", "l", time_us=9, offset=0, tool_name="t"), False),
-        (a_key_decision("revoke", "l", time_us=9, offset=0), False),
+        (PIN_A, a_pin("b", time_us=9, offset=0), True),
+        (PIN_A, a_pin(None, time_us=9, offset=0), True),
+        (PIN_A, a_pin("a", time_us=9, offset=0, act="reject"), True),
+        (PIN_A, a_pin("a", time_us=9, offset=0, act="remove"), True),
+        (PIN_A, a_pin("b", time_us=9, offset=0, act="reject"), False),
+        (PIN_A, a_pin("b", time_us=9, offset=0, scheme="hangar.v2"), False),
+        (PIN_A, a_pin("b", time_us=9, offset=0, tool_name="u"), False),
+        (PIN_A, a_pin("b", time_us=1, offset=0), False),
+        (WARNING, a_policy("block", time_us=9, offset=0), True),
+        (WARNING, a_policy("block", time_us=9, offset=0, tool_name="t"), False),
+        (ACCEPTED, a_key_decision("revoke", "k", time_us=9, offset=0), True),
+        (ACCEPTED, a_key_decision("accept", "l", time_us=9, offset=0), True),
+        (ACCEPTED, a_key_decision("accept", "l", time_us=9, offset=0, tool_name="t"), False),
+        (ACCEPTED, a_key_decision("revoke", "l", time_us=9, offset=0), False),
+        (FOUND, a_discovery("l", time_us=9, offset=0), True),
+        (FOUND, a_discovery("l", time_us=9, offset=0, domain="example.org"), False),
     ],
 )
-def test_a_key_that_is_accepted_late_says_so(later: KeyDecision, superseded: bool) -> None:
-    assert is_superseded(a_key_decision("accept", "k", time_us=5, offset=4), later) is superseded
-
-
-def test_a_discovery_that_comes_late_says_so() -> None:
-    late = a_discovery("k", time_us=5, offset=4)
-    assert is_superseded(late, a_discovery("l", time_us=9, offset=0))
-    assert not is_superseded(late, a_discovery("l", time_us=9, offset=0, domain="example.org"))
+def test_a_decision_that_comes_late_says_whether_a_later_one_holds(
+    late: ControlDecision, later: ControlDecision, superseded: bool
+) -> None:
+    assert is_superseded(late, later) is superseded
 
 
 # --- what is no change --------------------------------------------------------------------------------------

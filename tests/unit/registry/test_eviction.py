@@ -1,7 +1,5 @@
 """Made-up servers: a registry and a join remember a bounded number of them, and the fleet's own first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Former tools: what is kept of names whose lists were folded away."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from assay_stream import engine

@@ -1,7 +1,5 @@
 """Drift of tools, prompts and resource templates between snapshots of one server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Lists that are never complete: counted, found and ended."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

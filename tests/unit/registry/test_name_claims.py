@@ -1,7 +1,5 @@
 """Claims to tool names: as records, and when they are written."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.limits.core import DEFAULT_LIMITS

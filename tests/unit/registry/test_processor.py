@@ -1,7 +1,5 @@
 """The registry: facts, definitions, findings and refusals of single records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """Signatures as they come with a snapshot, their check against a key, and what is kept of a key document."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,10 +1,8 @@
 """What puts an end to alerts, as a dialogue of lists and decisions, minutes apart."""
 
-from __future__ import annotations
-
+from datetime import timedelta
 from typing import Any
 
-import orjson
 import pytest
 
 from assay_stream.limits.core import DEFAULT_LIMITS
@@ -16,7 +14,8 @@ from assay_stream.registry.processor import Registry, process
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.acceptance.test_binding_dialogue import FIRST, OTHER, SECOND
 from tests.acceptance.test_signatures_dialogue import SignedTalk
-from tests.support.events import Outcome
+from tests.support.events import Outcome, event_at, snapshot_data
+from tests.support.fleet import START
 from tests.support.inventory import without_inventory
 
 OLD = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
@@ -34,14 +33,8 @@ class Fleet:
         self._names: dict[str, tuple[str, str | None]] = {}
 
     def shows(self, *tools: Any, observer: str = "alice", complete: bool = True, minute: int | None = None) -> None:
-        data = {
-            "server_id": "server",
-            "observer_id": observer,
-            "snapshot_id": f"snapshot-{self.count}",
-            "server_scoped": False,
-            "completeness": "complete" if complete else "partial",
-            "tools": tools,
-        }
+        listed = {"server_id": "server", "observer_id": observer, "snapshot_id": f"snapshot-{self.count}"}
+        data = snapshot_data(*tools, **listed, completeness="complete" if complete else "partial")
         self._publish(Role.SNAPSHOTS, "mcp.tools.list.observed", data, minute)
 
     def decides(self, act: str, minute: int | None = None, **data: Any) -> None:
@@ -56,9 +49,8 @@ class Fleet:
         self._apply(Role.SNAPSHOTS, value)
 
     def _publish(self, role: Role, kind: str, data: dict[str, Any], minute: int | None) -> None:
-        time = f"2026-03-01T00:{self.count if minute is None else minute:02}:00Z"
-        event = {"specversion": "1.0", "type": kind, "source": "urn:test", "id": str(self.count), "time": time}
-        outputs = self._apply(role, orjson.dumps(event | {"data": data}))
+        at = START + timedelta(minutes=self.count if minute is None else minute)
+        outputs = self._apply(role, event_at(at, kind, str(self.count), data))
         assert not [output for output in outputs if output.role is Role.REJECTED], outputs
 
     def _apply(self, role: Role, value: bytes) -> list[Output]:
@@ -194,7 +186,7 @@ def ends(outcome: Outcome) -> int:
 
 
 def after(*between: dict[str, Any], **fields: Any) -> int:
-    talk = SignedTalk().discovered(0).signs(1).unsigned(2, FIRST).unsigned(3, *between, **fields)
+    talk = SignedTalk().discovered(0).signs(1).lists(2, FIRST).lists(3, *between, **fields)
     return ends(talk.signs(4).signs(5).ends())
 
 
@@ -208,4 +200,4 @@ def test_a_definition_that_was_another_one_in_between_has_ended_already() -> Non
 
 
 def test_a_first_signature_ends_nothing() -> None:
-    assert ends(SignedTalk().discovered(0).unsigned(1, FIRST).signs(2).ends()) == 0
+    assert ends(SignedTalk().discovered(0).lists(1, FIRST).signs(2).ends()) == 0

@@ -1,7 +1,5 @@
 """Steps of the registry: what is published is applied, what is retracted is forgotten, and what is kept is bounded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

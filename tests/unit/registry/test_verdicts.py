@@ -1,7 +1,5 @@
 """Verdicts: what stands now for each tool, for proxies to enforce."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

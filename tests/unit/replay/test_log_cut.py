@@ -1,7 +1,5 @@
 """The search for what was known when a call was joined."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from assay_stream.model.cloudevents import read_event

@@ -1,7 +1,5 @@
 """Results of a replay in a folder, and the point from which an interrupted one goes on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from assay_stream.replay import results as module
 from assay_stream.replay.order import LogPosition
 from assay_stream.replay.results import FILES, PROGRESS_FILE, Results, Tally, noted_ends
 from assay_stream.replay.run import ResumePoint
+from tests.support.errors import raises_code
 
 WHAT = {"version": "1", "inputs": [["a", 1]]}
 CALLS = Log(Role.CALLS, "calls", 0)
@@ -128,9 +127,8 @@ def test_a_progress_file_that_is_none_is_refused(tmp_path: Path, content: bytes)
     (tmp_path / PROGRESS_FILE).write_bytes(content)
     before = unfinished(tmp_path)
     assert refusal(tmp_path).code == "bad_progress_file"
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("bad_progress_file", kind=ConfigurationError):
         noted_ends(tmp_path)
-    assert caught.value.code == "bad_progress_file"
     assert unfinished(tmp_path) == before
 
 

@@ -1,7 +1,5 @@
 """Replay: the order in which records are taken, and what comes out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
@@ -18,6 +15,7 @@ from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names
 from assay_stream.replay.run import replay
 from assay_stream.text.times import time_ms_in
 from tests.support.counting import allocating, counted_calls
+from tests.support.errors import raises_code
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.fleet import START, Published, a_call_by, a_listing
 from tests.support.inventory import without_inventory
@@ -57,6 +55,11 @@ def test_a_snapshot_goes_before_every_call_that_is_not_earlier() -> None:
     assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
 
 
+def test_a_list_by_a_clock_that_is_ahead_takes_effect_when_the_log_had_it() -> None:
+    ahead = listing(0, 9)._replace(timestamp_ms=listing(0, 2).timestamp_ms)
+    assert places([call(0, 1), call(1, 3), ahead]) == [("calls", 0), ("snapshots", 0), ("calls", 1)]
+
+
 def test_binary_events_are_dated_by_their_header() -> None:
     record = call(0, 0)
     binary = record._replace(value=b"{}", headers=(("ce_time", b"2026-03-01T00:05:00Z"),), timestamp_ms=0)
@@ -64,13 +67,7 @@ def test_binary_events_are_dated_by_their_header() -> None:
 
 
 def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
-    plain = listing(0, 5, number=7)
-    event = orjson.loads(plain.value or b"")
-    headers = tuple(
-        (f"ce_{name}", str(event[name]).encode()) for name in ("specversion", "type", "source", "id", "time")
-    )
-    binary = plain._replace(value=orjson.dumps(event["data"]), headers=headers)
-    assert places([call(0, 1, "snapshot-7"), binary]) == [("snapshots", 0), ("calls", 0)]
+    assert places([call(0, 1, "snapshot-7"), binary_form(listing(0, 5, number=7))]) == [("snapshots", 0), ("calls", 0)]
 
 
 def test_findings_come_out_with_their_alerts() -> None:
@@ -125,9 +122,8 @@ def test_a_call_waits_for_the_first_snapshot_of_a_name() -> None:
 
 def test_two_records_at_one_place_are_an_error() -> None:
     """Two files of one name, or two logs in one archive, would give evidence that names the wrong record."""
-    with pytest.raises(InputError, match="calls") as caught:
+    with raises_code("conflicting_records", match="calls"):
         merge_by_event_time([call(0, 1), call(0, 2)])
-    assert caught.value.code == "conflicting_records"
 
 
 # --- time in a replay ---------------------------------------------------------------------------------------

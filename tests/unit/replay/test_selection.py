@@ -1,11 +1,10 @@
 """Which records are asked for."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.replay.selection import OffsetRange, Selection, offset_ranges, offsets_of
+from tests.support.errors import raises_code
 from tests.unit.replay.test_run import call, listing
 
 MINUTE_MS = 60_000
@@ -37,9 +36,8 @@ def test_servers_are_told_by_value_and_key() -> None:
 
 def test_two_ranges_of_one_partition_are_refused() -> None:
     """A replay reads one range of a partition: the second must not take the place of the first."""
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("bad_offsets", kind=ConfigurationError):
         offsets_of(["calls:0=1..2", "calls:0=4..5"])
-    assert caught.value.code == "bad_offsets"
 
 
 def test_a_range_is_written_in_one_way() -> None:
@@ -63,6 +61,5 @@ def test_the_end_is_not_in_the_range() -> None:
     ["", "calls", "calls:0", "calls:0=1", "calls:x=1..2", "calls:0=-1..2", "3:1-2", "c:0=2..2", "c:0=3..2", "c:٣=1..2"],
 )
 def test_another_writing_of_a_range_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"TOPIC:PARTITION=FIRST\.\.END") as caught:
+    with raises_code("bad_offsets", kind=ConfigurationError, match=r"TOPIC:PARTITION=FIRST\.\.END"):
         offset_ranges([text])
-    assert caught.value.code == "bad_offsets"

@@ -1,7 +1,5 @@
 """What was in force at a time."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.errors import InputError

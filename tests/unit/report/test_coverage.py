@@ -1,7 +1,5 @@
 """What a coverage report counts, and which gaps it names."""
 
-from __future__ import annotations
-
 import orjson
 import pytest
 

@@ -1,7 +1,5 @@
 """Recordings of any form, and the findings between two of them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path
@@ -23,6 +21,7 @@ from assay_stream.report.drift import (
     drift_findings,
     read_offer,
 )
+from tests.support.errors import raises_code
 from tests.support.hostile import PAIRS
 
 TOOL = {"name": "t", "description": "Reads", "inputSchema": {"type": "object"}}
@@ -53,9 +52,8 @@ def test_each_form_of_a_recording(content: Any, complete: bool) -> None:
 
 
 def test_a_list_beyond_the_limit_is_refused() -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("too_many_tools"):
         read_offer({"tools": [{}] * 5_001})
-    assert caught.value.code == "too_many_tools"
 
 
 def test_what_was_not_recorded_on_both_sides_is_not_compared() -> None:
@@ -92,9 +90,8 @@ def test_instructions_alone_are_a_recording() -> None:
 
 @pytest.mark.parametrize(("text", "code"), [(7, "wrong_type"), (["x"], "wrong_type"), ("x" * 262_145, "too_long")])
 def test_instructions_that_no_snapshot_may_have_are_refused(text: Any, code: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code(code, "$.instructions"):
         read_offer(RESULT | {"instructions": text})
-    assert (caught.value.code, caught.value.path) == (code, "$.instructions")
 
 
 def test_two_tool_objects_are_two_whole_lists() -> None:
@@ -300,9 +297,8 @@ def test_a_list_is_held_against_a_declared_manifest() -> None:
 
 @pytest.mark.parametrize("before", [{"tools": [PLAIN], "nextCursor": ""}, {"tools": [PLAIN, PLAIN]}, PLAIN])
 def test_a_baseline_of_assay_is_a_complete_list(before: Any) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("manifest_not_declarable"):
         report("p60", before, {"tools": [PLAIN]})
-    assert caught.value.code == "manifest_not_declarable"
 
 
 @pytest.mark.parametrize("before", ["before", "lockfile_v3"])

@@ -1,7 +1,5 @@
 """A policy tried out before it is set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

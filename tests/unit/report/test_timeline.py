@@ -1,7 +1,5 @@
 """What changed, in order, with its evidence."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Fingerprints, what changed between two, and the memory of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

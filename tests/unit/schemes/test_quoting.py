@@ -1,7 +1,5 @@
 """No refusal of what a peer or a server wrote repeats any of it: messages end in logs, headers and terminals."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Merkle trees: what is refused. Roots and proofs are in the conformance and property tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.errors import InputError

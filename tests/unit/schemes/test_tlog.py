@@ -1,7 +1,5 @@
 """Signed notes, checkpoints and proofs as text."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

@@ -1,7 +1,5 @@
 """Text of strangers, made inert for each kind of output."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

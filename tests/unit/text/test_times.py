@@ -1,7 +1,5 @@
 """Times as they are read and written."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest

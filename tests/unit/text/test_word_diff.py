@@ -1,7 +1,5 @@
 """Two texts word by word."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.text.word_diff import Piece, marked, shortened, word_diff

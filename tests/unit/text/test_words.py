@@ -1,7 +1,5 @@
 """Words of a text, in any script and under what hides them."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -1,7 +1,5 @@
 """The alerts of a replay held against those that were recorded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -1,7 +1,5 @@
 """The comparison of a replay with what was recorded, cause by cause."""
 
-from __future__ import annotations
-
 import random
 from operator import attrgetter
 from typing import Any

@@ -1,7 +1,5 @@
 """All logs held against their checkpoints."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.files.seal_files import LogName

@@ -1,7 +1,5 @@
 """The judgement on a record of evidence, by what is wrong with it or missing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson
@@ -32,6 +30,7 @@ from tests.unit.replay.test_log_cut import explained, lists
 OTHER = {**TOOL, "description": "Another one"}
 
 
+@pytest.fixture(name="story")
 def a_story() -> Story:
     story = Story().lists(TOOL)
     pin = a_control("pin.set", second=1, tool_name="read_file", scheme="assay.v1", value="0" * 64)
@@ -61,8 +60,7 @@ def changed(value: bytes, path: str, new: Any, *, hashed: bool = True) -> bytes:
     return canonicalize(content)
 
 
-def test_white_space_and_order_of_members_do_not_matter() -> None:
-    story = a_story()
+def test_white_space_and_order_of_members_do_not_matter(story: Story) -> None:
     [value] = evidence_of(story)
     content = orjson.loads(value)
     printed = orjson.dumps(dict(reversed(content.items())), option=orjson.OPT_INDENT_2)
@@ -94,75 +92,62 @@ def test_white_space_and_order_of_members_do_not_matter() -> None:
         ("type", "assay.tool.other", "not_evidence"),
     ],
 )
-def test_what_is_wrong_has_its_code_and_path(path: str, new: Any, code: str) -> None:
-    story = a_story()
+def test_what_is_wrong_has_its_code_and_path(story: Story, path: str, new: Any, code: str) -> None:
     [value] = evidence_of(story)
     [judgement] = judged([changed(value, path, new)], story.records)
     assert (judgement.status, judgement.codes) == (RecordStatus.WRONG, (code,))
 
 
-def test_a_path_never_shows_what_somebody_wrote() -> None:
-    story = a_story()
+def test_a_path_never_shows_what_somebody_wrote(story: Story) -> None:
     [value] = evidence_of(story)
     [judgement] = judged([changed(value, "data.\x1b[2J", 1)], story.records)
     assert judgement.paths == ("$.data",)
 
 
-def test_a_content_hash_that_does_not_fit_is_told_first() -> None:
+def test_a_content_hash_that_does_not_fit_is_told_first(story: Story) -> None:
     """Whatever else differs: the record contradicts itself."""
-    story = a_story()
     [value] = evidence_of(story)
     [judgement] = judged([changed(value, "data.decision", "deny", hashed=False)], story.records)
     assert judgement.codes == ("content_hash_mismatch",)
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b"\xff", b'{"data":1}', b'{"a":1,"a":2}'])
-def test_what_is_no_evidence_is_said_to_be_none(value: bytes) -> None:
-    [judgement] = judged([value], a_story().records)
+def test_what_is_no_evidence_is_said_to_be_none(story: Story, value: bytes) -> None:
+    [judgement] = judged([value], story.records)
     assert (judgement.status, judgement.codes) == (RecordStatus.WRONG, ("not_evidence",))
 
 
-def test_a_key_that_stands_there_twice_is_no_evidence() -> None:
+def test_a_key_that_stands_there_twice_is_no_evidence(story: Story) -> None:
     """What two readers read in two ways is refused, also where the last one would hold."""
-    story = a_story()
     [value] = evidence_of(story)
     doubled = value.replace(b'"decision":"allow"', b'"decision":"deny","decision":"allow"')
     assert judged([doubled], story.records)[0].codes == ("not_evidence",)
 
 
-def test_a_call_that_is_refused_has_no_evidence() -> None:
-    story = a_story()
+def test_a_call_that_is_refused_has_no_evidence(story: Story) -> None:
     [value] = evidence_of(story)
     records = [record._replace(value=b"{}") if record.role is Role.CALLS else record for record in story.records]
     assert judged([value], records)[0].codes == ("call_refused",)
 
 
-def test_a_call_beyond_the_end_of_its_log_never_was() -> None:
+def test_a_call_beyond_the_end_of_its_log_never_was(story: Story) -> None:
     """Retention deletes beginnings only: where the log's start is known, this is wrong, not gone."""
-    story = a_story()
     value = changed(evidence_of(story)[0], "data.origin.offset", 7)
     [judgement] = judged([value], story.records, starts={("calls", 0): 3})
     assert (judgement.status, judgement.codes) == (RecordStatus.WRONG, ("origin_missing",))
 
 
-def test_a_call_that_retention_deleted_is_gone_and_named() -> None:
-    story = a_story()
-    records = [record for record in story.records if record.role is not Role.CALLS]
-    [judgement] = judged(evidence_of(story), records, starts={("calls", 0): 3})
-    assert (judgement.status, judgement.codes) == (RecordStatus.GONE, ("call_gone",))
-    assert judgement.missing == (Origin("calls", 0, 0),)
+@pytest.mark.parametrize(
+    ("role", "start", "code"), [(Role.CALLS, 3, "call_gone"), (Role.SNAPSHOTS, 1, "snapshot_gone")]
+)
+def test_what_retention_deleted_is_gone_and_named(story: Story, role: Role, start: int, code: str) -> None:
+    records = [record for record in story.records if record.role is not role]
+    [judgement] = judged(evidence_of(story), records, starts={(role.value, 0): start})
+    assert (judgement.status, judgement.codes) == (RecordStatus.GONE, (code,))
+    assert judgement.missing == (Origin(role.value, 0, 0),)
 
 
-def test_a_snapshot_that_retention_deleted_is_gone_and_named() -> None:
-    story = a_story()
-    records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
-    [judgement] = judged(evidence_of(story), records, starts={("snapshots", 0): 1})
-    assert (judgement.status, judgement.codes) == (RecordStatus.GONE, ("snapshot_gone",))
-    assert judgement.missing == (Origin("snapshots", 0, 0),)
-
-
-def test_what_is_wrong_in_the_call_is_wrong_although_the_snapshot_is_gone() -> None:
-    story = a_story()
+def test_what_is_wrong_in_the_call_is_wrong_although_the_snapshot_is_gone(story: Story) -> None:
     records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
     value = changed(evidence_of(story)[0], "data.decision", "deny")
     [judgement] = judged([value], records, starts={("snapshots", 0): 1})
@@ -188,17 +173,15 @@ def test_a_record_joined_without_a_late_list_is_late_and_names_it() -> None:
     assert late_only(judgement).codes == ("joined_without",)
 
 
-def test_only_expected_producers_are_taken() -> None:
+def test_only_expected_producers_are_taken(story: Story) -> None:
     """Version and commit are the producer's own word, so an operator may say which there were."""
-    story = a_story()
     values = evidence_of(story)
     assert judged(values, story.records, producers=("0.1.0",))[0].status is RecordStatus.HOLDS
     assert judged(values, story.records, producers=("0.1.0@unknown",))[0].status is RecordStatus.HOLDS
     assert judged(values, story.records, producers=("0.2.0",))[0].codes == ("producer_differs",)
 
 
-def test_a_record_of_the_log_has_its_key_time_headers_and_partition() -> None:
-    story = a_story()
+def test_a_record_of_the_log_has_its_key_time_headers_and_partition(story: Story) -> None:
     [output] = story.tell().of(Role.EVIDENCE)
     place = Origin("assay.tool.decision", 0, 0)
     record = Record(Role.EVIDENCE, place, output.key, output.value, output.headers, output.timestamp_ms)
@@ -216,8 +199,7 @@ def test_a_record_of_the_log_has_its_key_time_headers_and_partition() -> None:
         assert right or judgement.codes == ("record_differs",)
 
 
-def test_the_summary_counts_and_gives_the_exit_code() -> None:
-    story = a_story()
+def test_the_summary_counts_and_gives_the_exit_code(story: Story) -> None:
     [value] = evidence_of(story)
     verifier = Verifier(history_of(lambda: story.records))
     codes = []

@@ -1,4 +1,4 @@
-"""HTC-1.0 (Handshake's tool contract): envelopes checked, with a verdict in the contract's own words.
+"""HTC-1.0 (Handshake's tool contract): the checks of its envelopes.
 
 1. The raw envelope is limited in size before anything is decoded.
 2. It is decoded strictly: whatever two parsers could read differently is refused.
@@ -22,9 +22,6 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS, Limits
 from assay_stream.schemes.handshake.event import UUID, is_time
-
-ERROR_CODE = "VAL-HTC-001"
-ERROR_KIND = "validation"
 
 _formats = FormatChecker(formats=())
 _formats.checks("uuid")(lambda value: not isinstance(value, str) or re.fullmatch(UUID, value) is not None)
@@ -64,30 +61,6 @@ _REASONS = {
     "minimum": ("out_of_range", "the number is out of range"),
 }
 _OTHER_REASON = ("bad_format", "the value does not have the required form")
-
-
-def validate_envelope(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any] | None:
-    """Return the error of an invalid envelope, or ``None``. Never raises, whatever the bytes.
-
-    Returns:
-        ``{"ok": False, "error": {...}}`` with kind ``validation``, code ``VAL-HTC-001``, the path, a stable
-        ``reason`` and a message that quotes nothing.
-    """
-    try:
-        check_envelope(raw, limits=limits)
-    except InputError as error:
-        return {
-            "ok": False,
-            "error": {
-                "code": ERROR_CODE,
-                "kind": ERROR_KIND,
-                "message": error.message,
-                "path": error.path or "$",
-                "reason": error.code,
-                "retryable": False,
-            },
-        }
-    return None
 
 
 def check_envelope(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> None:

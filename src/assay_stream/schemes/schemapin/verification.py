@@ -55,11 +55,6 @@ class Verification:
     error_code: SchemaPinErrorCode | None = None
     pin: PinDecision | None = None
 
-    @property
-    def pins_key(self) -> bool:
-        """Whether the caller must pin the key: its signature verified and no key was pinned before."""
-        return self.valid and self.pin is PinDecision.FIRST_USE
-
 
 def decide_pin(pinned_fingerprint: str | None, fingerprint: str) -> PinDecision:
     """Compare a key with the pinned one. A changed key is never accepted here: only an operator can do that.

@@ -6,8 +6,6 @@ Parsers/ASimAgentEvent/Parsers/vimAgentEventEmpty.yaml). Which are mandatory is 
 ASimTester.csv at hand (Azure/Azure-Sentinel at 50ea427d) are older and have no Agent Event.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 

@@ -5,8 +5,6 @@ backslash is escaped with another in both; an equals sign is escaped in the exte
 line end is ``\n`` or ``\r`` in a value of the extension, and nothing else may hold one.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

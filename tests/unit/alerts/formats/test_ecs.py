@@ -1,7 +1,5 @@
 """Alerts as ECS documents."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

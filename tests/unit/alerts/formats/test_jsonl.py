@@ -1,7 +1,5 @@
 """Alerts as flat JSON lines."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

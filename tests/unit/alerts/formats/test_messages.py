@@ -1,7 +1,5 @@
 """Alerts as messages for people: what they say, and what a server's text cannot make of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,6 @@ objects/attestation.json and objects/fingerprint.json at a5cfc68e, 1.9.0-dev), t
 against the release of 1.9.0, which is twelve days younger.
 """
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from typing import Any

@@ -1,7 +1,5 @@
 """Alerts as SARIF logs (OASIS SARIF 2.1.0)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

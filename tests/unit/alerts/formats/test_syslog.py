@@ -1,7 +1,5 @@
 """Alerts as syslog messages (RFC 5424) and as frames of a stream (RFC 6587, RFC 5425)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

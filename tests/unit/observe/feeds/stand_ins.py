@@ -1,7 +1,5 @@
 """Modules of gateways that are not installed here, with the few names that a feed needs of them."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator, Mapping

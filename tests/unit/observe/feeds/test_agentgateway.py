@@ -1,7 +1,5 @@
 """agentgateway's policy hook, over gRPC: what is published, what is refused, and what never gets out."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterator

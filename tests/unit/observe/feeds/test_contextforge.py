@@ -1,7 +1,5 @@
 """ContextForge's feed, fed as cpex 0.1.3 feeds plugins; tests/integration/test_gateways.py has the real one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A feed in its gateway: nothing that goes wrong in it may be felt there."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import logging

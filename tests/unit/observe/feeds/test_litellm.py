@@ -1,7 +1,5 @@
 """LiteLLM's feed, fed as LiteLLM 1.109.1 feeds callbacks; tests/integration/test_gateways.py has the real one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """What a gateway's objects become: the records that a tap on the same connection would have written."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

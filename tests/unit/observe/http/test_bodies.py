@@ -1,7 +1,5 @@
 """Bodies of HTTP messages become JSON-RPC messages, however the bytes were cut."""
 
-from __future__ import annotations
-
 import gzip
 import tracemalloc
 import zlib

@@ -1,7 +1,5 @@
 """Servers over TLS, and what one client must not get of another."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl
@@ -12,7 +10,7 @@ from assay_stream.observe.http.tap import Listener
 from assay_stream.observe.http.upstreams import Client
 from tests.support.http_tap import http_tap
 from tests.support.https_server import Authority
-from tests.support.raw_http import a_post, a_response, answering, body_of, exchange, raw_server
+from tests.support.raw_http import Answering, a_post, a_response, exchange, raw_server
 
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 TOOLS = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
@@ -29,7 +27,7 @@ async def test_a_server_over_tls_is_observed_if_its_certificate_is_trusted(tmp_p
     """By an authority that is named, or one of the system's."""
     authority = Authority(tmp_path)
     trusted = ssl.create_default_context(cafile=authority.file)
-    async with raw_server(answering(a_response(TOOLS)), serving_tls(authority)) as url:
+    async with raw_server(Answering(a_response(TOOLS)), serving_tls(authority)) as url:
         async with http_tap(url, Listener(port=0, upstream_tls=trusted)) as tap:
             status, _, body = await exchange(tap.url, a_post(LIST))
         async with http_tap(url, Listener(port=0)) as untrusting:
@@ -43,7 +41,7 @@ async def test_the_tap_serves_https(tmp_path: Path) -> None:
     """Clients verify its certificate like that of any server."""
     authority = Authority(tmp_path)
     async with (
-        raw_server(answering(a_response(TOOLS))) as url,
+        raw_server(Answering(a_response(TOOLS))) as url,
         http_tap(url, Listener(port=0, tls=serving_tls(authority))) as tap,
         asyncio.timeout(20),
     ):
@@ -57,19 +55,13 @@ async def test_the_tap_serves_https(tmp_path: Path) -> None:
 
 
 async def test_a_cookie_goes_out_with_no_request_of_another_client() -> None:
-    heads: list[bytes] = []
-
-    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heads.append(head)
-        await body_of(head, reader)
-        writer.write(a_response(TOOLS, "Set-Cookie: who=me"))
-
-    async with raw_server(serve) as url:
+    server = Answering(a_response(TOOLS, "Set-Cookie: who=me"))
+    async with raw_server(server) as url:
         client = Client(HTTP_LIMITS, ssl.create_default_context())
         for _ in range(2):
             answer = await client.send("POST", url, [("Host", "localhost")], LIST)
             assert [chunk async for chunk in answer.chunks()] == [TOOLS]
             await answer.release()
         await client.close()
-    assert len(heads) == 2
-    assert b"cookie" not in heads[1].lower()
+    assert len(server.heads) == 2
+    assert b"cookie" not in server.heads[1].lower()

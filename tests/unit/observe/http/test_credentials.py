@@ -1,7 +1,5 @@
 """Authorisation contexts: comparable, and nothing of a token is in them."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Headers: what is passed on, and whether they agree with the message."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

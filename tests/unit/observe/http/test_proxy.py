@@ -1,7 +1,5 @@
 """The proxy between hostile, broken, slow and vanishing peers: a clear status, and nothing lost."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json
@@ -20,10 +18,10 @@ from tests.support.gates import blocking
 from tests.support.http_tap import THE_VANTAGE, http_tap
 from tests.support.raw_http import (
     LIMIT_S,
+    Answering,
     Endless,
     a_post,
     a_response,
-    answering,
     body_of,
     connect,
     exchange,
@@ -43,14 +41,9 @@ def problem(body: bytes) -> str:
 
 async def test_bytes_and_headers_pass_unchanged_both_ways() -> None:
     """Spaces, order, repeated and unknown headers; those for one connection end there."""
-    seen: list[bytes] = []
-
-    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.extend((head, await body_of(head, reader)))
-        writer.write(
-            a_response(DONE, "Set-Cookie: a=1", "Set-Cookie: b=2", "X-Own: ü", "Connection: X-Hop", "X-Hop: 1")
-        )
-
+    server = Answering(
+        a_response(DONE, "Set-Cookie: a=1", "Set-Cookie: b=2", "X-Own: ü", "Connection: X-Hop", "X-Hop: 1")
+    )
     request = a_post(
         CALL,
         "Authorization: Bearer t",
@@ -62,7 +55,7 @@ async def test_bytes_and_headers_pass_unchanged_both_ways() -> None:
         "Accept-Encoding: br, gzip;q=0.5",
         path="/mcp?a=%2F&b",
     )
-    async with raw_server(serve) as url, http_tap(url) as tap:
+    async with raw_server(server) as url, http_tap(url) as tap:
         status, head, body = await exchange(tap.url, request)
     assert (status, body) == (200, DONE)
     lines = head.split(b"\r\n")
@@ -71,14 +64,14 @@ async def test_bytes_and_headers_pass_unchanged_both_ways() -> None:
     assert "X-Own: ü".encode() in lines
     assert b"X-Hop" not in head
     assert b"Server:" not in head
-    assert seen[1] == CALL
-    assert seen[0].startswith(b"POST /mcp?a=%2F&b HTTP/1.1\r\n")
-    sent = seen[0].split(b"\r\n")
+    assert server.bodies == [CALL]
+    assert server.heads[0].startswith(b"POST /mcp?a=%2F&b HTTP/1.1\r\n")
+    sent = server.heads[0].split(b"\r\n")
     for line in (b"Authorization: Bearer t", b"Mcp-Session-Id: s", b"X-Two: 1", b"X-Two: 2"):
         assert line in sent
     assert b"Accept-Encoding: gzip;q=0.5" in sent, "only what can be read here is offered to the server"
-    assert b"X-Mine" not in seen[0]
-    assert b"User-Agent" not in seen[0]
+    assert b"X-Mine" not in server.heads[0]
+    assert b"User-Agent" not in server.heads[0]
 
 
 async def test_a_stream_passes_event_by_event() -> None:
@@ -105,22 +98,16 @@ async def test_a_stream_passes_event_by_event() -> None:
 
 
 async def test_a_compressed_request_passes_compressed_and_is_read() -> None:
-    bodies: list[bytes] = []
-
-    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        bodies.append(await body_of(head, reader))
-        writer.write(a_response(DONE))
-
-    packed = gzip.compress(CALL)
-    async with raw_server(serve) as url, http_tap(url) as tap:
+    server, packed = Answering(a_response(DONE)), gzip.compress(CALL)
+    async with raw_server(server) as url, http_tap(url) as tap:
         await exchange(tap.url, a_post(packed, "Content-Encoding: gzip"))
-    assert bodies == [packed]
+    assert server.bodies == [packed]
     assert [call["ok"] for call in tap.data("call")] == [True]
 
 
 async def test_a_compressed_list_passes_compressed_and_is_read() -> None:
     packed = gzip.compress(TOOLS)
-    async with raw_server(answering(a_response(packed, "Content-Encoding: gzip"))) as url, http_tap(url) as tap:
+    async with raw_server(Answering(a_response(packed, "Content-Encoding: gzip"))) as url, http_tap(url) as tap:
         _, head, body = await exchange(tap.url, a_post(LIST, "Accept-Encoding: gzip"))
     assert body == packed
     assert b"Content-Encoding: gzip" in head
@@ -130,15 +117,11 @@ async def test_a_compressed_list_passes_compressed_and_is_read() -> None:
 async def test_a_body_of_100_mb_passes_both_ways_and_is_reported_as_unread() -> None:
     """Too long to inspect; the call is evidence all the same."""
     body = random.Random(7).randbytes(1_000_000) * 100
-
-    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert len(await body_of(head, reader)) in (len(body), len(CALL))
-        writer.write(a_response(body))
-        await writer.drain()
-
-    async with raw_server(serve) as url, http_tap(url) as tap:
+    server = Answering(a_response(body))
+    async with raw_server(server) as url, http_tap(url) as tap:
         assert (await exchange(tap.url, a_post(body)))[2] == body
         assert (await exchange(tap.url, a_post(CALL)))[2] == body
+    assert server.bodies == [body, CALL]
     assert [call["error"] for call in tap.data("call")] == [{"code": "no_response"}]
 
 
@@ -192,19 +175,14 @@ async def test_half_a_response_is_not_made_whole(length: str) -> None:
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"])
 async def test_a_redirect_takes_no_credentials_anywhere(status: str) -> None:
     """It is neither followed nor passed on."""
-    asked: list[bytes] = []
-
-    async def elsewhere(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(head)
-        writer.write(a_response(DONE))
-
+    elsewhere = Answering(a_response(DONE))
     async with raw_server(elsewhere) as other:
-        redirect = answering(a_response(b"", f"Location: {other}", status=status))
+        redirect = Answering(a_response(b"", f"Location: {other}", status=status))
         async with raw_server(redirect) as url, http_tap(url) as tap:
             code, head, body = await exchange(tap.url, a_post(CALL, "Authorization: Bearer secret"))
     assert (code, problem(body)) == (502, "upstream_redirects")
     assert b"location" not in head.lower()
-    assert asked == []
+    assert elsewhere.heads == []
     assert [call["error"] for call in tap.data("call")] == [{"code": f"http_{status[:3]}"}]
 
 
@@ -221,22 +199,16 @@ async def test_a_redirect_takes_no_credentials_anywhere(status: str) -> None:
 )
 async def test_a_smuggled_request_reaches_no_server(fields: list[str]) -> None:
     """Where the end of a request is in dispute, there is no request."""
-    asked: list[bytes] = []
-
-    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(head)
-        await body_of(head, reader)
-        writer.write(a_response(DONE))
-
+    server = Answering(a_response(DONE))
     hidden = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Hidden: 1\r\nContent-Length: 0\r\n\r\n"
     request = "\r\n".join(["POST /mcp HTTP/1.1", "Host: localhost", *fields, "", ""]).encode() + b"0\r\n\r\n" + hidden
-    async with raw_server(serve) as url, http_tap(url) as tap, asyncio.timeout(LIMIT_S):
+    async with raw_server(server) as url, http_tap(url) as tap, asyncio.timeout(LIMIT_S):
         reader, writer = await connect(tap.url)
         writer.write(request)
         answer = await reader.readuntil(b"\r\n")
         writer.close()
     assert answer.split()[1] == b"400"
-    assert asked == []
+    assert server.heads == []
 
 
 @pytest.mark.parametrize(
@@ -259,7 +231,7 @@ async def test_a_smuggled_request_reaches_no_server(fields: list[str]) -> None:
 async def test_a_page_in_a_browser_reaches_no_server(host: str, origin: str | None, expected: int) -> None:
     """DNS rebinding: neither the name nor the page is ours."""
     listener = Listener(port=0, hosts=frozenset({"tap.internal"}), origins=frozenset({"https://app.example"}))
-    async with raw_server(answering(a_response(DONE))) as url, http_tap(url, listener) as tap:
+    async with raw_server(Answering(a_response(DONE))) as url, http_tap(url, listener) as tap:
         fields = [] if origin is None else [f"Origin: {origin}"]
         status, _, _ = await exchange(tap.url, a_post(CALL, *fields, host=host))
     assert status == expected
@@ -343,7 +315,7 @@ async def test_a_slow_client_slows_the_server_down_and_fills_no_memory() -> None
 
 
 async def test_a_client_that_pauses_within_its_body() -> None:
-    async with raw_server(answering(a_response(DONE))) as url, http_tap(url, limits=QUICK) as tap:
+    async with raw_server(Answering(a_response(DONE))) as url, http_tap(url, limits=QUICK) as tap:
         status, _, body = await exchange(tap.url, a_post(CALL)[:-10])
     assert (status, problem(body)) == (408, "body_stalled")
     assert tap.data("call") == []
@@ -370,7 +342,7 @@ async def test_too_many_requests_are_refused_and_later_ones_served() -> None:
 
 async def test_a_large_request_may_ask_before_it_sends() -> None:
     """Expect: 100-continue, as curl sends it."""
-    async with raw_server(answering(a_response(DONE))) as url, http_tap(url) as tap, asyncio.timeout(LIMIT_S):
+    async with raw_server(Answering(a_response(DONE))) as url, http_tap(url) as tap, asyncio.timeout(LIMIT_S):
         reader, writer = await connect(tap.url)
         head, _, _ = a_post(CALL, "Expect: 100-continue").partition(b"\r\n\r\n")
         writer.write(head + b"\r\n\r\n")
@@ -382,14 +354,8 @@ async def test_a_large_request_may_ask_before_it_sends() -> None:
 
 async def test_several_servers_stand_behind_one_tap() -> None:
     """Each under its path, with the documents about how to authorise; anything else is nowhere."""
-    asked: list[bytes] = []
-
-    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(head.split(b" ")[1])
-        await body_of(head, reader)
-        writer.write(a_response(DONE))
-
-    async with raw_server(serve) as url:
+    server = Answering(a_response(DONE))
+    async with raw_server(server) as url:
         upstreams = [
             Upstream(vantage=Vantage(server_id=name, observer_id="o"), url=url, path=f"/{name}") for name in ("a", "b")
         ]
@@ -400,6 +366,7 @@ async def test_several_servers_stand_behind_one_tap() -> None:
             }
             codes = [(await exchange(tap.url, reading.get(path) or a_post(CALL, path=path)))[0] for path in paths]
     assert codes == [200, 200, 404, 404, 404, 404, 200, 404]
+    asked = [head.split(b" ")[1] for head in server.heads]
     assert asked == [b"/mcp", b"/mcp", b"/.well-known/oauth-protected-resource/mcp"]
     assert [call["server_id"] for call in tap.data("call")] == ["a", "b"]
 
@@ -411,7 +378,7 @@ async def test_an_observer_that_fails_breaks_no_request(monkeypatch: pytest.Monk
         raise RuntimeError("observer")
 
     monkeypatch.setattr("assay_stream.observe.http.traffic.Traffic.receive", fail)
-    async with raw_server(answering(a_response(DONE))) as url, http_tap(url) as tap:
+    async with raw_server(Answering(a_response(DONE))) as url, http_tap(url) as tap:
         status, _, body = await exchange(tap.url, a_post(CALL))
     assert (status, body) == (200, DONE)
     assert tap.sink.observations == []
@@ -422,19 +389,14 @@ def test_an_upstream_is_the_vantage_of_its_server() -> None:
     assert Upstream(vantage=THE_VANTAGE, url="https://host/mcp").path == "/mcp"
 
 
-@pytest.mark.parametrize("request_", [a_post(CALL), a_post(CALL).replace(b"POST", b"GET", 1)])
+@pytest.mark.parametrize("request_", [a_post(CALL), a_post(b""), a_post(CALL).replace(b"POST", b"GET", 1)])
 async def test_documents_about_authorisation_are_only_read(request_: bytes) -> None:
     """Nothing that could be a call goes there uninspected."""
-    asked: list[bytes] = []
-
-    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await body_of(head, reader))
-        writer.write(a_response(DONE))
-
+    server = Answering(a_response(DONE))
     path = b"/.well-known/oauth-protected-resource/mcp"
-    async with raw_server(serve) as url, http_tap(url) as tap:
+    async with raw_server(server) as url, http_tap(url) as tap:
         status, _, body = await exchange(tap.url, request_.replace(b"/mcp", path, 1))
         assert (status, problem(body)) == (405, "method_not_allowed")
-        assert asked == []
+        assert server.heads == []
         got = await exchange(tap.url, b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert got[0] == 200

@@ -1,7 +1,5 @@
 """Clients that hold connections and ask for nothing."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress

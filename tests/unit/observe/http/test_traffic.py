@@ -1,7 +1,5 @@
 """Exchanges of HTTP become observations: what belongs together, and what becomes of requests that stay open."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace
@@ -102,6 +100,11 @@ class Wire:
         self._note(self.traffic.close(self.now))
 
 
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
 def ask(method: str, number: Any = 1, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
@@ -118,9 +121,8 @@ def errors(wire: Wire) -> list[str | None]:
     return [each["error"]["code"] if "error" in each else None for each in wire.observed if "tool_name" in each]
 
 
-def test_equal_ids_of_clients_without_a_session_are_told_apart() -> None:
+def test_equal_ids_of_clients_without_a_session_are_told_apart(wire: Wire) -> None:
     """Every stateless client counts from 1: each response answers the request of its own exchange."""
-    wire = Wire()
     wire.round(ask("tools/list"), {"tools": [TOOL]}, **MODERN)
     one, two = wire.posts(call(2, "one"), **MODERN), wire.posts(call(2, "two"), **MODERN)
     wire.answers(two, result(2, isError=True))
@@ -143,9 +145,8 @@ def test_equal_ids_of_clients_without_a_session_are_told_apart() -> None:
         result(2, resultType="input_required"),
     ],
 )
-def test_a_call_with_two_answers_that_differ_is_no_success(elsewhere: dict[str, Any]) -> None:
+def test_a_call_with_two_answers_that_differ_is_no_success(wire: Wire, elsewhere: dict[str, Any]) -> None:
     """Clients that go by the id took the one on the other stream, which came first."""
-    wire = Wire()
     stream = wire.posts(None, method="GET", Mcp_Session_Id="a")
     asked = wire.posts(call(2), Mcp_Session_Id="a")
     wire.answers(stream, elsewhere)
@@ -185,9 +186,8 @@ def test_a_task_with_two_answers_that_differ_is_no_success(inline: bool, other: 
     assert "result_hash" in record
 
 
-def test_a_call_with_two_equal_answers_or_an_error_is_what_they_say() -> None:
+def test_a_call_with_two_equal_answers_or_an_error_is_what_they_say(wire: Wire) -> None:
     """An error is one, whatever came elsewhere; and the answer to another call says nothing of this one."""
-    wire = Wire()
     stream = wire.posts(None, method="GET", Mcp_Session_Id="a")
     wire.answers(stream)
     for number, own in ((2, {}), (3, {"isError": True})):
@@ -199,9 +199,8 @@ def test_a_call_with_two_equal_answers_or_an_error_is_what_they_say() -> None:
     assert errors(wire) == [None, "tool_error"]
 
 
-def test_sessions_are_connections_of_their_own() -> None:
+def test_sessions_are_connections_of_their_own(wire: Wire) -> None:
     """What one session was shown is nothing that another one goes by."""
-    wire = Wire()
     for session in ("a", "b"):
         wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id=session)
     for session in ("b", "a"):
@@ -210,9 +209,8 @@ def test_sessions_are_connections_of_their_own() -> None:
     assert [each["snapshot_id"] for each in calls] == [second["snapshot_id"], first["snapshot_id"]]
 
 
-def test_the_session_begins_with_the_response_to_initialize() -> None:
+def test_the_session_begins_with_the_response_to_initialize(wire: Wire) -> None:
     """Its version is that of the session's lists."""
-    wire = Wire()
     hello = wire.posts(ask("initialize", protocolVersion="2025-06-18"))
     wire.answers(hello, result(protocolVersion="2025-06-18"), Mcp_Session_Id="s")
     wire.ends(hello)
@@ -221,9 +219,8 @@ def test_the_session_begins_with_the_response_to_initialize() -> None:
     assert [each.get("protocol_version") for each in wire.observed] == ["2025-06-18", None]
 
 
-def test_a_stream_that_broke_goes_on_in_a_later_one() -> None:
+def test_a_stream_that_broke_goes_on_in_a_later_one(wire: Wire) -> None:
     """Last-Event-ID: the response comes on a GET stream of the session."""
-    wire = Wire()
     wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id="s")
     broken = wire.posts(call(2), Mcp_Session_Id="s")
     wire.answers(broken)
@@ -251,9 +248,8 @@ def test_a_stream_that_broke_goes_on_in_a_later_one() -> None:
     ],
 )
 def test_a_call_without_an_answer_has_a_record_that_says_why(
-    fields: dict[str, str], status: int | None, ending: Ending, code: str, ok: bool | None
+    wire: Wire, fields: dict[str, str], status: int | None, ending: Ending, code: str, ok: bool | None
 ) -> None:
-    wire = Wire()
     exchange = wire.posts(call(), **fields)
     if status is not None:
         wire.answers(exchange, status=status)
@@ -262,16 +258,14 @@ def test_a_call_without_an_answer_has_a_record_that_says_why(
     assert (evidence["error"], evidence.get("ok")) == ({"code": code}, ok)
 
 
-def test_a_cancellation_comes_in_an_exchange_of_its_own() -> None:
-    wire = Wire()
+def test_a_cancellation_comes_in_an_exchange_of_its_own(wire: Wire) -> None:
     wire.posts(call("x"), Mcp_Session_Id="s")
     notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}}
     wire.answers(wire.posts(notice, Mcp_Session_Id="s"), status=202)
     assert errors(wire) == ["cancelled"]
 
 
-def test_the_end_of_a_session_ends_its_calls() -> None:
-    wire = Wire()
+def test_the_end_of_a_session_ends_its_calls(wire: Wire) -> None:
     wire.posts(call(), Mcp_Session_Id="s")
     for status in (405, 200):
         end = wire.posts(None, method="DELETE", Mcp_Session_Id="s")
@@ -280,9 +274,8 @@ def test_the_end_of_a_session_ends_its_calls() -> None:
         assert errors(wire) == ["no_response"] * (status == 200)
 
 
-def test_a_refreshed_token_is_no_new_context_and_another_scope_is() -> None:
+def test_a_refreshed_token_is_no_new_context_and_another_scope_is(wire: Wire) -> None:
     """The label is a hash of who and what for."""
-    wire = Wire()
     for claims in ({"iat": 1}, {"iat": 2}, {"scope": "files admin"}):
         wire.round(ask("tools/list"), {"tools": [TOOL]}, Authorization=f"Bearer {a_token(**claims)}", **MODERN)
         wire.round(call(2), {}, Authorization=f"Bearer {a_token(**claims)}", **MODERN)
@@ -306,18 +299,16 @@ def test_an_announced_change_outdates_the_list_of_its_context() -> None:
         assert "snapshot_id" not in called
 
 
-def test_a_list_under_the_id_of_a_greeting_is_published_as_unreadable() -> None:
+def test_a_list_under_the_id_of_a_greeting_is_published_as_unreadable(wire: Wire) -> None:
     """Some clients take whatever comes in an exchange for the answer to its request."""
-    wire = Wire()
     exchange = wire.posts([ask("tools/list"), ask("initialize", 2)])
     wire.answers(exchange, result(2, tools=[TOOL]))
     [snapshot] = wire.observed
     assert snapshot["tools"] == {"unreadable": "line missed"}
 
 
-def test_a_list_too_long_to_read_is_published_as_unreadable() -> None:
+def test_a_list_too_long_to_read_is_published_as_unreadable(wire: Wire) -> None:
     """It must not leave the previous one in force. Other requests in progress are not affected."""
-    wire = Wire()
     wire.posts(ask("tools/list"), **MODERN)
     exchange = wire.posts(ask("tools/list"), **MODERN)
     wire.answers(exchange, result(tools=[{"name": "x" * 10_000}]))
@@ -335,18 +326,16 @@ def test_a_list_too_long_to_read_is_published_as_unreadable() -> None:
         "application/json; charset=utf-16",
     ],
 )
-def test_a_list_of_a_doubtful_kind_is_published_as_unreadable(kind: str) -> None:
+def test_a_list_of_a_doubtful_kind_is_published_as_unreadable(wire: Wire, kind: str) -> None:
     """Some clients look for the name of a kind anywhere in the header, or read other charsets."""
-    wire = Wire()
     exchange = wire.posts(ask("tools/list"), **MODERN)
     wire.answers(exchange, result(tools=[TOOL]), Content_Type=kind)
     wire.ends(exchange)
     assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
 
 
-def test_a_list_of_two_kinds_is_published_as_unreadable() -> None:
+def test_a_list_of_two_kinds_is_published_as_unreadable(wire: Wire) -> None:
     """Clients differ in which of two headers counts."""
-    wire = Wire()
     exchange = wire.posts(ask("tools/list"), **MODERN)
     wire.takes(exchange.number, Answered(200, [("Content-Type", "text/plain"), *JSON.items()]))
     wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode())
@@ -354,29 +343,24 @@ def test_a_list_of_two_kinds_is_published_as_unreadable() -> None:
     assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
 
 
-def test_a_charset_that_keeps_ascii_is_read() -> None:
-    """Some servers state one without meaning it."""
-    wire = Wire()
+@pytest.mark.parametrize(
+    ("stated", "encoding", "read"),
+    [("; charset=ISO-8859-1", "ascii", [TOOL]), ("", "utf-16", {"unreadable": "line missed"})],
+    ids=[
+        "a charset that keeps ASCII, as some servers state one without meaning it",
+        "UTF-16, as some clients find out",
+    ],
+)
+def test_a_list_is_read_as_clients_read_it(wire: Wire, stated: str, encoding: str, read: object) -> None:
     exchange = wire.posts(ask("tools/list"), **MODERN)
-    wire.answers(exchange, Content_Type="application/json; charset=ISO-8859-1")
-    wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode())
+    wire.answers(exchange, Content_Type=f"application/json{stated}")
+    wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode(encoding))
     wire.ends(exchange)
-    assert [each["tools"] for each in wire.observed] == [[TOOL]]
+    assert [each["tools"] for each in wire.observed] == [read]
 
 
-def test_a_list_in_utf_16_is_published_as_unreadable() -> None:
-    """Some clients find out by themselves how JSON is encoded."""
-    wire = Wire()
-    exchange = wire.posts(ask("tools/list"), **MODERN)
-    wire.answers(exchange, Content_Type="application/json")
-    wire.passes(exchange, json.dumps(result(tools=[TOOL])).encode("utf-16"))
-    wire.ends(exchange)
-    assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
-
-
-def test_many_lines_missed_at_once_make_one_snapshot() -> None:
+def test_many_lines_missed_at_once_make_one_snapshot(wire: Wire) -> None:
     """Each may be two bytes long, and a snapshot has a kilobyte."""
-    wire = Wire()
     exchange = wire.posts(ask("tools/list"), **MODERN)
     wire.answers(exchange)
     wire.passes(exchange, b"\0\n" * 1_000)
@@ -432,18 +416,16 @@ def test_made_up_sessions_do_not_end_anothers_open_call() -> None:
     assert (wire.observed[-1]["ok"], wire.observed[-1]["snapshot_id"]) == (True, wire.observed[0]["snapshot_id"])
 
 
-def test_the_end_of_the_tap_leaves_no_call_without_a_record() -> None:
+def test_the_end_of_the_tap_leaves_no_call_without_a_record(wire: Wire) -> None:
     """Those of sessions that are still open."""
-    wire = Wire()
     wire.posts(call(1), Mcp_Session_Id="s")
     wire.posts(call(2), **MODERN)
     wire.closes()
     assert errors(wire) == ["no_response", "no_response"]
 
 
-def test_someone_who_knows_a_session_cannot_answer_for_it() -> None:
+def test_someone_who_knows_a_session_cannot_answer_for_it(wire: Wire) -> None:
     """A request under another's session that the server refuses displaces nothing."""
-    wire = Wire()
     mine = wire.posts(call(2), Mcp_Session_Id="s")
     forged = wire.posts(call(2, "other"), Mcp_Session_Id="s")
     wire.answers(forged, status=401)
@@ -452,9 +434,8 @@ def test_someone_who_knows_a_session_cannot_answer_for_it() -> None:
     assert [(each["tool_name"], each["ok"]) for each in wire.observed] == [("other", False), ("echo", True)]
 
 
-def test_a_task_is_followed_through_the_exchanges_of_its_context() -> None:
+def test_a_task_is_followed_through_the_exchanges_of_its_context(wire: Wire) -> None:
     """And of no other: somebody else's answers about a task of the same id change nothing."""
-    wire = Wire()
     handle = {"resultType": "task", "taskId": "t", "status": "working"}
     done = {"taskId": "t", "status": "completed", "result": {}}
     mine, other = MODERN | {"Authorization": "Bearer mine"}, MODERN | {"Authorization": "Bearer other"}
@@ -471,9 +452,8 @@ def test_a_task_is_followed_through_the_exchanges_of_its_context() -> None:
     assert errors(wire) == [None, None, "input_required"]
 
 
-def test_equal_ids_of_requests_about_tasks_are_told_apart() -> None:
+def test_equal_ids_of_requests_about_tasks_are_told_apart(wire: Wire) -> None:
     """Stateless clients count from 1, in one context."""
-    wire = Wire()
     for number, task in enumerate("ab", 1):
         wire.round(call(number, task), {"resultType": "task", "taskId": task, "status": "working"}, **MODERN)
     polls = [wire.posts(ask("tasks/get", 9, taskId=task), **MODERN) for task in "ab"]
@@ -483,9 +463,8 @@ def test_equal_ids_of_requests_about_tasks_are_told_apart() -> None:
     assert [(each["tool_name"], each["ok"]) for each in wire.observed] == [("b", False), ("a", True)]
 
 
-def test_a_refused_request_about_a_task_says_nothing_of_its_outcome() -> None:
+def test_a_refused_request_about_a_task_says_nothing_of_its_outcome(wire: Wire) -> None:
     """An expired session or token is no error of the tool."""
-    wire = Wire()
     asks = ask("tools/call", 1, name="echo", task={})
     wire.round(asks, {"task": {"taskId": "t", "status": "working"}}, Mcp_Session_Id="s")
     refused = wire.posts(ask("tasks/result", 2, taskId="t"), Mcp_Session_Id="s")
@@ -497,9 +476,8 @@ def test_a_refused_request_about_a_task_says_nothing_of_its_outcome() -> None:
     assert [each["ok"] for each in wire.observed] == [True]
 
 
-def test_a_request_about_a_task_may_be_answered_on_a_later_stream() -> None:
+def test_a_request_about_a_task_may_be_answered_on_a_later_stream(wire: Wire) -> None:
     """``tasks/result`` waits for long, and its stream may break."""
-    wire = Wire()
     asks = ask("tools/call", 1, name="echo", task={}, _meta={"progressToken": 1})
     wire.round(asks, {"task": {"taskId": "t", "status": "working"}}, Mcp_Session_Id="s")
     broken = wire.posts(ask("tasks/result", 2, taskId="t"), Mcp_Session_Id="s")
@@ -512,9 +490,8 @@ def test_a_request_about_a_task_may_be_answered_on_a_later_stream() -> None:
     assert (evidence["ok"], evidence["task"]["status"], evidence["progress_count"]) == (True, "working", 1)
 
 
-def test_what_is_asked_on_the_stream_of_a_call_belongs_to_it() -> None:
+def test_what_is_asked_on_the_stream_of_a_call_belongs_to_it(wire: Wire) -> None:
     """However many others are in progress; the answer comes in an exchange of its own."""
-    wire = Wire()
     one, two = wire.posts(call(1, "one"), Mcp_Session_Id="s"), wire.posts(call(2, "two"), Mcp_Session_Id="s")
     wire.answers(one, ask("elicitation/create", 1, mode="url", url="https://phish.example"))
     answer = wire.posts(result(1, action="accept"), Mcp_Session_Id="s")
@@ -527,9 +504,8 @@ def test_what_is_asked_on_the_stream_of_a_call_belongs_to_it() -> None:
     assert (first["inputs"]["elicitation_url"], first["inputs"]["accepted"]) == (1, 1)
 
 
-def test_calls_of_a_connection_that_rests_are_recorded_after_an_hour() -> None:
+def test_calls_of_a_connection_that_rests_are_recorded_after_an_hour(wire: Wire) -> None:
     """When anything passes on another one; each once."""
-    wire = Wire()
     wire.round(call(1), {"resultType": "task", "taskId": "t", "status": "working"}, **MODERN)
     wire.posts(call(2), Mcp_Session_Id="s")
     wire.now += timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s + 1)
@@ -566,9 +542,8 @@ FORGED = {"Authorization": f"Bearer {a_token()}x"}
 
 @pytest.mark.parametrize("status", [202, 401, None])
 @pytest.mark.parametrize("fields", [{}, MODERN, {"MCP-Protocol-Version": "2025-11-25"}], ids=["", "2026", "2025"])
-def test_a_forged_token_cancels_nobodys_call(fields: dict[str, str], status: int | None) -> None:
+def test_a_forged_token_cancels_nobodys_call(wire: Wire, fields: dict[str, str], status: int | None) -> None:
     """Who has only the claims of a token is somebody else, whatever the server thinks of it."""
-    wire = Wire()
     wire.round(ask("tools/list"), {"tools": [TOOL]}, **MINE, **fields)
     mine = wire.posts(call(2), **MINE, **fields)
     forged = wire.posts(CANCEL, **FORGED, **fields)
@@ -581,9 +556,8 @@ def test_a_forged_token_cancels_nobodys_call(fields: dict[str, str], status: int
     assert (record["ok"], record["snapshot_id"]) == (True, snapshot["snapshot_id"])
 
 
-def test_a_token_with_somebodys_claims_learns_and_changes_nothing_of_theirs() -> None:
+def test_a_token_with_somebodys_claims_learns_and_changes_nothing_of_theirs(wire: Wire) -> None:
     """Lists, tasks and calls that wait for input belong to the credential itself; the label is only what it claims."""
-    wire = Wire()
     handle = {"resultType": "task", "taskId": "t", "status": "working"}
     wire.round(ask("tools/list"), {"tools": [TOOL]}, **MINE, **MODERN)
     wire.round(call(2), handle, **MINE, **MODERN)
@@ -600,9 +574,8 @@ def test_a_token_with_somebodys_claims_learns_and_changes_nothing_of_theirs() ->
 
 
 @pytest.mark.parametrize("status", [202, 200, 400, 401, 403, 404, 500, None])
-def test_a_cancellation_counts_once_the_server_accepted_it(status: int | None) -> None:
+def test_a_cancellation_counts_once_the_server_accepted_it(wire: Wire, status: int | None) -> None:
     """Whoever presents somebody's session id with a token that the server refuses cancels nothing."""
-    wire = Wire()
     mine = wire.posts(call(2), Mcp_Session_Id="s")
     forged = wire.posts(CANCEL, Mcp_Session_Id="s", Authorization="Basic forged") if status != 202 else None
     own = wire.posts(CANCEL, Mcp_Session_Id="s")
@@ -617,9 +590,8 @@ def test_a_cancellation_counts_once_the_server_accepted_it(status: int | None) -
     assert len(wire.observed) == 1
 
 
-def test_without_a_session_a_cancellation_names_nobodys_request() -> None:
+def test_without_a_session_a_cancellation_names_nobodys_request(wire: Wire) -> None:
     """Clients without credentials all count from 1: a server cannot know whose request is meant either."""
-    wire = Wire()
     mine = wire.posts(call(2))
     other = wire.posts(CANCEL)
     wire.answers(other, status=202)
@@ -628,9 +600,8 @@ def test_without_a_session_a_cancellation_names_nobodys_request() -> None:
     assert [each["ok"] for each in wire.observed] == [True]
 
 
-def test_a_refused_request_leaves_no_version_list_or_session() -> None:
+def test_a_refused_request_leaves_no_version_list_or_session(wire: Wire) -> None:
     """Neither that of its header nor that of its message; and the session that a refusal names is none."""
-    wire = Wire()
     hello = wire.posts(ask("initialize"), Mcp_Protocol_Version="2025-06-18")
     wire.answers(hello, result(protocolVersion="2025-06-18", instructions="x"), Mcp_Session_Id="s")
     wire.ends(hello)
@@ -649,9 +620,8 @@ def test_a_refused_request_leaves_no_version_list_or_session() -> None:
     assert called["snapshot_id"] == second["snapshot_id"]
 
 
-def test_a_refused_list_request_keeps_nothing_else_unpublished() -> None:
+def test_a_refused_list_request_keeps_nothing_else_unpublished(wire: Wire) -> None:
     """While a list is awaited, what goes with it waits; a refusal ends that."""
-    wire = Wire()
     wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id="s")
     forged = wire.posts(ask("tools/list", 9), Mcp_Session_Id="s")
     wire.round(ask("prompts/list", 2), {"prompts": [{"name": "p"}]}, Mcp_Session_Id="s")
@@ -663,9 +633,8 @@ def test_a_refused_list_request_keeps_nothing_else_unpublished() -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("method", ["ping", "tools/list", "tools/call"])
-def test_a_refusal_says_something_of_its_own_requests_only(method: str, broken: bool) -> None:
+def test_a_refusal_says_something_of_its_own_requests_only(wire: Wire, method: str, broken: bool) -> None:
     """A server echoes the id that it was sent: that of somebody's call, in progress or on a stream that broke."""
-    wire = Wire()
     mine = wire.posts(call(2), Mcp_Session_Id="s")
     if broken:
         wire.answers(mine)
@@ -681,9 +650,8 @@ def test_a_refusal_says_something_of_its_own_requests_only(method: str, broken: 
     assert [each["ok"] for each in wire.observed if each["tool_name"] == "echo"] == [True]
 
 
-def test_answers_to_a_server_count_once_it_took_them() -> None:
+def test_answers_to_a_server_count_once_it_took_them(wire: Wire) -> None:
     """Somebody else's, which it refuses, answer nothing."""
-    wire = Wire()
     mine = wire.posts(call(1), Mcp_Session_Id="s")
     wire.answers(mine, ask("elicitation/create", 1, mode="form"))
     for status, action in ((401, "decline"), (202, "accept")):
@@ -695,9 +663,8 @@ def test_answers_to_a_server_count_once_it_took_them() -> None:
     assert (record["inputs"].get("accepted"), record["inputs"].get("declined")) == (1, None)
 
 
-def test_a_refused_retry_is_no_round_of_the_call_that_waits() -> None:
+def test_a_refused_retry_is_no_round_of_the_call_that_waits(wire: Wire) -> None:
     """An expired token, or a forged one: the call goes on with the retry that the server takes."""
-    wire = Wire()
     retry: dict[str, Any] = {"name": "echo", "arguments": {}, "requestState": "s"}
     asked = {"resultType": "input_required", "requestState": "s", "inputRequests": {"a": {"method": "roots/list"}}}
     wire.round(call(2), asked, Mcp_Session_Id="a")
@@ -726,9 +693,8 @@ def test_what_waits_to_be_accepted_fills_no_memory() -> None:
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tasks/result"])
-def test_a_body_that_follows_its_refusal_changes_nothing_either(method: str) -> None:
+def test_a_body_that_follows_its_refusal_changes_nothing_either(wire: Wire, method: str) -> None:
     """Servers refuse a token before they read what comes with it, and a client can let that wait."""
-    wire = Wire()
     waits = {"resultType": "input_required", "requestState": "s"}
     task = {"resultType": "task", "taskId": "t", "status": "working"}
     wire.round(call(1), waits if method == "tools/call" else task, Mcp_Session_Id="a")

@@ -1,7 +1,5 @@
 """Which servers are behind a tap."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

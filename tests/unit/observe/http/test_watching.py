@@ -1,7 +1,5 @@
 """An observer that cannot keep up: what it missed is counted, and known to be missing."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

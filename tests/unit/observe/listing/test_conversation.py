@@ -1,7 +1,5 @@
 """Whatever a server says, a conversation ends with a list, or with a reason."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the configuration of ``list-watch`` may hold."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe import Vantage
 from assay_stream.observe.listing.transport import ListedServer, listed_servers
+from tests.support.errors import raises_code
 
 OBSERVER = Vantage(server_id="-", observer_id="lister", server_scoped=True)
 URL = "https://docs.example/mcp"
@@ -73,9 +72,8 @@ def test_a_server_has_what_the_file_says_and_defaults() -> None:
 def test_what_cannot_be_meant_is_refused_with_its_place(entry: Any) -> None:
     """And quotes nothing, since a secret may stand in the wrong place."""
     server = {"server_id": "docs", **entry} if isinstance(entry, dict) else entry
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("bad_servers", kind=ConfigurationError) as caught:
         read({"servers": [server]})
-    assert caught.value.code == "bad_servers"
     assert "servers.toml, server 1" in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -115,9 +113,8 @@ def test_a_refusal_says_which_field_must_be_what(content: object, said: str) -> 
 @pytest.mark.parametrize("content", [None, [], {}, {"servers": []}, {"servers": {}}, {"servers": [], "token": "x"}])
 def test_a_file_that_names_no_servers_is_refused(content: object) -> None:
     """Nothing starts on half a configuration."""
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("bad_servers", kind=ConfigurationError):
         read(content)
-    assert caught.value.code == "bad_servers"
 
 
 def test_two_servers_of_one_name_must_differ_in_their_rights() -> None:

@@ -1,7 +1,5 @@
 """What a server that is started gets of our environment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

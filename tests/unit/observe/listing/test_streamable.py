@@ -1,7 +1,5 @@
 """Servers over HTTP that misbehave, and credentials that go nowhere else."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace
@@ -12,7 +10,7 @@ import pytest
 
 from assay_stream.limits.serving import LISTING_LIMITS
 from tests.support.listing import following, listed_once
-from tests.support.raw_http import Endless, Serve, a_response, answering, body_of, raw_server
+from tests.support.raw_http import Answering, Endless, Serve, a_response, body_of, raw_server
 
 QUICK = replace(
     LISTING_LIMITS,
@@ -100,13 +98,13 @@ async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     file.write_text("the-token")
     async with raw_server(modern(seen)) as elsewhere:
         response = a_response(b"", f"Location: {elsewhere}", status="307 Temporary Redirect")
-        async with raw_server(answering(response)) as url:
+        async with raw_server(Answering(response)) as url:
             listing = await listed_once({"url": url, "token_file": str(file)}, limits=QUICK)
     assert (listing.watched.failing, seen) == ("redirects", [])
 
 
 def page(body: bytes, **options: str) -> Serve:
-    return answering(a_response(body, **options))
+    return Answering(a_response(body, **options))
 
 
 @pytest.mark.parametrize(
@@ -120,8 +118,8 @@ def page(body: bytes, **options: str) -> Serve:
         (page(b"x" * 150_000), "too_much"),
         (page(b'{"jsonrpc":"2.0","id":77,"result":{}}'), "ended"),
         (page(b": hello\n\n" * 9, kind="text/event-stream"), "ended"),
-        (answering(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"), "silent"),
-        (answering(b"junk\r\n\r\n"), "unreachable"),
+        (Answering(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"), "silent"),
+        (Answering(b"junk\r\n\r\n"), "unreachable"),
     ],
 )
 async def test_an_answer_that_is_none_is_a_failure_with_its_reason(serve: Serve, reason: str) -> None:

@@ -1,7 +1,5 @@
 """Servers that misbehave cost only themselves, and what is said of them is what was seen."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

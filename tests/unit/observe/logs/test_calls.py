@@ -1,7 +1,5 @@
 """What the readers of all logs share."""
 
-from __future__ import annotations
-
 import pytest
 
 from assay_stream.errors import InputError

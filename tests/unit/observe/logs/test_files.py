@@ -1,7 +1,5 @@
 """What holds for every log: nothing of it gets out but what is meant to, and nothing stops a reader."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

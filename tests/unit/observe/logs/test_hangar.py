@@ -1,7 +1,5 @@
 """MCP Hangar's audit log: calls with their outcome, and nothing else."""
 
-from __future__ import annotations
-
 from tests.support.logs import HANGAR, read, whose
 
 

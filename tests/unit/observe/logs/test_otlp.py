@@ -1,7 +1,5 @@
 """Spans: calls, without anything that a definition could be bound by."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

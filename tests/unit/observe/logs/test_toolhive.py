@@ -1,7 +1,5 @@
 """ToolHive's audit log: calls, and lists as far as they are in it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

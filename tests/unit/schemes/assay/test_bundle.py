@@ -1,7 +1,5 @@
 """The events of a bundle: what may stand in one, and how it stands there."""
 
-from __future__ import annotations
-
 import tarfile
 from typing import Any, Literal
 
@@ -9,7 +7,6 @@ import orjson
 import pytest
 
 from assay_stream.canonical.digest import Digest
-from assay_stream.errors import InputError
 from assay_stream.limits.storage import BundleLimits
 from assay_stream.schemes.assay.bundle import (
     Manifest,
@@ -22,6 +19,7 @@ from assay_stream.schemes.assay.bundle import (
     tar_header,
     written_time,
 )
+from tests.support.errors import raises_code
 from tests.support.exports import evidence, sealed
 
 EVENT: dict[str, Any] = orjson.loads(evidence())
@@ -41,29 +39,25 @@ EVENT: dict[str, Any] = orjson.loads(evidence())
     ],
 )
 def test_an_envelope_that_assay_cannot_read_is_refused(changes: dict[str, Any], path: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("not_evidence", path):
         check_event(orjson.loads(sealed(EVENT | changes)))
-    assert (caught.value.code, caught.value.path) == ("not_evidence", path)
 
 
 @pytest.mark.parametrize("event", [None, [], "x", {}])
 def test_something_else_is_refused(event: object) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("not_evidence"):
         check_event(event)
-    assert caught.value.code == "not_evidence"
 
 
 @pytest.mark.parametrize("change", [{"data": {}}, {"type": "other"}, {"subject": "other"}, {"assaycontenthash": None}])
 def test_content_that_is_not_the_hashs_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("content_hash_mismatch"):
         check_event(EVENT | change)
-    assert caught.value.code == "content_hash_mismatch"
 
 
 def test_an_event_without_data_is_refused() -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("content_hash_mismatch"):
         check_event({name: value for name, value in EVENT.items() if name != "data"})
-    assert caught.value.code == "content_hash_mismatch"
 
 
 def test_a_run_replaces_the_one_before() -> None:
@@ -74,9 +68,8 @@ def test_a_run_replaces_the_one_before() -> None:
 def test_a_long_line_is_refused() -> None:
     line = event_line(EVENT)
     assert event_line(EVENT, limits=BundleLimits(line_bytes_max=len(line))) == line
-    with pytest.raises(InputError) as caught:
+    with raises_code("bundle_limit"):
         event_line(EVENT, limits=BundleLimits(line_bytes_max=len(line) - 1))
-    assert caught.value.code == "bundle_limit"
 
 
 @pytest.mark.parametrize(
@@ -101,9 +94,8 @@ def test_times_are_printed_as_assays_writer_prints_them(given: str, printed: str
     "text", ["", "yesterday", "2026-13-01T00:00:00Z", "2026-11-21T02:06:00", "0001-01-01T00:00:00+01:00"]
 )
 def test_a_time_that_does_not_exist_is_refused(text: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("bad_time"):
         written_time(text)
-    assert caught.value.code == "bad_time"
 
 
 MANIFEST = Manifest(
@@ -148,15 +140,13 @@ def test_further_members_and_a_bare_digest_are_read() -> None:
     ],
 )
 def test_a_manifest_that_says_something_else_is_refused(changes: dict[str, Any], path: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("bundle_manifest", path):
         read_manifest(orjson.dumps(CONTENT | changes))
-    assert (caught.value.code, caught.value.path) == ("bundle_manifest", path)
 
 
 def test_more_events_than_a_bundle_may_have_are_refused_at_once() -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("bundle_limit"):
         read_manifest(orjson.dumps(CONTENT | {"event_count": 100_001}))
-    assert caught.value.code == "bundle_limit"
 
 
 MEMBER = Member("events.ndjson", 1_234_567)
@@ -185,17 +175,15 @@ def test_zeros_are_the_end() -> None:
 def test_a_damaged_header_is_refused(position: int) -> None:
     block = bytearray(tar_header(MEMBER))
     block[position] ^= 1
-    with pytest.raises(InputError) as caught:
+    with raises_code("bundle_member"):
         read_tar_header(bytes(block))
-    assert caught.value.code == "bundle_member"
 
 
 def test_a_size_beyond_octal_is_refused() -> None:
     info = tarfile.TarInfo("events.ndjson")
     info.size = 2**40
-    with pytest.raises(InputError) as caught:
+    with raises_code("bundle_member"):
         read_tar_header(info.tobuf(tarfile.GNU_FORMAT))
-    assert caught.value.code == "bundle_member"
 
 
 def altered(where: slice, content: bytes) -> bytes:
@@ -213,15 +201,13 @@ def altered(where: slice, content: bytes) -> bytes:
 )
 def test_a_size_that_is_not_eleven_octal_digits_is_refused(size: bytes) -> None:
     """Readers differ in what they make of it, so Assay refuses it, and so do we."""
-    with pytest.raises(InputError) as caught:
+    with raises_code("bundle_member"):
         read_tar_header(altered(slice(124, 136), size))
-    assert caught.value.code == "bundle_member"
 
 
 @pytest.mark.parametrize("start", [157, 251, 345, 506], ids=["link", "its end", "prefix", "its end and padding"])
 def test_a_plain_file_with_a_link_name_or_prefix_is_refused(start: int) -> None:
     """In a plain file the fields are room for what no digest covers."""
-    with pytest.raises(InputError) as caught:
+    with raises_code("bundle_member") as caught:
         read_tar_header(altered(slice(start, start + 6), b"hidden"))
-    assert caught.value.code == "bundle_member"
     assert "link name or a name prefix" in caught.value.message

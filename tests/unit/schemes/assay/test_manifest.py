@@ -1,12 +1,8 @@
 """Assay manifests beyond their vectors: names, order, what is ambiguous and what may be declared."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +24,8 @@ from assay_stream.schemes.assay.manifest import (
     read_declared,
     read_observed,
 )
+from tests.support.errors import raises_code
+from tests.support.vectors import vectors
 
 SEARCH = {"name": "search", "description": "finds", "inputSchema": {"type": "object"}}
 
@@ -78,9 +76,8 @@ def test_digests_of_another_projection_add_up_to_nothing() -> None:
     [(None, "complete"), ([SEARCH], "partial"), ([SEARCH], "unknown"), ([SEARCH, SEARCH], "complete")],
 )
 def test_what_may_not_be_declared(tools: Any, completeness: manifest.Completeness) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("manifest_not_declarable"):
         manifest.declare_manifest(manifest.observe_manifest("s", tools, completeness))
-    assert caught.value.code == "manifest_not_declarable"
 
 
 PLAIN = {"name": "search", "description": "finds", "inputSchema": {"type": "object"}}
@@ -118,8 +115,7 @@ def test_tables_cover_the_same_changes() -> None:
     assert all(rank[plain] < rank[privileged] for plain, privileged in SEVERITIES.values())
 
 
-VECTORS = Path(__file__).parents[3] / "data" / "vectors" / "assay_manifest_drift_p60.json"
-FILES = json.loads(VECTORS.read_text(encoding="utf-8"))["files"]
+FILES = vectors("assay_manifest_drift_p60")["files"]
 DECLARED = {key: value for key, value in FILES["declared_per_tool_baseline.json"].items() if key != "note"}
 OBSERVED = FILES["granular_diff_cases.json"]["cases"][0]["observed"]
 Read = Callable[[Any], Any]
@@ -128,9 +124,8 @@ Read = Callable[[Any], Any]
 @pytest.mark.parametrize("record", [None, [], "x", 5])
 @pytest.mark.parametrize("read", [read_observed, read_declared])
 def test_a_record_is_an_object(read: Read, record: Any) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("wrong_type", "$"):
         read(record)
-    assert (caught.value.code, caught.value.path) == ("wrong_type", "$")
 
 
 @pytest.mark.parametrize(
@@ -173,6 +168,5 @@ def test_a_wrong_part_is_refused_with_its_path(read: Read, place: str, value: An
 def test_a_missing_part_is_named(read: Read) -> None:
     whole = DECLARED if read is read_declared else OBSERVED
     for name in whole:
-        with pytest.raises(InputError) as caught:
+        with raises_code("missing_field", f"$.{name}"):
             read({key: value for key, value in whole.items() if key != name})
-        assert (caught.value.code, caught.value.path) == ("missing_field", f"$.{name}")

@@ -1,7 +1,5 @@
 """The Assay scheme beyond its vectors: the trim, the clusters, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.assay.tool import DECISION_TYPE, check_envelope, check_payload
+from tests.support.errors import raises_code
 
 DIGEST = f"sha256:{'0' * 64}"
 DEFINITION = {"tool_definition_digest": DIGEST, **assay.CLUSTER_CONSTANTS}
@@ -46,9 +45,8 @@ class TestTrim:
 class TestDefinition:
     @pytest.mark.parametrize("name", [None, 5, "", " \u3000", ["t"]])
     def test_name(self, name: Any) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code("tool_name_missing", "$.name"):
             assay.definition_digest({"name": name}, server_id=None)
-        assert (caught.value.code, caught.value.path) == ("tool_name_missing", "$.name")
 
     def test_name_is_raw(self) -> None:
         assert assay.definition_projection({"name": " t "}, server_id=None) == {"name": " t "}
@@ -56,9 +54,8 @@ class TestDefinition:
     @pytest.mark.parametrize("schema", [None, True, 1, "object", []])
     @pytest.mark.parametrize("spelling", ["inputSchema", "input_schema"])
     def test_schema_that_is_no_object(self, spelling: str, schema: Any) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code("input_schema_not_object"):
             assay.definition_digest({"name": "t", spelling: schema}, server_id=None)
-        assert caught.value.code == "input_schema_not_object"
 
     def test_camel_case_wins_even_when_wrong(self) -> None:
         """With both spellings camelCase counts, even where only the other would give a digest."""
@@ -71,9 +68,8 @@ class TestDefinition:
         assert "server_id" not in assay.definition_projection(tool, server_id=" \u0085")
 
     def test_description_with_a_lone_surrogate(self) -> None:
-        with pytest.raises(InputError) as caught:
+        with raises_code("lone_surrogate"):
             assay.meta_hash({"name": "t", "description": "\ud800"})
-        assert caught.value.code == "lone_surrogate"
 
 
 class TestContentHash:
@@ -86,9 +82,8 @@ class TestContentHash:
     @pytest.mark.parametrize("field", ["specversion", "type", "datacontenttype", "data"])
     def test_covered_field_is_missing(self, field: str) -> None:
         event = {"specversion": "1.0", "type": "t", "datacontenttype": "application/json", "data": {}}
-        with pytest.raises(InputError) as caught:
+        with raises_code("missing_field", f"$.{field}"):
             assay.content_hash({name: value for name, value in event.items() if name != field})
-        assert (caught.value.code, caught.value.path) == ("missing_field", f"$.{field}")
 
 
 @pytest.mark.parametrize(
@@ -105,9 +100,8 @@ class TestClusters:
     )  # fmt: skip
     def test_digest(self, check: Check, cluster: dict[str, Any], digest: Any) -> None:
         fields = [field for field in cluster if field.endswith("digest")]
-        with pytest.raises(InputError) as caught:
+        with raises_code(f"bad_{NAMES[check]}_cluster"):
             check(cluster | dict.fromkeys(fields, digest))
-        assert caught.value.code == f"bad_{NAMES[check]}_cluster"
 
     def test_digest_of_another_length(self, check: Check, cluster: dict[str, Any]) -> None:
         """A label may stand after sha256: Assay's own contract test has sha256:policy123."""
@@ -157,16 +151,14 @@ def test_the_decisions(decision: str) -> None:
     ],
 )
 def test_what_is_wrong_with_a_payload(change: dict[str, Any], code: str, path: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code(code, path):
         check_envelope(evidence(**change))
-    assert (caught.value.code, caught.value.path) == (code, path)
 
 
 def test_an_altered_record_is_found() -> None:
     for change in ({"data": PAYLOAD | {"decision": "deny"}}, {"subject": "other"}, {"type": "other"}):
-        with pytest.raises(InputError) as caught:
+        with raises_code("content_hash_mismatch"):
             check_envelope(evidence() | change)
-        assert caught.value.code == "content_hash_mismatch"
 
 
 def test_a_record_without_a_content_hash_is_checked_as_far_as_it_goes() -> None:

@@ -1,16 +1,15 @@
 """HTC-1.0 envelopes: what is valid, and the verdict on what is not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.event import ACTOR_KINDS, TOOL_ID
-from assay_stream.schemes.handshake.htc import SCHEMA, check_envelope, validate_envelope
+from assay_stream.schemes.handshake.htc import SCHEMA, check_envelope
 
 ID = "11111111-1111-4111-8111-111111111111"
 TIMING = {"started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T00:00:01Z", "duration_ms": 1000}
@@ -37,8 +36,11 @@ FAILURE = RESPONSE | {"ok": False, "error": {"code": "E-7", "kind": "timeout", "
 
 
 def problem(envelope: Any) -> tuple[str, str] | None:
-    verdict = validate_envelope(envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode())
-    return None if verdict is None else (verdict["error"]["reason"], verdict["error"]["path"])
+    try:
+        check_envelope(envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode())
+    except InputError as error:
+        return error.code, error.path or "$"
+    return None
 
 
 @pytest.mark.parametrize(
@@ -100,13 +102,10 @@ def test_every_required_field_of_a_request_is_missed(name: str) -> None:
     assert problem({key: value for key, value in REQUEST.items() if key != name}) == ("missing_field", f"$.{name}")
 
 
-def test_the_verdict_is_the_contract_s_own_error() -> None:
-    verdict = validate_envelope(json.dumps(REQUEST | {"hunter2": "hunter2", "tool_id": "hunter2"}).encode())
-    assert verdict is not None
-    assert verdict["ok"] is False
-    assert (verdict["error"]["kind"], verdict["error"]["code"]) == ("validation", "VAL-HTC-001")
-    assert verdict["error"]["retryable"] is False
-    assert "hunter2" not in json.dumps(verdict)
+def test_an_error_quotes_nothing() -> None:
+    with pytest.raises(InputError) as caught:
+        check_envelope(json.dumps(REQUEST | {"hunter2": "hunter2", "tool_id": "hunter2"}).encode())
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("envelope", "name"), [(REQUEST, "args"), (RESPONSE, "result")])

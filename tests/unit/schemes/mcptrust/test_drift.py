@@ -1,7 +1,5 @@
 """MCPTrust's drift beyond its vectors: the two severity tables, and what a lock does not cover."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from assay_stream.schemes.mcptrust.drift import CODE, PUBLISHED, DifferenceKind, check_result, drift

@@ -1,7 +1,5 @@
 """MCPTrust beyond its vectors: Go's way of writing JSON, and the risk words."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from typing import Any
 
@@ -9,9 +7,9 @@ import pytest
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Canonicalized
-from assay_stream.errors import InputError
 from assay_stream.schemes.mcptrust import hashes as mcptrust
 from tests.support.counting import counted_calls
+from tests.support.errors import raises_code
 from tests.support.peaks import begin_peak_anew, resident_mb
 
 
@@ -98,17 +96,15 @@ def test_a_form_that_is_known_already_changes_nothing(members: dict[str, Any]) -
     ],
 )
 def test_what_is_no_json_is_refused(value: Any, code: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code(code):
         mcptrust.go_canonical(value)
-    assert caught.value.code == code
 
 
 @pytest.mark.parametrize("schema", [[], "object", 0, True])
 def test_a_schema_that_is_no_object_refuses_the_tool(schema: Any) -> None:
     for compute in (mcptrust.description_hash, mcptrust.input_schema_hash, mcptrust.risk_level):
-        with pytest.raises(InputError) as caught:
+        with raises_code("input_schema_not_object"):
             compute({"name": "t", "inputSchema": schema})
-        assert caught.value.code == "input_schema_not_object"
 
 
 @pytest.mark.parametrize("tool", [{}, {"inputSchema": None}, {"inputSchema": {}}])

@@ -1,7 +1,5 @@
 """Lockfiles: what survives, how they are written, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 from assay_stream.errors import InputError
 from assay_stream.limits.core import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust.lockfile import lock, read_lockfile, write_lockfile
+from tests.support.errors import raises_code
 
 HASH = f"sha256:{'a' * 64}"
 TOOL = {"description_hash": HASH, "input_schema_hash": HASH, "risk_level": "LOW"}
@@ -63,9 +62,8 @@ def test_unknown_members_survive(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize("version", ["4.0", "3.1", "2", "", None, 2, ["2.0"]])
 @pytest.mark.parametrize("name", ["version", "lockFileVersion"])
 def test_an_unknown_version_is_refused(name: str, version: Any) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code("unknown_lockfile_version") as caught:
         read_lockfile(_bytes({name: version, "tools": {}}))
-    assert caught.value.code == "unknown_lockfile_version"
     assert "1.0, 2.0, 3.0" in caught.value.message
 
 
@@ -138,6 +136,5 @@ def test_a_lockfile_has_a_size() -> None:
     ],
 )
 def test_what_cannot_be_locked(manifest: dict[str, Any], code: str, path: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with raises_code(code, path):
         lock(manifest)
-    assert (caught.value.code, caught.value.path) == (code, path)

@@ -1,7 +1,5 @@
 """Discovery documents: what is read and what is refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 from assay_stream.errors import InputError
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.schemes.schemapin.discovery import build_well_known, is_revoked, parse_revocations, parse_well_known
+from tests.support.errors import raises_code
 from tests.support.schemapin import OTHER_KEY, a_document, public
 
 FINGERPRINT = public(OTHER_KEY).fingerprint
@@ -35,9 +34,8 @@ def test_unknown_versions(version: str) -> None:
 @pytest.mark.parametrize("listed", ["sha256:0", {}, [1], [None], 0, False])
 def test_a_list_of_revoked_keys_that_cannot_be_read(listed: Any) -> None:
     """The document is refused: a revocation must not be passed over."""
-    with pytest.raises(InputError) as caught:
+    with raises_code("discovery_invalid", "$.revoked_keys"):
         parse_well_known(a_document(revoked_keys=listed))
-    assert (caught.value.code, caught.value.path) == ("discovery_invalid", "$.revoked_keys")
 
 
 def test_a_revocation_in_upper_case_counts() -> None:
@@ -50,17 +48,15 @@ def test_texts(name: str) -> None:
     assert getattr(parse_well_known(a_document() | {name: None}), name) is None
     values: list[Any] = [7, {}, "x" * (DEFAULT_LIMITS.identifier_chars_max + 1)]
     for value in values:
-        with pytest.raises(InputError) as caught:
+        with raises_code("discovery_invalid", f"$.{name}"):
             parse_well_known(a_document(**{name: value}))
-        assert (caught.value.code, caught.value.path) == ("discovery_invalid", f"$.{name}")
 
 
 def test_a_document_of_ten_megabytes() -> None:
     document = a_document(padding="x" * 10_000_000)
     for given in (document, json.dumps(document).encode()):
-        with pytest.raises(InputError, match=str(DEFAULT_LIMITS.discovery_bytes_max)) as caught:
+        with raises_code("discovery_invalid", match=str(DEFAULT_LIMITS.discovery_bytes_max)):
             parse_well_known(given)
-        assert caught.value.code == "discovery_invalid"
 
 
 def test_the_limit_is_inclusive() -> None:
@@ -104,6 +100,5 @@ def test_a_key_is_revoked_whatever_else_its_entry_says(entry: dict[str, Any]) ->
 )
 def test_a_document_that_cannot_be_read_whole_is_invalid(document: Any, path: str) -> None:
     """Else a revocation would be passed over; the error says where."""
-    with pytest.raises(InputError) as caught:
+    with raises_code("discovery_invalid", path):
         parse_revocations(document)
-    assert (caught.value.code, caught.value.path) == ("discovery_invalid", path)
