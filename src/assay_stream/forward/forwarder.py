@@ -47,6 +47,8 @@ _RECORDS_PER_POLL_MAX = 100
 _COMMIT_INTERVAL_S = 1.0
 _REPORT_INTERVAL_S = 60.0
 _CLOSE_LIMIT_S = 5.0
+_GROUP_LIMIT_S = 10.0
+"""For what the client asks of the group's coordinator, which it does until it gets an answer, however long."""
 _POLL_INTERVAL_MS = 2**31 - 1
 """A receiver may be down for long, so a long time between two polls is no sign of death."""
 _EXPONENT_MAX = 32
@@ -155,7 +157,7 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         """Commit delivered alerts: the partitions may move to another member."""
         self._generation += 1
         # Who comes next delivers again what this could not commit.
-        with suppress(KafkaError):
+        with suppress(KafkaError, TimeoutError):
             await self._commit()
         self._delivered.clear()
         self._next.clear()
@@ -170,7 +172,8 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         """Go to where each partition was left; a new group starts at the oldest alert, or at the end if it is to."""
         beginnings = await self._consumer.beginning_offsets(list(partitions))
         ends = await self._consumer.end_offsets(list(partitions)) if self._subscription.from_now else {}
-        committed = {partition: await self._consumer.committed(partition) for partition in partitions}
+        async with asyncio.timeout(_GROUP_LIMIT_S):
+            committed = {partition: await self._consumer.committed(partition) for partition in partitions}
         if self._generation != generation:
             return
         for partition, beginning in beginnings.items():
@@ -290,13 +293,14 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
     async def _commit(self) -> None:
         offsets = dict(self._delivered)
         if offsets:
-            await self._consumer.commit(offsets)
+            async with asyncio.timeout(_GROUP_LIMIT_S):
+                await self._consumer.commit(offsets)
         # What was delivered while the commit was under way stays for the next one.
         self._delivered = {tp: offset for tp, offset in self._delivered.items() if offsets.get(tp) != offset}
         self._committed_s = time.monotonic()
 
     async def _close(self) -> None:
-        with suppress(KafkaError):
+        with suppress(KafkaError, TimeoutError):
             await self._commit()
         for ending in (self._consumer.stop(), self._producer.stop(), self._receiver.close()):
             # A broker that is away cannot be told that we leave.

@@ -254,6 +254,25 @@ async def test_a_commit_that_fails_skips_nothing(monkeypatch: pytest.MonkeyPatch
     assert receiver.taken == ["a", "b"]
 
 
+async def test_a_coordinator_that_never_answers_does_not_stall_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client asks until it gets an answer, however long the brokers are away."""
+    log, receiver, answers = Log(alerts("a")), Receiver(), asyncio.Event()
+    commit = log.commit
+
+    async def answered(offsets: dict[TopicPartition, int]) -> None:
+        await answers.wait()
+        await commit(offsets)
+
+    monkeypatch.setattr(log, "commit", answered)
+    monkeypatch.setattr(forward, "_GROUP_LIMIT_S", 0.01)
+    async with forwarding(log, receiver, monkeypatch) as forwarder:
+        await until(lambda: forwarder.failures > 2)
+        assert not forwarder.ready
+        answers.set()
+        await until(lambda: log.committed_at == 1)
+    assert receiver.taken == ["a"]
+
+
 async def test_a_partition_that_went_to_somebody_else_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rebalance while an alert is under way: that alert is not committed, and is delivered again."""
     moved: list[asyncio.Task[None]] = []
