@@ -7,6 +7,7 @@ sentence that says "first" is a directive to a tool that the server does not off
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -189,17 +190,18 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
         sentences: in their order.
     """
     held = list(_held(sentences, work))
-    parts = [(number, each) for number, _, each in held if each.facet]
+    parts = defaultdict[tuple[str, int], list[Related]](list)
+    for number, _, each in held:
+        if each.facet:
+            parts[each.rule, number].append(each)
     work.spend(_UNITS_PER_SENTENCE * len(held))
     for number, sentence, related in held:
+        around = range(number - _FACET_SENTENCES, number + _FACET_SENTENCES + 1)
         others = [
             (at, other)
-            for at, other in parts
-            if related.facet
-            and other.rule == related.rule
-            and other.facet != related.facet
-            and abs(at - number) <= _FACET_SENTENCES
-            and max(other.level, related.level) > 0
+            for at in (around if related.facet else ())
+            for other in parts.get((related.rule, at), ())
+            if other.facet != related.facet and max(other.level, related.level) > 0
         ]
         # The same words say one thing, whatever facets they have.
         is_sufficient = related.is_sufficient and (

@@ -11,6 +11,7 @@ from assay_stream.detect.steering import relations_in, steering_in
 from assay_stream.detect.symbols import OfferedNames, Sentence, sentences_of
 from assay_stream.errors import ConfigurationError
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
+from tests.support.counting import passes
 from tests.support.indicators import detect_indicators
 
 NOTHING = OfferedNames()
@@ -149,3 +150,13 @@ def test_what_a_parameter_does_to_its_own_call_is_no_news(text: str) -> None:
 )
 def test_what_a_text_does_to_users_and_other_tools_is_reported(text: str, rule: str) -> None:
     assert rule in levels(text, NOTHING)
+
+
+def test_parts_of_one_claim_in_every_sentence_cost_in_proportion() -> None:
+    """Each is held against those in the sentences around it, and against no others."""
+
+    def find(text: str) -> None:
+        list(relations_in(sentences(text), Work(UNLIMITED)))
+
+    few, many = (passes(find, "No need to consider others. " * count) for count in (400, 3_200))
+    assert many < 3 * few
