@@ -7,12 +7,13 @@ sentence that says "first" is a directive to a tool that the server does not off
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import chain, pairwise
-from operator import or_
+from operator import itemgetter, or_
 from typing import Final, NamedTuple
 
 import msgspec
@@ -203,10 +204,13 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
             for other in parts.get((related.rule, at), ())
             if other.facet != related.facet and max(other.level, related.level) > 0
         ]
-        # The same words say one thing, whatever facets they have.
+        # The same words say one thing, whatever facets they have, and what is common tells nothing.
         is_sufficient = related.is_sufficient and (
             not related.facet
-            or any(at != number or other.end <= related.first or related.end <= other.first for at, other in others)
+            or any(
+                other.level > 0 and (at != number or other.end <= related.first or related.end <= other.first)
+                for at, other in others
+            )
         )
         if others or related.level > _LEVEL_OF_PARTS:
             level = LEVELS[related.rule] if others else related.level
@@ -348,7 +352,9 @@ def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Steeri
             spans = spans or spans_of(seen)
             key = sentence.symbols[related.first : related.end]
             # What either finds alone is for a reviewer; what both find is not by chance.
-            is_scored = any(first <= sentence.runs[related.first] <= last for first, last in scored)
+            run = sentence.runs[related.first]
+            before = bisect_right(scored, run, key=itemgetter(0))
+            is_scored = before > 0 and run <= scored[before - 1][1]
             level = LEVELS[related.rule] if is_scored else related.level
             steering = _steering(related.rule, level, sentence, (related.first, related.end), key, spans)
             yield steering._replace(is_sufficient=related.is_sufficient)
