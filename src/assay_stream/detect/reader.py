@@ -390,11 +390,12 @@ def all_matches(
             listed.append(msgspec.structs.replace(text, role=TextRole.TEXT, value=spoken))
     parameters = [text for text in listed if text.role is TextRole.PARAMETER]
     closed = {text.value for text in parameters if not text.is_free}
+    names = {text.value.lower() for text in parameters}
 
     def is_expected(rule: str, name: str) -> bool:
         # A mail has "bcc" beside "cc", and "run_command" takes what its name says.
         beside = name.lower().replace("bcc", "cc")
-        is_copied = beside != name.lower() and any(text.value.lower() == beside for text in parameters)
+        is_copied = beside != name.lower() and beside in names
         return is_copied or not OWN_BUSINESS.get(rule, _NO_WORDS).isdisjoint(others.own_words)
 
     reader = Reader(others, offered, work)

@@ -10,7 +10,7 @@ import pytest
 from assay_stream.detect import NO_TOOLS, ToolNames, detect_indicators
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
-from tests.support.counting import allocating
+from tests.support.counting import allocating, counted_calls
 from tests.support.hostile_texts import WORST, repeated
 from tests.support.peaks import SHORT_TEXTS, deep_texts, taken
 
@@ -40,6 +40,17 @@ def test_memory_is_linear_whatever_the_text(part: str) -> None:
     with allocating() as allocated:
         detect_indicators(None, definition, work=Work(UNLIMITED))
     assert allocated.peak_bytes < MEMORY_PER_BYTE_MAX * 8_000 + 500_000
+
+
+def test_parameters_that_are_looked_for_beside_each_other_cost_in_proportion() -> None:
+    """A hidden copy is expected beside a copy, so each name is held against all of them."""
+
+    def calls(count: int) -> int:
+        properties = {f"a{index}_bcc": {"type": "string"} for index in range(count)}
+        definition = {"name": "t", "inputSchema": {"properties": properties}}
+        return counted_calls(lambda: detect_indicators(None, definition, work=Work(UNLIMITED)))
+
+    assert calls(800) < 2.4 * calls(400)
 
 
 @pytest.mark.parametrize("name", SHORT_TEXTS)
