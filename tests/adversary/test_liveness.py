@@ -209,7 +209,7 @@ async def test_a_worker_without_memory_ends_with_its_code(deployment: Deployment
 async def test_a_second_worker_on_a_busy_port_says_so(deployment: Deployment) -> None:
     """Exit code 2, with the setting to mend; the first goes on."""
     first = await deployment.ready_worker()
-    second = deployment.start_worker(ASSAY_STREAM_WEB_PORT=str(first.web_port))
-    assert await asyncio.to_thread(second.process.wait, 30) == 2
-    assert second.reason().startswith("assay-stream: web_port_taken"), second.tail()
+    second = await asyncio.to_thread(deployment.run, "worker", "--web-port", first.web_port)
+    assert second.returncode == 2
+    assert "\nassay-stream: web_port_taken" in f"\n{second.stderr}"
     assert first.get("/healthz")[0] == 200
