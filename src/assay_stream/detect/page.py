@@ -238,9 +238,11 @@ class Page:
         """Look up what its words contribute to phrases. The work is spent each time."""
         work.spend(len(self.forms) + units_to_read(self.vocabulary))
         if self.readings is None:
-            self.readings = phrases.readings_of(self.vocabulary)
-            for each in self.readings.values():
+            readings = phrases.readings_of(self.vocabulary)
+            for each in readings.values():
                 self.asked |= each.asked
+            # Last: another partition's thread that finds them takes the rest as complete.
+            self.readings = readings
 
 
 class Visit:

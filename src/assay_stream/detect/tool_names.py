@@ -44,8 +44,24 @@ class Named(NamedTuple):
     owners_of_one_word: Sequence[Name]
 
 
+class _Index(NamedTuple):
+    """A tree of the numbers of words.
+
+    Args:
+        words: the number of each word.
+        beginnings: the first words of the names.
+        nodes: node and word to the next node.
+        ends: the owners of the names that end at a node.
+    """
+
+    words: dict[str, int]
+    beginnings: set[str]
+    nodes: dict[int, int]
+    ends: dict[int, tuple[list[Name], list[Name]]]
+
+
 class ToolNames:
-    """An index of tool names. It is paid for when it is made, and built when it is first used.
+    """An index of tool names. It is paid for when it is made, and built when it is first used, whole: threads share it.
 
     Args:
         names: the names of a list.
@@ -57,11 +73,6 @@ class ToolNames:
         for name in names:
             work.spend(_UNITS_PER_NAME + _UNITS_PER_NAME_CHAR * min(len(name), chars_max))
         self._names = names
-        self._words: dict[str, int] | None = None
-        self._beginnings: set[str] = set()
-        # A tree of word numbers: node and word to the next node, and the owners of the names that end at a node.
-        self._nodes: dict[int, int] = {}
-        self._ends: dict[int, tuple[list[Name], list[Name]]] = {}
         self._contexts: OrderedDict[Hashable, object] = OrderedDict()
         self.identity: Final = object()
         """Identifies the index to what is kept about it."""
@@ -81,8 +92,7 @@ class ToolNames:
     @property
     def beginnings(self) -> Set[str]:
         """The first words of the names."""
-        self._built()
-        return self._beginnings
+        return self._index.beginnings
 
     @cached_property
     def keys(self) -> Set[str]:
@@ -110,45 +120,45 @@ class ToolNames:
 
     def find(self, forms: Sequence[str], work: Work) -> Iterator[Named]:
         """Yield every name in a text, given as its words in their plain form, by place and length."""
-        words = self._built()
+        words, beginnings, nodes, ends = self._index
         if not words:
             return
         work.spend(len(forms))
-        nodes, beginnings = self._nodes, self._beginnings
         for first in [index for index, form in enumerate(forms) if form in beginnings]:
             node: int | None = nodes[words[forms[first]]]
             end = first + 1
             while node is not None:
                 work.spend(2)
-                if node in self._ends:
-                    yield Named(first, end, *self._ends[node])
+                if node in ends:
+                    yield Named(first, end, *ends[node])
                 word = words.get(forms[end]) if end < len(forms) else None
                 if word is None:
                     break
                 node = nodes.get(node << _WORD_BITS | word)
                 end += 1
 
-    def _built(self) -> dict[str, int]:
-        if self._words is None:
-            self._words = {}
-            for name in sorted(set(self._names)):
-                self._add(name[: DEFAULT_LIMITS.tool_name_chars_max], self._words)
-        return self._words
+    @cached_property
+    def _index(self) -> _Index:
+        index = _Index({}, set(), {}, {})
+        for name in sorted(set(self._names)):
+            _add(name[: DEFAULT_LIMITS.tool_name_chars_max], index)
+        return index
 
-    def _add(self, name: str, ids: dict[str, int]) -> None:
-        words = _own_words(name)
-        if not words:
-            return
-        shown = as_read(name)[: DEFAULT_LIMITS.tool_name_chars_max]
-        for form in {words, ("".join(words),), tuple(Words(shown).forms)} - {()}:
-            self._beginnings.add(form[0])
-            node = 0
-            for word in islice(form, DEFAULT_LIMITS.tool_name_words_max):
-                key = node << _WORD_BITS | ids.setdefault(word, len(ids))
-                node = self._nodes.setdefault(key, len(self._nodes) + 1)
-            owners = self._ends.setdefault(node, ([], []))[len(words) == 1]
-            if len(owners) < _OWNERS_MAX and words not in owners:
-                owners.append(words)
+
+def _add(name: str, index: _Index) -> None:
+    words = _own_words(name)
+    if not words:
+        return
+    shown = as_read(name)[: DEFAULT_LIMITS.tool_name_chars_max]
+    for form in {words, ("".join(words),), tuple(Words(shown).forms)} - {()}:
+        index.beginnings.add(form[0])
+        node = 0
+        for word in islice(form, DEFAULT_LIMITS.tool_name_words_max):
+            key = node << _WORD_BITS | index.words.setdefault(word, len(index.words))
+            node = index.nodes.setdefault(key, len(index.nodes) + 1)
+        owners = index.ends.setdefault(node, ([], []))[len(words) == 1]
+        if len(owners) < _OWNERS_MAX and words not in owners:
+            owners.append(words)
 
 
 NO_TOOLS: Final = ToolNames((), Work(UNLIMITED))

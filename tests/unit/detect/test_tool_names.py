@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 
 from assay_stream.detect.tool_names import OtherTools, ToolNames
@@ -86,3 +90,24 @@ def test_names_within_names_are_each_paid_for() -> None:
     assert len(found) > 2_000
     assert found == sorted(set(found))
     assert work.spent > 4 * len(found)
+
+
+def test_partitions_that_meet_a_list_at_once_find_all_of_its_names() -> None:
+    """Servers with the same tools share one index, and each partition has a thread of its own."""
+    listed = [f"tool_{number}" for number in range(300)]
+    forms = Words(" ".join(listed)).forms
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            names, begin = ToolNames(listed, Work(UNLIMITED)), Barrier(4)
+
+            def find(names: ToolNames = names, begin: Barrier = begin) -> int:
+                begin.wait()
+                return len(list(names.find(forms, Work(UNLIMITED))))
+
+            with ThreadPoolExecutor(4) as threads:
+                found = [each.result() for each in [threads.submit(find) for _ in range(4)]]
+            assert found == [len(listed)] * 4
+    finally:
+        sys.setswitchinterval(interval_s)
