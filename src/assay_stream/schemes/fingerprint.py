@@ -7,6 +7,7 @@ that are equal under the bounded schemes (a flipped ``annotations.destructiveHin
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 from assay_stream.canonical.digest import Canonicalized, canonicalize, jcs_digest, sha256_of
@@ -114,7 +115,8 @@ Value = TypeVar("Value")
 class ContentCache(Generic[Value]):
     """LRU cache of values, keyed by the exact bytes they were computed from.
 
-    Equal bytes give equal values, so a hit can never be wrong; the bound only costs time.
+    Equal bytes give equal values, so a hit can never be wrong; the bound only costs time. The threads of all partitions
+    share it.
 
     Args:
         entries_max: maximum number of values.
@@ -126,24 +128,27 @@ class ContentCache(Generic[Value]):
         self._weight_max = weight_max
         self._weight = 0
         self._values: OrderedDict[bytes, tuple[Value, int]] = OrderedDict()
+        self._lock = Lock()
 
     def get(self, content: bytes) -> Value | None:
-        found = self._values.get(content)
-        if found is None:
-            return None
-        self._values.move_to_end(content)
-        return found[0]
+        with self._lock:
+            found = self._values.get(content)
+            if found is None:
+                return None
+            self._values.move_to_end(content)
+            return found[0]
 
     def put(self, content: bytes, value: Value, weight: int = 0) -> None:
         """Store a value. One that outweighs the whole cache is not kept."""
-        _, weight_before = self._values.pop(content, (None, 0))
-        self._weight -= weight_before
-        if self._weight_max is not None and weight > self._weight_max:
-            return
-        self._values[content] = value, weight
-        self._weight += weight
-        while len(self._values) > self._entries_max or (
-            self._weight_max is not None and self._weight > self._weight_max
-        ):
-            _, (_, gone) = self._values.popitem(last=False)
-            self._weight -= gone
+        with self._lock:
+            _, weight_before = self._values.pop(content, (None, 0))
+            self._weight -= weight_before
+            if self._weight_max is not None and weight > self._weight_max:
+                return
+            self._values[content] = value, weight
+            self._weight += weight
+            while len(self._values) > self._entries_max or (
+                self._weight_max is not None and self._weight > self._weight_max
+            ):
+                _, (_, gone) = self._values.popitem(last=False)
+                self._weight -= gone

@@ -1,5 +1,7 @@
 """Fingerprints, what changed between two, and the memory of them."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -88,3 +90,22 @@ def test_the_cache_holds_no_more_than_its_weight() -> None:
     assert [cache.get(key) for key in (b"a", b"b", b"c")] == [None, 2, 3]
     cache.put(b"d", 4, 101)
     assert [cache.get(key) for key in (b"b", b"c", b"d")] == [2, 3, None]
+
+
+def test_threads_can_use_the_memory_at_once() -> None:
+    """One partition may drop what another one finds at that moment."""
+    cache: ContentCache[int] = ContentCache(3, 30)
+
+    def use(first: int) -> int:
+        for number in range(first, first + 20_000):
+            cache.put(b"%d" % (number % 7), number, number % 11)
+            cache.get(b"%d" % (number % 5))
+        return first
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(use, range(4))) == list(range(4))
+    finally:
+        sys.setswitchinterval(interval_s)
