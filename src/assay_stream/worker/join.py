@@ -83,22 +83,26 @@ class EvidenceLatency:
         self._observe = observe
         self._observers = observers
         self._clock_ms = clock_ms
-        self._joined: list[tuple[Record, Call]] = []
+        self._observed_ms: list[int] = []
+        self._logged_ms: list[int] = []
 
     def joined(self, calls: Sequence[tuple[Record, Call]]) -> None:
         """Record who made some calls and when, until their evidence is committed."""
-        self._joined += calls
+        # Times only: calls that outlived their piece would push the next ones out of the processor's cache.
+        self._observed_ms += [call.time_us // 1_000 for _, call in calls]
+        self._logged_ms += [record.timestamp_ms for record, _ in calls]
         now = self._clock_ms()
         for observer_id in {call.observer_id for _, call in calls}:
             self._observers.heard(observer_id, now)
 
     def committed(self) -> None:
         """Measure the calls whose evidence is now committed: all that were joined."""
-        calls, self._joined = self._joined, []
-        if calls:
+        observed_ms, self._observed_ms = self._observed_ms, []
+        logged_ms, self._logged_ms = self._logged_ms, []
+        if observed_ms:
             now = self._clock_ms()
-            self._observe("observed", now, [call.time_us // 1_000 for _, call in calls])
-            self._observe("logged", now, [record.timestamp_ms for record, _ in calls])
+            self._observe("observed", now, observed_ms)
+            self._observe("logged", now, logged_ms)
 
 
 _log = structlog.get_logger(__name__)
