@@ -15,7 +15,7 @@ from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.rules import default_level
 from assay_stream.alerts.shadowing import shadow_of
-from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, detect_indicators
+from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, KnownTexts, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.definition_diff import DefinitionDiff, Words, definition_diff
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, assess
@@ -417,8 +417,9 @@ def _searched(
     if after is None or is_lacking or not view.fact("mcp_indicators"):
         return [], []
     try:
-        new = detect_indicators(before, after, work=work)
-        return new, [] if before is None else detect_indicators(None, after, work=work)
+        texts = KnownTexts()
+        new = detect_indicators(before, after, texts=texts, work=work)
+        return new, [] if before is None else detect_indicators(None, after, texts=texts, work=work)
     except WorkExhaustedError:
         return [CUT_SHORT], []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
+from threading import RLock
 from typing import Any, Final, NamedTuple
 
 from assay_stream.detect.catalog import RULES
@@ -281,7 +282,8 @@ class Visit:
 class _Kept:
     """Pages of recently read texts.
 
-    Nothing in them depends on what was read before, so the cache changes no finding and no unit.
+    Nothing in them depends on what was read before, so the cache changes no finding and no unit. The threads of all
+    partitions share it.
 
     Args:
         pages_max: how many.
@@ -293,20 +295,23 @@ class _Kept:
         self._pages_max = pages_max
         self._chars_max = chars_max
         self._chars_left = chars_max
+        self._lock = RLock()
         self.get = self._pages.get
 
     def put(self, page: Page) -> None:
         """Keep a page, and drop all others where there is no room."""
         chars = len(page.raw) + len(page.seen)
-        if self._chars_left < chars or len(self._pages) >= self._pages_max:
-            self.forget()
-        if chars <= self._chars_max:
-            self._pages[page.raw] = page
-            self._chars_left -= chars
+        with self._lock:
+            if self._chars_left < chars or len(self._pages) >= self._pages_max:
+                self.forget()
+            if chars <= self._chars_max:
+                self._pages[page.raw] = page
+                self._chars_left -= chars
 
     def forget(self) -> None:
-        self._pages.clear()
-        self._chars_left = self._chars_max
+        with self._lock:
+            self._pages.clear()
+            self._chars_left = self._chars_max
 
 
 # Lists share their short texts. A longer one is met again where a definition that changed is searched in whole.

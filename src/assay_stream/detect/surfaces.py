@@ -151,6 +151,25 @@ class Texts:
         return [text for texts in self._new for text in texts if (text.role, text.value) not in known]
 
 
+class KnownTexts:
+    """The texts of definitions that changed: each is searched for what is new in it, and then in whole."""
+
+    def __init__(self) -> None:
+        self._changed: dict[int, tuple[Mapping[str, Any], Texts]] = {}
+
+    def of(self, definition: Mapping[str, Any], work: Work, older: Texts | None) -> Texts:
+        """Return the texts of a definition, for the same units whether or not they were listed before."""
+        if older is not None:
+            texts = Texts(definition, work, older)
+            self._changed[id(definition)] = definition, texts
+            return texts
+        _, known = self._changed.pop(id(definition), (None, None))
+        if known is None:
+            return Texts(definition, work)
+        work.spend(known.units)
+        return known
+
+
 def _texts_in(field: str, content: Any, work: Work) -> list[Text]:
     found: list[Text] = []
     pending: list[tuple[Place, str, Any, bool]] = [((None, field), field, content, False)]

@@ -34,7 +34,7 @@ import orjson
 from assay_stream.bindings.offers import ItemOffer, Offer, unpack
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.detect import CUT_SHORT, Siblings, ToolNames, detect_indicators
+from assay_stream.detect import CUT_SHORT, KnownTexts, Siblings, ToolNames, detect_indicators
 from assay_stream.drift import Change, compare_definitions
 from assay_stream.drift.definition import differing_fields, not_compared
 from assay_stream.drift.lists import renames
@@ -85,6 +85,7 @@ class Comparison:
         self._given = names
         self._tools = tools or {}
         self._siblings = Siblings(self._tools.values())
+        self._texts = KnownTexts()
 
     @cached_property
     def _names(self) -> ToolNames:
@@ -140,7 +141,7 @@ class Comparison:
         return tuple((sign.rule, sign.level, sign.path) for sign in found)
 
     def _search(self, was: _Definition | None, now: _Definition, names: ToolNames) -> Signs:
-        found = detect_indicators(was, now, tool_names=names, work=self.analysis.work)
+        found = detect_indicators(was, now, tool_names=names, texts=self._texts, work=self.analysis.work)
         return tuple((sign.rule, sign.level, sign.path) for sign in found)
 
     def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:

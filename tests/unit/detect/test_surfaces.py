@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.detect.indicators import structural_matches
-from assay_stream.detect.surfaces import Text, TextRole, Texts, name_words, required_of
+from assay_stream.detect.surfaces import KnownTexts, Text, TextRole, Texts, name_words, required_of
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 from tests.support.indicators import detect_indicators
 
@@ -27,6 +27,16 @@ def test_parameters_are_told_from_other_names() -> None:
 def test_keys_and_types_of_the_standards_say_nothing() -> None:
     definition = {"name": "n", "inputSchema": {"type": "object", "x-note": 1}}
     assert [text.value for text in texts_of(definition)] == ["x-note", "n"]
+
+
+def test_texts_that_were_listed_before_are_the_same_for_the_same_units() -> None:
+    before = {"name": "n", "description": "Reads a row.", "inputSchema": {"properties": {"a": {"type": "string"}}}}
+    after = before | {"description": "Reads two rows."}
+    known, work, apart = KnownTexts(), Work(UNLIMITED), Work(UNLIMITED)
+    known.of(after, work, Texts(before, work))
+    spent = work.spent
+    assert list(known.of(after, work, None)) == list(Texts(after, apart))
+    assert work.spent - spent == apart.spent
 
 
 def test_name_words() -> None:

@@ -102,7 +102,7 @@ def _without_carriers(tool: Mapping[str, Any]) -> dict[str, Any]:
 def _is_plain(value: Any) -> bool:
     """Return True if sorted orjson output is the canonical form: it sorts by UTF-8, which is code point order."""
     kind = type(value)
-    if kind is str or kind is bool or value is None:
+    if kind is str or kind is bool or value is None or (kind is Canonicalized and value.is_plain):
         return True
     if kind in _OBJECTS:
         return _TEXT_ONLY.issuperset(map(type, value)) and all(
