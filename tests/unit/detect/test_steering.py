@@ -12,6 +12,7 @@ from assay_stream.detect.symbols import OfferedNames, Sentence, sentences_of
 from assay_stream.errors import ConfigurationError
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 from tests.support.counting import passes
+from tests.support.errors import raises_code
 from tests.support.indicators import detect_indicators
 
 NOTHING = OfferedNames()
@@ -116,9 +117,8 @@ def test_weights_that_do_not_fit_their_digest_are_refused(tmp_path: Path) -> Non
     weights = (data / "weights.tsv").read_bytes()
     (tmp_path / "model.toml").write_bytes((data / "model.toml").read_bytes())
     (tmp_path / "weights.tsv").write_bytes(weights.replace(b"\t1", b"\t9", 1))
-    with pytest.raises(ConfigurationError, match=MODEL.digest) as caught:
+    with raises_code("detection_data_altered", kind=ConfigurationError, match=MODEL.digest):
         load(tmp_path)
-    assert caught.value.code == "detection_data_altered"
 
 
 def test_a_tool_is_run_with_a_parameter() -> None:

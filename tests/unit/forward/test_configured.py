@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.formats import view_of
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import AssayStreamError, ConfigurationError
 from assay_stream.forward.configured import read_receivers
 from assay_stream.forward.posting import MessageService
 from assay_stream.forward.receivers import Entry, Subscription
 from assay_stream.model.kinds import Kind
 from assay_stream.plugins import RECEIVERS, Receiver
 from tests.support.alerts import alert_of
+from tests.support.errors import raises_code
 from tests.support.toml import toml_of
 
 SAMPLE = Path(__file__).resolve().parents[3] / "deploy" / "forward" / "receivers.toml"
@@ -112,9 +113,8 @@ def test_a_receiver_without_filters_gets_everything(secret: str) -> None:
 )
 def test_a_bad_entry_is_named_and_not_quoted(secret: str, changes: dict[str, Any], named: str) -> None:
     """With its number and what it must be."""
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("bad_receivers", kind=ConfigurationError) as caught:
         read(slack(secret, name="first"), slack(secret, **changes))
-    assert caught.value.code == "bad_receivers"
     assert "entry 2" in caught.value.message
     assert named in caught.value.message
     assert SECRET not in caught.value.message
@@ -134,9 +134,8 @@ def test_a_bad_entry_is_named_and_not_quoted(secret: str, changes: dict[str, Any
     ],
 )
 def test_a_target_that_cannot_be_is_named(entry: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="entry 1") as caught:
+    with raises_code("bad_receivers", kind=ConfigurationError, match="entry 1"):
         read(entry)
-    assert caught.value.code == "bad_receivers"
 
 
 def test_people_are_told_from_now_on_and_stores_get_everything(secret: str) -> None:
@@ -177,10 +176,9 @@ def make_receiver(fields: dict[str, Any], place: str) -> Receiver:
     return RECEIVERS.load(fields["type"])(Entry(fields, place))
 
 
-def refusal(**entry: Any) -> ConfigurationError:
-    with pytest.raises(ConfigurationError) as caught:
+def refusal(**entry: Any) -> AssayStreamError:
+    with raises_code("bad_receivers", kind=ConfigurationError) as caught:
         make_receiver({"name": "soc", **entry}, "r.toml, entry 1")
-    assert caught.value.code == "bad_receivers"
     return caught.value
 
 

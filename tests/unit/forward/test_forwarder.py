@@ -28,6 +28,7 @@ from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.kafka.part import UNCOUNTED, StageMetrics, lags_of
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 from tests.support.alerts import alert_records, finding_of
+from tests.support.errors import raises_code
 
 PLACE = TopicPartition("assay.tool.drift", 0)
 DOWN = AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="http_503")
@@ -308,9 +309,8 @@ async def test_brokers_that_go_on_failing_end_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
     monkeypatch.setattr(part, "_PAUSE_S", 0.0)
     forwarder = Forwarder(Settings(), subscribed(Receiver()), schedule=QUICK)
-    with pytest.raises(OperatingError) as caught:
+    with raises_code("brokers_failing", kind=OperatingError):
         await asyncio.wait_for(forwarder.run(), 5)
-    assert caught.value.code == "brokers_failing"
 
 
 async def test_a_stop_gives_the_attempt_in_hand_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from assay_stream.forward.configured import read_receivers
 from assay_stream.forward.receivers import AttemptResult, DeliveryOutcome, is_address, secret_from, tls_context
 from assay_stream.forward.syslog import SyslogTarget, parse_target
 from tests.support.alerts import alert_of
+from tests.support.errors import raises_code
 from tests.support.https_server import Authority
 from tests.support.toml import toml_of
 
@@ -58,18 +59,16 @@ def test_a_secret_comes_from_the_environment() -> None:
     """Never from the command line, where every user of the machine can read it."""
     assert secret_from("KEY", {"KEY": "value"}) == "value"
     for environment in ({}, {"KEY": ""}):
-        with pytest.raises(ConfigurationError) as caught:
+        with raises_code("secret_missing", kind=ConfigurationError):
             secret_from("KEY", environment)
-        assert caught.value.code == "secret_missing"
 
 
 def test_a_file_that_holds_no_certificates_is_refused(tmp_path: Path) -> None:
     assert isinstance(tls_context(None), ssl.SSLContext)
     for file in (tmp_path / "none.pem", tmp_path / "text.pem"):
         (tmp_path / "text.pem").write_text("no certificate")
-        with pytest.raises(ConfigurationError) as caught:
+        with raises_code("bad_tls_file", kind=ConfigurationError):
             tls_context(file)
-        assert caught.value.code == "bad_tls_file"
 
 
 def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:

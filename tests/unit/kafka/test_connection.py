@@ -17,6 +17,7 @@ from assay_stream.kafka.connection import connection_options, start_admin
 from assay_stream.model.format_level import LEVEL
 from deploy.local.secured import make_certificates
 from tests.support.deployment import free_port
+from tests.support.errors import raises_code
 
 
 def test_plain_text_needs_an_address_alone() -> None:
@@ -50,9 +51,8 @@ def test_a_tls_file_that_cannot_be_used_is_an_error(tmp_path: Path, field: str) 
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for path in (tmp_path / "missing.pem", empty):
-        with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SSL_") as caught:
+        with raises_code("bad_tls_file", kind=ConfigurationError, match="ASSAY_STREAM_SSL_"):
             connection_options(Settings(security_protocol="SSL", **{field: path}))  # type: ignore[arg-type]
-        assert caught.value.code == "bad_tls_file"
 
 
 async def test_brokers_that_do_not_answer_are_given_up_in_time() -> None:
@@ -94,6 +94,5 @@ def test_a_client_key_may_have_a_password(tmp_path: Path) -> None:
     assert connection_options(Settings(**options, ssl_keyfile_password="planted"))["ssl_context"]
     wrongs: list[dict[str, Any]] = [{}, {"ssl_keyfile_password": "other"}]
     for wrong in wrongs:
-        with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SSL_") as caught:
+        with raises_code("bad_tls_file", kind=ConfigurationError, match="ASSAY_STREAM_SSL_"):
             connection_options(Settings(**options, **wrong))
-        assert caught.value.code == "bad_tls_file"

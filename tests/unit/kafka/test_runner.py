@@ -21,6 +21,7 @@ from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage, Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
+from tests.support.errors import raises_code
 from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
 
 TOPICS = topic_names(Settings())
@@ -108,9 +109,8 @@ def always(error: Exception, request: str) -> Callable[[str], None]:
 async def test_brokers_that_fail_every_time_stop_the_worker(cluster: MemoryCluster, request_name: str) -> None:
     """After so many failures in a row, whatever fails."""
     cluster.before = always(KafkaError("away"), request_name)
-    with pytest.raises(OperatingError, match="11 times in a row") as caught:
+    with raises_code("brokers_failing", kind=OperatingError, match="11 times in a row"):
         await asyncio.wait_for(a_runner(cluster).run(), 10)
-    assert caught.value.code == "brokers_failing"
 
 
 async def test_a_worker_with_a_name_of_its_own_is_told_that_another_may_have_it(cluster: MemoryCluster) -> None:
@@ -158,9 +158,8 @@ async def test_batches_of_others_do_not_hide_one_that_always_fails(
 async def test_what_a_user_may_not_do_stops_the_worker_at_once(cluster: MemoryCluster) -> None:
     """Another attempt would be refused too: the operator has to change it."""
     cluster.before = always(TopicAuthorizationFailedError("calls"), "send")
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("not_authorized", kind=ConfigurationError):
         await asyncio.wait_for(a_runner(cluster).run(), 10)
-    assert caught.value.code == "not_authorized"
     assert cluster.epochs[f"{GROUP}-0"] == 1
 
 
@@ -181,9 +180,8 @@ async def test_a_runner_is_ready_only_while_the_group_has_told_its_share(cluster
 async def test_partitions_that_were_added_have_an_error_of_their_own() -> None:
     """Keys move away from what is known of them: no restart helps, and no guess does."""
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 3))
-    with pytest.raises(ConfigurationError, match="partition 2 now and had 2") as raised:
+    with raises_code("partitions_added", kind=ConfigurationError, match="partition 2 now and had 2"):
         await asyncio.wait_for(a_runner(cluster).run(), 10)
-    assert raised.value.code == "partitions_added"
 
 
 async def test_a_record_that_takes_long_is_seen(cluster: MemoryCluster, release: threading.Event) -> None:
@@ -203,9 +201,8 @@ async def test_one_record_that_takes_too_long_stops_the_worker(
     cluster: MemoryCluster, release: threading.Event
 ) -> None:
     """A thread cannot be stopped, so the process is."""
-    with pytest.raises(OperatingError, match=f"at offset 0 of {INPUT}, partition 0") as raised:
+    with raises_code("record_stuck", kind=OperatingError, match=f"at offset 0 of {INPUT}, partition 0"):
         await asyncio.wait_for(a_runner(cluster, Stuck(release), record_limit_s=1).run(), 10)
-    assert raised.value.code == "record_stuck"
 
 
 async def test_an_agent_that_waits_for_a_thread_is_freed_when_its_batch_is_dropped(

@@ -14,6 +14,7 @@ from assay_stream.kafka import transport
 from assay_stream.kafka.transport import shadow_topics, write_shadow
 from assay_stream.model.record import Output, Role, murmur2_partition
 from assay_stream.replay.results import FILES, Tally
+from tests.support.errors import raises_code
 
 SETTINGS = load_settings(topic_prefix="live.", input_partitions=2, call_partitions=3)
 TOPICS = shadow_topics(SETTINGS, FILES, "shadow.")
@@ -76,9 +77,8 @@ def test_every_result_has_a_topic_of_its_own() -> None:
 @pytest.mark.parametrize("prefix", ["", "live."])
 def test_a_prefix_that_leads_to_live_topics_is_refused(prefix: str) -> None:
     """The deployment's own, and those without any prefix."""
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("live_topics", kind=ConfigurationError):
         shadow_topics(SETTINGS, FILES, prefix)
-    assert caught.value.code == "live_topics"
 
 
 async def test_results_go_to_the_partitions_that_live_ones_have(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,6 @@ async def test_topics_that_are_there_keep_their_partitions(monkeypatch: pytest.M
 async def test_a_result_that_the_brokers_refuse_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says how to mend it, and the producer is let go."""
     brokers = reached(monkeypatch, Brokers(refuses=True))
-    with pytest.raises(OperatingError, match="new prefix") as caught:
+    with raises_code("shadow_failed", kind=OperatingError, match="new prefix"):
         await write_shadow(SETTINGS, TOPICS, [an_output(Role.ALERTS)], call_partitions=1)
-    assert caught.value.code == "shadow_failed"
     assert brokers.running == 0

@@ -11,6 +11,7 @@ import pytest
 
 from assay_stream.errors import OperatingError
 from assay_stream.kafka.stage import StateThread
+from tests.support.errors import raises_code
 
 
 async def test_the_loop_lives_while_a_record_is_worked_on() -> None:
@@ -66,9 +67,8 @@ async def test_a_lack_of_memory_is_an_operating_error_that_holds_nothing() -> No
     def exhaust() -> None:
         raise MemoryError
 
-    with pytest.raises(OperatingError) as raised:
+    with raises_code("out_of_memory", kind=OperatingError) as raised:
         await thread.run(exhaust)
-    assert raised.value.code == "out_of_memory"
     assert raised.value.__cause__ is None
     thread.close()
 

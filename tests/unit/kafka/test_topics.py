@@ -13,6 +13,7 @@ from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka import topics as module
 from assay_stream.kafka.topics import TopicState, apply_topics, check_topics, topic_names, topic_table
 from assay_stream.model.record import TOPIC_NAMES, Role
+from tests.support.errors import raises_code
 
 SETTINGS = Settings(topic_prefix="p.", group_prefix="g", input_partitions=2, call_partitions=4)
 ALL = set(Role)
@@ -58,9 +59,8 @@ def test_copies_for_agents_do_not_expire_by_event_time() -> None:
 async def test_counts_that_do_not_fit_are_refused_before_anything_is_created() -> None:
     """Each call partition must belong to one partition of bindings."""
     cluster = SlowCluster(looks=0)
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("partitions_do_not_fit", kind=ConfigurationError) as caught:
         await apply_topics(cluster, SETTINGS.model_copy(update={"call_partitions": 3}))
-    assert caught.value.code == "partitions_do_not_fit"
     assert "ASSAY_STREAM_CALL_PARTITIONS to 4" in caught.value.message
     assert cluster.topics == []
 
@@ -69,9 +69,8 @@ def test_counts_that_do_not_fit_are_refused_with_what_to_run() -> None:
     """Topics of calls can grow; a topic that is missing or large enough is not named."""
     calls = (Role.CALLS, Role.EVIDENCE, Role.REROUTED, Role.JOIN_PROGRESS)
     found = states(**dict.fromkeys((role.value for role in calls), 5), checkpoints=0)
-    with pytest.raises(ConfigurationError) as caught:
+    with raises_code("partitions_do_not_fit", kind=ConfigurationError) as caught:
         check_topics(found, {*calls, Role.BINDINGS}, SETTINGS)
-    assert caught.value.code == "partitions_do_not_fit"
     assert caught.value.message.count("--alter") == len(calls)
     assert caught.value.message.count("--partitions 6") == len(calls)
 
@@ -209,15 +208,15 @@ async def test_topics_that_nobody_leads_are_an_error(monkeypatch: pytest.MonkeyP
     asked = Asked(after_s=60)
     monkeypatch.setattr(module, "_CREATION_LIMIT_S", 0.05)
     monkeypatch.setattr(module, "reading_consumer", asked)
-    with pytest.raises(OperatingError, match=r"do not serve all partitions of .*p\.mcp\.tools\.list") as caught:
+    with raises_code(
+        "topics_not_created", kind=OperatingError, match=r"do not serve all partitions of .*p\.mcp\.tools\.list"
+    ):
         await apply_topics(SlowCluster(looks=0), SETTINGS)
-    assert caught.value.code == "topics_not_created"
     assert not asked.is_open
 
 
 async def test_topics_that_nobody_tells_of_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It names them, and ends within a limit."""
     monkeypatch.setattr(module, "_CREATION_LIMIT_S", 0.0)
-    with pytest.raises(OperatingError, match=r"p\.mcp\.tools\.list") as caught:
+    with raises_code("topics_not_created", kind=OperatingError, match=r"p\.mcp\.tools\.list"):
         await apply_topics(SlowCluster(looks=10**9), SETTINGS)
-    assert caught.value.code == "topics_not_created"

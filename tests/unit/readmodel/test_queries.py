@@ -18,6 +18,7 @@ from assay_stream.readmodel import calls_queries
 from assay_stream.readmodel.calls import compressed
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging, cursor_of
+from tests.support.errors import raises_code
 from tests.support.readmodel import NOW_US, data_of, history, of_role
 from tests.support.stories import changed_alert
 
@@ -235,9 +236,8 @@ def test_the_beginning_that_two_uids_have_decides_nothing() -> None:
     for alert, uid in zip(alerts, uids, strict=True):
         alert["finding_info"]["uid"] = uid
     store = load(Record(Role.ALERTS, Origin("alerts", 0, n), b"", orjson.dumps(each)) for n, each in enumerate(alerts))
-    with pytest.raises(InputError, match="abcdef1111111111, abcdef2222222222") as caught:
+    with raises_code("ambiguous_uid", match="abcdef1111111111, abcdef2222222222"):
         store.alert("ABCDEF")
-    assert caught.value.code == "ambiguous_uid"
     assert store.alert("abcdef2").row.uid == uids[1]
 
 

@@ -12,6 +12,7 @@ from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, calls_of, life_of, load, story
 from assay_stream.readmodel.rows import AlertFilter
 from tests.support.alerts import alert_of
+from tests.support.errors import raises_code
 from tests.support.readmodel import history
 from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of
 from tests.unit.alerts.test_story import evidence
@@ -103,8 +104,7 @@ def test_the_latest_calls_are_named() -> None:
 
 
 def test_an_unknown_beginning_names_the_latest() -> None:
-    with pytest.raises(InputError, match=f"unknown_uid.*the latest are {UID[:12]} ") as error:
+    with raises_code("unknown_uid", match=f"unknown_uid.*the latest are {UID[:12]} "):
         a_store(*alerts(changed_alert())).alert("ffffff")
-    assert error.value.code == "unknown_uid"
     with pytest.raises(InputError, match="there is no alert at all"):
         a_store().alert("abcdef")
