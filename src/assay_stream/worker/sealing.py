@@ -282,6 +282,7 @@ class Sealer(Following):
         )
 
     async def endure(self, error: Exception) -> bool:
+        is_unsealed = self.failures > 0 or any(part.leaves for part in self._ranges.values())
         await self._close()
         if isinstance(error, ProducerFenced):
             raise ConfigurationError(
@@ -289,7 +290,7 @@ class Sealer(Following):
             ) from None
         was_stopping = self.stopping.is_set()
         goes_on = await super().endure(error)
-        if was_stopping:
+        if was_stopping and is_unsealed:
             text = f"what was read last could not be sealed ({type(error).__name__}): the next start seals it"
             raise OperatingError("brokers_failing", text) from error
         return goes_on

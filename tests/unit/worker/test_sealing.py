@@ -232,6 +232,24 @@ async def test_a_failure_with_nothing_left_to_seal_is_forgotten(monkeypatch: pyt
     await running
 
 
+async def test_brokers_that_fail_while_it_stops_with_nothing_to_seal_are_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, fetch = a_cluster(3), MemoryConsumer.getmany
+    plan = SealPlan(key=KEY, trusted=KEYS, every_records=3, every_s=60.0, log_name="test")
+    sealer = Sealer(topology(cluster), plan)
+
+    async def failing_at_the_end(consumer: MemoryConsumer, *places: Any, **how: Any) -> Any:
+        if consumer.assignment() == {HOME} and checkpoints(cluster):
+            sealer.stop()
+            raise KafkaConnectionError
+        return await fetch(consumer, *places, **how)
+
+    monkeypatch.setattr(MemoryConsumer, "getmany", failing_at_the_end)
+    await sealer.run()
+    assert sealer.failures == 1
+
+
 async def test_what_cannot_be_sealed_while_it_stops_is_said() -> None:
     cluster = a_cluster(1)
     cluster.before = failing("commit", KafkaConnectionError())
