@@ -193,7 +193,7 @@ async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
 
     Raises:
         ConfigurationError: ``topic_missing``.
-        OperatingError: ``broker_unreachable``, ``brokers_failing``.
+        OperatingError: ``not_at_rest``, ``broker_unreachable``, ``brokers_failing``.
     """
     # Imported here: a tap reads no calls, and starts faster without the join.
     from assay_stream.join.routing import call_in
@@ -214,10 +214,12 @@ async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
     for _ in range(_AT_REST_LOOKS_MAX):
         readable = (await note_ends(settings, (Role.EVIDENCE,)))[Role.EVIDENCE]
         if all(readable[number] >= end for number, end in written[Role.EVIDENCE].items()):
-            break
-        # A committing transaction ends within milliseconds; a hanging one has no committed offsets.
+            return calls
+        # A committing transaction ends within milliseconds.
         await asyncio.sleep(_SETTLE_PAUSE_S)
-    return calls
+    raise OperatingError(
+        "not_at_rest", "a transaction is still open in the topic of evidence: try again when it has ended"
+    )
 
 
 async def joined_ends(settings: Settings) -> Ends:

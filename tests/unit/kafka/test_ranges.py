@@ -220,3 +220,20 @@ async def test_the_join_has_come_as_far_as_the_first_copy_that_waits(monkeypatch
     logs = stand_in(monkeypatch, ranges, LogsInMemory(placed))
     assert await ranges.joined_offsets(SETTINGS) == {(names[Role.CALLS], 0): 4, (names[Role.CALLS], 1): 5}
     assert logs.opened
+
+
+async def test_evidence_that_never_becomes_readable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that stays open hides evidence of calls that the join has committed."""
+
+    async def committed(*_: object) -> dict[tuple[str, int], int]:
+        return {}
+
+    async def ends(_: object, roles: object, *, isolation_level: str = "read_committed") -> ranges.Ends:
+        return {Role.EVIDENCE: {0: 1 if isolation_level == "read_uncommitted" else 0}}
+
+    monkeypatch.setattr(ranges, "committed_offsets", committed)
+    monkeypatch.setattr(ranges, "note_ends", ends)
+    monkeypatch.setattr(ranges, "_SETTLE_PAUSE_S", 0)
+    stand_in(monkeypatch, ranges, LogsInMemory([]))
+    with pytest.raises(OperatingError, match="not_at_rest"):
+        await ranges.joined_offsets(SETTINGS)
