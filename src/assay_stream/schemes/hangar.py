@@ -15,6 +15,7 @@ from assay_stream.errors import InputError
 Tool = Mapping[str, Any]
 
 _COVERED = ("description", "inputSchema", "outputSchema")
+_ABSENT: tuple[Any, ...] = (None, "", {}, [])
 """What a digest covers beside the name. Only these spellings count."""
 
 
@@ -44,7 +45,7 @@ def digest_v2(tool: Tool) -> str:
     name = tool.get("name")
     if not isinstance(name, str) or not name:
         raise _nameless()
-    covered = {"name": name} | {name: tool[name] for name in _COVERED if not _is_absent(tool.get(name))}
+    covered = {"name": name} | {name: tool[name] for name in _COVERED if tool.get(name) not in _ABSENT}
     return jcs_digest(covered).hex
 
 
@@ -63,10 +64,6 @@ def _ascii_form(covered: dict[str, Any]) -> bytes:
     except (TypeError, ValueError):
         raise InputError("not_canonicalizable", "the value is not JSON, or a number is not finite") from None
     return text.encode("ascii")
-
-
-def _is_absent(value: Any) -> bool:
-    return value is None or (isinstance(value, str | dict | list) and not value)
 
 
 def _nameless() -> InputError:
