@@ -217,9 +217,7 @@ async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
             return calls
         # A committing transaction ends within milliseconds.
         await asyncio.sleep(_SETTLE_PAUSE_S)
-    raise OperatingError(
-        "not_at_rest", "a transaction is still open in the topic of evidence: try again when it has ended"
-    )
+    raise OperatingError("not_at_rest", "a transaction stays open in the topic of evidence: try again once it ended")
 
 
 async def joined_ends(settings: Settings) -> Ends:
