@@ -345,18 +345,13 @@ def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:
 
 def _archived(path: Path) -> Iterator[Stored]:
     with opened(path) as stream:
-        lines = lines_of(stream, name=str(path))
-        for number, record in enumerate(read_lines(_not_blank(lines), name=path.name, roles=tuple(Role)), start=1):
+        # A blank line still counts as a line: it is read as a record of no use.
+        lines = (line if line.strip() else _BLANK for line in lines_of(stream, name=str(path)))
+        for number, record in enumerate(read_lines(lines, name=path.name, roles=tuple(Role)), start=1):
             if record.value is None or (record.origin.topic != path.name and record.role not in _ROLES):
                 continue
             kind = None if record.origin.topic == path.name else _ROLES[record.role]
             yield Stored(f"line {number} of {path.name}", record.value, kind)
-
-
-def _not_blank(lines: Iterable[bytes]) -> Iterator[bytes]:
-    # A blank line still counts as a line: it is read as a record of no use.
-    for line in lines:
-        yield line if line.strip() else _BLANK
 
 
 def items(stored: Iterable[Stored], *, kinds: frozenset[Dataset] = frozenset(Dataset)) -> Iterator[ExportRecord]:

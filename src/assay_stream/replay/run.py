@@ -249,7 +249,9 @@ class Replay:
 
     def _tick(self, time_us: int, outputs: list[Output]) -> None:
         while self._state.alerts.any_due_by(time_us):
-            outputs += engine.process(self._state, _a_tick(time_us, self._findings))
+            origin = Origin(topic=_FINDING_TOPIC, partition=0, offset=self._findings)
+            tick = Record(role=Role.FINDINGS, origin=origin, key=b"", value=Tick(time_us=time_us).encode())
+            outputs += engine.process(self._state, tick)
             self._findings += 1
 
 
@@ -283,11 +285,6 @@ def spooled(records: Iterable[Record]) -> LogSpool:
         spool.close()
         raise
     return spool
-
-
-def _a_tick(time_us: int, offset: int) -> Record:
-    origin = Origin(topic=_FINDING_TOPIC, partition=0, offset=offset)
-    return Record(role=Role.FINDINGS, origin=origin, key=b"", value=Tick(time_us=time_us).encode())
 
 
 def _fed_back(output: Output, offset: int) -> Record:

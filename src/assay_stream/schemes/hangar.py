@@ -16,6 +16,7 @@ Tool = Mapping[str, Any]
 
 _COVERED = ("description", "inputSchema", "outputSchema")
 """What a digest covers beside the name. Only these spellings count."""
+_ABSENT: tuple[Any, ...] = (None, "", {}, [])
 
 
 def digest_v1_2(tool: Tool) -> str:
@@ -44,7 +45,7 @@ def digest_v2(tool: Tool) -> str:
     name = tool.get("name")
     if not isinstance(name, str) or not name:
         raise _nameless()
-    covered = {"name": name} | {name: tool[name] for name in _COVERED if not _is_absent(tool.get(name))}
+    covered = {"name": name} | {name: tool[name] for name in _COVERED if tool.get(name) not in _ABSENT}
     return jcs_digest(covered).hex
 
 
@@ -63,10 +64,6 @@ def _ascii_form(covered: dict[str, Any]) -> bytes:
     except (TypeError, ValueError):
         raise InputError("not_canonicalizable", "the value is not JSON, or a number is not finite") from None
     return text.encode("ascii")
-
-
-def _is_absent(value: Any) -> bool:
-    return value is None or (isinstance(value, str | dict | list) and not value)
 
 
 def _nameless() -> InputError:

@@ -153,16 +153,15 @@ def check(
 def _continued(report: Report, number: int, raw: bytes | None, last: Sealed | None, keys: Keys) -> Sealed | None:
     try:
         found = decode(raw, keys)
+        why = follows(found, last)
+        if why is None and (found.checkpoint.topic, found.checkpoint.partition) != (report.topic, report.partition):
+            why = "checkpoint_of_another_log"
     except InputError as error:
-        report.tell(Fault("checkpoint", number, error.code))
-        return None
-    why = follows(found, last)
-    if why is None and (found.checkpoint.topic, found.checkpoint.partition) != (report.topic, report.partition):
-        why = "checkpoint_of_another_log"
-    if why is not None:
-        report.tell(Fault("checkpoint", number, why))
-        return None
-    return found
+        why = error.code
+    if why is None:
+        return found
+    report.tell(Fault("checkpoint", number, why))
+    return None
 
 
 class _Ordered:

@@ -130,13 +130,8 @@ def as_read(text: str) -> str:
     shown = unicodedata.normalize("NFKC", without_long_runs(_HIDDEN.sub("", _ANSI.sub("", text))))
     if shown.isascii():
         return shown
-    return "".join(char for char in shown if unicodedata.category(char) != "Mn") if _has_marks(shown) else shown
-
-
-def _has_marks(text: str) -> bool:
-    return any(unicodedata.combining(char) for char in set(text)) or any(
-        unicodedata.category(char) == "Mn" for char in set(text)
-    )
+    marks = {char for char in set(shown) if unicodedata.category(char) == "Mn"}
+    return "".join(char for char in shown if char not in marks) if marks else shown
 
 
 def plain_form(word: str) -> str:

@@ -197,7 +197,9 @@ class ReplayComparison:
             elif given is not None:
                 yield of_evidence(given, self._alone(given))
             elif again is not None:
-                yield of_evidence(again, self._lacking(again))
+                # No more are erased than the erasure accounts for.
+                excused = self._account.excuse(subject_of(again.value)) is not None
+                yield of_evidence(again, ERASED if excused else MISSING)
         yield from self._settled()
 
     def _alone(self, given: Recorded) -> str:
@@ -208,10 +210,6 @@ class ReplayComparison:
             return ALTERED
         scope_id = self._erased_calls.get(given.call)
         return ERASED if self._account.erasures.accounts(scope_id, given.value) else UNEXPECTED
-
-    def _lacking(self, again: Recorded) -> str:
-        """Return the cause of a call without evidence: no more are erased than the erasure accounts for."""
-        return MISSING if self._account.excuse(subject_of(again.value)) is None else ERASED
 
     @cached_property
     def _erased_calls(self) -> dict[Origin, str | None]:

@@ -79,17 +79,15 @@ class HttpWatch(Backlog):
     def _report_missed(self) -> None:
         missed, self._unreported = self._unreported, Counter()
         for traffic, count in missed.items():
-            self.add(0, partial(self._publish_missed, traffic, count, self.clock()), traffic)
-
-    def _publish_missed(self, traffic: Traffic, count: int, at: datetime) -> None:
-        self.execute(Commands(observations=traffic.missed(count, at)))
+            report = partial(traffic.missed, count, self.clock())
+            self.add(0, partial(self._publish, report), traffic)
 
     def _last(self) -> Iterable[Callable[[], object]]:
         at = self.clock()
-        return [partial(self._publish_rest, traffic, at) for traffic in self._traffic.values()]
+        return [partial(self._publish, partial(traffic.close, at)) for traffic in self._traffic.values()]
 
-    def _publish_rest(self, traffic: Traffic, at: datetime) -> None:
-        self.execute(Commands(observations=traffic.close(at)))
+    def _publish(self, report: Callable[[], list[Observation]]) -> None:
+        self.execute(Commands(observations=report()))
 
 
 @dataclass(eq=False, repr=False)

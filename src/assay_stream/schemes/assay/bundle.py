@@ -28,7 +28,7 @@ from assay_stream.canonical.digest import Digest, canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits.core import Limits
 from assay_stream.limits.storage import BUNDLE_LIMITS, BundleLimits
-from assay_stream.schemes.assay.tool import content_hash
+from assay_stream.schemes.assay.tool import content_hash, hash_mismatch
 from assay_stream.schemes.members import Members
 
 MANIFEST_NAME = "manifest.json"
@@ -293,11 +293,7 @@ def check_event(event: Any) -> Digest:
         raise InputError("not_evidence", "the source is a URI", path="$.source")
     found = content_hash(event) if "data" in event else None
     if found is None or event.get("assaycontenthash") != str(found):
-        raise InputError(
-            "content_hash_mismatch",
-            "the hash does not belong to this content: one of them was altered",
-            path="$.assaycontenthash",
-        )
+        raise hash_mismatch()
     return found
 
 

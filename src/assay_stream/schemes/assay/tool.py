@@ -225,6 +225,11 @@ def check_payload(payload: Mapping[str, Any], *, at: str = "$") -> None:
         raise InputError(error.code, error.message, path=path) from None
 
 
+def hash_mismatch() -> InputError:
+    text = "the hash does not belong to this content: one of them was altered"
+    return InputError("content_hash_mismatch", text, path="$.assaycontenthash")
+
+
 def check_envelope(event: Mapping[str, Any]) -> None:
     """Check one evidence record: its content hash, if present, and the payload of a tool decision.
 
@@ -235,11 +240,7 @@ def check_envelope(event: Mapping[str, Any]) -> None:
         raise InputError("unknown_value", "must be 1.0", path="$.specversion")
     claimed = event.get("assaycontenthash")
     if claimed is not None and claimed != str(content_hash(event)):
-        raise InputError(
-            "content_hash_mismatch",
-            "the hash does not belong to this content: one of them was altered",
-            path="$.assaycontenthash",
-        )
+        raise hash_mismatch()
     if event.get("type") != DECISION_TYPE and claimed is None:
         raise InputError(
             "unknown_value", f"must be {DECISION_TYPE}, or a record with a content hash to check", path="$.type"
