@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from assay_stream.model.facts import Seen
+from assay_stream.model.facts import Announcement, Rejection, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
@@ -86,13 +86,7 @@ class Analysis:
             )
 
 
-def finding_in(seen: Seen, kind: Kind, **more: Any) -> Finding:
-    """Return a finding in the snapshot of an observation, at its time if no other is given."""
-    return Finding(
-        kind=kind,
-        server_id=seen.server_id,
-        observer_id=seen.observer_id,
-        origin=seen.origin,
-        snapshot_id=seen.snapshot_id,
-        **{"time_us": seen.time_us} | more,
-    )
+def finding_in(fact: Seen | Announcement | Rejection, kind: Kind, **more: Any) -> Finding:
+    """Return a finding by an observer's record, at its time if no other is given."""
+    more = {"time_us": fact.time_us, "snapshot_id": fact.snapshot_id if isinstance(fact, Seen) else None} | more
+    return Finding(kind=kind, server_id=fact.server_id, observer_id=fact.observer_id, origin=fact.origin, **more)

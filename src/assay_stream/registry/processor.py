@@ -31,11 +31,12 @@ from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.model.rejected import refusal
-from assay_stream.registry.analysis import Analysis
+from assay_stream.registry.analysis import Analysis, finding_in
 from assay_stream.registry.control_step import apply_control
 from assay_stream.registry.ledger import Registry, Step
+from assay_stream.registry.list_health import apply_announcement
 from assay_stream.registry.retention import evict, evict_observers, fold_unlisted, is_redundant, merge_rejections
-from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
+from assay_stream.registry.snapshot_step import apply_snapshot
 from assay_stream.registry.transition import Transition
 
 __all__ = ["Registry", "process"]
@@ -120,15 +121,7 @@ def _refuse(step: Step, error: InputError) -> list[Output]:
     server = registry.bindings.server(server_id)
     if not is_redundant(server, rejection) or not _is_known_refusal(server, rejection):
         _publish_rejection(step, server, rejection)
-    finding = Finding(
-        kind=Kind.SNAPSHOT_REJECTED,
-        server_id=server_id,
-        observer_id=rejection.observer_id,
-        time_us=rejection.time_us,
-        origin=record.origin,
-        reason=error.code,
-    )
-    step.outputs.append(finding.output())
+    step.outputs.append(finding_in(rejection, Kind.SNAPSHOT_REJECTED, reason=error.code).output())
     return _finish(step, server_id, rejection.time_us)
 
 

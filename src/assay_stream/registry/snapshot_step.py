@@ -15,24 +15,18 @@ from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import check_observer, event_time_us
 from assay_stream.model.control_facts import Signatures
 from assay_stream.model.definition_facts import Catalogue, ToolFact, definition_record
-from assay_stream.model.facts import Announcement, Seen
+from assay_stream.model.facts import Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import RELEASE_KINDS, Kind
-from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
+from assay_stream.model.observation import SnapshotEvent
 from assay_stream.model.record import Position, Record, murmur2_partition
 from assay_stream.registry.allowance import Ration, change_of
 from assay_stream.registry.analysis import finding_in
 from assay_stream.registry.baselines import Baseline, baselines_for
 from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.list_drift import compare, compare_items, first_look
-from assay_stream.registry.list_health import (
-    announce,
-    cached_long,
-    late_finding,
-    never_complete,
-    resolved_by_complete_list,
-)
+from assay_stream.registry.list_health import cached_long, late_finding, never_complete, resolved_by_complete_list
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.received_signatures import signatures_of
 from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
@@ -105,20 +99,6 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
     left = ration.charge()
     if left is not None:
         step.publish(left)
-
-
-def apply_announcement(step: Step, event: ListChangedEvent) -> None:
-    """Apply the announcement of a changed list.
-
-    Raises:
-        InputError: if the observer is not the one that the header names.
-    """
-    data, record = event.data, step.record
-    check_observer(record, data.observer_id, limits=step.limits)
-    announcement = Announcement(
-        server_id=data.server_id, observer_id=data.observer_id, origin=record.origin, time_us=event_time_us(event)
-    )
-    announce(step, announcement)
 
 
 def _observation(
