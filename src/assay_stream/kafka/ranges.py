@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from aiokafka import TopicPartition
@@ -80,9 +79,7 @@ class LogRanges:
         ends = await self._consumer.end_offsets([TopicPartition(*place) for place in self.bounds])
         self.bounds = {place: (first, ends[TopicPartition(*place)]) for place, (first, _) in self.bounds.items()}
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._opened.aclose()
 
     def partitions(self, role: Role) -> list[int]:
@@ -355,14 +352,12 @@ class KafkaLogs:
         try:
             self.run(self._settle())
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.run(self.ranges.__aexit__(kind, error, trace))
+    def __exit__(self, *_: object) -> None:
+        self.run(self.ranges.__aexit__())
 
     async def _settle(self) -> None:
         for _ in range(_SETTLE_LOOKS_MAX):

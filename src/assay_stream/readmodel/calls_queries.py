@@ -71,21 +71,9 @@ def _newest_first(row: _Row) -> tuple[int, int]:
 
 
 def _row(found: _Row) -> EvidenceRow:
-    number, time_us, topic, part, offset, server, tool, observer, agent, decision, scope, unbound, ok, digests = found
-    return EvidenceRow(
-        reference=str(number),
-        time_us=time_us,
-        origin=Origin(topic, part, offset),
-        server_id=server,
-        tool_name=tool,
-        observer_id=observer,
-        agent_id=agent,
-        decision=decision,
-        scope=scope,
-        unbound_reason=unbound,
-        ok=None if ok is None else bool(ok),
-        digests=values_of(orjson.loads(digests)),
-    )
+    number, time_us, topic, part, offset, *columns, ok, digests = found
+    place, ok = Origin(topic, part, offset), None if ok is None else bool(ok)
+    return EvidenceRow(str(number), time_us, place, *columns, ok, values_of(orjson.loads(digests)))
 
 
 def _summary(line: EvidenceLine) -> CallSummary:
