@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import (
@@ -128,8 +127,8 @@ def _refuse(step: Step, error: InputError) -> list[Output]:
 def _publish_rejection(step: Step, server: ServerBindings, rejection: Rejection) -> None:
     # An observer without a list has no findings, and no verdict depends on it.
     concerns_lists = any(True for _ in server.concerned(rejection))
-    analysis, since = Analysis(step.limits.work_units_max), start_of(rejection.time_us)
-    transition = Transition(step, rejection.server_id, server, since, analysis) if concerns_lists else None
+    analysis = Analysis(step.limits.work_units_max)
+    transition = Transition(step, server, rejection, analysis) if concerns_lists else None
     step.publish(rejection)
     merge_rejections(step, server, rejection.observer_id)
     fold_unlisted(step, server)
@@ -137,7 +136,7 @@ def _publish_rejection(step: Step, server: ServerBindings, rejection: Rejection)
         transition.revise_first_uses()
         step.outputs += transition.findings()
         transition.publish_verdicts()
-        transition.publish_cut(rejection.time_us)
+        transition.publish_cut()
 
 
 def _is_known_refusal(server: ServerBindings, rejection: Rejection) -> bool:

@@ -20,7 +20,7 @@ from assay_stream.model.fields import Subject
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import SnapshotEvent
-from assay_stream.model.record import Position, Record, murmur2_partition
+from assay_stream.model.record import Record, murmur2_partition
 from assay_stream.registry.allowance import Ration, change_of
 from assay_stream.registry.analysis import finding_in
 from assay_stream.registry.baselines import Baseline, baselines_for
@@ -67,9 +67,8 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
         *resolved_by_complete_list(server, seen, limits),
     ]
     is_same = offers_the_same(server, catalogue, seen)
-    since = start_of(seen.time_us)
-    observer_id = None if _concerns_others(server, since) else seen.observer_id
-    transition = Transition(step, seen.server_id, server, since, ration.analysis, own=seen, observer_id=observer_id)
+    observer_id = None if _concerns_others(server, seen) else seen.observer_id
+    transition = Transition(step, server, seen, ration.analysis, observer_id=observer_id)
     # Apply: in the order in which facts refer to each other.
     _publish_offer(step, server, catalogue, offer)
     for items in lists.values():
@@ -215,9 +214,9 @@ def _misrouted(registry: Registry, seen: Seen) -> Iterable[Finding]:
         yield finding_in(seen, Kind.SERVER_MISROUTED)
 
 
-def _concerns_others(server: ServerBindings, since: Position) -> bool:
+def _concerns_others(server: ServerBindings, seen: Seen) -> bool:
     """Return True if an observation can change what is found elsewhere: by a first use, or by being late."""
-    return bool(server.controls.discoveries or server.controls.positions_between(since, None))
+    return bool(server.controls.discoveries or server.controls.positions_between(start_of(seen.time_us), None))
 
 
 def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
