@@ -71,9 +71,10 @@ def _newest_first(row: _Row) -> tuple[int, int]:
 
 
 def _row(found: _Row) -> EvidenceRow:
-    number, time_us, topic, part, offset, *columns, ok, digests = found
-    place, ok = Origin(topic, part, offset), None if ok is None else bool(ok)
-    return EvidenceRow(str(number), time_us, place, *columns, ok, values_of(orjson.loads(digests)))
+    number, time_us, topic, part, offset, server, tool, observer, agent, decision, scope, unbound, ok, digests = found
+    place, shared = Origin(topic, part, offset), values_of(orjson.loads(digests))
+    ok = None if ok is None else bool(ok)
+    return EvidenceRow(str(number), time_us, place, server, tool, observer, agent, decision, scope, unbound, ok, shared)
 
 
 def _summary(line: EvidenceLine) -> CallSummary:

@@ -197,10 +197,11 @@ class InventoryQueries(Tables):
     def versions(self, server_id: str, tool_name: str) -> tuple[VersionRow, ...]:
         """Return the definitions of a tool known from lists or calls, latest first."""
         found = self._connection.execute(_VERSIONS, (server_id, tool_name)).fetchall()
-        return tuple(
-            VersionRow(server_id, tool_name, full, self._digests_of(server_id, full), *times_us, bool(is_listed), calls)
-            for full, *times_us, is_listed, calls in found
-        )
+        rows = []
+        for full, first_us, last_us, is_listed, calls in found:
+            digests = self._digests_of(server_id, full)
+            rows.append(VersionRow(server_id, tool_name, full, digests, first_us, last_us, bool(is_listed), calls))
+        return tuple(rows)
 
     @at_one_moment
     def observers(self, *, now_us: int, paging: Paging = Paging()) -> Page[ObserverRow]:  # noqa: B008 -- frozen

@@ -141,11 +141,7 @@ def change_record(record: Record, event: ControlEvent, fact: _Decision, before: 
         "time": event.time,
         "datacontenttype": "application/json",
         "subject": fact.server_id,
-        "assayproducer": producer.name,
-        "assayproducerversion": producer.version,
-        "assaygit": producer.git,
-        "assaypii": False,
-        "assaysecrets": False,
+        **producer.attributes(),
         "data": payload,
     }
     body["assaycontenthash"] = str(assay.content_hash(body))

@@ -83,8 +83,8 @@ class StoreFilling(Following):
         self._filler = filler
         self._once = once
         self._now_us = now_us
-        self._names = topic_names(settings)
-        self._roles = {self._names[role]: role for role in ROLES}
+        names = topic_names(settings)
+        self._roles = {names[role]: role for role in ROLES}
         self._lags: dict[TopicPartition, int] = {}
         self._even_s: dict[TopicPartition, float] = {}
         self._times_ms: dict[TopicPartition, int] = {}
