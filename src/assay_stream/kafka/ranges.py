@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from aiokafka import TopicPartition
@@ -51,7 +52,7 @@ class LogRanges:
         self._settings = settings
         self._roles = roles
         self._ends_before = ends
-        self._isolation_level = isolation_level
+        self._open_reader = partial(open_reader, settings, isolation_level=isolation_level)
         self._names = topic_names(settings)
         self._opened = AsyncExitStack()
         self._set_aside: frozenset[Origin] | None = None
@@ -71,9 +72,6 @@ class LogRanges:
                 self.bounds |= {(tp.topic, tp.partition): (firsts[tp], ends[tp]) for tp in sorted(ends)}
             self._opened = opened.pop_all()
         return self
-
-    def _open_reader(self) -> AbstractAsyncContextManager[Consumer]:
-        return open_reader(self._settings, isolation_level=self._isolation_level)
 
     async def note_ends(self) -> None:
         ends = await self._consumer.end_offsets([TopicPartition(*place) for place in self.bounds])

@@ -122,13 +122,6 @@ def resolved_by_snapshot(
     ]
 
 
-def decided_before(
-    server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen
-) -> list[Resolution]:
-    """Return the resolution of what is new in a snapshot and was approved before it was offered."""
-    return resolutions(_approved_before(server, baseline, catalogue), "decided", seen, None)
-
-
 def resolved_by_decision(
     server: ServerBindings, fact: Pin | Policy | KeyDecision | Discovery, analysis: Analysis
 ) -> list[Resolution]:
@@ -200,7 +193,8 @@ def _unanswered(server: ServerBindings, observer_id: str | None) -> Sequence[Rej
     return () if is_answered else ends
 
 
-def _approved_before(server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue) -> Uids:
+def approved_before(server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue) -> Uids:
+    """Yield the alerts about what is new in a snapshot and was approved before it was offered."""
     """Yield the uids of findings about definitions that an operator approved before they were offered."""
     if not server.controls.pins:
         return

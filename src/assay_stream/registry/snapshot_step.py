@@ -29,7 +29,7 @@ from assay_stream.registry.list_drift import compare, compare_items, first_look
 from assay_stream.registry.list_health import cached_long, late_finding, never_complete, resolved_by_complete_list
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.received_signatures import signatures_of
-from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
+from assay_stream.registry.resolution import approved_before, resolutions, resolved_by_signature, resolved_by_snapshot
 from assay_stream.registry.retention import fold, pack_repeats
 from assay_stream.registry.transition import Transition
 
@@ -88,7 +88,7 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
         finding.output() for finding in (findings if baseline is None else _of_one_release(findings, seen))
     ]
     step.outputs += wrong
-    ended += decided_before(server, baseline, catalogue, seen)
+    ended += resolutions(approved_before(server, baseline, catalogue), "decided", seen, None)
     ended += resolved_by_signature(server, catalogue, seen, ration.analysis)
     step.outputs += [resolution.output() for resolution in ended]
     if not is_same:
