@@ -194,7 +194,6 @@ def _unanswered(server: ServerBindings, observer_id: str | None) -> Sequence[Rej
 
 
 def approved_before(server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue) -> Uids:
-    """Yield the alerts about what is new in a snapshot and was approved before it was offered."""
     """Yield the uids of findings about definitions that an operator approved before they were offered."""
     if not server.controls.pins:
         return
