@@ -59,7 +59,7 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
     )
     # Before: what differs from earlier lists, which alerts that resolves, and how pins, offers and verdicts are.
     baseline, analysed = baselines_for(server, seen)
-    findings, ration = _compare(registry, record, server, analysed, catalogue, seen, offer, lists.values())
+    findings, ration = _compare(step, server, analysed, catalogue, seen, offer, lists.values())
     findings += cached_long(seen, data.ttl_ms, limits)
     seen = replace(seen, rationed=ration.is_cut_short)
     ended = [
@@ -141,8 +141,7 @@ def _hidden(event: SnapshotEvent, offer: Offer) -> tuple[tuple[str, str], ...]:
 
 
 def _compare(
-    registry: Registry,
-    record: Record,
+    step: Step,
     server: ServerBindings,
     analysed: Baseline | None,
     catalogue: Catalogue,
@@ -151,14 +150,14 @@ def _compare(
     lists: Iterable[ItemOffer],
 ) -> tuple[list[Finding], Ration]:
     """Return the findings that were not analysed before, and what they cost."""
-    limits = registry.limits
+    limits = step.limits
     change = change_of(server, analysed, catalogue, seen, lists)
-    ration = Ration(server, seen, record.timestamp_ms, change, limits)
+    ration = Ration(server, seen, step.record.timestamp_ms, change, limits)
     compared = chain(
         compare(server, analysed, catalogue, seen, offer, ration.analysis),
         *(compare_items(server, items, seen, ration.analysis, _named_beside(offer, lists)) for items in lists),
     )
-    findings = [*first_look(server, catalogue, seen, lists), *_misrouted(registry, seen)]
+    findings = [*first_look(server, catalogue, seen, lists), *_misrouted(step.registry, seen)]
     findings += [*never_complete(server, seen, limits), *ration.reported(compared)]
     ration.compared()
     late = late_finding(server, seen, limits)
