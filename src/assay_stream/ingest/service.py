@@ -226,7 +226,8 @@ class IngestService(Part):
             raise RequestRefused(503, "broker_unreachable", "Kafka does not answer: try again")
         _check_headers(fields, request.content_length, self._limits)
         with contextlib.ExitStack() as held:
-            room = self._held(client)
+            own = self._rooms.setdefault(client.observer_id, Room(self._limits.client_bytes_max))
+            room = HeldRoom((self._room, own))
             held.callback(room.release)
             raw = await self._body(request, room)
             body = await self._plain(fields, raw, client)
@@ -241,10 +242,6 @@ class IngestService(Part):
         names = [f"{kind}:{name}" for kind, name in certificate.get("subjectAltName", ())]
         given = request.headers.getall("Authorization", [])
         return self._clients().of(given, names, now_us=time.time_ns() // 1_000)
-
-    def _held(self, client: KnownClient) -> HeldRoom:
-        own = self._rooms.setdefault(client.observer_id, Room(self._limits.client_bytes_max))
-        return HeldRoom((self._room, own))
 
     async def _body(self, request: web.Request, room: HeldRoom) -> bytes:
         body = bytearray()
