@@ -350,12 +350,12 @@ class KafkaLogs:
         try:
             self.run(self._settle())
         except BaseException:
-            self.__exit__()
+            self.__exit__(None, None, None)
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.run(self.ranges.__aexit__())
+    def __exit__(self, *error: Any) -> None:
+        self.run(self.ranges.__aexit__(*error))
 
     async def _settle(self) -> None:
         for _ in range(_SETTLE_LOOKS_MAX):
