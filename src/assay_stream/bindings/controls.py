@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from functools import cache
+from operator import attrgetter
 from typing import TypeVar
 
 from assay_stream.bindings.pins import NO_PINS, PinsInForce, pins_in_force
@@ -33,6 +34,7 @@ _Fact = TypeVar("_Fact", bound=ControlFact)
 When = int | Position
 """A time, microseconds since the epoch, with everything set at it; or a position, with everything up to it."""
 
+_position_of = attrgetter("position")
 _LAST_ORIGIN = Origin(topic="\U0010ffff", partition=2**63, offset=2**63)
 """Later than the origin of any record."""
 
@@ -214,7 +216,3 @@ def _until(history: Sequence[_Fact], when: When) -> Sequence[_Fact]:
     if history and history[-1].position <= last:
         return history
     return history[: bisect_right(history, last, key=_position_of)]
-
-
-def _position_of(fact: ControlFact) -> Position:
-    return fact.position

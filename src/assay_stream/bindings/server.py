@@ -24,7 +24,7 @@ from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemList
 from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Allowance, Announcement, Rejection, Seen
 from assay_stream.model.fields import Subject
-from assay_stream.model.record import Origin
+from assay_stream.model.record import Origin, Position
 from assay_stream.schemes.fingerprint import Fingerprint
 
 
@@ -370,6 +370,11 @@ class ServerBindings:
         found = found or self.tools.get((True, full)) or self.tools.get((False, full))
         pins, policy = controls.pins_as_of(name, AFTER_ALL_US), controls.policy_as_of(name, AFTER_ALL_US)
         return check_pins(pins, found, policy=policy).status is PinStatus.MATCH
+
+    def history(self, observer_id: str, position: Position) -> Iterator[Seen]:
+        """Yield what an observer saw before a position, the newest first."""
+        own = self.observers.get(observer_id)
+        return iter(()) if own is None else own.back_from(position)
 
     def concerned(self, rejection: Rejection) -> Iterable[Timeline]:
         """Return the timelines that a rejection may concern."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from hashlib import blake2b
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from assay_stream.model.facts import Seen, SeenRun
 from assay_stream.model.record import Origin, Position
@@ -304,11 +304,7 @@ class SnapshotIndex:
 
     def _place(self, entry: int) -> int:
         """Return the last part that may hold an entry."""
-        return bisect_right(self._parts, entry, lo=1, key=_least) - 1
-
-
-def _least(part: array[int]) -> int:
-    return part[0]
+        return bisect_right(self._parts, entry, lo=1, key=itemgetter(0)) - 1
 
 
 def _hash(id_bytes: bytes) -> int:

@@ -347,7 +347,7 @@ def _apply(server: ServerBindings, fact: Fact, *, keep_definitions: bool) -> Non
             server.list_catalogue(fact)
         case Seen() | SeenRun() | RunCut():
             apply_list(server, fact)
-            server.endings.note_list(fact.observer_id)
+            server.endings.without_list.discard(fact.observer_id)
         case Rejection() | Announcement():
             server.add_ending(fact)
         case Horizon():

@@ -26,6 +26,7 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
+from operator import attrgetter
 from typing import Any
 
 from assay_stream.bindings.sightings import OrderedRows, Row, Sightings
@@ -36,11 +37,7 @@ from assay_stream.model.wire import FactKey
 
 BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
 
-
-def position_of(fact: Seen) -> Position:
-    return fact.position
-
-
+_position, _time = attrgetter("position"), attrgetter("time_us")
 _NO_CUTS: dict[Origin, tuple[int, ...]] = {}
 
 
@@ -181,7 +178,7 @@ class Timeline(OrderedRows):
         if len(self) <= entries_max:
             return None
         same_tools: Seen | None = None
-        for older, seen, newer in _triples(self):
+        for (older, seen), (_, newer) in pairwise(pairwise(self)):
             repeats = _same_tools(older, seen) and _same_tools(seen, newer)
             # A rejection that names no observer ends the force of a list only if the list names none either.
             if repeats and older.attributed == seen.attributed and not parts(older, seen):
@@ -208,12 +205,7 @@ def latest_of_equal(candidates: Iterable[Seen]) -> list[Seen]:
         if known is None or known.position <= seen.position:
             latest.pop(place, None)
             latest[place] = seen
-    return sorted(latest.values(), key=position_of)
-
-
-def _triples(entries: Iterable[Seen]) -> Iterator[tuple[Seen, Seen, Seen]]:
-    for (older, seen), (_, newer) in pairwise(pairwise(entries)):
-        yield older, seen, newer
+    return sorted(latest.values(), key=_position)
 
 
 def _same_tools(one: Seen, other: Seen) -> bool:
@@ -286,9 +278,6 @@ class Endings:
             self.without_list.discard(observer_id)
         return observer_id
 
-    def note_list(self, observer_id: str) -> None:
-        self.without_list.discard(observer_id)
-
     def rejected(self, seen: Seen, time_us: int) -> bool:
         """Return True if a rejection had ended the force of an observation by some time.
 
@@ -351,11 +340,3 @@ class Endings:
         if observer_id is None:
             return (end.time_us for end in self)
         return (end.time_us for end in chain(self.rejections_of(None), self.of(observer_id)))
-
-
-def _position(fact: Rejection | Announcement) -> Position:
-    return fact.position
-
-
-def _time(fact: Announcement) -> int:
-    return fact.time_us

@@ -159,15 +159,14 @@ def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
             parse_float=reader.float,
             parse_int=reader.int,
         )
+        if _SURROGATE_ESCAPE.search(text) and not is_unicode(json.dumps(value, ensure_ascii=False)):
+            raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode")
     except InputError as error:
         raise InputError(error.code, error.message, path=_locate(text, error.code, reader)) from None
     except json.JSONDecodeError as error:
         raise InputError("not_json", f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise InputError("too_deep", f"more than {limits.depth_max} nested containers") from None
-    if _SURROGATE_ESCAPE.search(text) and _has_lone_surrogate(value):
-        path = _locate(text, "lone_surrogate", reader)
-        raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode", path=path)
     return value
 
 
@@ -203,21 +202,6 @@ class _Reader:
         except OverflowError:
             raise InputError("number_overflow", "an integer does not fit a double") from None
         return number
-
-
-def _has_lone_surrogate(root: Any) -> bool:
-    pending = [root]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            if not is_unicode(value):
-                return True
-        elif isinstance(value, list):
-            pending.extend(value)
-        elif isinstance(value, dict):
-            pending.extend(value.keys())
-            pending.extend(value.values())
-    return False
 
 
 def is_unicode(text: str) -> bool:

@@ -132,19 +132,13 @@ def _structured(fields: Iterable[tuple[str, str]], content_type: str, body: byte
     return orjson.dumps(ordered)[:-1] + b',"data":' + body.strip(b" \t\r\n") + b"}"
 
 
+@dataclass(kw_only=True)
 class EventJudge:
     """Holds events against the rules of the stages, and against what their client may publish."""
 
-    def __init__(
-        self,
-        *,
-        limits: Limits = DEFAULT_LIMITS,
-        call_profile: CallProfile = "assay",
-        digest_key: DigestKey | None = None,
-    ) -> None:
-        self._limits = limits
-        self._digest_key = digest_key
-        self._call_profile = call_profile
+    limits: Limits = DEFAULT_LIMITS
+    call_profile: CallProfile = "assay"
+    digest_key: DigestKey | None = None
 
     def steps(
         self, events: Iterable[bytes], client: KnownClient, judged: list[JudgedEvent], *, now_ms: int
@@ -171,13 +165,13 @@ class EventJudge:
         record = Record(role, _NOWHERE, None, raw)
         event: Any
         if role is Role.CALLS:
-            event = data = read_call(record, limits=self._limits, call_profile=self._call_profile)
+            event = data = read_call(record, limits=self.limits, call_profile=self.call_profile)
         else:
-            event = read_event(record, limits=self._limits)
+            event = read_event(record, limits=self.limits)
             data = event.data
         yield len(raw)
         if isinstance(event, SnapshotEvent):
-            yield from check_offer(event.data, self._limits)
+            yield from check_offer(event.data, self.limits)
         _check(client, event.source, data.server_id, data.observer_id)
         time_ms = _time_us(event) // 1_000
         trace = trace_of(event.traceparent)
@@ -188,13 +182,13 @@ class EventJudge:
             headers=observation_headers(None if trace is None else trace[0], observer_id=client.observer_id),
             timestamp_ms=time_ms,
         )
-        if self._digest_key is not None:
-            observation = with_keyed_digests(observation, self._digest_key)
+        if self.digest_key is not None:
+            observation = with_keyed_digests(observation, self.digest_key)
         error = None
         if time_ms > now_ms + INGEST_LIMITS.future_max_ms:
             error = InputError("time_in_future", "the event time is ahead of the clock: correct it", path="$.time")
-        elif observation.size_bytes > self._limits.record_bytes_max:
-            error = InputError("too_large", f"{self._limits.record_bytes_max} bytes are allowed with key and headers")
+        elif observation.size_bytes > self.limits.record_bytes_max:
+            error = InputError("too_large", f"{self.limits.record_bytes_max} bytes are allowed with key and headers")
         if error is not None:
             return JudgedEvent(error=error)
         return JudgedEvent(observation=observation, mark=mark_of(client.observer_id, event.source, event.id))
@@ -216,7 +210,7 @@ class EventJudge:
             return JudgedEvent(error=error)
         is_theirs &= dict(observation.headers).get(OBSERVER_HEADER) == client.observer_id.encode()
         is_now = observation.timestamp_ms <= now_ms + INGEST_LIMITS.future_max_ms
-        fits = observation.size_bytes <= self._limits.record_bytes_max
+        fits = observation.size_bytes <= self.limits.record_bytes_max
         if observation.kind != "list" or not (is_theirs and is_now and fits):
             return JudgedEvent(error=error)
         # No event has an empty source, so this is the mark of no other.

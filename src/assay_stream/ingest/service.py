@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,7 +37,14 @@ ACCEPTED, SOME_ACCEPTED = 202, 207
 _STATUS_OF = {NOT_YOURS: 403, "too_large": 413}
 _REFUSED, _UNAVAILABLE = 422, 503
 _PRECEDENCE = (_UNAVAILABLE, 403, 413, _REFUSED)
-_RETRY = "Retry-After"
+_AWAY = {"Retry-After": str(INGEST_LIMITS.away_retry_after_s)}
+_HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    405: {"Allow": "POST"},
+    429: {"Retry-After": str(INGEST_LIMITS.retry_after_s)},
+    _UNAVAILABLE: _AWAY,
+}
+"""What an answer of each status has beside its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +87,13 @@ def answer(outcomes: Sequence[IngestOutcome]) -> web.Response:
     else:
         status = next(each for each in _PRECEDENCE if each in statuses)
     body = orjson.dumps({"outcomes": [outcome.as_json(index) for index, outcome in enumerate(outcomes)]})
-    response = web.Response(status=status, body=body, content_type="application/json")
-    if _UNAVAILABLE in statuses:
-        response.headers[_RETRY] = str(INGEST_LIMITS.away_retry_after_s)
-    return response
+    headers = _AWAY if _UNAVAILABLE in statuses else None
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
 def refusal(status: int, code: str, message: str, path: str = "") -> web.Response:
     body = orjson.dumps({"error": _problem(code, message, path)})
-    response = web.Response(status=status, body=body, content_type="application/json")
-    if status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
-    elif status == 429:
-        response.headers[_RETRY] = str(INGEST_LIMITS.retry_after_s)
-    elif status == _UNAVAILABLE:
-        response.headers[_RETRY] = str(INGEST_LIMITS.away_retry_after_s)
-    elif status == 405:
-        response.headers["Allow"] = "POST"
-    return response
+    return web.Response(status=status, body=body, content_type="application/json", headers=_HEADERS.get(status))
 
 
 def _problem(code: str, message: str, path: str) -> dict[str, str]:
@@ -229,7 +226,8 @@ class IngestService(Part):
             raise RequestRefused(503, "broker_unreachable", "Kafka does not answer: try again")
         _check_headers(fields, request.content_length, self._limits)
         with contextlib.ExitStack() as held:
-            room = self._held(client)
+            own = self._rooms.setdefault(client.observer_id, Room(self._limits.client_bytes_max))
+            room = HeldRoom((self._room, own))
             held.callback(room.release)
             raw = await self._body(request, room)
             body = await self._plain(fields, raw, client)
@@ -244,10 +242,6 @@ class IngestService(Part):
         names = [f"{kind}:{name}" for kind, name in certificate.get("subjectAltName", ())]
         given = request.headers.getall("Authorization", [])
         return self._clients().of(given, names, now_us=time.time_ns() // 1_000)
-
-    def _held(self, client: KnownClient) -> HeldRoom:
-        own = self._rooms.setdefault(client.observer_id, Room(self._limits.client_bytes_max))
-        return HeldRoom((self._room, own))
 
     async def _body(self, request: web.Request, room: HeldRoom) -> bytes:
         body = bytearray()
@@ -309,19 +303,10 @@ class IngestService(Part):
         if awaited:
             await asyncio.wait(awaited, timeout=self._limits.ack_limit_s)
         outcomes = [self._outcome(each, known, waits) for each, known in zip(judged, before, strict=True)]
-        counts: dict[str, int] = {}
-        for outcome in outcomes:
-            what = outcome.code if outcome.error is None else f"{outcome.code}:{outcome.error.code}"
-            counts[what] = counts.get(what, 0) + 1
-        self._count(counts)
+        self._count(Counter(each.code if each.error is None else f"{each.code}:{each.error.code}" for each in outcomes))
         return outcomes
 
-    def _outcome(
-        self,
-        judged: JudgedEvent,
-        known: asyncio.Future[None] | bool | None,
-        waits: Mapping[bytes, asyncio.Future[None]],
-    ) -> IngestOutcome:
+    def _outcome(self, judged: JudgedEvent, known: _Known, waits: Mapping[Mark, asyncio.Future[None]]) -> IngestOutcome:
         if judged.observation is None:
             return IngestOutcome("refused", judged.error)
         wait = known if isinstance(known, asyncio.Future) else waits.get(judged.mark)

@@ -245,17 +245,12 @@ class EventWriter(PatientPart):
     def _judge(self, error: BaseException) -> None:
         if is_too_large(error):
             return
-        self._tell(error)
         name = type(error).__name__
+        if name not in self._told:  # an absent broker must not fill the log
+            self._told.add(name)
+            _log.warning("events_not_delivered", kind=name)
         if not getattr(error, "retriable", False) and "Authorization" not in name and name not in _OF_RECORDS:
             self._broken.set()
-
-    def _tell(self, error: BaseException) -> None:
-        """Log each kind of failure once: an absent broker must not fill the log."""
-        kind = type(error).__name__
-        if kind not in self._told:
-            self._told.add(kind)
-            _log.warning("events_not_delivered", kind=kind)
 
 
 def _retrieved(future: asyncio.Future[None]) -> None:

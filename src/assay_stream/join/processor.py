@@ -5,6 +5,7 @@ For each call: find the definition in force (``bindings.as_of``), compare it wit
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw, UnsetType
@@ -60,32 +61,22 @@ class _InForce(NamedTuple):
     is_controlled: bool
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Join:
     """The state of a join: the content of the binding topic, and how calls are read and hashed.
 
     Args:
         producer: the producer named in the evidence.
-        bindings: the binding topic's content; ``None`` for an empty one.
+        bindings: the binding topic's content, empty at first.
         redaction: what is removed from arguments and results before they are hashed.
         call_profile: what every call must satisfy, whatever profile it names itself.
     """
 
-    __slots__ = ("bindings", "call_profile", "limits", "producer", "redaction")
-
-    def __init__(
-        self,
-        *,
-        producer: Producer,
-        bindings: Bindings | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        redaction: Redaction = DEFAULT_REDACTION,
-        call_profile: CallProfile = "assay",
-    ) -> None:
-        self.producer = producer
-        self.bindings = Bindings() if bindings is None else bindings
-        self.limits = limits
-        self.redaction = redaction
-        self.call_profile: CallProfile = call_profile
+    producer: Producer
+    bindings: Bindings = field(default_factory=Bindings)
+    limits: Limits = DEFAULT_LIMITS
+    redaction: Redaction = DEFAULT_REDACTION
+    call_profile: CallProfile = "assay"
 
     def read(self, record: Record) -> Call | InputError:
         """Return the call that a record holds, or why it is refused.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
@@ -59,16 +59,10 @@ async def read_partition(consumer: Consumer, role: Role, place: TopicPartition) 
     Args:
         consumer: unstarted; stopped at the end.
     """
-    consumer.assign([place])
-    try:
-        await consumer.start()
-        first = (await consumer.beginning_offsets([place]))[place]
-        end = (await consumer.end_offsets([place]))[place]
+    async with _started(consumer, place) as (first, end):
         async for batch in read(consumer, place, first, end):
             for message in batch:
                 yield record_of(role, message)
-    finally:
-        await consumer.stop()
 
 
 async def read_last(consumer: Consumer, role: Role, place: TopicPartition) -> Record | None:
@@ -77,11 +71,7 @@ async def read_last(consumer: Consumer, role: Role, place: TopicPartition) -> Re
     Args:
         consumer: unstarted; stopped at the end.
     """
-    consumer.assign([place])
-    try:
-        await consumer.start()
-        beginning = (await consumer.beginning_offsets([place]))[place]
-        end = (await consumer.end_offsets([place]))[place]
+    async with _started(consumer, place) as (beginning, end):
         first, last = end, None
         while last is None and first > beginning:
             # Transaction markers and aborted records take offsets too.
@@ -89,6 +79,15 @@ async def read_last(consumer: Consumer, role: Role, place: TopicPartition) -> Re
             async for batch in read(consumer, place, first, end):
                 last = batch[-1]
         return None if last is None else record_of(role, last)
+
+
+@asynccontextmanager
+async def _started(consumer: Consumer, place: TopicPartition) -> AsyncGenerator[tuple[int, int], None]:
+    """Start a consumer of one partition, give the offsets at which this begins and ends, and stop it."""
+    consumer.assign([place])
+    try:
+        await consumer.start()
+        yield (await consumer.beginning_offsets([place]))[place], (await consumer.end_offsets([place]))[place]
     finally:
         await consumer.stop()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from types import TracebackType
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from aiokafka import TopicPartition
@@ -52,7 +52,7 @@ class LogRanges:
         self._settings = settings
         self._roles = roles
         self._ends_before = ends
-        self._isolation_level = isolation_level
+        self._open_reader = partial(open_reader, settings, isolation_level=isolation_level)
         self._names = topic_names(settings)
         self._opened = AsyncExitStack()
         self._set_aside: frozenset[Origin] | None = None
@@ -73,16 +73,11 @@ class LogRanges:
             self._opened = opened.pop_all()
         return self
 
-    def _open_reader(self) -> AbstractAsyncContextManager[Consumer]:
-        return open_reader(self._settings, isolation_level=self._isolation_level)
-
     async def note_ends(self) -> None:
         ends = await self._consumer.end_offsets([TopicPartition(*place) for place in self.bounds])
         self.bounds = {place: (first, ends[TopicPartition(*place)]) for place, (first, _) in self.bounds.items()}
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._opened.aclose()
 
     def partitions(self, role: Role) -> list[int]:
@@ -359,10 +354,8 @@ class KafkaLogs:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.run(self.ranges.__aexit__(kind, error, trace))
+    def __exit__(self, *error: Any) -> None:
+        self.run(self.ranges.__aexit__(*error))
 
     async def _settle(self) -> None:
         for _ in range(_SETTLE_LOOKS_MAX):

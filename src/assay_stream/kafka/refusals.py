@@ -12,10 +12,6 @@ from assay_stream.errors import AssayStreamError, ConfigurationError, OperatingE
 
 _LIMIT_MS = 5_000
 
-_EXPIRED, _NOT_YET_VALID = 10, 9
-_NAME_DIFFERS = (62, 64)
-"""OpenSSL's X509_V_ERR_* codes for a certificate's name mismatch."""
-
 _SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -48,6 +44,26 @@ _BY_CLASS: Mapping[str, ConnectionRefusal] = {
     "IllegalSaslStateError": _SASL_NOT_EXPECTED,
     "IllegalSaslState": _SASL_NOT_EXPECTED,
 }
+
+_NAME_DIFFERS = ConnectionRefusal(
+    "broker_name_differs",
+    "shows a certificate for another name: name the broker in ASSAY_STREAM_BOOTSTRAP_SERVERS as its certificate does, "
+    "or give it a certificate with this name",
+)
+_NOT_TRUSTED = ConnectionRefusal(
+    "broker_not_trusted",
+    "shows a certificate of an authority that is not trusted here: set ASSAY_STREAM_SSL_CAFILE to the certificate of "
+    "the authority that signed it",
+)
+_BY_VERIFY_CODE = {
+    9: ConnectionRefusal(
+        "broker_certificate_expired", "shows a certificate that is not valid yet: check the clocks of both machines"
+    ),
+    10: ConnectionRefusal("broker_certificate_expired", "shows a certificate that has expired: renew it on the broker"),
+    62: _NAME_DIFFERS,
+    64: _NAME_DIFFERS,
+}
+"""By OpenSSL's X509_V_ERR_* codes."""
 
 
 async def why_refused(connection: Mapping[str, Any]) -> AssayStreamError | None:
@@ -110,7 +126,7 @@ def explained(error: BaseException) -> AssayStreamError | None:
 
 def _refusal_of(error: Exception, *, is_sasl: bool) -> ConnectionRefusal | None:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _distrusted(error)
+        return _BY_VERIFY_CODE.get(error.verify_code, _NOT_TRUSTED)
     if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
         return ConnectionRefusal(
             "broker_without_tls", "does not speak TLS on this port: check the port and ASSAY_STREAM_SECURITY_PROTOCOL"
@@ -121,25 +137,3 @@ def _refusal_of(error: Exception, *, is_sasl: bool) -> ConnectionRefusal | None:
             "cannot show that it knows the password: it may be an impostor. Check ASSAY_STREAM_BOOTSTRAP_SERVERS",
         )
     return _BY_CLASS.get(type(error).__name__)
-
-
-def _distrusted(error: ssl.SSLCertVerificationError) -> ConnectionRefusal:
-    if error.verify_code == _EXPIRED:
-        return ConnectionRefusal(
-            "broker_certificate_expired", "shows a certificate that has expired: renew it on the broker"
-        )
-    if error.verify_code == _NOT_YET_VALID:
-        return ConnectionRefusal(
-            "broker_certificate_expired", "shows a certificate that is not valid yet: check the clocks of both machines"
-        )
-    if error.verify_code in _NAME_DIFFERS:
-        return ConnectionRefusal(
-            "broker_name_differs",
-            "shows a certificate for another name: name the broker in ASSAY_STREAM_BOOTSTRAP_SERVERS as its "
-            "certificate does, or give it a certificate with this name",
-        )
-    return ConnectionRefusal(
-        "broker_not_trusted",
-        "shows a certificate of an authority that is not trusted here: set ASSAY_STREAM_SSL_CAFILE to the "
-        "certificate of the authority that signed it",
-    )

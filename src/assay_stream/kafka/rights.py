@@ -52,7 +52,12 @@ async def require_operations(admin: AIOKafkaAdminClient, wanted: Mapping[str, Co
     Raises:
         ConfigurationError: ``not_authorized``, with each right that is missing.
     """
-    lacking = missing_rights(wanted, await _rights_held(admin, wanted))
+    try:
+        answer = await ask_any_broker(admin, TopicRights(wanted))
+    except IncompatibleBrokerVersion:
+        return
+    held = {name: held_in(code, operations) for code, name, _, _, operations in answer.topics}
+    lacking = missing_rights(wanted, held)
     if lacking:
         listed = "; ".join(f"{', '.join(rights)} on {topic}" for topic, rights in lacking.items())
         raise ConfigurationError(
@@ -75,14 +80,6 @@ def missing_rights(
         if found is not None and (missing := sorted(set(operations) - set(found))):
             lacking[topic] = [*missing]
     return lacking
-
-
-async def _rights_held(admin: AIOKafkaAdminClient, topics: Collection[str]) -> dict[str, Collection[Operation] | None]:
-    try:
-        answer = await ask_any_broker(admin, TopicRights(topics))
-    except IncompatibleBrokerVersion:
-        return {}
-    return {name: held_in(code, operations) for code, name, _, _, operations in answer.topics}
 
 
 def held_in(code: int, operations: int) -> Collection[Operation] | None:

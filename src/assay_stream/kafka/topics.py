@@ -345,8 +345,12 @@ class Operation(StrEnum):
 class Grant:
     resource: Resource
     name: str
-    is_prefix: bool = False
     operations: tuple[Operation, ...]
+
+    @property
+    def is_prefix(self) -> bool:
+        """Return True if the grant is for every name that begins so."""
+        return self.name.endswith((".", "-"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,38 +385,19 @@ ACCESS: Mapping[AccessRole, Access] = {AccessRole(name): _access(row) for name, 
 def grants_of(actor: AccessRole, settings: Settings) -> list[Grant]:
     access, names = ACCESS[actor], topic_names(settings)
     grants = [
-        Grant(
-            resource=Resource.TOPIC,
-            name=names[role],
-            is_prefix=names[role].endswith("."),
-            operations=_operations(actor, access, role),
-        )
+        Grant(resource=Resource.TOPIC, name=names[role], operations=_operations(actor, access, role))
         for role in Role
         if role in access.reads | access.writes | access.looks_at
     ]
-    if access.group:
-        name = f"{settings.group_prefix}-{access.group}"
-        grants.append(
-            Grant(
-                resource=Resource.GROUP,
-                name=name,
-                is_prefix=name.endswith("-"),
-                operations=(Operation.READ, Operation.DESCRIBE),
-            )
-        )
+    groups = {access.group: (Operation.READ, Operation.DESCRIBE)} if access.group else {}
     grants += [
-        Grant(
-            resource=Resource.GROUP,
-            name=f"{settings.group_prefix}-{group}",
-            is_prefix=group.endswith("-"),
-            operations=(Operation.DESCRIBE,),
-        )
-        for group in access.sees
+        Grant(resource=Resource.GROUP, name=f"{settings.group_prefix}-{group}", operations=operations)
+        for group, operations in (*groups.items(), *((group, (Operation.DESCRIBE,)) for group in access.sees))
     ]
     if access.is_transactional:
         name = f"{settings.group_prefix}-{access.group.removesuffix('-')}-"
         operations = (Operation.WRITE, Operation.DESCRIBE)
-        grants.append(Grant(resource=Resource.TRANSACTIONAL_ID, name=name, is_prefix=True, operations=operations))
+        grants.append(Grant(resource=Resource.TRANSACTIONAL_ID, name=name, operations=operations))
     return grants
 
 

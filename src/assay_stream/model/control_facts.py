@@ -23,8 +23,8 @@ from assay_stream.model.fields import (
     ShortText,
     Unknown,
 )
-from assay_stream.model.record import Origin, Position
-from assay_stream.model.wire import ALWAYS, BaseFact, Wire, fact, origin_of_key, pairs
+from assay_stream.model.record import Origin
+from assay_stream.model.wire import ALWAYS, BaseFact, PlacedFact, Wire, fact, origin_of_key, pairs
 from assay_stream.schemes.schemapin.canonical import Mode
 
 PinAct = Literal["set", "reject", "remove"]
@@ -35,16 +35,12 @@ SignatureClaim = Literal["expires_at", "schema_version", "previous_hash"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlFact(BaseFact):
+class ControlFact(PlacedFact):
     """What every fact of a control record holds: where it stands and from when on it counts."""
 
     server_id: Identifier
     origin: Origin
     time_us: Micros
-
-    @property
-    def position(self) -> Position:
-        return (self.time_us, self.origin)
 
 
 @fact("pin", "server_id", "tool_name", "scheme", "origin")

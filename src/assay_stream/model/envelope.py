@@ -200,15 +200,18 @@ class Producer:
     """Its part of every envelope, between the content hash and the data."""
 
     def __post_init__(self) -> None:
-        constant = {
+        fragment = b'",' + canonicalize(self.attributes())[1:-1] + b',"data":'
+        object.__setattr__(self, "fragment", fragment)
+
+    def attributes(self) -> dict[str, str | bool]:
+        """Return the attributes of an envelope that are the same in all that one producer writes."""
+        return {
             "assaygit": self.git,
             "assaypii": False,
             "assayproducer": self.name,
             "assayproducerversion": self.version,
             "assaysecrets": False,
         }
-        fragment = b'",' + canonicalize(constant)[1:-1] + b',"data":'
-        object.__setattr__(self, "fragment", fragment)
 
 
 def envelope(data: bytes, event: CallEvent, producer: Producer) -> bytes:

@@ -23,8 +23,20 @@ from assay_stream.errors import IntegrityError
 from assay_stream.model.control_facts import AnyControlFact
 from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemFact, ItemList, ToolFact
 from assay_stream.model.fields import BareHex, Completeness, DigestText, Identifier, Micros, Natural, Subject
-from assay_stream.model.record import Origin, Position
-from assay_stream.model.wire import ALWAYS, FACTS, BaseFact, FactKey, Wire, fact, read_fact, rows, shared, write_record
+from assay_stream.model.record import Origin
+from assay_stream.model.wire import (
+    ALWAYS,
+    FACTS,
+    BaseFact,
+    FactKey,
+    PlacedFact,
+    Wire,
+    fact,
+    read_fact,
+    rows,
+    shared,
+    write_record,
+)
 
 SharedDigest = Annotated[DigestText, Wire(DigestText, read=shared)]
 """A digest that stands in many facts."""
@@ -118,7 +130,7 @@ def read_progress(value: bytes | None) -> JoinProgress:
 
 @fact("seen", "server_id", "observer_id", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen(BaseFact):
+class Seen(PlacedFact):
     """From this time on, this observer saw this catalogue on this server.
 
     Args:
@@ -160,14 +172,10 @@ class Seen(BaseFact):
             case _:
                 return self.instructions
 
-    @property
-    def position(self) -> Position:
-        return (self.time_us, self.origin)
-
 
 @fact("rejection", "server_id", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection(BaseFact):
+class Rejection(PlacedFact):
     """A record of the server was refused: what the observer saw before is in force no more.
 
     Without an observer it concerns those whose lists name none in a header.
@@ -185,10 +193,6 @@ class Rejection(BaseFact):
     code: str
     observer_id: Identifier | None = None
     unlisted: bool = False
-
-    @property
-    def position(self) -> Position:
-        return (self.time_us, self.origin)
 
     def concerns(self, seen: Seen) -> bool:
         """Return True if this may end the force of an observation, by its observer."""
@@ -209,7 +213,7 @@ class Rejection(BaseFact):
 
 @fact("announcement", "server_id", "observer_id", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announcement(BaseFact):
+class Announcement(PlacedFact):
     """The server told this observer that its tools changed: what it saw before is in force no more.
 
     Args:
@@ -221,10 +225,6 @@ class Announcement(BaseFact):
     origin: Origin
     time_us: Micros
     overdue: Annotated[bool, ALWAYS] = False
-
-    @property
-    def position(self) -> Position:
-        return (self.time_us, self.origin)
 
 
 @fact("horizon", "server_id", "observer_id")

@@ -27,7 +27,7 @@ from pydantic import BaseModel, Field, create_model
 
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.fields import Closed, Natural, OriginField
-from assay_stream.model.record import Origin
+from assay_stream.model.record import Origin, Position
 
 _Record = TypeVar("_Record")
 _Convert = Callable[[Any], Any]
@@ -88,6 +88,19 @@ class BaseFact:
     """How many parts each key has."""
     key: ClassVar[Callable[[Any], FactKey]]
     """Returns the key: the kind, and the fields of the key; an origin takes three places."""
+
+
+class PlacedFact(BaseFact):
+    """What one record states, at a time."""
+
+    __slots__ = ()
+    origin: Origin
+    time_us: int
+
+    @property
+    def position(self) -> Position:
+        """The order of such facts: by time, then by the place of their records."""
+        return (self.time_us, self.origin)
 
 
 def fact(kind: str, *key: str) -> Callable[[type[_Record]], type[_Record]]:

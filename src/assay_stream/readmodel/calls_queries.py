@@ -72,20 +72,9 @@ def _newest_first(row: _Row) -> tuple[int, int]:
 
 def _row(found: _Row) -> EvidenceRow:
     number, time_us, topic, part, offset, server, tool, observer, agent, decision, scope, unbound, ok, digests = found
-    return EvidenceRow(
-        reference=str(number),
-        time_us=time_us,
-        origin=Origin(topic, part, offset),
-        server_id=server,
-        tool_name=tool,
-        observer_id=observer,
-        agent_id=agent,
-        decision=decision,
-        scope=scope,
-        unbound_reason=unbound,
-        ok=None if ok is None else bool(ok),
-        digests=values_of(orjson.loads(digests)),
-    )
+    place, shared = Origin(topic, part, offset), values_of(orjson.loads(digests))
+    ok = None if ok is None else bool(ok)
+    return EvidenceRow(str(number), time_us, place, server, tool, observer, agent, decision, scope, unbound, ok, shared)
 
 
 def _summary(line: EvidenceLine) -> CallSummary:

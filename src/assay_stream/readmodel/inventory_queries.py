@@ -197,19 +197,11 @@ class InventoryQueries(Tables):
     def versions(self, server_id: str, tool_name: str) -> tuple[VersionRow, ...]:
         """Return the definitions of a tool known from lists or calls, latest first."""
         found = self._connection.execute(_VERSIONS, (server_id, tool_name)).fetchall()
-        return tuple(
-            VersionRow(
-                server_id=server_id,
-                tool_name=tool_name,
-                full_digest=full,
-                digests=self._digests_of(server_id, full),
-                first_us=first_us,
-                last_us=last_us,
-                is_listed=bool(is_listed),
-                calls=calls,
-            )
-            for full, first_us, last_us, is_listed, calls in found
-        )
+        rows = []
+        for full, first_us, last_us, is_listed, calls in found:
+            digests = self._digests_of(server_id, full)
+            rows.append(VersionRow(server_id, tool_name, full, digests, first_us, last_us, bool(is_listed), calls))
+        return tuple(rows)
 
     @at_one_moment
     def observers(self, *, now_us: int, paging: Paging = Paging()) -> Page[ObserverRow]:  # noqa: B008 -- frozen
@@ -283,25 +275,12 @@ class InventoryQueries(Tables):
 
     def _tools(self, server: str, now_us: int, begin: str, limit: int) -> list[ToolRow]:
         rows = []
-        for tool, listed, versions, status, calls, calls_day, listed_us, called_us in self._connection.execute(
-            _TOOLS, (server, *_day(now_us), begin, limit)
-        ).fetchall():
+        found = self._connection.execute(_TOOLS, (server, *_day(now_us), begin, limit)).fetchall()
+        for tool, listed, versions, status, *columns in found:
             fulls = tuple(sorted(orjson.loads(listed or "[]")))
-            rows.append(
-                ToolRow(
-                    server_id=server,
-                    tool_name=tool,
-                    full_digests=fulls,
-                    digests=self._digests_of(server, fulls[0]) if fulls else (),
-                    versions=versions,
-                    is_listed=bool(fulls),
-                    pin_status=status or "unpinned",
-                    calls=calls,
-                    calls_day=calls_day,
-                    listed_us=listed_us,
-                    called_us=called_us,
-                )
-            )
+            digests = self._digests_of(server, fulls[0]) if fulls else ()
+            pin_status = status or "unpinned"
+            rows.append(ToolRow(server, tool, fulls, digests, versions, bool(fulls), pin_status, *columns))
         return rows
 
     def _digests_of(self, server: str, full: str) -> tuple[DigestValue, ...]:

@@ -106,7 +106,7 @@ class ServerRow:
     called_us: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ToolRow:
     """A tool of a server.
 
@@ -131,7 +131,7 @@ class ToolRow:
     called_us: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class VersionRow:
     """One definition of a tool.
 
@@ -202,7 +202,7 @@ class EvidenceFilter:
     digest: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EvidenceRow:
     """One call's evidence as shown in lists.
 

@@ -133,10 +133,7 @@ class Ration:
         return charged(self._allowance, units, self._change if is_new else None, self._limits)
 
     def findings(self) -> Iterator[Finding]:
-        seen = self._seen
-        return self.analysis.finding(
-            seen.server_id, seen.origin, seen.time_us, catalogue=seen.catalogue, cut=self._cut, counted=self._counted
-        )
+        return self.analysis.finding(self._seen, self._cut, self._counted)
 
 
 def _is_back(server: ServerBindings, seen: Seen) -> bool:

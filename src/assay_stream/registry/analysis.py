@@ -11,11 +11,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from assay_stream.model.facts import Seen
+from assay_stream.model.control_facts import ControlDecision
+from assay_stream.model.facts import Announcement, Rejection, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Origin
 from assay_stream.work import Work, WorkExhaustedError
 
 _Item = TypeVar("_Item")
@@ -60,14 +60,7 @@ class Analysis:
             yield item
 
     def finding(
-        self,
-        server_id: str,
-        origin: Origin,
-        time_us: int,
-        *,
-        catalogue: str | None,
-        cut: CutReason,
-        counted: Mapping[Kind, int] = MappingProxyType({}),
+        self, by: Seen | Rejection | ControlDecision, cut: CutReason, counted: Mapping[Kind, int] = MappingProxyType({})
     ) -> Iterator[Finding]:
         """Yield the finding that lists what was left out, if anything was.
 
@@ -76,23 +69,17 @@ class Analysis:
         if self.left_out:
             yield Finding(
                 kind=Kind.ANALYSIS_CUT_SHORT,
-                server_id=server_id,
-                time_us=time_us,
-                origin=origin,
-                after=catalogue if cut is CutReason.BUDGET else None,
+                server_id=by.server_id,
+                time_us=by.time_us,
+                origin=by.origin,
+                after=by.catalogue if isinstance(by, Seen) and cut is CutReason.BUDGET else None,
                 reason=cut.value,
                 left_out=tuple(sorted(part.value for part in self.left_out)),
                 counted=tuple(sorted((kind.value, number) for kind, number in counted.items())),
             )
 
 
-def finding_in(seen: Seen, kind: Kind, **more: Any) -> Finding:
-    """Return a finding in the snapshot of an observation, at its time if no other is given."""
-    return Finding(
-        kind=kind,
-        server_id=seen.server_id,
-        observer_id=seen.observer_id,
-        origin=seen.origin,
-        snapshot_id=seen.snapshot_id,
-        **{"time_us": seen.time_us} | more,
-    )
+def finding_in(fact: Seen | Announcement | Rejection, kind: Kind, **more: Any) -> Finding:
+    """Return a finding by an observer's record, at its time if no other is given."""
+    more = {"time_us": fact.time_us, "snapshot_id": fact.snapshot_id if isinstance(fact, Seen) else None} | more
+    return Finding(kind=kind, server_id=fact.server_id, observer_id=fact.observer_id, origin=fact.origin, **more)

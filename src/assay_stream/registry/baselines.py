@@ -63,8 +63,7 @@ def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, 
     otherwise its changes would never be analysed, and a server could slip its poison past the analysis by
     exhausting its allowance first.
     """
-    own = server.observers.get(seen.observer_id)
-    back = own.back_from(seen.position) if own else ()
+    back = server.history(seen.observer_id, seen.position)
     newest = next((old for old in back if old.auth_context == seen.auth_context), None)
     if newest is not None and newest.completeness == "complete" and not newest.rationed:
         latest = _merge(server, [newest])
@@ -87,8 +86,7 @@ def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, 
 
 def _history_for(server: ServerBindings, seen: Seen) -> tuple[list[Seen], bool]:
     """Return the lists to compare a snapshot with, newest first, and whether they were seen under its rights."""
-    own = server.observers.get(seen.observer_id)
-    history = list(own.back_from(seen.position)) if own else []
+    history = list(server.history(seen.observer_id, seen.position))
     same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, "rights", seen.auth_context)
     return same or history or _latest_of_fleet(server, seen), bool(same)
 
@@ -100,7 +98,7 @@ def _under_rights_of(seen: Seen, history: Iterable[Seen]) -> list[Seen]:
 def _latest_of_fleet(server: ServerBindings, seen: Seen, *alike: str | None) -> list[Seen]:
     """Return the history of the observer with the last observation of the server before this one."""
     latest = next(server.observations.back_from(seen.position, *alike), None)
-    history = [] if latest is None else list(server.observers[latest.observer_id].back_from(seen.position))
+    history = [] if latest is None else list(server.history(latest.observer_id, seen.position))
     return _under_rights_of(seen, history) if alike else history
 
 
@@ -169,12 +167,10 @@ def last_shown(server: ServerBindings, seen: Seen, names: Iterable[str], analysi
 
 
 def _newest_first(server: ServerBindings, seen: Seen) -> Iterator[Seen]:
-    own = server.observers.get(seen.observer_id)
     under_rights = server.observations.back_from(seen.position, "rights", seen.auth_context)
     everything = server.observations.back_from(seen.position)
-    if own is None:
-        return chain(under_rights, everything)
-    same = (old for old in own.back_from(seen.position) if old.auth_context == seen.auth_context)
+    history = server.history(seen.observer_id, seen.position)
+    same = (old for old in history if old.auth_context == seen.auth_context)
     return chain(same, under_rights, everything)
 
 
@@ -261,10 +257,7 @@ def last_stated(
 
 def stated(server: ServerBindings, observer_id: str, subject: Subject, position: Position) -> Iterator[Seen]:
     """Yield an observer's stated lists before a position, newest first, without rationed ones."""
-    timeline = server.observers.get(observer_id)
-    if timeline is None:
-        return
-    for seen in timeline.back_from(position):
+    for seen in server.history(observer_id, position):
         if seen.listed(subject) is not None and not seen.rationed:
             yield seen
 

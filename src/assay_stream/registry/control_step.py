@@ -12,7 +12,6 @@ from typing import Any, get_args
 
 import orjson
 
-from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.controls import Controls, digest_policy
 from assay_stream.bindings.erasures import ScopeAct, act_of
 from assay_stream.bindings.pins import pins_in_force
@@ -66,7 +65,7 @@ def apply_control(step: Step, event: ControlEvent) -> None:
     is_news = not says_nothing_new(fact, server.controls)
     if is_news:
         step.outputs.append(change_record(record, event, fact, server.controls, registry.producer))
-    transition = Transition(step, fact.server_id, server, start_of(fact.time_us), analysis, decision=fact)
+    transition = Transition(step, server, fact, analysis)
     step.publish(fact)
     if isinstance(fact, Discovery):
         transition.check_signatures(signed for _, signed in sorted(server.controls.signatures.items()))
@@ -77,7 +76,7 @@ def apply_control(step: Step, event: ControlEvent) -> None:
         step.outputs += [resolution.output() for resolution in resolved_by_decision(server, fact, analysis)]
     step.outputs += transition.claims()
     transition.publish_verdicts()
-    transition.publish_cut(fact.time_us)
+    transition.publish_cut()
 
 
 def fact_of(record: Record, event: ControlEvent) -> _Decision:
@@ -142,11 +141,7 @@ def change_record(record: Record, event: ControlEvent, fact: _Decision, before: 
         "time": event.time,
         "datacontenttype": "application/json",
         "subject": fact.server_id,
-        "assayproducer": producer.name,
-        "assayproducerversion": producer.version,
-        "assaygit": producer.git,
-        "assaypii": False,
-        "assaysecrets": False,
+        **producer.attributes(),
         "data": payload,
     }
     body["assaycontenthash"] = str(assay.content_hash(body))

@@ -170,28 +170,15 @@ class Step:
         partition = self.record.origin.partition
         for key in keys:
             self.bindings.forget(key, partition=partition)
-            self.outputs.append(
-                Output(
-                    role=Role.BINDINGS,
-                    key=encode_key(key),
-                    value=None,
-                    timestamp_ms=self.record.timestamp_ms,
-                    partition=partition,
-                    label="fact:retracted",
-                )
-            )
+            self.outputs.append(_binding(key, None, "retracted", partition, self.record.timestamp_ms))
 
 
 def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:
-    key = fact.key()
-    return Output(
-        role=Role.BINDINGS,
-        key=encode_key(key),
-        value=encode_value(fact),
-        timestamp_ms=timestamp_ms,
-        partition=partition,
-        label=f"fact:{key[0]}",
-    )
+    return _binding(fact.key(), encode_value(fact), fact.fact_kind, partition, timestamp_ms)
+
+
+def _binding(key: FactKey, value: bytes | None, what: str, partition: int, timestamp_ms: int) -> Output:
+    return Output(Role.BINDINGS, encode_key(key), value, (), timestamp_ms, partition, f"fact:{what}")
 
 
 def progress(*, topic: str, partition: int, position: int) -> Output:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -62,9 +62,7 @@ NOT_SEARCHED: Signs = ((CUT_SHORT.rule, CUT_SHORT.level, CUT_SHORT.path),)
 _ANSWERS: ContentCache[tuple[Any, int]] = ContentCache(
     DEFAULT_LIMITS.analysis_answers_max, DEFAULT_LIMITS.analysis_answers_bytes_max
 )
-_NAMES: ContentCache[tuple[ToolNames, int]] = ContentCache(
-    DEFAULT_LIMITS.name_indexes_max, DEFAULT_LIMITS.indexed_names_max
-)
+_NAMES: ContentCache[tuple[Any, int]] = ContentCache(DEFAULT_LIMITS.name_indexes_max, DEFAULT_LIMITS.indexed_names_max)
 _BYTES_PER_ANSWER = 400
 _BYTES_PER_ENTRY = 250
 """Bytes of a change or a sign: a tuple of two or three strings."""
@@ -90,17 +88,8 @@ class Comparison:
     @cached_property
     def _names(self) -> ToolNames:
         """The index of the names: built where a text is searched, and mostly the one of the server's last list."""
-        key, work = self._names_digest.encode(), self.analysis.work
-        known = _NAMES.get(key)
-        if known is None:
-            spent = work.spent
-            names = ToolNames(self._given, work)
-            known = names, work.spent - spent
-            _NAMES.put(key, known, len(self._given))
-        else:
-            work.spend(known[1])
-        self.analysis.keep(known[1])
-        return known[0]
+        work, size = self.analysis.work, len(self._given)
+        return self._kept(_NAMES, self._names_digest, lambda: ToolNames(self._given, work), lambda _: size)
 
     @cached_property
     def _names_digest(self) -> str:
@@ -146,17 +135,26 @@ class Comparison:
 
     def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:
         """Return a kept answer at its original cost, or compute it."""
+        return self._kept(_ANSWERS, question, ask, lambda found: _BYTES_PER_ANSWER + _BYTES_PER_ENTRY * len(found))
+
+    def _kept(
+        self,
+        answers: ContentCache[tuple[Any, int]],
+        question: str,
+        ask: Callable[[], _Answer],
+        size_of: Callable[[Any], int],
+    ) -> _Answer:
         key, work = question.encode(), self.analysis.work
-        known = _ANSWERS.get(key)
+        known: tuple[_Answer, int] | None = answers.get(key)
         if known is None:
             spent = work.spent
             answer = ask()
             known = answer, work.spent - spent
-            _ANSWERS.put(key, known, _BYTES_PER_ANSWER + _BYTES_PER_ENTRY * len(cast("tuple[Any, ...]", answer)))
+            answers.put(key, known, size_of(answer))
         else:
             work.spend(known[1])
         self.analysis.keep(known[1])
-        return cast("_Answer", known[0])
+        return known[0]
 
 
 def reported_changes(changes: Iterable[Change]) -> Changes:

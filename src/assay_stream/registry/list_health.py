@@ -28,13 +28,16 @@ from operator import attrgetter
 from assay_stream.bindings.as_of import is_overdue
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.limits.core import Limits
+from assay_stream.model.cloudevents import check_observer, event_time_us
 from assay_stream.model.facts import Announcement, Seen
 from assay_stream.model.finding import Finding, uid_of
 from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import Kind
+from assay_stream.model.observation import ListChangedEvent
 from assay_stream.model.record import Position
 from assay_stream.registry.analysis import finding_in
 from assay_stream.registry.ledger import Step
+from assay_stream.registry.resolution import resolutions
 from assay_stream.registry.retention import fold_unlisted
 
 
@@ -54,16 +57,8 @@ def resolved_by_complete_list(server: ServerBindings, seen: Seen, limits: Limits
     for_all = _is_fleets(server, limits.incomplete_lists_max)
     if not for_all and not _is_run(server, seen, limits.incomplete_lists_max):
         return []
-    return [
-        Resolution(
-            server_id=seen.server_id,
-            uids=(uid_of(Kind.LISTS_NEVER_COMPLETE, seen.server_id, None, None, None),),
-            reason="list_completed",
-            observer_id=None if for_all else seen.observer_id,
-            time_us=seen.time_us,
-            origin=seen.origin,
-        )
-    ]
+    ended = uid_of(Kind.LISTS_NEVER_COMPLETE, seen.server_id, None, None, None)
+    return resolutions([ended], "list_completed", seen, None if for_all else seen.observer_id)
 
 
 def _is_run(server: ServerBindings, seen: Seen, length: int) -> bool:
@@ -108,14 +103,23 @@ def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding 
     return finding_in(seen, Kind.SNAPSHOT_LATE, time_us=latest_us, late_ms=late_ms)
 
 
-def announce(step: Step, announcement: Announcement) -> None:
-    """Apply an announced change."""
-    server, limits = step.bindings.server(announcement.server_id), step.limits
+def apply_announcement(step: Step, event: ListChangedEvent) -> None:
+    """Apply the announcement of a changed list.
+
+    Raises:
+        InputError: if the observer is not the one that the header names.
+    """
+    data, origin, limits = event.data, step.record.origin, step.limits
+    check_observer(step.record, data.observer_id, limits=limits)
+    server = step.bindings.server(data.server_id)
+    announcement = Announcement(
+        server_id=data.server_id, observer_id=data.observer_id, origin=origin, time_us=event_time_us(event)
+    )
     earlier, later = _neighbours(server, announcement)
     if earlier is not None and not _lists_between(server, earlier, announcement.position):
         if not earlier.overdue and is_overdue(server, earlier, announcement.time_us, limits):
             step.publish(replace(earlier, overdue=True))
-            step.outputs.append(_finding(announcement).output())
+            step.outputs.append(finding_in(announcement, Kind.LIST_CHANGE_UNANSWERED).output())
         return
     overdue = is_overdue(server, announcement, announcement.time_us, limits)
     step.publish(replace(announcement, overdue=overdue))
@@ -123,7 +127,7 @@ def announce(step: Step, announcement: Announcement) -> None:
         step.retract(later.key())
     fold_unlisted(step, server)
     if overdue and not (earlier is not None and earlier.overdue):
-        step.outputs.append(_finding(announcement).output())
+        step.outputs.append(finding_in(announcement, Kind.LIST_CHANGE_UNANSWERED).output())
 
 
 def _neighbours(server: ServerBindings, announcement: Announcement) -> tuple[Announcement | None, Announcement | None]:
@@ -136,13 +140,3 @@ def _lists_between(server: ServerBindings, earlier: Announcement, until: Positio
     timeline = server.observers.get(earlier.observer_id)
     answer = None if timeline is None else timeline.first_after(earlier.position)
     return answer is not None and answer.position < until
-
-
-def _finding(announcement: Announcement) -> Finding:
-    return Finding(
-        kind=Kind.LIST_CHANGE_UNANSWERED,
-        server_id=announcement.server_id,
-        observer_id=announcement.observer_id,
-        time_us=announcement.time_us,
-        origin=announcement.origin,
-    )

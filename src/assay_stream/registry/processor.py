@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import (
@@ -31,11 +30,12 @@ from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.model.rejected import refusal
-from assay_stream.registry.analysis import Analysis
+from assay_stream.registry.analysis import Analysis, finding_in
 from assay_stream.registry.control_step import apply_control
 from assay_stream.registry.ledger import Registry, Step
+from assay_stream.registry.list_health import apply_announcement
 from assay_stream.registry.retention import evict, evict_observers, fold_unlisted, is_redundant, merge_rejections
-from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
+from assay_stream.registry.snapshot_step import apply_snapshot
 from assay_stream.registry.transition import Transition
 
 __all__ = ["Registry", "process"]
@@ -120,23 +120,15 @@ def _refuse(step: Step, error: InputError) -> list[Output]:
     server = registry.bindings.server(server_id)
     if not is_redundant(server, rejection) or not _is_known_refusal(server, rejection):
         _publish_rejection(step, server, rejection)
-    finding = Finding(
-        kind=Kind.SNAPSHOT_REJECTED,
-        server_id=server_id,
-        observer_id=rejection.observer_id,
-        time_us=rejection.time_us,
-        origin=record.origin,
-        reason=error.code,
-    )
-    step.outputs.append(finding.output())
+    step.outputs.append(finding_in(rejection, Kind.SNAPSHOT_REJECTED, reason=error.code).output())
     return _finish(step, server_id, rejection.time_us)
 
 
 def _publish_rejection(step: Step, server: ServerBindings, rejection: Rejection) -> None:
     # An observer without a list has no findings, and no verdict depends on it.
     concerns_lists = any(True for _ in server.concerned(rejection))
-    analysis, since = Analysis(step.limits.work_units_max), start_of(rejection.time_us)
-    transition = Transition(step, rejection.server_id, server, since, analysis) if concerns_lists else None
+    analysis = Analysis(step.limits.work_units_max)
+    transition = Transition(step, server, rejection, analysis) if concerns_lists else None
     step.publish(rejection)
     merge_rejections(step, server, rejection.observer_id)
     fold_unlisted(step, server)
@@ -144,7 +136,7 @@ def _publish_rejection(step: Step, server: ServerBindings, rejection: Rejection)
         transition.revise_first_uses()
         step.outputs += transition.findings()
         transition.publish_verdicts()
-        transition.publish_cut(rejection.time_us)
+        transition.publish_cut()
 
 
 def _is_known_refusal(server: ServerBindings, rejection: Rejection) -> bool:

@@ -5,7 +5,7 @@ A resolution names the uids of the alerts it ends; the alert stage ignores unkno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.controls import When
@@ -116,18 +116,10 @@ def resolved_by_snapshot(
             for full in analysis.paid(server.fleet.definitions_known(name), _UNITS_PER_UID, LeftOut.RESOLUTIONS)
         ]
     return [
-        *resolutions(gone[False], "no_longer_offered", seen, seen.observer_id),
-        *resolutions(gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
+        *_by_reach(gone, "no_longer_offered", seen),
         *resolutions(back, "definition_returned", seen, seen.observer_id),
         *resolutions(_readable_again(server, seen), "definition_returned", seen, None),
     ]
-
-
-def decided_before(
-    server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen
-) -> list[Resolution]:
-    """Return the resolution of what is new in a snapshot and was approved before it was offered."""
-    return resolutions(_approved_before(server, baseline, catalogue), "decided", seen, None)
 
 
 def resolved_by_decision(
@@ -201,7 +193,7 @@ def _unanswered(server: ServerBindings, observer_id: str | None) -> Sequence[Rej
     return () if is_answered else ends
 
 
-def _approved_before(server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue) -> Uids:
+def approved_before(server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue) -> Uids:
     """Yield the uids of findings about definitions that an operator approved before they were offered."""
     if not server.controls.pins:
         return
@@ -300,9 +292,15 @@ def resolved_by_signature(
             for other in others
         )
         ended[everywhere] += uids_of_signature(server, seen.server_id, name, full)
+    return _by_reach(ended, "signature_returned", seen)
+
+
+def _by_reach(ended: Mapping[bool, Uids], reason: Reason, seen: Seen) -> list[Resolution]:
+    """Return the resolutions of what ended for one observer, then of what ended everywhere."""
+    own = seen.observer_id
     return [
-        *resolutions(ended[False], "signature_returned", seen, seen.observer_id),
-        *resolutions(ended[True], "signature_returned", seen, seen.observer_id, everywhere=True),
+        *resolutions(ended[False], reason, seen, own),
+        *resolutions(ended[True], reason, seen, own, everywhere=True),
     ]
 
 

@@ -15,27 +15,21 @@ from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import check_observer, event_time_us
 from assay_stream.model.control_facts import Signatures
 from assay_stream.model.definition_facts import Catalogue, ToolFact, definition_record
-from assay_stream.model.facts import Announcement, Seen
+from assay_stream.model.facts import Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import RELEASE_KINDS, Kind
-from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
-from assay_stream.model.record import Position, Record, murmur2_partition
+from assay_stream.model.observation import SnapshotEvent
+from assay_stream.model.record import Record, murmur2_partition
 from assay_stream.registry.allowance import Ration, change_of
 from assay_stream.registry.analysis import finding_in
 from assay_stream.registry.baselines import Baseline, baselines_for
 from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.list_drift import compare, compare_items, first_look
-from assay_stream.registry.list_health import (
-    announce,
-    cached_long,
-    late_finding,
-    never_complete,
-    resolved_by_complete_list,
-)
+from assay_stream.registry.list_health import cached_long, late_finding, never_complete, resolved_by_complete_list
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.received_signatures import signatures_of
-from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
+from assay_stream.registry.resolution import approved_before, resolutions, resolved_by_signature, resolved_by_snapshot
 from assay_stream.registry.retention import fold, pack_repeats
 from assay_stream.registry.transition import Transition
 
@@ -65,7 +59,7 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
     )
     # Before: what differs from earlier lists, which alerts that resolves, and how pins, offers and verdicts are.
     baseline, analysed = baselines_for(server, seen)
-    findings, ration = _compare(registry, record, server, analysed, catalogue, seen, offer, lists.values())
+    findings, ration = _compare(step, server, analysed, catalogue, seen, offer, lists.values())
     findings += cached_long(seen, data.ttl_ms, limits)
     seen = replace(seen, rationed=ration.is_cut_short)
     ended = [
@@ -73,9 +67,8 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
         *resolved_by_complete_list(server, seen, limits),
     ]
     is_same = offers_the_same(server, catalogue, seen)
-    since = start_of(seen.time_us)
-    observer_id = None if _concerns_others(server, since) else seen.observer_id
-    transition = Transition(step, seen.server_id, server, since, ration.analysis, own=seen, observer_id=observer_id)
+    observer_id = None if _concerns_others(server, seen) else seen.observer_id
+    transition = Transition(step, server, seen, ration.analysis, observer_id=observer_id)
     # Apply: in the order in which facts refer to each other.
     _publish_offer(step, server, catalogue, offer)
     for items in lists.values():
@@ -95,7 +88,7 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
         finding.output() for finding in (findings if baseline is None else _of_one_release(findings, seen))
     ]
     step.outputs += wrong
-    ended += decided_before(server, baseline, catalogue, seen)
+    ended += resolutions(approved_before(server, baseline, catalogue), "decided", seen, None)
     ended += resolved_by_signature(server, catalogue, seen, ration.analysis)
     step.outputs += [resolution.output() for resolution in ended]
     if not is_same:
@@ -105,20 +98,6 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
     left = ration.charge()
     if left is not None:
         step.publish(left)
-
-
-def apply_announcement(step: Step, event: ListChangedEvent) -> None:
-    """Apply the announcement of a changed list.
-
-    Raises:
-        InputError: if the observer is not the one that the header names.
-    """
-    data, record = event.data, step.record
-    check_observer(record, data.observer_id, limits=step.limits)
-    announcement = Announcement(
-        server_id=data.server_id, observer_id=data.observer_id, origin=record.origin, time_us=event_time_us(event)
-    )
-    announce(step, announcement)
 
 
 def _observation(
@@ -162,8 +141,7 @@ def _hidden(event: SnapshotEvent, offer: Offer) -> tuple[tuple[str, str], ...]:
 
 
 def _compare(
-    registry: Registry,
-    record: Record,
+    step: Step,
     server: ServerBindings,
     analysed: Baseline | None,
     catalogue: Catalogue,
@@ -172,14 +150,14 @@ def _compare(
     lists: Iterable[ItemOffer],
 ) -> tuple[list[Finding], Ration]:
     """Return the findings that were not analysed before, and what they cost."""
-    limits = registry.limits
+    limits = step.limits
     change = change_of(server, analysed, catalogue, seen, lists)
-    ration = Ration(server, seen, record.timestamp_ms, change, limits)
+    ration = Ration(server, seen, step.record.timestamp_ms, change, limits)
     compared = chain(
         compare(server, analysed, catalogue, seen, offer, ration.analysis),
         *(compare_items(server, items, seen, ration.analysis, _named_beside(offer, lists)) for items in lists),
     )
-    findings = [*first_look(server, catalogue, seen, lists), *_misrouted(registry, seen)]
+    findings = [*first_look(server, catalogue, seen, lists), *_misrouted(step.registry, seen)]
     findings += [*never_complete(server, seen, limits), *ration.reported(compared)]
     ration.compared()
     late = late_finding(server, seen, limits)
@@ -235,9 +213,9 @@ def _misrouted(registry: Registry, seen: Seen) -> Iterable[Finding]:
         yield finding_in(seen, Kind.SERVER_MISROUTED)
 
 
-def _concerns_others(server: ServerBindings, since: Position) -> bool:
+def _concerns_others(server: ServerBindings, seen: Seen) -> bool:
     """Return True if an observation can change what is found elsewhere: by a first use, or by being late."""
-    return bool(server.controls.discoveries or server.controls.positions_between(since, None))
+    return bool(server.controls.discoveries or server.controls.positions_between(start_of(seen.time_us), None))
 
 
 def _is_repetition(server: ServerBindings, seen: Seen) -> bool:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
+from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.pin_evaluation import evaluate_one, evaluate_pins, new_findings
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.signatures import revised_first_uses
 from assay_stream.model.control_facts import ControlDecision, Pin, Policy, Signatures
-from assay_stream.model.facts import Seen
+from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
-from assay_stream.model.record import Output, Position
+from assay_stream.model.record import Output
 from assay_stream.registry.analysis import Analysis, CutReason
 from assay_stream.registry.ledger import Step, changed_verdicts
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
@@ -31,34 +32,31 @@ class Transition:
     """The state of one server before a record, to be compared with its state afterwards.
 
     Args:
-        since: the first position at which the record can change a finding.
+        by: what the record states: an observation, a refusal, or a decision. One about a tool's pin or policy changes
+            no other tool.
         analysis: the budget of the record. Faults in its own observation are always found; changes
             elsewhere are paid from the budget.
-        own: the record's observation, if any.
-        decision: the record's control fact, if any; one about a tool's pin or policy changes no other tool.
         observer_id: only what this observer saw can change, ``None`` for every observer.
     """
 
     def __init__(
         self,
         step: Step,
-        server_id: str,
         server: ServerBindings,
-        since: Position,
+        by: Seen | Rejection | ControlDecision,
         analysis: Analysis,
         *,
-        own: Seen | None = None,
-        decision: ControlDecision | None = None,
         observer_id: str | None = None,
     ) -> None:
-        self._step, self._server_id, self._server = step, server_id, server
-        self._since, self._analysis = since, analysis
-        self._own, self._observer_id = own, observer_id
-        self._is_about_rules = isinstance(decision, Pin | Policy)
-        self._pin = decision if isinstance(decision, Pin) else None
-        self._tool_name = decision.tool_name if isinstance(decision, Pin | Policy) else None
+        self._step, self._server, self._by, self._analysis = step, server, by, analysis
+        # The first position at which the record can change a finding.
+        self._since = start_of(by.time_us)
+        self._own, self._observer_id = by if isinstance(by, Seen) else None, observer_id
+        self._is_about_rules = isinstance(by, Pin | Policy)
+        self._pin = by if isinstance(by, Pin) else None
+        self._tool_name = by.tool_name if isinstance(by, Pin | Policy) else None
         server.fleet.forget_changes()
-        self._verdicts = step.registry.verdicts(server_id, server)
+        self._verdicts = step.registry.verdicts(by.server_id, server)
         self._in_force = server.fleet.catalogues_in_force()
         self._wrong = self._evaluate()
         self.found: set[Finding] = set()
@@ -85,14 +83,12 @@ class Transition:
 
     def publish_verdicts(self) -> None:
         if self._is_about_rules or self._server.fleet.catalogues_in_force() != self._in_force:
-            after = self._step.registry.revised_verdicts(self._server_id, self._server)
-            self._step.outputs += changed_verdicts(self._step.record, self._server_id, self._verdicts, after)
+            after = self._step.registry.revised_verdicts(self._by.server_id, self._server)
+            self._step.outputs += changed_verdicts(self._step.record, self._by.server_id, self._verdicts, after)
 
-    def publish_cut(self, time_us: int) -> None:
-        """Publish the finding that lists what the budget did not suffice for, if anything."""
-        origin = self._step.record.origin
-        cut = self._analysis.finding(self._server_id, origin, time_us, catalogue=None, cut=CutReason.BUDGET)
-        self._step.outputs += [finding.output() for finding in cut]
+    def publish_cut(self) -> None:
+        """Publish the finding that says what the budget did not suffice for, if anything."""
+        self._step.outputs += [finding.output() for finding in self._analysis.finding(self._by, CutReason.BUDGET)]
 
     def check_signatures(self, signed: Iterable[Signatures]) -> None:
         """Check sets of signatures against every key of the server that they were not yet checked against."""

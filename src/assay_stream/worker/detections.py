@@ -23,17 +23,15 @@ from assay_stream.agents import AgentSet, AgentState, Rekeying
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.connection import TopicPartition
-from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage, Topology
 from assay_stream.kafka.topics import ACCESS, AccessRole
 from assay_stream.kafka.upstream import UpstreamStage, UpstreamStages, steps_to
 from assay_stream.limits.core import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.text.times import time_us_of
-from assay_stream.worker.channel import Batches, TransactionalChannel
+from assay_stream.worker.channel import Batches
 from assay_stream.worker.host import Host, run_host
-from assay_stream.worker.metrics import PrometheusStage
-from assay_stream.worker.worker import GC_THRESHOLDS
+from assay_stream.worker.worker import GC_THRESHOLDS, add_stage
 
 _LOOK_S = 0.01
 _HOLD_LIMIT_S = 5.0
@@ -70,11 +68,7 @@ def add_agents(host: Host, topology: Topology, agents: AgentSet, name: str) -> N
         host.add("preceding", preceding)
     quarantine = asyncio.Lock()
     for stage in stages_of(agents, name, preceding, topology):
-        stage.level = host.format_level
-        channel = TransactionalChannel(host.app, name=stage.name, partitions=topology.counts[stage.input_roles[0]])
-        host.app.agent(channel)(_processing)
-        metrics = PrometheusStage(host.metrics, stage.name)
-        host.add(stage.name, Runner(stage, channel.process, metrics=metrics, quarantine=quarantine))
+        add_stage(host, stage, _processing, quarantine)
 
 
 def preceding_stages(agents: AgentSet, name: str, topology: Topology) -> UpstreamStages | None:
@@ -112,14 +106,8 @@ def stages_of(agents: AgentSet, name: str, preceding: UpstreamStages | None, top
     return [*stages, detecting]
 
 
-class Rekeyed(NoState):
+class Rekeyed(Rekeying, NoState):
     """One partition of an input, of which nothing is kept."""
-
-    def __init__(self, agents: AgentSet, *, partitions: int) -> None:
-        self._rekeying = Rekeying(agents, partitions=partitions)
-
-    def process(self, record: Record) -> list[Output]:
-        return self._rekeying.process(record)
 
 
 class Pace:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -304,6 +305,7 @@ class Host:
 
 
 Build = Callable[[Host, PartitionCounts], None]
+_Count = Callable[[], Coroutine[Any, Any, PartitionCounts]]
 
 
 def run_host(
@@ -333,7 +335,9 @@ def run_host(
     while not has_ended:
         deadline = Deadline(settings.stop_limit_s)
         try:
-            host = asyncio.run(_run(settings, needed, actors, build, deadline, web_port, agents, once, unreadable))
+            host = Host(settings, deadline, web_port=web_port)
+            count = partial(_count, host, settings, needed, actors, agents)
+            asyncio.run(_run(host, build, count, once=once, unreadable=unreadable))
         finally:
             # A thread that hangs, as in looking up a name, would keep the process alive.
             deadline.settle()
@@ -352,37 +356,30 @@ def run_host(
         raise reason from failure
 
 
-async def _run(
-    settings: Settings,
-    needed: AbstractSet[Role],
-    actors: Sequence[AccessRole],
-    build: Build,
-    deadline: Deadline,
-    web_port: int | None,
-    agents: str,
-    once: bool,
-    unreadable: str | None,
-) -> Host:
-    host = Host(settings, deadline, web_port=web_port)
+async def _count(
+    host: Host, settings: Settings, needed: AbstractSet[Role], actors: Sequence[AccessRole], agents: str
+) -> PartitionCounts:
+    async with open_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text)) as admin:
+        await require_rights(admin, settings, actors, needed, agents)
+        states = await inspect_topics(admin, settings, agents=agents)
+        counts = check_topics(states, set(needed), settings)
+    if Role.FORMATS in needed:
+        host.format_level = await finalised_level(settings)
+    # Last: while something is waited for, this is repeated every few seconds.
+    if unchecked := [each.spec.name for each in states if each.spec.role in needed and not each.is_checked]:
+        _log.warning("topic_settings_unchecked", topics=unchecked, right=Operation.DESCRIBE_CONFIGS.value)
+    return counts
 
-    async def count() -> PartitionCounts:
-        async with open_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text)) as admin:
-            await require_rights(admin, settings, actors, needed, agents)
-            states = await inspect_topics(admin, settings, agents=agents)
-            counts = check_topics(states, set(needed), settings)
-        if Role.FORMATS in needed:
-            host.format_level = await finalised_level(settings)
-        # Last: while something is waited for, this is repeated every few seconds.
-        if unchecked := [each.spec.name for each in states if each.spec.role in needed and not each.is_checked]:
-            _log.warning("topic_settings_unchecked", topics=unchecked, right=Operation.DESCRIBE_CONFIGS.value)
-        return counts
 
-    async def stay() -> PartitionCounts:
-        # Out of the consumer group, so that workers that can read it take over. A new start would read it again.
-        await asyncio.Event().wait()
-        return {}
+async def _stay() -> PartitionCounts:
+    # Out of the consumer group, so that workers that can read it take over. A new start would read it again.
+    await asyncio.Event().wait()
+    return {}
 
-    awaited, why = stay, unreadable
+
+async def _run(host: Host, build: Build, count: _Count, *, once: bool, unreadable: str | None) -> None:
+    awaited: _Count = _stay
+    why = unreadable
     if unreadable is None:
         try:
             build(host, await count())
@@ -394,7 +391,6 @@ async def _run(
         _log.warning("waiting_to_start", why=why)
         host.add("start", _Awaited(awaited, why))
     await host.run()
-    return host
 
 
 def _may_be_awaited(error: AssayStreamError) -> bool:
@@ -410,7 +406,7 @@ class _Awaited(Part):
         waiting_for: why ``count`` failed, or would.
     """
 
-    def __init__(self, count: Callable[[], Coroutine[Any, Any, PartitionCounts]], waiting_for: str) -> None:
+    def __init__(self, count: _Count, waiting_for: str) -> None:
         super().__init__()
         self._count = count
         self.waiting_for = waiting_for

@@ -62,23 +62,13 @@ class AlertStageTable(AlertTable):
         metrics: counts the claims that are not stored.
     """
 
-    def __init__(
-        self,
-        partition: int,
-        rules: AlertRules,
-        *,
-        input_topic: str,
-        now_us: Callable[[], int | None],
-        metrics: StageMetrics = UNCOUNTED,
-    ) -> None:
-        super().__init__(partition, rules, input_topic=input_topic, now_us=now_us)
-        self._metrics = metrics
+    metrics: StageMetrics = UNCOUNTED
 
     def process(self, record: Record) -> list[Output]:
         """Apply one record of the finding topic, and return the alerts."""
         outputs = alerting.process(self.alerts, record)
         if self.alerts.names_left_out:
-            self._metrics.count("claims_left_out")
+            self.metrics.count("claims_left_out")
         if self.alerts.names_left_out == 1:
             # Once per set of look-alike names, so that a flood of claims does not flood the log.
             _log.warning("name_claims_left_out", partition=record.origin.partition, offset=record.origin.offset)
@@ -90,7 +80,9 @@ def alert_stage(
 ) -> Stage[AlertStageTable]:
     def new_state(partition: int) -> AlertStageTable:
         now_us, input_topic = _every(topology.settings.alert_tick_s, clock_us), topology.names[Role.FINDINGS]
-        return AlertStageTable(partition, rules, input_topic=input_topic, now_us=now_us, metrics=metrics)
+        table = AlertStageTable(partition, rules, input_topic=input_topic, now_us=now_us)
+        table.metrics = metrics
+        return table
 
     return Stage("alerts", (Role.FINDINGS,), topology, state_role=Role.ALERT_STATES, new_state=new_state)
 

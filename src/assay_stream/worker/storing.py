@@ -83,8 +83,8 @@ class StoreFilling(Following):
         self._filler = filler
         self._once = once
         self._now_us = now_us
-        self._names = topic_names(settings)
-        self._roles = {self._names[role]: role for role in ROLES}
+        names = topic_names(settings)
+        self._roles = {names[role]: role for role in ROLES}
         self._lags: dict[TopicPartition, int] = {}
         self._even_s: dict[TopicPartition, float] = {}
         self._times_ms: dict[TopicPartition, int] = {}
@@ -110,16 +110,11 @@ class StoreFilling(Following):
     def behind_s(self) -> float:
         """For how long the store has lacked something, or how old its latest record of a log is that goes on."""
         now_s, now_ms = time.monotonic(), self._now_us() // 1_000
-        return max(
-            (
-                min(now_s - self._even_s.get(place, self._started_s), max(now_ms - self._times_ms[place], 0) / 1_000)
-                if place in self._times_ms
-                else now_s - self._even_s.get(place, self._started_s)
-                for place, lag in self._lags.items()
-                if lag
-            ),
-            default=0.0,
-        )
+        behind_s = [0.0]
+        for place in [place for place, lag in self._lags.items() if lag]:
+            lacking_s, time_ms = now_s - self._even_s.get(place, self._started_s), self._times_ms.get(place)
+            behind_s.append(lacking_s if time_ms is None else min(lacking_s, max(now_ms - time_ms, 0) / 1_000))
+        return max(behind_s)
 
     async def run(self) -> None:
         """Fill the store.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -32,34 +32,32 @@ from assay_stream.kafka.stage import Stage, Topology
 from assay_stream.kafka.topics import ACCESS, STAGES, AccessRole
 from assay_stream.limits.core import UNREVIEWED_AGE_MAX_S
 from assay_stream.registry import processor
-from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
+from assay_stream.worker.channel import AgentFunction, Batches, TransactionalChannel
 from assay_stream.worker.host import Host, run_host
 from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, RecentObservers, join_calls
 from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import AlertStageTable, SteadyClock, alert_stage, registry_stage
 
 
-def declare(app: AgentApp, channels: Mapping[str, TransactionalChannel]) -> None:
-
-    @app.agent(channels["registry"])
-    async def registry(batches: Batches) -> None:
-        """Snapshots and control records in; facts, definitions, findings and verdicts out."""
-        async for batch in batches:
-            await batch.process(processor.process)
-
-    @app.agent(channels["join"])
-    async def join(batches: Batches) -> None:
-        """Calls in, evidence out, once what was observed before them is known."""
-        async for batch in batches:
-            await batch.process_pieces(join_calls)
-
-    @app.agent(channels["alerts"])
-    async def alerts(batches: Batches) -> None:
-        """Findings in, alerts out; the table remembers each alert."""
-        async for batch in batches:
-            await batch.process(AlertStageTable.process)
+async def registry(batches: Batches) -> None:
+    """Snapshots and control records in; facts, definitions, findings and verdicts out."""
+    async for batch in batches:
+        await batch.process(processor.process)
 
 
+async def join(batches: Batches) -> None:
+    """Calls in, evidence out, once what was observed before them is known."""
+    async for batch in batches:
+        await batch.process_pieces(join_calls)
+
+
+async def alerts(batches: Batches) -> None:
+    """Findings in, alerts out; the table remembers each alert."""
+    async for batch in batches:
+        await batch.process(AlertStageTable.process)
+
+
+_AGENTS: dict[str, AgentFunction] = {AccessRole.REGISTRY: registry, AccessRole.JOIN: join, AccessRole.ALERTS: alerts}
 GC_THRESHOLDS = (50_000, 50, 100)
 
 
@@ -88,24 +86,26 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
 
 def add_stages(host: Host, topology: Topology, stages: frozenset[str]) -> None:
     made = {name: _stage(name, host, topology) for name in STAGES if name in stages}
-    channels = {
-        str(name): TransactionalChannel(
-            host.app, name=name, partitions=topology.counts[made[name].input_roles[0]] if name in made else 1
-        )
-        for name in STAGES
-    }
-    declare(host.app, channels)
     quarantine, runners = asyncio.Lock(), list[Runner]()
     for name, stage in made.items():
-        stage.level = host.format_level
-        metrics = PrometheusStage(host.metrics, name)
         gives_way_to = tuple(runners) if name == "alerts" else ()
-        runners.append(
-            Runner(stage, channels[name].process, metrics=metrics, quarantine=quarantine, gives_way_to=gives_way_to)
-        )
-        host.add(name, runners[-1])
+        runners.append(add_stage(host, stage, _AGENTS[name], quarantine, gives_way_to))
         if name == "alerts":
             host.metrics.on_scrape(partial(note_open_alerts, stage, host.metrics))
+
+
+def add_stage(
+    host: Host, stage: Stage[Any], agent: AgentFunction, quarantine: asyncio.Lock, gives_way_to: Sequence[Runner] = ()
+) -> Runner:
+    """Add one stage to a host, behind its agent, and return its runner."""
+    stage.level = host.format_level
+    partitions = stage.topology.counts[stage.input_roles[0]]
+    channel = TransactionalChannel(host.app, name=stage.name, partitions=partitions)
+    host.app.agent(channel)(agent)
+    metrics = PrometheusStage(host.metrics, stage.name)
+    runner = Runner(stage, channel.process, metrics=metrics, quarantine=quarantine, gives_way_to=gives_way_to)
+    host.add(stage.name, runner)
+    return runner
 
 
 def _stage(name: str, host: Host, topology: Topology) -> Stage[Any]:
