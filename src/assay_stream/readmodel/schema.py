@@ -10,7 +10,7 @@ import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -217,34 +217,31 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
         OperatingError: ``store_failing``.
     """
     path = folder / FILE
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _only_writer(folder), failures(path):
+    with ExitStack() as opened:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            opened.enter_context(_only_writer(folder))
+            opened.enter_context(failures(path))
             if rebuild:
                 _remove(path)
             # SQLite gives its other files the mode of this one.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            connection = _connect(str(path))
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                # A commit that a power failure undoes takes its positions with it: it is read again.
-                connection.execute("PRAGMA synchronous = NORMAL")
-                connection.execute(f"PRAGMA wal_autocheckpoint = {STORE_LOG_PAGES}")
-                # What the log has grown to while somebody read for long is given back.
-                page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
-                connection.execute(f"PRAGMA journal_size_limit = {STORE_LOG_PAGES * page_bytes}")
-                if not _is_store(connection):
-                    if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-                        raise InputError(
-                            "store_unreadable", f"{path} is a database, but no store: choose another folder"
-                        )
-                    _create(connection, secrets.token_bytes(16))
-                check_version(connection, path)
-                yield connection
-            finally:
-                connection.close()
-    except OSError as error:
-        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
+            connection = opened.enter_context(closing(_connect(str(path))))
+            connection.execute("PRAGMA journal_mode = WAL")
+            # A commit that a power failure undoes takes its positions with it: it is read again.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {STORE_LOG_PAGES}")
+            # What the log has grown to while somebody read for long is given back.
+            page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+            connection.execute(f"PRAGMA journal_size_limit = {STORE_LOG_PAGES * page_bytes}")
+            if not _is_store(connection):
+                if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+                    raise InputError("store_unreadable", f"{path} is a database, but no store: choose another folder")
+                _create(connection, secrets.token_bytes(16))
+            check_version(connection, path)
+        except OSError as error:
+            raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
+        yield connection
 
 
 @contextmanager

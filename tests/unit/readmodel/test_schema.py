@@ -214,3 +214,9 @@ def test_a_temporary_store_takes_no_more_memory_than_its_page_cache() -> None:
     """What a question reads of topics or files may be more than fits: here 200 MB."""
     done = subprocess.run([sys.executable, "-c", _FILL], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 2 * STORE_CACHE_KIB
+
+
+def test_what_fails_while_a_store_is_written_is_no_fault_of_its_folder(tmp_path: Path) -> None:
+    """A broker that goes away raises an ``OSError`` as well."""
+    with pytest.raises(ConnectionResetError), schema.writing(tmp_path):
+        raise ConnectionResetError
