@@ -46,13 +46,7 @@ def test_profiles_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "after",
-    [
-        _path(pattern=None),
-        _path(default="/etc/passwd"),
-        TOOL | {"inputSchema": {}},
-    ],
-    ids=range(3),
+    "after", [_path(pattern=None), _path(default="/etc/passwd"), TOOL | {"inputSchema": {}}], ids=range(3)
 )
 def test_a_lost_form_or_schema_and_another_value_are_medium(after: dict[str, object]) -> None:
     assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.MEDIUM
