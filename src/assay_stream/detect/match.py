@@ -38,8 +38,8 @@ def host_of(address: str) -> str:
 
 
 def is_harmless(host: str) -> bool:
-    """Return True if a host of ``host_of`` is an example or vocabulary."""
-    return host in _HARMLESS or host.endswith(CATALOG.hosts.harmless_suffixes)
+    """Return True if a host of ``host_of`` is an example or vocabulary, or empty, as of "https://..."."""
+    return host in _HARMLESS or host.endswith(CATALOG.hosts.harmless_suffixes) or not host
 
 
 def is_documentation(host: str) -> bool:

@@ -14,7 +14,7 @@ from tests.support.hostile import PAIRS
 
 TOOL = {"name": "t", "description": "Reads a file", "inputSchema": {"type": "object"}}
 QUIET = TOOL | {"description": "Reads a file."}
-LOUD = TOOL | {"inputSchema": {"type": "object", "properties": {"note": {}}, "required": ["note"]}}
+LOUD = TOOL | {"inputSchema": {}}
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_json_has_exactly_the_stated_members(drift: Any) -> None:
             {
                 "kind": "tool_renamed",
                 "tool": "u",
-                "severity": "medium",
+                "severity": "low",
                 "codes": ["name_changed"],
                 "fields": ["name"],
                 "renamed_to": "v",

@@ -161,9 +161,10 @@ def test_owner_of_a_host(host: str, owner: str | None) -> None:
     assert owner_of(host) == owner
 
 
-def test_reserved_names_are_harmless() -> None:
+def test_reserved_names_and_dots_in_place_of_one_are_harmless() -> None:
     """Examples of documentation reach nobody (RFC 2606)."""
     assert is_harmless("api.example.com")
+    assert is_harmless(host_of("https://..."))
     assert not is_harmless("example.com.acme.net")
 
 

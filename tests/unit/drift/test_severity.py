@@ -50,16 +50,15 @@ def test_profiles_by_name() -> None:
     [
         _path(pattern=None),
         _path(enum=None),
-        _path(default="/etc/passwd"),
         _path(type=None, enum=None),
-        _schema(properties={**TOOL["inputSchema"]["properties"], "note": {}}, required=["note"]),  # type: ignore[index]
+        _path(default="/etc/passwd"),
         TOOL | {"inputSchema": {}},
         TOOL | {"annotations": {"readOnlyHint": False, "destructiveHint": False}},
         TOOL | {"annotations": {"readOnlyHint": True, "destructiveHint": True}},
     ],
-    ids=range(8),
+    ids=range(7),
 )
-def test_widening_alone_is_medium(after: dict[str, object]) -> None:
+def test_what_is_confined_no_longer_and_another_default_or_hint_are_medium(after: dict[str, object]) -> None:
     assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.MEDIUM
 
 
@@ -68,20 +67,22 @@ def test_widening_alone_is_medium(after: dict[str, object]) -> None:
     [
         _schema(additionalProperties={"type": "string"}),
         _path(enum=["/srv/a", "/srv/b"]),
+        _schema(properties={**TOOL["inputSchema"]["properties"], "note": {}}, required=["note"]),  # type: ignore[index]
         _schema(properties={"path": {"anyOf": [TOOL["inputSchema"]["properties"]["path"], {"type": "array"}]}}),  # type: ignore[index]
     ],
-    ids=range(3),
+    ids=range(4),
 )
-def test_a_restriction_that_stays_but_admits_more_is_as_severe_as_a_further_parameter(after: dict[str, object]) -> None:
+def test_what_upgrades_do_to_schemas_is_low(after: dict[str, object]) -> None:
     assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.LOW
 
 
 @pytest.mark.parametrize(
-    ("name", "level"), [("read-file", Level.LOW), ("readFile", Level.LOW), ("read_files", Level.MEDIUM)]
+    ("name", "privileged"), [("read-file", Level.LOW), ("readFile", Level.LOW), ("read_files", Level.MEDIUM)]
 )
-def test_a_rename_that_only_spells_the_name_otherwise_is_low(name: str, level: Level) -> None:
+def test_a_rename_is_as_severe_as_an_addition_unless_only_the_spelling_differs(name: str, privileged: Level) -> None:
     changes = compare_definitions(TOOL | {"name": "read_file"}, TOOL | {"name": name})
-    assert assess(SOC, "tool_renamed", changes) is level
+    assert assess(SOC, "tool_renamed", changes) is Level.LOW
+    assert assess(SOC, "tool_renamed", changes, privileged=True) is privileged
 
 
 def test_nothing_but_a_comparison_cut_short_is_high_by_its_code() -> None:
