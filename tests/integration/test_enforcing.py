@@ -28,6 +28,7 @@ from deploy.local.kafka import QUICK_START, Broker
 from tests.support.deployment import Deployment, free_port, payload
 from tests.support.enforcing import TOOL, call, enforced, is_refused, passed, time_server, wait_for_row
 from tests.support.http_tap import http_server, listening
+from tests.support.ingest import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.servers]
 
@@ -215,12 +216,6 @@ async def test_before_the_first_verdicts_were_read_the_operators_choice_holds(
     events = [json.loads(line)["data"] for line in output.read_bytes().splitlines()]
     [made] = [event for event in events if "decision" in event]
     assert made["decision"] == ("allow" if passes else "deny")
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.tier(name="outages")

@@ -22,9 +22,8 @@ from tests.support.errors import raises_code
 def test_a_folder_takes_one_run_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     with locked_folder(folder):
-        with pytest.raises(ConfigurationError) as caught, locked_folder(folder):
+        with raises_code("output_in_use", kind=ConfigurationError), locked_folder(folder):
             pass
-        assert caught.value.code == "output_in_use"
         assert os.listdir(folder) == []
     with locked_folder(folder):
         pass

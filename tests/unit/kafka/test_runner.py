@@ -190,9 +190,8 @@ async def test_a_record_that_takes_long_is_seen(cluster: MemoryCluster, release:
     other = a_runner(cluster, gives_way_to=(runner,))
     assert not other.gives_way
     async with running(runner):
-        await until(lambda: runner.still_s > 0.2)
+        await until(lambda: written(cluster, 1) == 1 and runner.still_s > 0.2)
         assert other.gives_way
-        assert written(cluster, 1) == 1
         release.set()
         await until(lambda: written(cluster, 0) == 1 and runner.still_s < 0.2 and not other.gives_way)
 

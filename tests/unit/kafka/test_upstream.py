@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
@@ -14,7 +15,7 @@ from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import UpstreamStages, steps_to
 from assay_stream.model.record import Role
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer
 
 TOPICS = topic_names(Settings())
 
@@ -78,13 +79,21 @@ async def test_logs_are_complete_once_every_stage_between_has_come_as_far() -> N
         assert await is_complete()
 
 
-async def test_what_is_published_later_is_not_waited_for() -> None:
+async def test_what_is_published_later_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a busy log would never be complete."""
+    have_ends, end_offsets = asyncio.Event(), MemoryConsumer.end_offsets
+
+    async def asked(consumer: MemoryConsumer, places: Any) -> Any:
+        ends = await end_offsets(consumer, places)
+        have_ends.set()
+        return ends
+
+    monkeypatch.setattr(MemoryConsumer, "end_offsets", asked)
     cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
     cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
     async with following(cluster, Role.EVIDENCE) as upstream:
         complete = asyncio.create_task(upstream.complete())
-        await asyncio.sleep(0.03)
+        await have_ends.wait()
         cluster.append(TOPICS[Role.CALLS], 0, b"", b"")
         await commit(cluster, "join", Role.CALLS, 0, 1, Role.EVIDENCE)
         await asyncio.wait_for(complete, 1)

@@ -173,9 +173,8 @@ def test_a_damaged_file_is_tried_again_where_the_disk_does_not_take_what_is_left
     (tmp_path / "queue.db").write_bytes(raw)
     with monkeypatch.context() as patched:
         patched.setattr(module, "_SETTINGS", module._SETTINGS + "PRAGMA max_page_count = 4;")
-        with pytest.raises(ConfigurationError) as caught:
+        with raises_code("unwritable_file", kind=ConfigurationError):
             a_spool(tmp_path)
-    assert caught.value.code == "unwritable_file"
     spool = a_spool(tmp_path)
     assert 60 < len(drained(spool)) < 80
     spool.close()

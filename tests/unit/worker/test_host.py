@@ -33,6 +33,7 @@ from assay_stream.worker.host import Deadline, Health, Host, PartitionCounts, in
 from assay_stream.worker.metrics import PrometheusStage
 from assay_stream.worker.worker import add_stages, join_stage
 from tests.support.deployment import free_port
+from tests.support.errors import raises_code
 
 
 class Done(Part):
@@ -114,10 +115,9 @@ async def test_a_port_that_is_taken_is_named() -> None:
     """With the setting to change, before anything starts."""
     port = free_port()
     async with hosted(Done(), web_port=port):
-        with pytest.raises(ConfigurationError, match="--web-port") as caught:
+        with raises_code("web_port_taken", kind=ConfigurationError, match="--web-port"):
             async with hosted(Done(), web_port=port):
                 raise AssertionError("the port is taken")
-    assert caught.value.code == "web_port_taken"
 
 
 async def test_pages_that_fail_end_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
