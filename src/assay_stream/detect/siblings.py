@@ -84,8 +84,8 @@ class Siblings:
         self._names: Set[str] = frozenset()
         self._prefixes: Set[str] = frozenset()
         self._index: Mapping[object, Sequence[_Tool]] | None = None
-        self._known: dict[int, tuple[Mapping[str, Any], _Said, int]] = {}
-        """What the tools of the list say, by their identity, with its cost: a changed one is asked about twice."""
+        self._silent: dict[int, tuple[Mapping[str, Any], int]] = {}
+        """Definitions that claim nothing, by identity, with the cost of reading them: a changed one is read twice."""
 
     def imitated(self, before: Mapping[str, Any] | None, after: Mapping[str, Any], work: Work) -> Iterator[Indicator]:
         """Yield the indicator of a definition that imitates another tool of the list.
@@ -93,9 +93,15 @@ class Siblings:
         Args:
             before: the older definition, ``None`` where there was none.
         """
-        said = self._said(after, work)
+        if id(after) in self._silent:
+            work.spend(self._silent[id(after)][1])
+            return
+        spent = work.spent
+        said = _said(after, work)
         *_, claims = said
-        if claims and before is not None:
+        if not claims:
+            self._silent[id(after)] = after, work.spent - spent
+        elif before is not None:
             claims -= _said(before, work)[-1]
         if not claims:
             return
@@ -114,7 +120,7 @@ class Siblings:
 
     def _indexed(self, work: Work) -> Mapping[object, Sequence[_Tool]]:
         index: dict[object, list[_Tool]] = {}
-        tools = sorted((_read(each, self._said(each, work)) for each in self._tools), key=lambda tool: tool.name)
+        tools = sorted((_read(each, _said(each, work)) for each in self._tools), key=lambda tool: tool.name)
         self._names = {tool.name.lower() for tool in tools}
         counted = Counter(chain(*(tool.nouns for tool in tools)))
         # A word that half of the names have is the server's: it tells none of them from another.
@@ -123,16 +129,6 @@ class Siblings:
             for key in (tool.parameters, *tool.nouns):
                 index.setdefault(key, []).append(tool)
         return index
-
-    def _said(self, definition: Mapping[str, Any], work: Work) -> _Said:
-        known = self._known.get(id(definition))
-        if known is None:
-            spent = work.spent
-            said = _said(definition, work)
-            known = self._known[id(definition)] = definition, said, work.spent - spent
-        else:
-            work.spend(known[2])
-        return known[1]
 
     def _without_prefix(self, tool: _Tool) -> _Tool:
         return tool._replace(nouns=tool.nouns - self._prefixes)

@@ -152,21 +152,28 @@ class Texts:
 
 
 class KnownTexts:
-    """The texts of definitions that changed: each is searched for what is new in it, and then in whole."""
+    """The texts of definitions that changed: each is searched for what is new in it, and then in whole.
+
+    They are kept until the whole list has been searched once, up to what a single definition may cost.
+    """
 
     def __init__(self) -> None:
         self._changed: dict[int, tuple[Mapping[str, Any], Texts]] = {}
+        self._units_left = DEFAULT_LIMITS.definition_work_units_max
 
     def of(self, definition: Mapping[str, Any], work: Work, older: Texts | None) -> Texts:
         """Return the texts of a definition, for the same units whether or not they were listed before."""
         if older is not None:
             texts = Texts(definition, work, older)
-            self._changed[id(definition)] = definition, texts
+            if texts.units <= self._units_left:
+                self._units_left -= texts.units
+                self._changed[id(definition)] = definition, texts
             return texts
         _, known = self._changed.pop(id(definition), (None, None))
         if known is None:
             return Texts(definition, work)
         work.spend(known.units)
+        self._units_left += known.units
         return known
 
 

@@ -10,6 +10,7 @@ import pytest
 from assay_stream.detect.indicators import structural_matches
 from assay_stream.detect.surfaces import KnownTexts, Text, TextRole, Texts, name_words, required_of
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
+from tests.support.counting import allocating
 from tests.support.indicators import detect_indicators
 
 
@@ -37,6 +38,23 @@ def test_texts_that_were_listed_before_are_the_same_for_the_same_units() -> None
     spent = work.spent
     assert list(known.of(after, work, None)) == list(Texts(after, apart))
     assert work.spent - spent == apart.spent
+
+
+def test_texts_that_are_kept_are_no_more_than_one_definition_may_have() -> None:
+    """A list may change a thousand definitions, and all of them are searched before any is again."""
+    known, work = KnownTexts(), Work(UNLIMITED)
+
+    def change(number: int) -> None:
+        before = {"name": f"t{number}", "x": ["a"] * 2_000}
+        known.of(before | {"x": ["b"] * 2_000}, work, Texts(before, work))
+
+    with allocating() as few:
+        for number in range(100):
+            change(number)
+    with allocating() as many:
+        for number in range(100, 1_000):
+            change(number)
+    assert many.kept_bytes < few.kept_bytes / 10
 
 
 def test_name_words() -> None:
