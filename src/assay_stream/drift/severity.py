@@ -224,7 +224,7 @@ _PROFILES = (
         kinds={
             "tool_added": (Level.LOW, Level.MEDIUM),
             "tool_removed": _both(Level.LOW),
-            "tool_renamed": (Level.LOW, Level.MEDIUM),  # As the removed and the added tool that it is.
+            "tool_renamed": (Level.LOW, Level.MEDIUM),  # Like the removal and the addition it amounts to.
             "list_cached_long": _both(Level.MEDIUM),
             # A rule of words with known false positives; what the words are for, signs tell.
             "risk_level_changed": _both(Level.LOW),

@@ -58,7 +58,7 @@ def test_profiles_by_name() -> None:
     ],
     ids=range(7),
 )
-def test_what_is_confined_no_longer_and_another_default_or_hint_are_medium(after: dict[str, object]) -> None:
+def test_a_lost_restriction_and_a_different_default_or_hint_are_medium(after: dict[str, object]) -> None:
     assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.MEDIUM
 
 
