@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.bindings.rulings import VerdictTable
+from assay_stream.bindings.controls import VerdictTable
 from assay_stream.observe import Observation, Vantage
 from assay_stream.observe.gate import Gate
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Pump, Watch, write_all

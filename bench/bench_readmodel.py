@@ -22,9 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from assay_stream.limits.storage import STORE_BATCH_RECORDS
-from assay_stream.model.definition_facts import Catalogue, ToolFact
-from assay_stream.model.facts import Seen, encode_key, encode_value
+from assay_stream.limits import STORE_BATCH_RECORDS
+from assay_stream.model.facts import Catalogue, Seen, ToolFact, encode_key, encode_value
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.wire import BaseFact
 from assay_stream.readmodel import schema

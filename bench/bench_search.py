@@ -20,7 +20,7 @@ import orjson
 
 from assay_stream.detect import ToolNames, detect_indicators
 from assay_stream.detect.page import forget
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 from bench.bench_core import captured_tools
 from tests.support.hostile_texts import WORST, repeated

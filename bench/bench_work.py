@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from assay_stream.drift import compare_definitions
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
 from tests.support.hostile import PAIRS, Pair
 

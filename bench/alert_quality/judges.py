@@ -16,11 +16,11 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import DEFAULT_PROFILE
 from assay_stream.model.fields import Subject
-from assay_stream.model.finding_topic import NameClaim
+from assay_stream.model.finding import NameClaim
 from assay_stream.model.record import Origin, Output
 from assay_stream.registry.name_claims import OfferedClaims, claims_between
 from assay_stream.report.drift import RecordedLists, drift_findings
-from assay_stream.schemes.mcptrust import drift
+from assay_stream.schemes.mcptrust import lockfile
 from assay_stream.schemes.mcptrust.lockfile import lock
 
 Tool = Mapping[str, Any]
@@ -62,9 +62,9 @@ def any_change(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> i
 
 
 MCPTRUST_LEVELS = {
-    drift.McpTrustSeverity.INFO: INFORMATIONAL,
-    drift.McpTrustSeverity.MODERATE: MEDIUM,
-    drift.McpTrustSeverity.CRITICAL: CRITICAL,
+    lockfile.McpTrustSeverity.INFO: INFORMATIONAL,
+    lockfile.McpTrustSeverity.MODERATE: MEDIUM,
+    lockfile.McpTrustSeverity.CRITICAL: CRITICAL,
 }
 
 
@@ -76,8 +76,8 @@ def mcptrust(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int
         after: what it sees.
         fleet: not looked at.
     """
-    items = drift.drift(lock({"tools": list(before)}), {"tools": list(after)})
-    return max((MCPTRUST_LEVELS[drift.PUBLISHED[item.change]] for item in items), default=0)
+    items = lockfile.drift(lock({"tools": list(before)}), {"tools": list(after)})
+    return max((MCPTRUST_LEVELS[lockfile.PUBLISHED[item.change]] for item in items), default=0)
 
 
 def assay_stream(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int:

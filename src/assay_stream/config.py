@@ -11,13 +11,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from assay_stream import __version__
 from assay_stream.alerts.rules import AlertRules, Pacing, severity_under
-from assay_stream.canonical.digest_key import DigestKey
-from assay_stream.canonical.redaction import Redaction, redaction_with
+from assay_stream.canonical.digest import DigestKey, Redaction, redaction_with
 from assay_stream.drift.severity import PROFILES
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.local import secret_of_file
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.text.urls import encrypted
 

@@ -6,16 +6,16 @@ outputs reach the next stage only as records that are handed back in.
 
 from __future__ import annotations
 
+from assay_stream import join as joining
 from assay_stream.alerts import processor as alerting
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.bindings.state import Bindings
-from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
-from assay_stream.join import processor as joining
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry import processor as registering

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from assay_stream.files.record_line import record_line
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.seals import checkpoint_records, checkpoints_of, lines_of, some_records, write_keys
 

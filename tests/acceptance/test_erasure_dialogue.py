@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.digest_key import DigestKey
+from assay_stream.canonical.digest import DigestKey
 from assay_stream.errors import InputError
 from assay_stream.files.erasing import acts_of_files, stub_of
 from assay_stream.model.record import Origin, Record, Role

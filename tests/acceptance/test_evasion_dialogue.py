@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any, Self
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.acceptance.test_fleet_is_quiet import HIGH, START, Fleet

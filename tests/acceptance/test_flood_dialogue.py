@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from tests.acceptance.test_evasion_dialogue import A_DAY, CLEAN, HIGH, OTHER, Talk
 from tests.acceptance.test_one_alert_dialogue import Desk
 

@@ -7,8 +7,7 @@ import pytest
 
 from assay_stream.model.record import Role
 from assay_stream.replay.log_cut import History
-from assay_stream.report.as_of import asof_rows
-from assay_stream.report.timeline import observed
+from assay_stream.report.timeline import asof_rows, observed
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.support.events import SERVER, TOOL, Story
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from tests.acceptance.test_binding_dialogue import DIGEST_OF_FIRST, FIRST, SECOND, Dialogue, alerts_of, findings_of
 from tests.acceptance.test_lists_dialogue import kinds

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from tests.acceptance.test_binding_dialogue import (
     DIGEST_OF_FIRST,

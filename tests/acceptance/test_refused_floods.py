@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from assay_stream import limits
 from assay_stream.errors import InputError
 from assay_stream.files import archive
 from assay_stream.files.archive import read_files
 from assay_stream.files.record_line import record_line
-from assay_stream.limits import storage as limits
-from assay_stream.limits.storage import LINE_BYTES_MAX
+from assay_stream.limits import LINE_BYTES_MAX
 from assay_stream.model.record import OBSERVER_HEADER, Role
-from assay_stream.replay import results
+from assay_stream.replay import run as replaying
 from tests.support.command import invoke as run
 from tests.support.counting import counted_calls
 from tests.support.events import TOOL, Story
@@ -57,7 +57,7 @@ def test_two_byte_lines_do_not_become_megabytes_of_refusals(tmp_path: Path) -> N
 
 
 def test_two_byte_lines_cost_their_reader_a_look_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (archive, results):
+    for module in (archive, replaying):
         monkeypatch.setattr(module, "REFUSED_RECORDS_MAX", 100)
 
     def calls(lines: int) -> int:
@@ -68,7 +68,7 @@ def test_two_byte_lines_cost_their_reader_a_look_each(tmp_path: Path, monkeypatc
 
 
 def test_longer_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "REFUSED_RECORDS_MAX", 100)
+    monkeypatch.setattr(run, "REFUSED_RECORDS_MAX", 100)
     control = b'{"specversion":"1.0","type":"assay.control.bomb"}\n'
     bomb = packed(tmp_path / "bomb.ndjson.gz", observed(), control * 3_000)
     call = b'{"specversion":"1.0","type":"mcp.tools.call.observed"}\n'
@@ -89,7 +89,7 @@ def test_longer_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytes
 
 
 def test_few_large_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "REFUSED_BYTES_MAX", 1_024 * 1_024)
+    monkeypatch.setattr(run, "REFUSED_BYTES_MAX", 1_024 * 1_024)
     bombs = [packed(tmp_path / f"{name}.gz", (b"x" * 100_000 + b"\n") * 40) for name in ("a", "b")]
     run("replay", *(part for bomb in bombs for part in ("--input", bomb)), "--output", tmp_path / "out")
     assert 0 < (tmp_path / "out" / "rejected.ndjson").stat().st_size < 2 * 1_100_000
@@ -99,7 +99,7 @@ def test_few_large_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: py
 
 def test_short_and_long_refused_lines_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where both are beyond their bounds, the record that says so counts each line once."""
-    for module in (archive, results):
+    for module in (archive, replaying):
         monkeypatch.setattr(module, "REFUSED_RECORDS_MAX", 100)
     lines = [b"x" * 40 + b"\n", b"x\n"] * 150
     done = run("replay", "--input", packed(tmp_path / "bomb.gz", *lines), "--output", tmp_path / "out")

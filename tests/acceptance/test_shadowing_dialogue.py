@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import pytest
 
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.finding_topic import NAME_GROUPS
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import NAME_GROUPS
 from assay_stream.model.record import Role
 from tests.acceptance.test_binding_dialogue import Dialogue, alerts_of
 from tests.support.controls import a_control

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Record, Role
 from tests.adversary.conftest import Arena
 from tests.support.behind_tap import behind_tap

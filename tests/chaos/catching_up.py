@@ -9,7 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from assay_stream.kafka.connection import connection_options, reading_consumer
-from assay_stream.model.finding_topic import Tick
+from assay_stream.model.finding import Tick
 from assay_stream.model.record import Role
 from tests.chaos.crew import Crew
 from tests.support.deployment import Deployment

@@ -18,13 +18,13 @@ from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.engine import EngineState
 from assay_stream.files.record_line import rejected_line
-from assay_stream.limits.core import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.limits import Limits
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import JoinProgress, write_progress
-from assay_stream.model.format_level import write_level
-from assay_stream.model.ingest import mark_of, write_accepted
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
+from assay_stream.model.rejected import mark_of, write_accepted
 from assay_stream.model.schemas import FACT_KEY, OUTPUTS, SUFFIX
+from assay_stream.model.state_table import write_level
 from assay_stream.registry.ledger import progress
 from assay_stream.seal.checkpoint import encode
 from tests.golden.histories import History

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.schemes.handshake import contract
 from assay_stream.schemes.handshake import event as handshake
-from assay_stream.schemes.handshake import htc
 from assay_stream.schemes.handshake.event import check_tool_call
 
 VECTORS = json.loads(
@@ -88,9 +88,9 @@ def test_the_published_text_requires_four_fields() -> None:
     ("part", "required"), [("request", VECTORS["htc_request_required"]), ("response", VECTORS["htc_response_required"])]
 )
 def test_the_envelopes_require_what_is_published(part: str, required: list[str]) -> None:
-    assert sorted(htc.SCHEMA["$defs"][part]["required"]) == sorted(required)
+    assert sorted(contract.SCHEMA["$defs"][part]["required"]) == sorted(required)
 
 
 def test_the_kinds_of_error_and_the_cap_are_the_published_ones() -> None:
-    assert htc.SCHEMA["$defs"]["error"]["properties"]["kind"]["enum"] == VECTORS["error_kinds"]
+    assert contract.SCHEMA["$defs"]["error"]["properties"]["kind"]["enum"] == VECTORS["error_kinds"]
     assert DEFAULT_LIMITS.htc_payload_bytes_max == VECTORS["max_payload_bytes"]

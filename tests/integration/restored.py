@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from assay_stream.cli.restoring import archived_roles
+from assay_stream.cli.archiving import archived_roles
 from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.kafka.topics import topic_table

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, ElicitResult, Request, Result
 from pydantic import BaseModel
 
-from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.canonical.digest import redacted_digest
 from deploy.local.servers import node_server
 from tests.support.conversing_server import JOB_RESULT, TASKS
 from tests.support.deployment import free_port

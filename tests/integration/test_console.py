@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from assay_stream.console.rendering import url
-from assay_stream.limits.serving import CONSOLE_LIMITS
+from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import fill
 from tests.support.browser import IN_A_BROWSER, Browser, a_browser

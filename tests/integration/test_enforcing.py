@@ -21,8 +21,8 @@ from assay_stream.kafka.connection import connection_options
 from assay_stream.model.control import PIN_REJECT_TYPE, PIN_SET_TYPE
 from assay_stream.model.record import Role
 from assay_stream.observe import VerdictClient
-from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from assay_stream.observe.recorded import decision_event
+from assay_stream.observe.wire import BLOCKED_CODE
 from assay_stream.schemes.hangar import Action
 from deploy.local.kafka import QUICK_START, Broker
 from tests.support.deployment import Deployment, free_port, payload

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from assay_stream import __version__
-from assay_stream.model.format_level import KEY
 from assay_stream.model.record import Role
+from assay_stream.model.state_table import KEY
 from tests.support.deployment import Deployment, waits_for
 from tests.support.fleet import START, a_call_by, a_listing
 from tests.support.future_release import NEW_FACT, NEW_STATE

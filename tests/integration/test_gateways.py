@@ -25,7 +25,7 @@ from mcp.shared.exceptions import MCPError
 
 from assay_stream.kafka.topics import topic_table
 from assay_stream.model.record import Record, Role
-from assay_stream.observe.jsonrpc import BLOCKED_CODE
+from assay_stream.observe.wire import BLOCKED_CODE
 from deploy.local.gateways import built, gateway_python
 from deploy.local.kafka import QUICK_START, Broker
 from deploy.local.servers import python_server

@@ -12,7 +12,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from assay_stream.limits.serving import LISTING_LIMITS
+from assay_stream.limits import LISTING_LIMITS
 from assay_stream.model.record import Record, Role
 from deploy.local.servers import node_server, python_server
 from tests.support.deployment import Deployment, free_port

@@ -19,8 +19,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import GroupOffset
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.kafka.connection import open_admin
-from assay_stream.kafka.exact import ExactWriter, Span
-from assay_stream.kafka.groups import commit_group_offsets, group_offsets
+from assay_stream.kafka.exact import ExactWriter, Span, commit_group_offsets, group_offsets
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.model.record import Origin, Record, Role
 from deploy.local.kafka import Broker

@@ -22,8 +22,8 @@ from assay_stream.kafka.connection import connection_options, open_admin
 from assay_stream.kafka.finalizing import Member, list_members, write_finalised
 from assay_stream.kafka.ranges import READ
 from assay_stream.kafka.topics import ACCESS, AccessRole, topic_names
-from assay_stream.model.format_level import LEVEL
 from assay_stream.model.record import Record, Role
+from assay_stream.model.state_table import LEVEL
 from deploy.local.secured import SecuredBroker
 from tests.support.command import run_command_text
 from tests.support.deployment import Worker

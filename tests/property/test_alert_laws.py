@@ -16,8 +16,7 @@ from assay_stream.alerts.remembered import Alerts, AlertTable, Remembered, state
 from assay_stream.model.alert import OCSF_VERSION
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.fields import TriageAct
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import AlertAct, Entry, Resolution, Suppression, Tick
+from assay_stream.model.finding import AlertAct, Entry, Finding, Resolution, Suppression, Tick
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from tests.support.findings import PACING, RULES, a_finding, a_rule, an_end, at, body, place

@@ -10,15 +10,14 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_stream.limits.core import Limits
-from assay_stream.limits.serving import HTTP_LIMITS
-from assay_stream.model.envelope import Producer
+from assay_stream.limits import HTTP_LIMITS, Limits
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.observe import Observation
 from assay_stream.observe.http.connections import Contexts, Exchange
 from assay_stream.observe.http.traffic import Answered, HttpEvent, Opened, Passed, Traffic
-from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.recorded import check_observation
+from assay_stream.observe.wire import Direction
 from assay_stream.replay.run import replay
 from tests.chaos.placing import BINDINGS, CALLS, Placing
 from tests.support.fleet import Fleet

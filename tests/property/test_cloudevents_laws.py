@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import Limits
+from assay_stream.limits import Limits
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.observation import CallEvent, Envelope
 from assay_stream.model.record import Headers, Origin, Record, Role

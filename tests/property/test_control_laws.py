@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from assay_stream import engine
 from assay_stream.bindings.as_of import start_of
-from assay_stream.bindings.pin_evaluation import evaluate_pins
-from assay_stream.bindings.pins import check_pins
-from assay_stream.bindings.signatures import first_uses_since
+from assay_stream.bindings.checks import evaluate_pins, first_uses_since
+from assay_stream.bindings.controls import check_pins
 from assay_stream.detect import RULES_DIGEST
 from assay_stream.engine import EngineState
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.model.envelope import Producer
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import FloodEnd, NameClaim, Resolution, decode_entry
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.evidence import Producer
+from assay_stream.model.finding import Finding, FloodEnd, NameClaim, Resolution, decode_entry
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.ledger import verdict_key
 from assay_stream.schemes.assay import tool as assay

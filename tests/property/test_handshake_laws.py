@@ -14,10 +14,15 @@ from jsonschema import Draft202012Validator
 from semver import Version
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.handshake.contract import Contract, check_tools, contract, contract_drift
-from assay_stream.schemes.handshake.event import FIELDS, PROFILES, check_tool_call
-from assay_stream.schemes.handshake.htc import SCHEMA, check_envelope
-from assay_stream.schemes.semver import parse_version
+from assay_stream.schemes.handshake.contract import (
+    SCHEMA,
+    Contract,
+    check_envelope,
+    check_tools,
+    contract,
+    contract_drift,
+)
+from assay_stream.schemes.handshake.event import FIELDS, PROFILES, check_tool_call, parse_version
 
 VALID = json.loads((Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text())[
     "valid_event"

@@ -11,7 +11,7 @@ from assay_stream.bindings.fleet import Fleet, Observations
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.sightings import OrderedRows, Sightings, shared_part
 from assay_stream.bindings.timeline import AFTER_ALL_US
-from assay_stream.limits.core import Limits
+from assay_stream.limits import Limits
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record

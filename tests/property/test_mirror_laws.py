@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from assay_stream.config import load_settings
 from assay_stream.files.spool import Log, LogSpool
-from assay_stream.join.routing import call_in
+from assay_stream.join import call_in
 from assay_stream.kafka.mirror import Mirror, Pairs
 from assay_stream.model.facts import read_progress
 from assay_stream.model.record import Origin, Record, Role

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assay_stream.bindings.offers import Offers, check_offer
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.observation import SnapshotData
 
 LIMITS = replace(

@@ -11,13 +11,20 @@ from hypothesis import strategies as st
 
 from assay_stream.canonical.digest import Canonicalized, canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes import hangar, pin_files
+from assay_stream.schemes.fingerprint import SCHEME_NAMES, PinEntry
 from assay_stream.schemes.mcptrust import hashes as mcptrust
-from assay_stream.schemes.mcptrust.drift import check_result, drift
-from assay_stream.schemes.mcptrust.lockfile import LockfileStamp, lock, new_lockfile, read_lockfile, write_lockfile
+from assay_stream.schemes.mcptrust.lockfile import (
+    LockfileStamp,
+    check_result,
+    drift,
+    lock,
+    new_lockfile,
+    read_lockfile,
+    write_lockfile,
+)
 from assay_stream.schemes.pin_files import PinFormat, read_pins, write_pins
-from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry
 
 DIGESTS: dict[str, Callable[[Any], Any]] = {
     "hangar.v1_2": hangar.digest_v1_2,

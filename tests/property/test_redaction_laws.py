@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.canonical.redaction import KEY_NAME, RULES, SENSITIVE_NAMES, Redaction, redact, redacted_digest
+from assay_stream.canonical.digest import KEY_NAME, RULES, SENSITIVE_NAMES, Redaction, redact, redacted_digest
 
 # Pieces of every rule, so that matches begin, end and touch each other in every way.
 FRAGMENTS = [

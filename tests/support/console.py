@@ -11,12 +11,11 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from assay_stream.console.authentication import Authenticator
 from assay_stream.console.deciding import ACTIONS, Action, Publish
-from assay_stream.console.reader import StoreReader
 from assay_stream.console.rendering import url
-from assay_stream.console.service import ConsoleService
+from assay_stream.console.service import ConsoleService, StoreReader
 from assay_stream.console.sessions import Operator
-from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
-from assay_stream.model.envelope import Producer
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema

@@ -23,7 +23,7 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.connection import reading_consumer, start_admin
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.topics import apply_topics, topic_names, topic_table
-from assay_stream.model.finding_topic import Tick
+from assay_stream.model.finding import Tick
 from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import free_ports
 

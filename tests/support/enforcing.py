@@ -13,7 +13,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
-from assay_stream.observe.jsonrpc import BLOCKED_CODE
+from assay_stream.observe.wire import BLOCKED_CODE
 from deploy.local.servers import python_server
 from tests.support.deployment import Deployment
 

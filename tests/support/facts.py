@@ -3,7 +3,7 @@
 from assay_stream.bindings.controls import Controls
 from assay_stream.bindings.offers import pack
 from assay_stream.bindings.state import Bindings
-from assay_stream.model.control_facts import (
+from assay_stream.model.control import (
     AnyControlFact,
     Checked,
     Discovery,
@@ -16,8 +16,7 @@ from assay_stream.model.control_facts import (
     Signatures,
     Signed,
 )
-from assay_stream.model.definition_facts import Catalogue, ToolFact
-from assay_stream.model.facts import Announcement, Rejection, Seen
+from assay_stream.model.facts import Announcement, Catalogue, Rejection, Seen, ToolFact
 from assay_stream.model.fields import Completeness
 from assay_stream.model.record import Origin
 from assay_stream.schemes.fingerprint import Fingerprint

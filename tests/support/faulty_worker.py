@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from assay_stream import join as joining
 from assay_stream.cli import main
-from assay_stream.join import processor as joining
 from assay_stream.model.record import Output, Record
 from assay_stream.registry import processor as registering
 

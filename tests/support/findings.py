@@ -6,8 +6,7 @@ from typing import Any
 
 from assay_stream.alerts.rules import AlertRules, Pacing
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import NameClaim, Resolution, SuppressionRule
+from assay_stream.model.finding import Finding, NameClaim, Resolution, SuppressionRule
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output
 

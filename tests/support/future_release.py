@@ -18,9 +18,9 @@ NEW_MEMBER = "insight"
 
 if __name__ == "__main__":
     assay_stream.__version__ = "0.2.0"
-    from assay_stream.model import format_level
+    from assay_stream.model import state_table
 
-    format_level.LEVEL = 2
+    state_table.LEVEL = 2
 
 
 def teach(writer: Any, reader: Any, read: str, role: records.Role, key: bytes) -> None:

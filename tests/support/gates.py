@@ -7,11 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.bindings.pins import PinsInForce, check_pins
-from assay_stream.bindings.rulings import Ruling, VerdictTable
+from assay_stream.bindings.controls import PinsInForce, Ruling, VerdictTable, check_pins
 from assay_stream.observe.gate import Rule, gate_class
-from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.session import ClientSaid, Commands, Missed, ServerSaid
+from assay_stream.observe.wire import Direction
 from assay_stream.registry.ledger import verdict_key
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe import MemorySink, Vantage
 from assay_stream.observe.gate import Rule
 from assay_stream.observe.http.tap import Listener, run_http_tap

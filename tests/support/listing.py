@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.limits.serving import HTTP_LIMITS, LISTING_LIMITS, ListingLimits
+from assay_stream.limits import HTTP_LIMITS, LISTING_LIMITS, ListingLimits
 from assay_stream.observe import MemorySink, Vantage
 from assay_stream.observe.http.upstreams import Client
 from assay_stream.observe.listing.transport import ListedServer, listed_servers

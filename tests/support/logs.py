@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_stream.observe import Vantage
-from assay_stream.observe.logs.calls import Whose
-from assay_stream.observe.logs.files import from_log
+from assay_stream.observe.logs.calls import Whose, from_log
 from assay_stream.plugins import LOGS as READERS
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"

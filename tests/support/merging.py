@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import event_time_us, read_event, read_whole_call
 from assay_stream.model.observation import CallEvent, SnapshotEvent
 from assay_stream.model.record import Record, Role

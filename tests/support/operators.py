@@ -4,7 +4,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from assay_stream.bindings.state import Bindings
-from assay_stream.model.definition_facts import ToolFact
+from assay_stream.model.facts import ToolFact
 from tests.support import facts
 
 US = 1_000_000

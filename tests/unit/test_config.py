@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.canonical.redaction import redaction_with
+from assay_stream.canonical.digest import redaction_with
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
 from tests.support.errors import raises_code

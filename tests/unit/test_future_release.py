@@ -11,18 +11,17 @@ import pytest
 from assay_stream.agents import Agent
 from assay_stream.agents.processing import AgentState
 from assay_stream.alerts.remembered import AlertTable
-from assay_stream.bindings.rulings import VerdictTable
+from assay_stream.bindings.controls import VerdictTable
 from assay_stream.bindings.state import Bindings
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError
 from assay_stream.kafka.stage import Stage, Topology
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.definition_facts import Catalogue
-from assay_stream.model.facts import read_progress
-from assay_stream.model.finding_topic import decode_entry
-from assay_stream.model.format_level import KEY, LEVEL, UNREADABLE, read_level, write_level
-from assay_stream.model.ingest import MARK_BYTES, read_accepted
+from assay_stream.model.facts import Catalogue, read_progress
+from assay_stream.model.finding import decode_entry
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
+from assay_stream.model.rejected import MARK_BYTES, read_accepted
+from assay_stream.model.state_table import KEY, LEVEL, UNREADABLE, read_level, write_level
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
 from assay_stream.registry.ledger import fact_output
@@ -215,7 +214,7 @@ def a_stage(cluster: MemoryCluster, level: int) -> Stage[AlertTable]:
 
 async def test_a_partition_is_marked_once_before_anything_of_a_new_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever follows the topic meets the mark first. Level 1 needs none: releases without levels wrote it."""
-    monkeypatch.setattr("assay_stream.model.format_level.LEVEL", 2)
+    monkeypatch.setattr("assay_stream.model.state_table.LEVEL", 2)
     cluster = MemoryCluster(dict.fromkeys(topic_names(Settings()).values(), 1))
 
     async def flushed(level: int) -> list[Output]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.configured import read_receivers
+from assay_stream.forward.receivers import read_receivers
 from assay_stream.plugins import FEEDS, FORMATS, LOGS, RECEIVERS, Group
 from tests.support.errors import raises_code
 from tests.support.strangers import put_distribution

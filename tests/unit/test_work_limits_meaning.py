@@ -6,7 +6,7 @@ import pytest
 
 from assay_stream.drift import compare_definitions
 from assay_stream.drift.severity import PROFILES, Level, assess
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work, WorkExhaustedError
 from tests.support.hostile import PAIRS
 from tests.support.peaks import hostile_definitions, taken

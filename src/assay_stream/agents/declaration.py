@@ -16,7 +16,7 @@ from assay_stream.agents.memory import NO_LABELS, Labels, Memory
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import Level
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert import Alert
 from assay_stream.model.evidence import DecisionPayload, Evidence
 from assay_stream.model.fields import AGENT_NAME

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import compile_glob
 from assay_stream.model.record import Origin
 

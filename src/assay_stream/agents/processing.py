@@ -25,10 +25,9 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import Level
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.alert_state import INPUT_HEADER, AgentMemory
-from assay_stream.model.finding import Detected, Finding
-from assay_stream.model.finding_topic import AlertAct, Entry, Suppression, Tick, decode_entry
+from assay_stream.model.finding import AlertAct, Detected, Entry, Finding, Suppression, Tick, decode_entry
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role, rejected, set_aside_error
 from assay_stream.model.rejected import refusal

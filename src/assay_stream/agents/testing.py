@@ -18,7 +18,7 @@ from assay_stream.agents.declaration import Agent, AgentSet, Severity, agent_set
 from assay_stream.agents.processing import Runner
 from assay_stream.alerts.life_cycle import counted
 from assay_stream.drift.severity import Level
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.alert import Activity, AlertStatus, alert_record
 from assay_stream.model.finding import Finding, decode_finding
 from assay_stream.model.kinds import Kind

@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import Any
 
 from assay_stream.alerts.life_cycle import SEVERITY_HIGH, counted, is_acknowledged, is_closed_by_hand, without
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind

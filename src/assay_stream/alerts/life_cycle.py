@@ -42,11 +42,10 @@ from dataclasses import replace
 from typing import Literal, NamedTuple, cast
 
 from assay_stream.alerts.rules import AlertRules, Pacing
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, AlertStatus, alert_record, reasons_of
 from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertPart, AlertState, PinPart, Triage
-from assay_stream.model.finding import PIN_FIELDS, Finding
-from assay_stream.model.finding_topic import AlertAct, Resolution, SuppressionRule, covering_rule
+from assay_stream.model.finding import PIN_FIELDS, AlertAct, Finding, Resolution, SuppressionRule, covering_rule
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Origin, Output
 

@@ -13,7 +13,7 @@ from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.story import EXAMINED, AlertStory
-from assay_stream.drift.definition_diff import PlaceDiff
+from assay_stream.drift.definition import PlaceDiff
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.kinds import Kind
 from assay_stream.text.escaping import LineSpan, PageLine, Style, counted, markdown, shown, spans_of

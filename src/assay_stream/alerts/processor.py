@@ -47,12 +47,12 @@ from assay_stream.alerts.remembered import Alerts, Remembered, names_key, record
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.shadowing import Shadow, is_claimed, shadows, shadows_beyond, with_claim
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import (
+from assay_stream.model.finding import (
     ANY_SERVER,
     LIST_MARK,
     AlertAct,
     Entry,
+    Finding,
     FloodEnd,
     NameClaim,
     Resolution,

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from assay_stream.alerts.life_cycle import AlertSubject, due_us, forgotten_us, subject_of
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert import SEVERITY_TEXTS
 from assay_stream.model.alert_state import AlertNames, AlertRecords, AlertState
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import SuppressionRule, Tick
+from assay_stream.model.finding import Finding, SuppressionRule, Tick
 from assay_stream.model.record import TOPIC_NAMES, Output, Role
 from assay_stream.model.state_table import Table
 from assay_stream.model.wire import members_of, read_record, write_record

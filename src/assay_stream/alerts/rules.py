@@ -9,8 +9,7 @@ from typing import NamedTuple
 from assay_stream.drift import Change
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, SeverityProfile, assess, covers
 from assay_stream.model.fields import ChangeDirection
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import SuppressionRule
+from assay_stream.model.finding import Finding, SuppressionRule
 from assay_stream.model.kinds import KINDS, SAME_NAME, Kind
 from assay_stream.schemes.assay.manifest import action_class
 

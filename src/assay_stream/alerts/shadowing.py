@@ -18,9 +18,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.finding import Finding, uid_of
-from assay_stream.model.finding_topic import NameClaim
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import Finding, NameClaim, uid_of
 from assay_stream.model.kinds import CONFUSABLE_NAME, SAME_NAME, SHADOWING_REASONS, TAKEN_NAME, Kind
 from assay_stream.registry.name_claims import share_names
 

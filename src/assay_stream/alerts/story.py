@@ -17,13 +17,12 @@ from assay_stream.alerts.rules import default_level
 from assay_stream.alerts.shadowing import shadow_of
 from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, KnownTexts, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
-from assay_stream.drift.definition_diff import DefinitionDiff, Words, definition_diff
+from assay_stream.drift.definition import DefinitionDiff, Words, definition_diff
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, assess
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.fields import ChangeDirection
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import ANY_SERVER, Entry, NameClaim, Suppression, SuppressionRule
+from assay_stream.model.finding import ANY_SERVER, Entry, Finding, NameClaim, Suppression, SuppressionRule
 from assay_stream.model.kinds import KINDS, SAME_NAME, TAKEN_NAME, Kind, KindInfo
 from assay_stream.text.escaping import counted
 from assay_stream.text.word_diff import Piece, marked

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.timeline import AFTER_ALL_US, BEFORE_ALL_US, latest_of_equal
-from assay_stream.limits.core import Limits
+from assay_stream.limits import Limits
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.facts import Announcement, Seen
 from assay_stream.model.record import Origin, Position

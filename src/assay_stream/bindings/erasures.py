@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from assay_stream.canonical.lenient import read_leniently
+from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import event_time_us, is_binary, read_event
 from assay_stream.model.control import (
@@ -33,10 +33,9 @@ from assay_stream.model.control import (
     HoldRemoveData,
     HoldSetData,
 )
-from assay_stream.model.envelope import EVIDENCE_TYPE
-from assay_stream.model.evidence import CHANGE_TYPE
+from assay_stream.model.evidence import CHANGE_TYPE, EVIDENCE_TYPE
 from assay_stream.model.fields import ScopeField
-from assay_stream.model.finding_topic import ANY_SERVER
+from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import CALL_TYPE, ERASED_LEAF_HEADER, Headers, Origin, Record, Role, erased_by
 from assay_stream.text.times import time_us_in, time_us_of
 

@@ -21,9 +21,8 @@ from typing import Any, Generic, TypeVar
 
 from assay_stream.bindings.sightings import OrderedRows, Sightings
 from assay_stream.bindings.timeline import Timeline
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.definition_facts import Catalogue, ItemList
-from assay_stream.model.facts import Rejection, Seen
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.facts import Catalogue, ItemList, Rejection, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS, Subject
 from assay_stream.model.record import Position
 

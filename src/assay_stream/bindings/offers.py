@@ -27,8 +27,8 @@ import orjson
 from assay_stream.canonical.decode import NegativeZero
 from assay_stream.canonical.digest import canonicalize, jcs_digest, sha256_of
 from assay_stream.errors import InputError, IntegrityError
-from assay_stream.limits.core import Limits
-from assay_stream.model.definition_facts import ItemFact, ItemList
+from assay_stream.limits import Limits
+from assay_stream.model.facts import ItemFact, ItemList
 from assay_stream.model.fields import Subject, as_item
 from assay_stream.model.observation import SnapshotData
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerprint

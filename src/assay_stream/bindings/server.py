@@ -12,17 +12,15 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, NoReturn
 
-from assay_stream.bindings.controls import Controls
+from assay_stream.bindings.controls import Controls, check_pins
 from assay_stream.bindings.fleet import Fleet, Observations
 from assay_stream.bindings.offers import unpack
-from assay_stream.bindings.pins import check_pins
 from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes_of_id, row_of, shared_part
 from assay_stream.bindings.timeline import AFTER_ALL_US, Endings, Timeline, latest_of_equal
 from assay_stream.errors import IntegrityError
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemList
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.evidence import PinStatus
-from assay_stream.model.facts import Allowance, Announcement, Rejection, Seen
+from assay_stream.model.facts import Allowance, Announcement, Catalogue, FormerTool, ItemList, Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Position
 from assay_stream.schemes.fingerprint import Fingerprint

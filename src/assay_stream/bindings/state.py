@@ -27,26 +27,30 @@ from assay_stream.bindings.server import AnswerBound, ServerBindings
 from assay_stream.bindings.sightings import SHARED_FIELDS, Row, Sightings, shared_part
 from assay_stream.bindings.timeline import Timeline
 from assay_stream.errors import IntegrityError
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.control_facts import Checked, ControlFact, Signatures
-from assay_stream.model.definition_facts import Catalogue, FormerTool, ItemFact, ItemList, ToolFact
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.control import Checked, ControlFact, Signatures
 from assay_stream.model.facts import (
     Allowance,
     Announcement,
+    Catalogue,
     Fact,
+    FormerTool,
     Horizon,
+    ItemFact,
+    ItemList,
     Progress,
     Rejection,
     RunCut,
     Seen,
     SeenRun,
+    ToolFact,
     decode_fact,
     decode_key,
     foreign_fact,
 )
 from assay_stream.model.fields import Subject
-from assay_stream.model.format_level import KEY, read_level
 from assay_stream.model.record import Origin, Record, home_of
+from assay_stream.model.state_table import KEY, read_level
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.schemes.fingerprint import ContentCache
 

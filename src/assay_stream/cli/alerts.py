@@ -19,16 +19,13 @@ from assay_stream.alerts.formats.view import AlertRow, ReviewState, row_of
 from assay_stream.alerts.index import AlertSelection, SeverityLevel, by_group, short_uids
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
 from assay_stream.cli.decisions import Deciding, DecidingOnServer
-from assay_stream.cli.files import input_lines
-from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, time_option
+from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, input_lines, time_option
 from assay_stream.cli.output import Colour, Painter, print_json, print_line
-from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.shared import Refusals, ends_now, follow, on_kafka, say, show_refused
+from assay_stream.cli.shared import Refusals, argument, ends_now, flag, follow, on_kafka, option, say, show_refused
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.forward.configured import TO, read_receivers
-from assay_stream.forward.receivers import Entry, Subscription, secret_from
+from assay_stream.forward.receivers import TO, Entry, Subscription, read_receivers, secret_from
 from assay_stream.kafka.ranges import read_records
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
 from assay_stream.model.fields import compile_glob

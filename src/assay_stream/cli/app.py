@@ -19,8 +19,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from assay_stream import __version__
-from assay_stream.cli.parameters import argument, grouped
-from assay_stream.cli.shared import quiet_client_logs, say
+from assay_stream.cli.shared import argument, grouped, quiet_client_logs, say
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
 from assay_stream.kafka.refusals import explained
 
@@ -58,10 +57,10 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "verify": "verify:verify",
         "compare": "verify:compare",
         "replay": "replay:replay",
-        "archive": "exporting:archive",
+        "archive": "archiving:archive",
         "seal": "seal:seal_app",
-        "export": "exporting:export_app",
-        "bundle": "exporting:bundle_app",
+        "export": "archiving:export_app",
+        "bundle": "archiving:bundle_app",
     },
     "Check definitions and records": {
         "drift": "definitions:drift",

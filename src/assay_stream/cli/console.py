@@ -22,17 +22,16 @@ import typer
 
 from assay_stream.cli.options import AsJson, Bootstrap, TlsCert, TlsKey, address_of, origin_of, serving_tls
 from assay_stream.cli.output import print_rows
-from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.shared import log_to_stderr, say, stop_event
+from assay_stream.cli.shared import argument, flag, log_to_stderr, option, say, stop_event
 from assay_stream.cli.store import StoreFolder, store_folder
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, needing_extra
 from assay_stream.kafka.connection import open_admin
-from assay_stream.limits.serving import CONSOLE_LIMITS, HTTP_LIMITS, ConsoleLimits
+from assay_stream.limits import CONSOLE_LIMITS, HTTP_LIMITS, ConsoleLimits
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
-from assay_stream.worker.logs import configure_logs
 from assay_stream.worker.storing import StoreFilling
+from assay_stream.worker.telemetry import configure_logs
 
 if TYPE_CHECKING:
     from assay_stream.console.identity import Identity, User
@@ -240,8 +239,7 @@ async def _run(
     with needing_extra(_EXTRA):
         from assay_stream.console.authentication import open_authenticator
         from assay_stream.console.deciding import KafkaPublish
-        from assay_stream.console.reader import StoreReader
-        from assay_stream.console.service import ConsoleMetrics, ConsoleService, ConsoleWatch
+        from assay_stream.console.service import ConsoleMetrics, ConsoleService, ConsoleWatch, StoreReader
         from assay_stream.observe.http.tap import Listener, serve
     stop, reader = stop_event(), StoreReader(folder)
     metrics = ConsoleMetrics((hosted or load_settings()).producer())

@@ -23,12 +23,10 @@ from assay_stream.alerts.story import subject_of
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
-from assay_stream.cli.files import read_input
-from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, time_option
+from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, read_input, time_option
 from assay_stream.cli.output import print_line, print_rows
-from assay_stream.cli.parameters import argument, flag, option
 from assay_stream.cli.publishing import deliver
-from assay_stream.cli.shared import named_in_errors, say
+from assay_stream.cli.shared import argument, flag, named_in_errors, option, say
 from assay_stream.cli.store_sources import (
     HistoryOptions,
     StoreOptions,
@@ -39,7 +37,7 @@ from assay_stream.cli.store_sources import (
     published_definitions,
 )
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS, PIN_FILE_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS
 from assay_stream.model.control import (
     KEY_ACCEPT_TYPE,
     KEY_REVOKE_TYPE,
@@ -48,12 +46,13 @@ from assay_stream.model.control import (
     POLICY_REMOVE_TYPE,
     POLICY_SET_TYPE,
 )
-from assay_stream.model.finding_topic import ANY_SERVER
+from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Role
 from assay_stream.observe.recorded import decision_event
 from assay_stream.report.pins import (
     DefinitionAct,
+    PolicyPlan,
     approved_entries,
     definition_decisions,
     full_digest_of,
@@ -63,12 +62,12 @@ from assay_stream.report.pins import (
     offered_now,
     offers_rejected,
     pin_rows,
+    planned_policy,
     policy_rows,
     server_of,
     tools_offered_now,
     values_to_decide,
 )
-from assay_stream.report.policy_plan import PolicyPlan, planned_policy
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.mcptrust.lockfile import LockfileStamp
 from assay_stream.schemes.pin_files import read_pins, write_pins

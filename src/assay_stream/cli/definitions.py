@@ -20,12 +20,20 @@ from typer.models import CommandInfo
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
-from assay_stream.cli.files import STANDARD_INPUT, input_lines, read_input, tools_in, write_key_files
-from assay_stream.cli.options import Bootstrap, Format, ObserverId, observer_or_host
+from assay_stream.cli.options import (
+    STANDARD_INPUT,
+    Bootstrap,
+    Format,
+    ObserverId,
+    input_lines,
+    observer_or_host,
+    read_input,
+    tools_in,
+    write_key_files,
+)
 from assay_stream.cli.output import print_json, print_line
-from assay_stream.cli.parameters import argument, option
 from assay_stream.cli.publishing import deliver
-from assay_stream.cli.shared import named_in_errors, say
+from assay_stream.cli.shared import argument, named_in_errors, option, say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.model.cloudevents import read_event
@@ -45,8 +53,14 @@ from assay_stream.schemes import fingerprint as core
 from assay_stream.schemes.assay import tool
 from assay_stream.schemes.handshake import event as handshake
 from assay_stream.schemes.schemapin.canonical import Mode, carried_signature, schema_digest
-from assay_stream.schemes.schemapin.discovery import build_well_known, parse_revocations, parse_well_known
-from assay_stream.schemes.schemapin.keys import PublicKey, load_private_key, sign_digest
+from assay_stream.schemes.schemapin.discovery import (
+    PublicKey,
+    build_well_known,
+    load_private_key,
+    parse_revocations,
+    parse_well_known,
+    sign_digest,
+)
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, Verification
 from assay_stream.schemes.schemapin.verification import verify as verify_signature
 from assay_stream.text.escaping import json_text, shown
@@ -125,7 +139,7 @@ def _check_of(profile: EventProfileName) -> Callable[[bytes], None]:
         return _check_assay
     if profile == "htc":
         # jsonschema takes longer to load than the other profiles to run.
-        from assay_stream.schemes.handshake.htc import check_envelope
+        from assay_stream.schemes.handshake.contract import check_envelope
 
         return check_envelope
     return lambda raw: handshake.check_tool_call(_object(raw), profile=handshake.PROFILES[profile])

@@ -15,19 +15,18 @@ from assay_stream.alerts.index import short_uids
 from assay_stream.alerts.page import as_page, severity_style
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.output import Painter
-from assay_stream.cli.parameters import flag, option
+from assay_stream.cli.shared import flag, option
 from assay_stream.cli.store_sources import every_row
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import read_lines
 from assay_stream.files.local import writing_to
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
 from assay_stream.readmodel.queries import Store, story
 from assay_stream.readmodel.rows import AlertFilter
-from assay_stream.replay.results import Results
-from assay_stream.replay.run import Replay, spooled
+from assay_stream.replay.run import Replay, Results, spooled
 from assay_stream.text.escaping import LineSpan, PageLine, counted, shown
 
 TOLD = (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS)

@@ -26,15 +26,21 @@ from assay_stream.bindings.erasures import (
     subject_of,
 )
 from assay_stream.canonical.decode import decode_json
-from assay_stream.canonical.digest_key import DigestKey
-from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.canonical.digest import DigestKey, redacted_digest
 from assay_stream.cli.decisions import Deciding
-from assay_stream.cli.files import read_input
 from assay_stream.cli.inventory import Column, Listing, as_object, nothing_found, short_time
-from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, check_span, files_option, time_option
+from assay_stream.cli.options import (
+    AnyServerId,
+    AnyTool,
+    AsJson,
+    Bootstrap,
+    check_span,
+    files_option,
+    read_input,
+    time_option,
+)
 from assay_stream.cli.output import json_line, print_json, print_line
-from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.shared import as_admin, follow, on_kafka, say
+from assay_stream.cli.shared import argument, as_admin, flag, follow, on_kafka, option, say
 from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
@@ -42,12 +48,11 @@ from assay_stream.files.erasing import acts_of_files, erase_folder
 from assay_stream.files.local import secret_of_file
 from assay_stream.kafka.ranges import read_records
 from assay_stream.kafka.topics import retention_of, topic_names
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.storage import STORE_CANDIDATES_MAX
+from assay_stream.limits import DEFAULT_LIMITS, STORE_CANDIDATES_MAX
 from assay_stream.model.control import ERASURE_SET_TYPE, HOLD_REMOVE_TYPE, HOLD_SET_TYPE
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.fields import ScopeField
-from assay_stream.model.finding_topic import ANY_SERVER
+from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, Paging

@@ -25,8 +25,7 @@ from assay_stream.cli.options import (
     time_option,
 )
 from assay_stream.cli.output import Painter, ReportFormat, cell, print_json, print_rows
-from assay_stream.cli.parameters import flag, option
-from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, on_kafka, say
+from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, flag, on_kafka, option, say
 from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import (
     EvidenceOptions,
@@ -41,16 +40,24 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.archive import read_files
 from assay_stream.kafka.ranges import Ends, LogRanges, read_records
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import DigestValue, Page
-from assay_stream.replay.selection import Selection
-from assay_stream.report.as_of import asof_rows, check_tool
+from assay_stream.replay.order import Selection
 from assay_stream.report.coverage import GRAVE, CoverageCounts
 from assay_stream.report.pins import Row, server_of
-from assay_stream.report.timeline import Sought, changes, pending_rows, timeline_rows, trace_rows, traced
+from assay_stream.report.timeline import (
+    Sought,
+    asof_rows,
+    changes,
+    check_tool,
+    pending_rows,
+    timeline_rows,
+    trace_rows,
+    traced,
+)
 from assay_stream.text.escaping import LineSpan, shown
 from assay_stream.text.times import time_text
 from assay_stream.verify.evidence import Recorded, of_record

@@ -17,8 +17,8 @@ import typer
 import yaml
 
 from assay_stream import __version__
-from assay_stream.cli.files import Force, refuse_filled_folder
-from assay_stream.cli.parameters import flag, option
+from assay_stream.cli.options import Force, refuse_filled_folder
+from assay_stream.cli.shared import flag, option
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.local import Aside, writing_to

@@ -19,15 +19,14 @@ from assay_stream.agents.declaration import load_agents
 from assay_stream.agents.memory import NO_LABELS, Labels, read_labels
 from assay_stream.agents.processing import AgentAlerts
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.cli.files import read_input
-from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
+from assay_stream.cli.archiving import topics_restore, topics_restore_mirror
+from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions, read_input
 from assay_stream.cli.output import print_json, print_line
-from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.restoring import topics_restore, topics_restore_mirror
-from assay_stream.cli.shared import as_admin, collecting_seldom
+from assay_stream.cli.shared import argument, as_admin, collecting_seldom, flag, option
 from assay_stream.cli.sources import make_source
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
+from assay_stream.files.local import decode_toml
 from assay_stream.kafka.finalizing import list_members, show_level, write_finalised
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import (
@@ -40,12 +39,11 @@ from assay_stream.kafka.topics import (
     inspect_topics,
 )
 from assay_stream.model.fields import AGENT_NAME
-from assay_stream.model.format_level import LEVEL
 from assay_stream.model.record import TOPICS, Output, Role
+from assay_stream.model.state_table import LEVEL
+from assay_stream.replay.order import Selection
 from assay_stream.replay.run import Replay
-from assay_stream.replay.selection import Selection
 from assay_stream.text.escaping import json_text, shown
-from assay_stream.text.toml import decode_toml
 
 agents_app = typer.Typer(help="List and replay your own detections.", no_args_is_help=True)
 

@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import typer
 
-from assay_stream.cli.files import STANDARD_INPUT, Force, every_line, pieces, refuse_existing_file
 from assay_stream.cli.options import (
+    STANDARD_INPUT,
     Bootstrap,
+    Force,
     TlsCert,
     TlsKey,
     VantageOptions,
     WebPort,
     address_of,
+    every_line,
+    pieces,
+    refuse_existing_file,
     serving_tls,
     stated_servers,
 )
-from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.shared import Refusals, on_kafka, say, show_refused
+from assay_stream.cli.shared import Refusals, argument, flag, on_kafka, option, say, show_refused
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
 from assay_stream.files.archive import files_in
@@ -45,8 +48,7 @@ from assay_stream.observe import (
     from_mcp_wire,
     from_observations,
 )
-from assay_stream.observe.logs.calls import SpanKind, Whose
-from assay_stream.observe.logs.files import from_log
+from assay_stream.observe.logs.calls import SpanKind, Whose, from_log
 from assay_stream.observe.observation import stated_prefixes
 from assay_stream.plugins import LOGS, LogReader
 
@@ -264,7 +266,7 @@ def ingest(
     if clients is None:
         raise ConfigurationError("bad_option", "--clients is required: assay-stream ingest token makes an entry")
     with needing_extra(_EXTRA):
-        from assay_stream.ingest.process import run_ingest
+        from assay_stream.ingest.service import run_ingest
         from assay_stream.observe.http.tap import Listener
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     host, port = address_of(listen)

@@ -9,18 +9,18 @@ from typing import Any
 
 import typer
 
-from assay_stream.cli.files import Force, refuse_filled_folder
 from assay_stream.cli.options import (
     EvidenceFiles,
+    Force,
     FromKafka,
     Inputs,
     ProgressOption,
     SettingsOptions,
     SnapshotPartitions,
+    refuse_filled_folder,
 )
 from assay_stream.cli.output import print_json
-from assay_stream.cli.parameters import flag, option
-from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, noting_interrupts, say
+from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, flag, noting_interrupts, option, say
 from assay_stream.cli.sources import Meter, RangeOptions, Source, joined_source, make_source
 from assay_stream.cli.verify import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
 from assay_stream.errors import ConfigurationError, InputError
@@ -29,9 +29,8 @@ from assay_stream.files.spool import LogSpool
 from assay_stream.kafka.transport import shadow_topics, write_shadow
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Role
-from assay_stream.replay.results import FILES, LEFTOVERS, PROGRESS_FILE, Results, Tally, noted_ends
-from assay_stream.replay.run import Replay
-from assay_stream.replay.selection import Selection
+from assay_stream.replay.order import Selection
+from assay_stream.replay.run import FILES, LEFTOVERS, PROGRESS_FILE, Replay, Results, Tally, noted_ends
 from assay_stream.text.escaping import counted
 
 INTERRUPTED = 130

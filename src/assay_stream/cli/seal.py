@@ -14,18 +14,24 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.bindings.erasures import Account, Erasures
 from assay_stream.cli.evidence import ControlFiles, act_row, known_erasures, print_erased
-from assay_stream.cli.files import Force, read_input, refuse_existing_file, write_key_files
-from assay_stream.cli.options import Bootstrap, Format, WebPort
+from assay_stream.cli.options import (
+    Bootstrap,
+    Force,
+    Format,
+    WebPort,
+    read_input,
+    refuse_existing_file,
+    write_key_files,
+)
 from assay_stream.cli.output import json_line, print_json
-from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.shared import brokers_of, on_kafka, say
+from assay_stream.cli.shared import argument, brokers_of, flag, on_kafka, option, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
 from assay_stream.files.local import Aside, writing
 from assay_stream.files.seal_files import FileLogs, read_private_key, read_public_keys, record_in, write_logs
 from assay_stream.kafka.ranges import KafkaLogs, committed_offsets
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.storage import LINE_BYTES_MAX
+from assay_stream.limits import LINE_BYTES_MAX
 from assay_stream.model.checkpoint import RANGE_RECORDS_MAX
 from assay_stream.model.record import TOPIC_NAMES, Record, Role
 from assay_stream.schemes import tlog

@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.text import Text
 
 from assay_stream.cli.options import ServerIds, time_option
-from assay_stream.cli.parameters import option
+from assay_stream.cli.shared import option
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import TooLong, read_files
@@ -31,10 +31,10 @@ from assay_stream.files.spool import LogSpool
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.kafka.ranges import READ, Ends, LogRanges
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.core import Limits
+from assay_stream.limits import Limits
 from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.replay.order import OFFSETS_METAVAR, Selection, offsets_of
 from assay_stream.replay.run import Replay
-from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of
 
 RecordSink = Callable[[Record], None]
 Wanted = Callable[[Record], bool]

@@ -12,10 +12,9 @@ from typing import Annotated
 import typer
 
 from assay_stream.cli.evidence import refuse_held
-from assay_stream.cli.files import copied_stdin
-from assay_stream.cli.options import AsJson, Bootstrap, WebPort
+from assay_stream.cli.options import AsJson, Bootstrap, WebPort, copied_stdin
 from assay_stream.cli.output import print_json, print_line
-from assay_stream.cli.parameters import argument, flag, option
+from assay_stream.cli.shared import argument, flag, option
 from assay_stream.cli.sources import make_source
 from assay_stream.cli.store_sources import results_in
 from assay_stream.config import load_settings
@@ -27,8 +26,8 @@ from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import ROLES, Filler, erasures_in, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.schema import FILES_DEPLOYMENT, PositionRow, StoreStatus
-from assay_stream.replay.results import FILES
-from assay_stream.replay.selection import Selection
+from assay_stream.replay.order import Selection
+from assay_stream.replay.run import FILES
 from assay_stream.text.escaping import counted, shown
 from assay_stream.text.times import time_ms_text
 from assay_stream.worker.storing import bounds_of

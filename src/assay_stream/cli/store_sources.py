@@ -16,29 +16,36 @@ from assay_stream.alerts.story import AlertStory, tool_names_of
 from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.cli.files import STANDARD_INPUT, archive_lines
-from assay_stream.cli.options import AlertFile, Bootstrap, EvidenceFiles, Inputs, files_option, time_option
-from assay_stream.cli.parameters import flag, option
-from assay_stream.cli.shared import Refusals, collecting_seldom, on_kafka, say
+from assay_stream.cli.options import (
+    STANDARD_INPUT,
+    AlertFile,
+    Bootstrap,
+    EvidenceFiles,
+    Inputs,
+    archive_lines,
+    files_option,
+    time_option,
+)
+from assay_stream.cli.shared import Refusals, collecting_seldom, flag, on_kafka, option, say
 from assay_stream.cli.sources import Source, Wanted, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line_parts
 from assay_stream.kafka.ranges import note_ends, read_records
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.storage import STORE_BATCH_RECORDS, STORE_PAGE_ROWS_MAX
+from assay_stream.limits import STORE_BATCH_RECORDS, STORE_PAGE_ROWS_MAX
 from assay_stream.model.facts import decode_key
-from assay_stream.model.finding_topic import ANY_SERVER
-from assay_stream.model.format_level import KEY
+from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.observation import CallEvent
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.state_table import KEY
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.calls import read_line
 from assay_stream.readmodel.filling import Filler, LogState, fill
 from assay_stream.readmodel.queries import Store, calls_of, first_ms, key_of, known_definitions, story
 from assay_stream.readmodel.rows import AlertHistory, Page, Paging
 from assay_stream.replay.log_cut import unbounded
-from assay_stream.replay.selection import Selection
+from assay_stream.replay.order import Selection
 from assay_stream.report.timeline import TRACED_MAX, Sought
 from assay_stream.text.escaping import counted
 

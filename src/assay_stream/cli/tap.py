@@ -29,14 +29,13 @@ from assay_stream.cli.options import (
     serving_tls,
     stated_servers,
 )
-from assay_stream.cli.parameters import argument, flag, option
-from assay_stream.cli.shared import log_to_stderr, say, stop_event
+from assay_stream.cli.shared import argument, flag, log_to_stderr, option, say, stop_event
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.local import read_toml
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.limits import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe import FileSink, ObservationPublisher, Sink, Vantage, VerdictClient, run_tap
 from assay_stream.observe.feeds.feed import Feed

@@ -16,7 +16,6 @@ import typer
 from assay_stream.alerts.formats.view import read_alert, view_of
 from assay_stream.bindings.erasures import Erasures
 from assay_stream.cli.evidence import act_row, print_act
-from assay_stream.cli.files import archive_lines
 from assay_stream.cli.options import (
     EvidenceFiles,
     Format,
@@ -24,12 +23,12 @@ from assay_stream.cli.options import (
     Inputs,
     SettingsOptions,
     SnapshotPartitions,
+    archive_lines,
     files_option,
     time_option,
 )
 from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
-from assay_stream.cli.parameters import flag, option
-from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, say
+from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, flag, option, say
 from assay_stream.cli.sources import Source, joined_source, make_source
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
@@ -38,11 +37,11 @@ from assay_stream.files.record_line import record_line_parts
 from assay_stream.files.spool import LogSpool
 from assay_stream.kafka.ranges import KafkaLogs, joined_offsets, note_ends
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.log_cut import History, history_of
+from assay_stream.replay.order import Selection
 from assay_stream.replay.run import Replay
-from assay_stream.replay.selection import Selection
 from assay_stream.verify.compare import Difference, ReplayComparison
 from assay_stream.verify.evidence import EvidenceSelection, Pairing, Recorded, of_lines, of_record
 from assay_stream.verify.verification import (

@@ -15,15 +15,14 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from aiohttp import web
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.console.answers import Answer, Handler, elsewhere, problem, status_of
 from assay_stream.console.deciding import CSRF_FIELD, Fields, posted_fields
 from assay_stream.console.identity import Identity, LocalUsers, Proxied, secret_of
 from assay_stream.console.oidc import OidcProvider
 from assay_stream.console.pages import PAGES
-from assay_stream.console.rendering import url
+from assay_stream.console.rendering import Answer, Handler, elsewhere, problem, status_of, url
 from assay_stream.console.sessions import Operator, Session, Sessions, SignedIn, Throttle, is_name
 from assay_stream.errors import AssayStreamError, InputError
-from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.text.urls import network_of
 
 _log = logging.getLogger(__name__)

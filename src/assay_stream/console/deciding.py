@@ -25,7 +25,7 @@ from assay_stream.kafka.connection import start_producer
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, send_all
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.recorded import decision_event
 from assay_stream.readmodel.queries import Store

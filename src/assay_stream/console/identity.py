@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from assay_stream.console.sessions import Operator, SignedIn, Throttle, with_room
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.local import read_toml, secret_of_file, stamp_of
-from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.text.urls import address_in, encrypted
 
 _log = logging.getLogger(__name__)

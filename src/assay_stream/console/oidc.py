@@ -25,7 +25,7 @@ from joserfc.jwk import KeySet
 from assay_stream.console.identity import Oidc
 from assay_stream.console.sessions import SignedIn, Throttle, is_name
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
-from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.upstreams import open_session, read_body
 from assay_stream.text.urls import encrypted
 

@@ -14,12 +14,11 @@ from assay_stream.alerts.formats.view import AlertRow, AlertView, ReviewState
 from assay_stream.alerts.index import AlertSelection, Life, SeverityLevel
 from assay_stream.alerts.page import sections
 from assay_stream.canonical.decode import decode_json
-from assay_stream.console.answers import FEW, Answer, Asked, problem
 from assay_stream.console.deciding import ALERT_ACTS, DEFINITION_ACTS, Subject, act_of, decisions_on, subject_of_alert
-from assay_stream.drift.definition_diff import DefinitionDiff, PlaceDiff, definition_diff
+from assay_stream.console.rendering import FEW, Answer, Asked, problem
+from assay_stream.drift.definition import DefinitionDiff, PlaceDiff, definition_diff
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.serving import CONSOLE_LIMITS
+from assay_stream.limits import CONSOLE_LIMITS, DEFAULT_LIMITS
 from assay_stream.model.alert import SEVERITY_TEXTS
 from assay_stream.model.evidence import PinStatus, Scope, Unbound
 from assay_stream.model.kinds import Kind

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
+import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
 
 from assay_stream import __version__
-from assay_stream.console.answers import HEADERS, Answer, Asked, Handler, elsewhere, problem, status_of
 from assay_stream.console.authentication import (
     CALLBACK,
     SIGN_IN,
@@ -40,18 +45,64 @@ from assay_stream.console.deciding import (
     to_its_end,
 )
 from assay_stream.console.pages import PAGES
-from assay_stream.console.reader import StoreReader
-from assay_stream.console.rendering import Renderer
-from assay_stream.console.sessions import Operator, Session, Shares
+from assay_stream.console.rendering import HEADERS, Answer, Asked, Handler, Renderer, elsewhere, problem, status_of
+from assay_stream.console.sessions import Operator, Session, Shares, with_room
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
 from assay_stream.kafka.part import Part
-from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
-from assay_stream.model.envelope import Producer
-from assay_stream.observe.http.headers import is_host_served
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.model.evidence import Producer
+from assay_stream.observe.http.messages import is_host_served
 from assay_stream.observe.http.tap import Listener
+from assay_stream.readmodel import schema
 from assay_stream.readmodel.queries import Store
 from assay_stream.report.pins import Decision
 from assay_stream.worker.host import Health, health_pages
+
+_T = TypeVar("_T")
+
+
+class StoreReader:
+    """Read a folder's store, reopening it for each query, so that a new or rebuilt one is noticed."""
+
+    def __init__(self, folder: Path, limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._pool = ThreadPoolExecutor(limits.threads, "assay-stream console")
+        self._room = threading.BoundedSemaphore(limits.questions_max)
+
+    async def ask(self, question: Callable[[Store], _T]) -> _T:
+        """Run a query on a thread and return its result.
+
+        Raises:
+            OperatingError: ``console_busy``, ``store_slow``, ``store_failing``.
+            ConfigurationError: ``store_missing``, ``store_version``.
+            InputError: ``store_unreadable``, and as the query.
+        """
+        busy = "too many pages are being made at once: try again in a few seconds"
+        return await with_room(self._room, self._pool, partial(self._answer, question), busy)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _answer(self, question: Callable[[Store], _T]) -> _T:
+        until_s = time.monotonic() + self._limits.question_limit_s
+        connection = schema.reading(self._folder)
+        connection.set_progress_handler(lambda: time.monotonic() > until_s, self._limits.steps_between_looks)
+        store = Store(connection)
+        try:
+            with schema.failures(self._folder):
+                try:
+                    return question(store)
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                        raise
+                    raise OperatingError(
+                        "store_slow",
+                        f"the store did not answer within {self._limits.question_limit_s:g} s: ask for less "
+                        "(a server, a shorter time), or look at the disk",
+                    ) from None
+        finally:
+            store.close()
 
 
 class Live:

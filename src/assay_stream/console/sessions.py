@@ -14,7 +14,7 @@ from threading import BoundedSemaphore
 from typing import TypeVar
 
 from assay_stream.errors import InputError, OperatingError
-from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 
 _T = TypeVar("_T")
 

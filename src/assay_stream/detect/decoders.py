@@ -23,7 +23,7 @@ from urllib.parse import unquote
 
 from ahocorasick_rs import AhoCorasick
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
 
 _SEPARATOR = "\x00"

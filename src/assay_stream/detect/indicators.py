@@ -37,7 +37,7 @@ from urllib.parse import urldefrag, urljoin
 
 import orjson
 
-from assay_stream.canonical.redaction import is_sensitive_name, redact
+from assay_stream.canonical.digest import is_sensitive_name, redact
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.match import LEVEL_LOW, Match, owner_of
 from assay_stream.detect.page import shown
@@ -46,7 +46,7 @@ from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.steering import offered_by
 from assay_stream.detect.surfaces import KnownTexts, Place, Text, TextRole, Texts, name_words, path_of, required_of
 from assay_stream.detect.tool_names import NO_TOOLS, OtherTools, ToolNames
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words
 from assay_stream.work import Work, WorkExhaustedError
 

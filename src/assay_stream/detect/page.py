@@ -33,7 +33,7 @@ from assay_stream.detect.phrases import (
 from assay_stream.detect.steering import Steering, steering_in
 from assay_stream.detect.symbols import Name, OfferedNames, names_of
 from assay_stream.detect.tool_names import OtherTools
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words, as_read, forms_of, plain_forms, units_to_normalize
 from assay_stream.work import Work
 

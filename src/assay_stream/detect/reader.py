@@ -33,7 +33,7 @@ from assay_stream.detect.steering import STEERING_RULES
 from assay_stream.detect.surfaces import Place, Text, TextRole, name_words
 from assay_stream.detect.symbols import OfferedNames
 from assay_stream.detect.tool_names import OtherTools, Span
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words, mixed_words, mixes_scripts
 from assay_stream.work import Work
 

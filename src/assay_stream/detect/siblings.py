@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from assay_stream.detect.catalog import CATALOG, LEVELS
 from assay_stream.detect.indicators import Indicator
 from assay_stream.detect.surfaces import name_words
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
 
 _RULE: Final = "sibling_imitated"

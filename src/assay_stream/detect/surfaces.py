@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from assay_stream.detect.catalog import CATALOG
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
 
 _UNITS_PER_MEMBER = 10

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from assay_stream.detect.surfaces import name_words
 from assay_stream.detect.symbols import endings_of, families_of, name_key
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words, as_read
 from assay_stream.work import UNLIMITED, Work
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import canonicalize, sha256_of
 from assay_stream.drift.equality import Values
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import ChangeDirection
 
 

@@ -19,7 +19,7 @@ import orjson
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 
 _EXACT_INTEGER_MAX = 2**53 - 1

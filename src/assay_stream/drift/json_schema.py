@@ -26,8 +26,7 @@ from urllib.parse import unquote
 
 from assay_stream.drift.change import ABSENT, CODES, Change, Path, changed, sorted_names
 from assay_stream.drift.equality import Values
-from assay_stream.drift.text import compare_texts
-from assay_stream.drift.values import VALUE_KEYWORDS, compare_values
+from assay_stream.drift.values import VALUE_KEYWORDS, compare_texts, compare_values
 from assay_stream.work import Work, WorkExhaustedError
 
 Schema = Mapping[str, Any]

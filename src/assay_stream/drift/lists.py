@@ -23,9 +23,9 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.drift.change import Change
 from assay_stream.drift.definition import compare_definitions, not_compared
 from assay_stream.drift.equality import Values
-from assay_stream.drift.text import words_of
+from assay_stream.drift.values import words_of
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import Subject
 from assay_stream.work import Work, WorkExhaustedError
 

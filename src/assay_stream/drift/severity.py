@@ -17,7 +17,7 @@ from typing import Protocol
 from assay_stream.drift.change import CODES, Change
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay.manifest import SEVERITIES as P60
-from assay_stream.schemes.mcptrust import drift
+from assay_stream.schemes.mcptrust import lockfile
 from assay_stream.schemes.mcptrust.hashes import normalized_hash
 
 
@@ -165,9 +165,9 @@ def _mcptrust_sees(change: Change) -> bool:
 
 
 MCPTRUST_LEVELS = {
-    drift.McpTrustSeverity.INFO: Level.INFORMATIONAL,
-    drift.McpTrustSeverity.MODERATE: Level.MEDIUM,
-    drift.McpTrustSeverity.CRITICAL: Level.CRITICAL,
+    lockfile.McpTrustSeverity.INFO: Level.INFORMATIONAL,
+    lockfile.McpTrustSeverity.MODERATE: Level.MEDIUM,
+    lockfile.McpTrustSeverity.CRITICAL: Level.CRITICAL,
 }
 
 
@@ -181,10 +181,10 @@ _INSTRUCTIONS = ("instructions_added", "instructions_removed", "instructions_cha
 def _mcptrust(name: str, explanation: str) -> SeverityProfile:
     table = {
         change: MCPTRUST_LEVELS[severity] if severity is not None else None
-        for change, severity in ((each, drift.PROFILES[name].get(each)) for each in drift.DifferenceKind)
+        for change, severity in ((each, lockfile.PROFILES[name].get(each)) for each in lockfile.DifferenceKind)
     }
     both = {change: (level, level) for change, level in table.items()}
-    what = drift.DifferenceKind
+    what = lockfile.DifferenceKind
     come_and_gone = (
         what.TOOL_ADDED, what.TOOL_REMOVED, what.PROMPT_ADDED, what.PROMPT_REMOVED, what.TEMPLATE_ADDED,
         what.TEMPLATE_REMOVED,

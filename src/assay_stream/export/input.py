@@ -22,9 +22,9 @@ from assay_stream.errors import InputError
 from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import is_gzip, opened
 from assay_stream.files.local import reading, writing
-from assay_stream.limits.storage import BUNDLE_LIMITS, SHORT_LINE_BYTES, BundleLimits
+from assay_stream.limits import BUNDLE_LIMITS, SHORT_LINE_BYTES, BundleLimits
 from assay_stream.model.record import Role
-from assay_stream.replay.selection import OffsetRange
+from assay_stream.replay.order import OffsetRange
 from assay_stream.schemes.assay.bundle import (
     BLOCK_BYTES,
     EVENTS_NAME,

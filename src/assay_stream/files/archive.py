@@ -17,13 +17,12 @@ from typing import Annotated, BinaryIO, NamedTuple
 
 import msgspec
 
-from assay_stream.canonical.lenient import read_leniently
+from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.files.compressed import opened
 from assay_stream.files.local import reading
 from assay_stream.files.record_line import LineOrigin, TimestampMs, record_of_line
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.storage import LINE_BYTES_MAX, REFUSED_RECORDS_MAX, SHORT_LINE_BYTES
+from assay_stream.limits import DEFAULT_LIMITS, LINE_BYTES_MAX, REFUSED_RECORDS_MAX, SHORT_LINE_BYTES
 from assay_stream.model.record import (
     CALL_TYPE,
     LEFT_OUT_HEADER,

@@ -12,7 +12,7 @@ import zstandard
 
 from assay_stream.errors import InputError
 from assay_stream.files.local import reading
-from assay_stream.limits.storage import ARCHIVE_DECODED_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX
+from assay_stream.limits import ARCHIVE_DECODED_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"

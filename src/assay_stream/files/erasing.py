@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_stream.bindings.erasures import Erasures, ScopeAct, acts_in, subject_of
-from assay_stream.canonical.lenient import read_leniently
+from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.files.archive import lines_of, open_archive
 from assay_stream.files.compressed import opened, write_archive
 from assay_stream.files.local import PREFIX, writing_to
 from assay_stream.files.record_line import record_line, record_line_parts
 from assay_stream.model.evidence import CHANGE_TYPE
-from assay_stream.model.finding_topic import ANY_SERVER
+from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER, Headers, Origin, Record, Role, erased_by
 from assay_stream.seal.checkpoint import leaf_of
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, cast
 import msgspec
 import orjson
 
-from assay_stream.canonical.lenient import read_leniently
+from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.model.record import ERROR_HEADERS, Headers, Origin, Output, Record, Role
 from assay_stream.text.escaping import json_bytes

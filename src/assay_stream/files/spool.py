@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from assay_stream.errors import InputError, OperatingError
-from assay_stream.limits.storage import ARCHIVE_LOGS_MAX, HELD_BYTES_MAX
+from assay_stream.limits import ARCHIVE_LOGS_MAX, HELD_BYTES_MAX
 from assay_stream.model.record import Origin, Record, Role, made_of
 
 IN_MEMORY_BYTES_MAX = 32 * 1_024 * 1_024

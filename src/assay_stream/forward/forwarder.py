@@ -23,7 +23,7 @@ import structlog
 from assay_stream.alerts.formats import AlertView, read_alert, view_of
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
-from assay_stream.forward.posting import RETRY_AFTER_MAX_MS
+from assay_stream.forward.connection import RETRY_AFTER_MAX_MS
 from assay_stream.forward.receivers import AttemptResult, DeliveryOutcome, Subscription, waiting
 from assay_stream.kafka.connection import (
     Consumer,
@@ -39,7 +39,7 @@ from assay_stream.kafka.publishing import send_all
 from assay_stream.kafka.topics import STAGES, AccessRole, topic_names
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.telemetry import PrometheusStage
 
 _log = structlog.get_logger(__name__)
 

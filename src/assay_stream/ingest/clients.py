@@ -24,11 +24,11 @@ from hashlib import sha256
 from typing import Any
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.limits.serving import INGEST_LIMITS
+from assay_stream.files.local import decode_toml
+from assay_stream.limits import INGEST_LIMITS
 from assay_stream.model.fields import compile_glob
 from assay_stream.observe.observation import Vantage
 from assay_stream.text.times import time_us_of
-from assay_stream.text.toml import decode_toml
 
 TOKEN_PREFIX = "asi_"  # noqa: S105 - what every token begins with
 """So that scanners for secrets find one that got out."""

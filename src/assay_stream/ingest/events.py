@@ -19,13 +19,11 @@ import msgspec
 import orjson
 
 from assay_stream.bindings.offers import check_offer
-from assay_stream.canonical.digest_key import DigestKey
+from assay_stream.canonical.digest import DigestKey
 from assay_stream.errors import InputError
 from assay_stream.ingest.clients import KnownClient, RequestRefused
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
+from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS, IngestLimits, Limits
 from assay_stream.model.cloudevents import event_time_us, read_call, read_event
-from assay_stream.model.ingest import Mark, mark_of
 from assay_stream.model.observation import CallProfile, SnapshotEvent
 from assay_stream.model.plain_call import is_native
 from assay_stream.model.record import (
@@ -38,10 +36,11 @@ from assay_stream.model.record import (
     Record,
     Role,
 )
-from assay_stream.observe.http.bodies import media_type
-from assay_stream.observe.jsonrpc import trace_of
+from assay_stream.model.rejected import Mark, mark_of
+from assay_stream.observe.http.messages import media_type
 from assay_stream.observe.observation import Observation, ObservationKind, observation_headers, with_keyed_digests
 from assay_stream.observe.recorded import recorded_observation
+from assay_stream.observe.wire import trace_of
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"

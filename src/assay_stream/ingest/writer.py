@@ -23,9 +23,9 @@ from assay_stream.kafka.log import MAY_PASS
 from assay_stream.kafka.part import PatientPart
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, is_too_large, kafka_producer, send_all
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
-from assay_stream.model.ingest import Mark, write_accepted
+from assay_stream.limits import INGEST_LIMITS, IngestLimits
 from assay_stream.model.record import Role
+from assay_stream.model.rejected import Mark, write_accepted
 from assay_stream.observe.observation import Observation
 
 _log = structlog.get_logger(__name__)

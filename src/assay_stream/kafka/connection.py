@@ -22,8 +22,8 @@ from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord, GroupMe
 from assay_stream.kafka.credentials import RereadTls, sasl_options
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, kafka_producer
 from assay_stream.kafka.refusals import explained, why_refused
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.format_level import LEVEL
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.state_table import LEVEL
 
 if TYPE_CHECKING:
     # Proxies follow verdicts without the settings of a deployment, which need an extra.

@@ -1,4 +1,4 @@
-"""Write logs so that every record gets the offset it had elsewhere: what names topic, partition and offset then holds.
+"""Write logs so that every record gets the offset it had elsewhere, and consumer groups their positions.
 
 1. Records that follow each other are written as they were, outside transactions: each takes the next offset.
 2. A gap (transaction markers, and what was aborted, compacted or expired) is filled with aborted transactions. One of
@@ -21,9 +21,12 @@ from math import inf
 from typing import Any, NamedTuple
 
 from aiokafka.admin import RecordsToDelete
+from aiokafka.errors import CommitFailedError
+from aiokafka.structs import OffsetAndMetadata
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError
+from assay_stream.files.archive import GroupOffset
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.kafka.aiokafka_private import add_to_transaction
 from assay_stream.kafka.connection import (
@@ -32,14 +35,56 @@ from assay_stream.kafka.connection import (
     Consumer,
     KafkaClients,
     TopicPartition,
+    open_admin,
+    reading_consumer,
     writing_producer,
 )
 from assay_stream.kafka.log import read, record_of
 from assay_stream.kafka.publishing import disconnect
 from assay_stream.kafka.ranges import open_reader, places_of
-from assay_stream.kafka.rights import require_operations
-from assay_stream.kafka.topics import Operation, describe_config
+from assay_stream.kafka.topics import Operation, describe_config, require_operations
 from assay_stream.model.record import Origin, Record, size_bytes
+
+
+async def group_offsets(settings: Settings, topics: Collection[str]) -> list[GroupOffset]:
+    """Return the committed offsets of all consumer groups in some topics.
+
+    Raises:
+        OperatingError: ``broker_unreachable``.
+    """
+    found = []
+    async with open_admin(settings) as admin:
+        for group in sorted({group for group, *_ in await admin.list_consumer_groups()}):
+            for place, committed in sorted((await admin.list_consumer_group_offsets(group)).items()):
+                if place.topic in topics and committed.offset >= 0:
+                    found.append(
+                        GroupOffset(group, place.topic, place.partition, committed.offset, committed.metadata or "")
+                    )
+    return found
+
+
+async def commit_group_offsets(settings: Settings, offsets: Sequence[GroupOffset]) -> None:
+    """Set the positions of groups that have no members.
+
+    Raises:
+        ConfigurationError: ``group_in_use``.
+    """
+    for group in sorted({each.group for each in offsets}):
+        noted = {
+            TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset, each.metadata)
+            for each in offsets
+            if each.group == group
+        }
+        consumer = reading_consumer(settings, group_id=group)
+        consumer.assign(list(noted))
+        try:
+            await consumer.start()
+            await consumer.commit(noted)
+        except CommitFailedError:
+            raise ConfigurationError("group_in_use", f"processes are in the group {group}: stop them first") from None
+        finally:
+            await consumer.stop()
+
 
 TRANSACTION_OFFSETS_MAX = 100_000
 """Offsets that one aborted transaction fills: a second or less, far from the transaction timeout."""

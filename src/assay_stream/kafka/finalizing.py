@@ -14,8 +14,8 @@ from assay_stream.kafka.connection import start_producer
 from assay_stream.kafka.publishing import disconnect
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.kafka.topics import STAGES, topic_names
-from assay_stream.model.format_level import KEY, read_level, stated_level, write_level
 from assay_stream.model.record import Record, Role
+from assay_stream.model.state_table import KEY, read_level, stated_level, write_level
 
 _LEVEL = re.compile(r"assay-stream-.*-level([1-9][0-9]{0,8})(?:-|$)")
 """Of a client id, as ``kafka.connection.client_id`` makes it."""

@@ -33,7 +33,7 @@ import orjson
 from assay_stream.config import Settings
 from assay_stream.errors import InputError, IntegrityError
 from assay_stream.files.spool import Log, LogSpool
-from assay_stream.join.routing import Routing, reroute
+from assay_stream.join import Routing, reroute
 from assay_stream.kafka.exact import Span
 from assay_stream.kafka.log import read
 from assay_stream.kafka.ranges import LogRanges, open_reader, places_of

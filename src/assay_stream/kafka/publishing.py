@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 from zlib import crc32
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Headers, Role, murmur2_partition
 
 _REQUEST_MARGIN_BYTES = 1_024 * 1_024

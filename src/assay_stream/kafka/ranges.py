@@ -191,7 +191,7 @@ async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
         OperatingError: ``broker_unreachable``, ``brokers_failing``.
     """
     # Imported here: a tap reads no calls, and starts faster without the join.
-    from assay_stream.join.routing import call_in
+    from assay_stream.join import call_in
 
     committed, names = await committed_offsets(settings, "join"), topic_names(settings)
     calls = {place: offset for place, offset in committed.items() if place[0] == names[Role.CALLS]}

@@ -1,7 +1,14 @@
-"""A stage: its input topics, its state for each partition, and the thread that works on it.
+"""A stage: its input topics, its state for each partition, the thread that works on it, and how far upstream ones are.
 
 Processing is up to the agent: a coroutine function that takes a ``Batch``. It runs steps in the state's thread. Python
 switches threads every few milliseconds, so a record that costs seconds delays the event loop by milliseconds.
+
+Evidence, findings and alerts follow from what proxies and operators publish, with a delay. So one of their topics that
+was read to its end may still lack something. Progress decides, not the clock (``docs/adr/0001``):
+
+1. Read the end offsets of the published topics.
+2. Wait until the stages that read them have committed those; then the same for the topics that they write and
+   later stages read. Ends include open transactions: a commit shows before its records do.
 """
 
 from __future__ import annotations
@@ -11,19 +18,20 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
-from assay_stream.kafka.connection import Clients, KafkaClients
+from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
 from assay_stream.kafka.log import read_partition
+from assay_stream.kafka.part import Part
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.format_level import KEY, read_level, write_level
 from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.state_table import KEY, read_level, write_level
 
 Result = TypeVar("Result")
 
@@ -131,7 +139,7 @@ class PartitionState(Protocol):
     """
 
     level: int = 1
-    """The format level that it may write (``model.format_level``); set once it is restored."""
+    """The format level that it may write (``model.state_table``); set once it is restored."""
 
     @property
     def entries(self) -> int:
@@ -230,7 +238,7 @@ class Stage(Generic[State]):
         with part of its topic lost, a state starts empty and the input from its beginning (``None``).
 
         Raises:
-            AssayStreamError: the topic holds what this release does not know (``model.format_level.UNREADABLE``).
+            AssayStreamError: the topic holds what this release does not know (``model.state_table.UNREADABLE``).
         """
         state, self._marked[partition] = self._new_state(partition), 1
         if self.state_role is not None:
@@ -278,7 +286,7 @@ class Stage(Generic[State]):
         """Return outputs to write along with these input positions.
 
         The first ones of a partition mark its state topic with a new format level: they are written alone, before any
-        record is processed (``kafka.attempts``).
+        record is processed (``kafka.partition``).
         """
         outputs = self._states[partition].flush({tp.topic: position for tp, position in positions.items()})
         if self.state_role is None or self.level <= self._marked[partition]:
@@ -289,3 +297,109 @@ class Stage(Generic[State]):
     def punctuate(self, partition: int) -> list[Output]:
         """Return outputs to write although nothing was read."""
         return self._states[partition].punctuate()
+
+
+class UpstreamStage(NamedTuple):
+    """One stage between published input and the topics derived from it."""
+
+    stage: str
+    reads: tuple[Role, ...]
+    writes: tuple[Role, ...]
+
+
+STEPS = (
+    UpstreamStage("registry", (Role.SNAPSHOTS, Role.CONTROL), (Role.DEFINITIONS, Role.FINDINGS)),
+    UpstreamStage("join", (Role.CALLS,), (Role.EVIDENCE, Role.FINDINGS, Role.REROUTED)),
+    UpstreamStage("join", (Role.REROUTED,), (Role.EVIDENCE, Role.FINDINGS)),
+    UpstreamStage("alerts", (Role.FINDINGS,), (Role.ALERTS,)),
+)
+"""In processing order."""
+
+_PAUSE_S = 0.02
+_INTERVAL_S = 0.1
+"""Minimum interval between checks. Each takes several requests, and a waiting reader gets larger batches."""
+
+
+def steps_to(roles: Iterable[Role]) -> list[UpstreamStage]:
+    wanted, steps = set(roles), []
+    for step in reversed(STEPS):
+        if wanted & set(step.writes):
+            steps.append(step)
+            wanted |= set(step.reads)
+    return steps[::-1]
+
+
+class UpstreamStages(Part):
+    """Track the progress of stages.
+
+    Args:
+        steps: the stages, in processing order.
+    """
+
+    def __init__(self, steps: Sequence[UpstreamStage], topology: Topology) -> None:
+        super().__init__()
+        self._steps = list(steps)
+        self._topology = topology
+        self._readers: dict[str, Consumer] = {}
+        self._started = asyncio.Event()
+        self._asking = asyncio.Lock()
+        self._answered_s = -_INTERVAL_S
+        self._next: asyncio.Task[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self._started.is_set()
+
+    async def run(self) -> None:
+        try:
+            for step in {step.stage: step for step in self._steps}.values():
+                group_id = f"{self._topology.settings.group_prefix}-{step.stage}"
+                # It joins no group.
+                reader = self._topology.clients.consumer(group_id=group_id, isolation_level="read_uncommitted")
+                self._readers[step.stage] = reader
+                await reader.start()
+            self._started.set()
+            await self.stopping.wait()
+        finally:
+            if self._next is not None:
+                self._next.cancel()
+            for reader in self._readers.values():
+                await reader.stop()
+
+    async def complete(self) -> None:
+        """Wait until the stages have processed everything published so far, and everything derived from it.
+
+        Concurrent callers share one check, unless it began before their call.
+
+        Raises:
+            KafkaError: brokers are unreachable.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._complete())
+        await asyncio.shield(self._next)
+
+    async def _complete(self) -> None:
+        async with self._asking:
+            await self._started.wait()
+            await asyncio.sleep(self._answered_s + _INTERVAL_S - time.monotonic())
+            # What was read until here is covered.
+            self._next = None
+            self._answered_s = time.monotonic()
+            published = {role for step in self._steps for role in step.reads}
+            published -= {role for step in self._steps for role in step.writes}
+            ends = await self._ends(published)
+            for step in self._steps:
+                if not published.issuperset(step.reads):
+                    ends |= await self._ends(step.reads)
+                await self._wait(step.stage, {tp: ends[tp] for tp in self._topology.places(*step.reads)})
+
+    async def _wait(self, stage: str, ends: Mapping[TopicPartition, int]) -> None:
+        while True:
+            committed = await self._readers[stage].committed_with_metadata(ends)
+            if all((committed.get(tp, (None, ""))[0] or 0) >= end for tp, end in ends.items()):
+                return
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _ends(self, roles: Iterable[Role]) -> dict[TopicPartition, int]:
+        reader = next(iter(self._readers.values()))
+        return dict(await reader.end_offsets(self._topology.places(*roles)))

@@ -21,7 +21,7 @@ from assay_stream.kafka.connection import open_admin, writing_producer
 from assay_stream.kafka.publishing import send_all
 from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import create_topics, topic_names, topic_table
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Output, Role, murmur2_partition, size_bytes
 
 _CLOSE_LIMIT_S = 10.0

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState, named_count
 from assay_stream.model.fields import (
     ActionText,

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import (
     ActionText,
     BareHex,
@@ -30,8 +30,7 @@ from assay_stream.model.fields import (
     ShortText,
     TriageAct,
 )
-from assay_stream.model.finding import FINDING_MEMBERS, Finding, finding_fields, finding_of
-from assay_stream.model.finding_topic import NameDigest, SuppressionRule
+from assay_stream.model.finding import FINDING_MEMBERS, Finding, NameDigest, SuppressionRule, finding_fields, finding_of
 from assay_stream.model.kinds import Kind
 from assay_stream.model.wire import ALWAYS, Wire, record_model
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.observation import (
     CallData,

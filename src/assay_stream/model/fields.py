@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, with_confi
 from typing_extensions import TypedDict
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.schemes.pin_values import SCHEME_NAMES
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.schemes.fingerprint import SCHEME_NAMES
 
 _GLOB = re.compile(r"(?:\[!?[^\[\]!][^\[\]]*\]|[^\[\]])*+")
 

@@ -1,16 +1,25 @@
-"""Findings of the registry, the join and users' agents. The alert stage decides which of them become alerts."""
+"""The finding topic: findings, of which the alert stage makes alerts, and the other records in it.
 
-from collections.abc import Mapping
+The registry writes them into the partition of the findings that they are about, so that the alert stage reads all
+of it in one order.
+
+A suppressed alert is still written, with its status, at the same bounded rate: readers of the topic see what
+was suppressed, and by which rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import orjson
 from pydantic import Field
 
 from assay_stream.canonical.digest import canonicalize, jcs_digest
 from assay_stream.errors import IntegrityError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import (
     ActionText,
     AgentName,
@@ -28,10 +37,13 @@ from assay_stream.model.fields import (
     SchemeValue,
     SeverityId,
     ShortText,
+    TriageAct,
+    compile_glob,
 )
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Role
 from assay_stream.model.wire import ALWAYS, Wire, nested, read_record, rows, write_record
+from assay_stream.text.words import skeleton
 
 _ORIGINS = Wire(
     Annotated[list[OriginField], Field(max_length=DEFAULT_LIMITS.agent_references_max)],
@@ -228,3 +240,270 @@ def finding_of(fields: Mapping[str, Any]) -> Finding:
     content = dict(fields)
     del content["uid"]
     return read_record(Finding, content)
+
+
+ANY_SERVER = "*"
+"""As a rule's server: every server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressionRule:
+    """What an operator does not want to be alerted of. What is absent applies to all.
+
+    Args:
+        id: the operator's name of the rule; setting it again replaces it.
+        server_id: the server, or ``*``.
+        tool: glob over tool names: ``*``, ``?`` and sets in brackets.
+        field: top-level field of the definition: the rule applies where only such fields changed.
+        detection: agent of the operator's own: the rule applies to what this one finds.
+        until_us: event time at which it ends, microseconds since the epoch.
+    """
+
+    id: Identifier
+    server_id: Identifier
+    tool: ShortText | None = None
+    kind: Annotated[str | None, Wire(Kind)] = None
+    field: ShortText | None = None
+    detection: AgentName | None = None
+    until_us: Micros | None = None
+    author: ShortText
+    reason: ShortText
+
+    def covers(self, finding: Finding, time_us: int) -> bool:
+        """Return True if the rule applies to a finding.
+
+        Args:
+            time_us: time of the alert, microseconds since the epoch.
+        """
+        return (
+            self.server_id in (ANY_SERVER, finding.server_id)
+            and self.kind in (None, finding.kind.value)
+            and (self.until_us is None or time_us < self.until_us)
+            and (self.tool is None or compile_glob(self.tool).fullmatch(finding.tool_name or "") is not None)
+            and self.detection in (None, finding.detection and finding.detection.agent)
+            and (self.field is None or set(finding.changed_fields) == {self.field})
+        )
+
+
+def covering_rule(rules: Iterable[SuppressionRule], finding: Finding, time_us: int) -> SuppressionRule | None:
+    """Return the rule that suppresses a finding, the first by id, ``None`` where none does."""
+    return min((rule for rule in rules if rule.covers(finding, time_us)), key=lambda rule: rule.id, default=None)
+
+
+Reason = Literal["definition_returned", "list_completed", "signature_returned", "decided", "no_longer_offered"]
+NameDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")]
+ENTRIES: dict[str, type[_Entry]] = {}
+"""Every class of entries by its kind."""
+_Class = TypeVar("_Class", bound="type[_Entry]")
+
+
+NAME_GROUPS = 4
+"""Groups of look-alike names: what is found in the names of one group is in one partition, and can be folded there.
+Another number would separate claims from those written before."""
+
+_IN_ANY_PARTITION = (None, Kind.TOOL_SHADOWED.value, Kind.ALERTS_FOLDED.value)
+"""Kinds that a rule may cover of which alerts stand in other partitions than their server's."""
+
+LIST_MARK = "@"
+"""Between a group of names and the time of a list: no place of a record has one, since no topic may."""
+
+
+def name_group(tool_name: str) -> str:
+    """Return the group of a tool name and its look-alikes: the key of findings about them."""
+    return f"names-{sha256(skeleton(tool_name).encode()).digest()[0] % NAME_GROUPS}"
+
+
+def alone_max(group: str | None) -> int:
+    """Return how many alerts of one severity a record starts: groups of names share the limit of other findings."""
+    return DEFAULT_LIMITS.alerts_per_record_max // (1 if group is None else NAME_GROUPS)
+
+
+class _Entry:
+    __slots__ = ()
+    entry_kind: ClassVar[str]
+
+    def encode(self) -> bytes:
+        return canonicalize(write_record(self) | {"kind": self.entry_kind})
+
+    def _output(self, key: str, time_us: int, label: str, partition: int | None = None) -> Output:
+        return Output(
+            role=Role.FINDINGS,
+            key=key.encode(),
+            value=self.encode(),
+            timestamp_ms=time_us // 1_000,
+            partition=partition,
+            label=label,
+        )
+
+
+def _entry(kind: str) -> Callable[[_Class], _Class]:
+    def declare(cls: _Class) -> _Class:
+        cls.entry_kind = kind
+        ENTRIES[kind] = cls
+        return cls
+
+    return declare
+
+
+@_entry("resolution")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution(_Entry):
+    """What alerts were about has ended, for one observer or for all.
+
+    Args:
+        observer_id: for which observer, ``None`` for the whole fleet.
+        everywhere: nobody else is known to see it; what was found without an observer has ended with it.
+    """
+
+    server_id: Identifier
+    uids: Annotated[tuple[BareHex, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.resolution_uids_max)]
+    reason: Reason
+    observer_id: Identifier | None = None
+    time_us: Micros
+    origin: Origin
+    everywhere: Annotated[bool, ALWAYS] = False
+
+    def output(self) -> Output:
+        return self._output(self.server_id, self.time_us, f"resolution:{self.reason}")
+
+
+@_entry("name_claim")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameClaim(_Entry):
+    """A server's claim to a tool name, with one definition. The record's key is the group of the name's skeleton.
+
+    Args:
+        is_offered: whether anybody is offered it.
+        approved: whether an operator approved the definition.
+        added: the name came after a complete list that had others and lacked it.
+        sketch: of the names that the server offered before, or offers now where it had offered none.
+    """
+
+    server_id: Identifier
+    tool_name: str
+    full: DigestText
+    is_offered: bool
+    approved: bool
+    added: bool
+    sketch: Annotated[tuple[NameDigest, ...], Field(max_length=DEFAULT_LIMITS.name_sketch_max)]
+    time_us: Micros
+    origin: Origin
+
+    def skeleton(self) -> str:
+        return skeleton(self.tool_name)
+
+    def output(self) -> Output:
+        label = f"name_claim:{'come' if self.is_offered else 'gone'}"
+        return self._output(name_group(self.tool_name), self.time_us, label)
+
+
+@_entry("suppression")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression(_Entry):
+    """A suppression rule was set, or taken back."""
+
+    rule: Annotated[SuppressionRule, nested(SuppressionRule)]
+    is_set: bool
+    time_us: Micros
+
+    @property
+    def server_id(self) -> str:
+        return self.rule.server_id
+
+    def output(self, *, partition: int | None = None) -> Output:
+        """Return the record for the finding topic.
+
+        Args:
+            partition: ``None`` for the partition of its server.
+        """
+        label = f"suppression:{'set' if self.is_set else 'removed'}"
+        return self._output(self.server_id, self.time_us, label, partition)
+
+    def outputs(self, partitions: int) -> list[Output]:
+        """Return the records that pass the rule to the alert stage: in the partition of its server, or in all of them.
+
+        All for a rule for every server, and for one that covers alerts of shadowed tools, or those that they are folded
+        into.
+        """
+        if self.server_id != ANY_SERVER and self.rule.kind not in _IN_ANY_PARTITION:
+            return [self.output()]
+        return [self.output(partition=number) for number in range(partitions)]
+
+
+@_entry("alert_act")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertAct(_Entry):
+    """A person did something with an alert.
+
+    Args:
+        alert: its uid.
+        reason: why, or the comment itself.
+        assignee: who is to look after it, of an assignment.
+    """
+
+    server_id: Identifier
+    alert: BareHex
+    act: TriageAct
+    author: ShortText
+    reason: ShortText
+    assignee: ShortText | None = None
+    time_us: Micros
+    origin: Origin
+
+    def output(self, *, partition: int | None = None) -> Output:
+        return self._output(self.server_id, self.time_us, f"alert_act:{self.act}", partition)
+
+    def outputs(self, partitions: int) -> list[Output]:
+        """Return the records that pass it to the alert stage: in all partitions, since any may hold the alert."""
+        return [self.output(partition=number) for number in range(partitions)]
+
+
+@_entry("tick")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick(_Entry):
+    """Time has come this far: what is due may be written.
+
+    The alert stage writes it into the partitions that it owns, so that time arrives as a record like all else.
+    """
+
+    time_us: Micros
+
+
+@_entry("flood_end")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloodEnd(_Entry):
+    """Everything found in a record stands before this: written where that is more than is alerted one by one.
+
+    Args:
+        group: of which group of names it ends the claims, ``None`` for the end of the findings.
+    """
+
+    server_id: Identifier
+    group: ShortText | None = None
+    findings: Positive
+    time_us: Micros
+    origin: Origin
+
+    def output(self) -> Output:
+        return self._output(self.group or self.server_id, self.time_us, "flood_end")
+
+
+Entry = AlertAct | Finding | FloodEnd | NameClaim | Resolution | Suppression | Tick
+
+
+def decode_entry(value: bytes | None) -> Entry:
+    """Decode a record of the finding topic.
+
+    Raises:
+        IntegrityError: ``unknown_finding`` if it is nothing that this version knows.
+    """
+    try:
+        content: dict[str, Any] = orjson.loads(value or b"")
+        cls = ENTRIES.get(content["kind"])
+        if cls is None:
+            return finding_of(content)
+        del content["kind"]
+        entry: Any = read_record(cls, content)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise unknown_finding() from None
+    return entry  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Required
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, with_config
 from typing_extensions import TypedDict
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import (
     Completeness,
     Count,

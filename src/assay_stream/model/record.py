@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Literal, NamedTuple
 
 from assay_stream.errors import AssayStreamError, InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import OriginField
 
 _SEED = 0x9747B28C

@@ -17,27 +17,22 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_jso
 from pydantic_core import core_schema
 
 from assay_stream import __version__
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.serving import INGEST_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS
 from assay_stream.model.alert import Alert, AlertHeaders
 from assay_stream.model.alert_state import AGENT_RECORDS, ALERT_STATES
 from assay_stream.model.checkpoint import Checkpoint, CheckpointRecord
 from assay_stream.model.control import CONTROL_MODELS
-from assay_stream.model.definition_facts import Definition
-from assay_stream.model.envelope import EVIDENCE_TYPE
-from assay_stream.model.evidence import CHANGE_TYPE, ControlChange, Evidence, VerdictRecord
-from assay_stream.model.facts import FACT_CLASSES, JoinProgress
-from assay_stream.model.finding import FINDING_MEMBERS, Finding
-from assay_stream.model.finding_topic import ENTRIES
-from assay_stream.model.format_level import FormatLevel
-from assay_stream.model.ingest import AcceptedEvents, IngestAnswer, RequestRefusal
+from assay_stream.model.evidence import CHANGE_TYPE, EVIDENCE_TYPE, ControlChange, Evidence, VerdictRecord
+from assay_stream.model.facts import FACT_CLASSES, Definition, JoinProgress
+from assay_stream.model.finding import ENTRIES, FINDING_MEMBERS, Finding
 from assay_stream.model.observation import CallModel, ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE, TOPIC_NAMES, TOPICS, Role
-from assay_stream.model.rejected import RejectedHeaders, RejectedLine
+from assay_stream.model.rejected import AcceptedEvents, IngestAnswer, RejectedHeaders, RejectedLine, RequestRefusal
+from assay_stream.model.state_table import FormatLevel
 from assay_stream.model.wire import key_form, record_model
 from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes.handshake import contract
 from assay_stream.schemes.handshake import event as handshake
-from assay_stream.schemes.handshake import htc
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ID_PREFIX = "urn:assay-stream:schema:"
@@ -346,5 +341,5 @@ OPENAPI_FILE = "openapi.json"
 
 def all_files() -> dict[str, str]:
     """Return the text of every file in ``schemas/`` by its name."""
-    documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), OPENAPI_FILE: openapi(), HTC_FILE: htc.SCHEMA}
+    documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), OPENAPI_FILE: openapi(), HTC_FILE: contract.SCHEMA}
     return {name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in documents.items()}

@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_a
 
 from pydantic import BaseModel, Field, create_model
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import Closed, Natural, OriginField
 from assay_stream.model.record import Origin, Position
 

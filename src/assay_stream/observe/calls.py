@@ -28,11 +28,19 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.canonical.digest import redacted_digest
 from assay_stream.errors import InputError
-from assay_stream.observe.jsonrpc import RequestKey, meta_of, params_of, request_key, trace_of
 from assay_stream.observe.observation import Decision, call_event
-from assay_stream.observe.wire import Held, Pending, WireConnection
+from assay_stream.observe.wire import (
+    Held,
+    Pending,
+    RequestKey,
+    WireConnection,
+    meta_of,
+    params_of,
+    request_key,
+    trace_of,
+)
 from assay_stream.text.times import rfc3339
 
 CALL = "tools/call"

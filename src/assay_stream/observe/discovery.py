@@ -23,7 +23,7 @@ from yarl import URL
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.control import DISCOVERY_TYPE
 from assay_stream.observe.http.upstreams import open_session, read_body
 from assay_stream.observe.observation import Observation, Vantage, control_event

@@ -26,12 +26,14 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from assay_stream.bindings.controls import ACTION_WEIGHT, NO_VERDICT, UNREADABLE, WITHDRAWN, Ruling
 from assay_stream.bindings.offers import content_key
-from assay_stream.bindings.pins import ACTION_WEIGHT
-from assay_stream.bindings.rulings import NO_VERDICT, UNREADABLE, WITHDRAWN, Ruling
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.jsonrpc import (
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.observe.lists import HiddenTool
+from assay_stream.observe.observation import Observation
+from assay_stream.observe.session import Commands, Failed, Session
+from assay_stream.observe.wire import (
     BLANKS,
     BLOCKED_CODE,
     EVENT_BREAK,
@@ -47,9 +49,6 @@ from assay_stream.observe.jsonrpc import (
     params_of,
     request_key,
 )
-from assay_stream.observe.lists import HiddenTool
-from assay_stream.observe.observation import Observation
-from assay_stream.observe.session import Commands, Failed, Session
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action
 

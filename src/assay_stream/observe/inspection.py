@@ -24,10 +24,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 
-from assay_stream.observe.jsonrpc import NOT_RULED_ON, Direction, failure
-from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.session import ClientSaid, Commands, Failed, Missed, ServerSaid, Session
+from assay_stream.observe.session import LINE_BYTES_MAX, ClientSaid, Commands, Failed, Missed, ServerSaid, Session
+from assay_stream.observe.wire import NOT_RULED_ON, Direction, failure
 
 _log = logging.getLogger(__name__)
 

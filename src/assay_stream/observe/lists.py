@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
-from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.observe.observation import (
     EVENT_BYTES_MAX,
     Completeness,
@@ -23,7 +22,7 @@ from assay_stream.observe.observation import (
     list_changed_event,
     snapshot_event,
 )
-from assay_stream.observe.wire import Pending, WireConnection
+from assay_stream.observe.wire import Pending, RequestKey, WireConnection, meta_of, trace_of
 
 TOOLS = "tools/list"
 

@@ -26,10 +26,9 @@ from urllib.parse import quote
 import orjson
 
 from assay_stream.canonical.decode import decode_json, is_unicode
-from assay_stream.canonical.digest_key import DigestKey
-from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.canonical.digest import DigestKey, redacted_digest
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import (
     CALL_TYPE,
     LIST_CHANGED_TYPE,

@@ -33,15 +33,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, TypeVar
 
-from assay_stream.canonical.digest_key import DigestKey
+from assay_stream.canonical.digest import DigestKey
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, is_too_large, kafka_producer, send_all
 from assay_stream.kafka.refusals import explained, why_refused
-from assay_stream.limits.storage import SPOOL_LIMITS
+from assay_stream.limits import SPOOL_LIMITS
 from assay_stream.model.record import TOPIC_NAMES, Role
-from assay_stream.observe.delivery import DeliveryQueue, Fate, PublisherLimits
+from assay_stream.observe.delivery import DeliveryQueue, DropReason, Fate, PublisherLimits, SinkStats
 from assay_stream.observe.observation import Observation, with_keyed_digests
-from assay_stream.observe.sinks import DropReason, SinkStats
 from assay_stream.observe.spool import Spool
 from assay_stream.text.escaping import counted
 

@@ -15,17 +15,14 @@ from hashlib import sha256
 from typing import Any, cast
 from urllib.parse import quote
 
-from assay_stream.canonical.decode import decode_json, is_unicode
-from assay_stream.canonical.lenient import member_bytes, read_leniently
-from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.canonical.decode import decode_json, is_unicode, member_bytes, read_leniently
+from assay_stream.canonical.digest import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import DISCOVERY_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
-from assay_stream.model.envelope import EVIDENCE_TYPE
+from assay_stream.model.evidence import EVIDENCE_TYPE
 from assay_stream.model.observation import CallFacts
 from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE, Origin, Record
-from assay_stream.observe.jsonrpc import Direction, trace_of
-from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import (
     Observation,
     ObservationKind,
@@ -34,6 +31,8 @@ from assay_stream.observe.observation import (
     control_event,
     observation_headers,
 )
+from assay_stream.observe.session import WireObserver
+from assay_stream.observe.wire import Direction, trace_of
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.text.times import timestamp_ms
 

@@ -1,23 +1,306 @@
-"""One connection without I/O: events in, commands for its host out.
+"""One MCP connection without I/O: messages in, observations and commands for its host out.
 
 A host owns the bytes (``observe.inspection`` for pipes, ``observe.http`` for HTTP, ``observe.feeds`` for hooks of
 gateways). It passes in each message as an event and executes the resulting commands. ``Session`` only
 observes; ``observe.gate`` has the sessions that refuse calls and hide tools.
+
+Every tap feeds it: the stdio tap with lines, the HTTP tap with the bodies and events of HTTP exchanges.
+
+Rules:
+
+1. Every ``tools/list`` result yields a snapshot of the list assembled so far (``observe.lists``).
+2. A result that strict decoding refuses still yields a snapshot, just as unsound: the registry must see it
+   and reject it, or a malformed list could keep an old one in force.
+3. Every call yields one call event, with its outcome or the reason for its absence (``observe.calls``).
+4. A call refers to the latest snapshot before it, accepted or not; to none if the server has since announced that
+   its tools changed (``notifications/tools/list_changed``).
+5. String ids and number ids are distinct, but the id of an unexpected response is also tried as a number.
+6. Instructions go with the tools: those of the latest answer to ``initialize`` or ``server/discover``.
+7. Nothing here raises: unreadable input is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.jsonrpc import BLANKS, Direction, Line, may_be_misread, may_list
-from assay_stream.observe.mcp_wire import WireObserver
-from assay_stream.observe.observation import Observation
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.observe.calls import CALL, INPUT_METHODS, PROGRESS, TASK_METHODS, TASK_NOTIFICATIONS, CallObserver
+from assay_stream.observe.lists import LIST_CHANGED, METHODS, TOOLS, HiddenTool, ListObserver, Offered
+from assay_stream.observe.observation import Observation, loss_event
+from assay_stream.observe.wire import (
+    BLANKS,
+    Direction,
+    Line,
+    Pending,
+    RequestKey,
+    WireConnection,
+    answer_keys,
+    listed_in,
+    may_be_misread,
+    may_list,
+    meta_of,
+    params_of,
+    read_line,
+    request_key,
+)
+
+LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
+"""The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
+
+CANCELLED = "notifications/cancelled"
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_NOTHING: Mapping[int, Sequence[HiddenTool]] = {}
+_GREETINGS = ("initialize", "server/discover")
+"""Requests whose result describes the server and instructs the model. The second came with MCP 2026-07-28."""
+
+
+@dataclass(eq=False, repr=False)
+class WireObserver(WireConnection):
+    """Observe one connection between a client and a server. Times must be timezone-aware."""
+
+    lists: ListObserver = field(init=False)
+    calls: CallObserver = field(init=False)
+    _greetings: Pending[bool] = field(init=False)
+    """Unanswered requests of ``_GREETINGS``."""
+    _refused: set[int] = field(default_factory=set, init=False)
+    """Exchanges that the server refused, which anyone can provoke."""
+    _lost_at: datetime | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._line_limits = replace(self.limits, record_bytes_max=LINE_BYTES_MAX)
+        self.lists, self.calls, self._greetings = ListObserver(self), CallObserver(self), Pending(self.pending_max)
+
+    @property
+    def offered(self) -> Offered:
+        return self.lists.offered
+
+    def awaited_lists(self, exchange: int) -> Iterator[int | float | str]:
+        """Yield the ids of the requests for tools that a response in an exchange may answer; 0 means any."""
+        return (key[1] for key in self.lists.for_tools(exchange))
+
+    def awaits_list(self, exchange: int = 0) -> bool:
+        """Return True if a response in an exchange may be a list of tools that the client asked for."""
+        return any(True for _ in self.lists.for_tools(exchange))
+
+    def answers_call(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
+        """Return True if a response answers a call, and no client with looser id matching takes it for a list's."""
+        own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
+        # Some clients accept any message in an exchange as the answer to its request.
+        is_for_list = exchange and self.awaits_list(exchange)
+        if "method" in message or is_for_list or any(self.lists.awaited(key) for key in keys):
+            return False
+        return any(self.calls.awaits(key) for key in keys if key[:2] == own)
+
+    def answers_list(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
+        return any(self.lists.awaited(key) == TOOLS for key in answer_keys(message.get("id"), exchange))
+
+    def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
+        if not raw.strip(BLANKS):
+            return []
+        line = self.read(raw)
+        is_lost = direction == "client->server" and may_be_misread(line, raw)
+        observations = self.take(direction, line, raw, observed_at)
+        return [*observations, *self.lost(observed_at)] if is_lost else observations
+
+    def read(self, raw: bytes) -> Line:
+        """Parse a line for ``take`` and ``refuse``."""
+        return read_line(raw.strip(BLANKS), self._line_limits)
+
+    def take(
+        self,
+        direction: Direction,
+        line: Line,
+        raw: bytes,
+        observed_at: datetime,
+        *,
+        exchange: int = 0,
+        hidden: Mapping[int, Sequence[HiddenTool]] = _NOTHING,
+        shown_name: str | None = None,
+    ) -> list[Observation]:
+        """Observe a parsed line: ``feed`` is ``read`` and this.
+
+        Args:
+            exchange: number of the HTTP exchange that the line came in: request ids are unique within it only. 0 if
+                they are unique on the connection.
+            hidden: list entries withheld from the client, by the ``id()`` of their message's object.
+            shown_name: the client's name for a call's tool, where a gateway reports the server's own name.
+        """
+        self.begin(observed_at, exchange, exact=line.exact)
+        self._count(line)
+        self.calls.expire()
+        for message in line.messages:
+            method = message.get("method")
+            if direction == "client->server" and "method" in message:
+                self._request(message, method, shown_name)
+            elif direction == "client->server":
+                self.calls.client_answered(message)
+            elif "method" not in message:
+                self._response(message, raw.strip(BLANKS), hidden.get(id(message), ()))
+            elif isinstance(method, str) and method in _ON_SERVER_MESSAGE and exchange not in self._refused:
+                _ON_SERVER_MESSAGE[method](self, message)
+        return self.found
+
+    def refuse(
+        self, line: Line, reason_code: Callable[[Mapping[str, Any]], str], observed_at: datetime
+    ) -> list[Observation]:
+        """Process a client line that is not forwarded, and return its calls as denied."""
+        self.begin(observed_at, exact=line.exact)
+        self._count(line)
+        before = self.lists.snapshot_id()
+        for each in line.messages:
+            if each.get("method") == CALL:
+                self.calls.refuse(each, before, reason_code(each))
+        return self.found
+
+    def withheld(self, line: Line, code: str, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
+        """Record that the client gets errors instead of the answers in a line, which may be taken afterwards."""
+        self.begin(observed_at, exchange)
+        for message in line.messages:
+            if "method" not in message:
+                any(self.calls.give_up(key, code, ok=False) for key in self._answered(message, exchange))
+        return self.found
+
+    def missed(self, direction: Direction, observed_at: datetime, *, exchange: int = 0) -> list[Observation]:
+        """Record an uninspected line. Whether a client's is a loss depends on how its exchange ends."""
+        self.begin(observed_at, exchange)
+        self.counts.missed_lines += 1
+        if direction == "client->server":
+            return [] if exchange else self.lost(observed_at)
+        self.lists.missed()
+        if self._greetings.latest_in(exchange) is not None:
+            self.lists.greeting_missed()
+        return self.found
+
+    def lost(self, at: datetime) -> list[Observation]:
+        """Return the loss event of a client line that may have been an unrecorded call."""
+        # A few bytes can be such a line, and many may come at once: one record covers them all.
+        if self._lost_at == at:
+            return []
+        self._lost_at = at
+        return [loss_event(self.vantage, event_id=self.new_id(), observed_at=at, lists=0, calls=1)]
+
+    def shown_as(self, prefix: str) -> None:
+        self.vantage = replace(self.vantage, shown_prefix=prefix)
+
+    def unanswered(
+        self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
+    ) -> list[Observation]:
+        """Record that a request will not be answered, and return its call, if it is one; ``code`` says why."""
+        self.begin(observed_at)
+        self._greetings.take(key)
+        self.calls.give_up(key, code, ok=ok)
+        self.lists.give_up(key)
+        return self.found
+
+    def exchange_refused(self, exchange: int, keys: Iterable[RequestKey], observed_at: datetime) -> list[Observation]:
+        """Record that an exchange was refused: its requests have no effect, and its responses answer only them."""
+        self.begin(observed_at)
+        self._refused.add(exchange)
+        for key in keys:
+            self.calls.undo(key)
+        return self.found
+
+    def exchange_ended(self, exchange: int) -> None:
+        self._refused.discard(exchange)
+
+    def orphaned(self, key: RequestKey, observed_at: datetime) -> list[Observation]:
+        """Record that an exchange ended before it answered a request, which a later exchange may answer."""
+        self.begin(observed_at)
+        self.lists.orphan(key)
+        if self._greetings.take(key):
+            self._greetings.take(key[:2])
+            self._greetings.put(key[:2], True)
+        self.calls.orphan(key)
+        return self.found
+
+    def expire(self, observed_at: datetime) -> list[Observation]:
+        self.begin(observed_at)
+        self.calls.expire()
+        return self.found
+
+    def close(self, observed_at: datetime) -> list[Observation]:
+        self.begin(observed_at)
+        self.calls.close()
+        return self.found
+
+    def _answered(self, message: Mapping[str, Any], exchange: int) -> list[RequestKey]:
+        """Return the requests that a response may answer: in a refused exchange, only its own."""
+        keys = answer_keys(message.get("id"), exchange)
+        return [key for key in keys if len(key) == 3] if exchange in self._refused else keys
+
+    def _count(self, line: Line) -> None:
+        stats = self.counts
+        stats.lines += 1
+        stats.malformed_lines += not line.messages
+        stats.inexact_lines += bool(line.messages) and not line.exact
+
+    def _request(self, message: Mapping[str, Any], method: object, shown_name: str | None) -> None:
+        exchange, params = self.exchange, params_of(message)
+        if method == CANCELLED:
+            cancelled = request_key(params.get("requestId"))
+            if cancelled is not None:
+                self.calls.cancelled(cancelled)
+            return
+        key = request_key(message.get("id"), exchange)
+        if key is not None:
+            self.lists.forget(key)
+            self._greetings.take(key)
+            self.calls.give_up(key, "id_reused")
+        if not exchange:  # over HTTP it is in the header, and counts once the server has accepted the request
+            self.lists.note_version(meta_of(params).get(_VERSION_KEY))
+        if method == CALL:
+            self.calls.request(key, params, self.lists.snapshot_id(), shown_name)
+        elif key is not None and isinstance(method, str) and method in _ON_REQUEST:
+            _ON_REQUEST[method](self, method, key, params)
+
+    def greet(self, key: RequestKey) -> None:
+        if self._greetings.put(key, True) is not None:
+            self.counts.evicted_requests += 1
+
+    def _response(self, message: Mapping[str, Any], raw: bytes, hidden: Sequence[HiddenTool]) -> None:
+        exchange, same_id = self.exchange, request_key(message.get("id"))
+        is_refused = exchange in self._refused
+        is_list = listed_in(message) is not None
+        # Some clients accept any message in an exchange as the answer to its request.
+        is_taken = exchange and is_list and not is_refused and self.awaits_list(exchange)
+        if is_taken and not self.answers_list(message, exchange):
+            self.lists.missed()
+        for key in self._answered(message, exchange):
+            if self._greetings.take(key):
+                self.lists.greeted(message.get("result"))
+                return
+            is_same = key[:2] == same_id
+            if self.calls.response(key, message) or self.lists.response(
+                key, message, raw, same_id=is_same, hidden=hidden
+            ):
+                return
+        self.counts.unmatched_responses += 1
+        if not is_refused:
+            self.calls.strayed(answer_keys(message.get("id")), message)
+            if is_list:
+                self.lists.strayed(answer_keys(message.get("id")))
+
+
+_ON_REQUEST: dict[str, Callable[[WireObserver, str, RequestKey, Mapping[str, Any]], None]] = {
+    **dict.fromkeys(METHODS, lambda wire, method, key, params: wire.lists.request(method, key, params)),
+    **dict.fromkeys(TASK_METHODS, lambda wire, method, key, params: wire.calls.task_request(method, key, params)),
+    **dict.fromkeys(_GREETINGS, lambda wire, _method, key, _params: wire.greet(key)),
+}
+"""How a client's requests are handled, by method; ``tools/call`` and cancellations are in ``_request``."""
+
+_ON_SERVER_MESSAGE: dict[str, Callable[[WireObserver, Mapping[str, Any]], None]] = {
+    LIST_CHANGED: lambda wire, _: wire.lists.changed(),  # by itself, or on a stream of subscriptions/listen
+    PROGRESS: lambda wire, message: wire.calls.progressed(params_of(message)),
+    **dict.fromkeys(TASK_NOTIFICATIONS, lambda wire, message: wire.calls.task_changed(params_of(message))),
+    **dict.fromkeys(INPUT_METHODS, lambda wire, message: wire.calls.client_asked(message)),
+}
+"""How a server's requests and notifications are handled, by method."""
+
 
 Key = TypeVar("Key")
 

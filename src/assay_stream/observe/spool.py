@@ -21,7 +21,7 @@ from pathlib import Path
 import orjson
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits.storage import SPOOL_LIMITS, SpoolLimits
+from assay_stream.limits import SPOOL_LIMITS, SpoolLimits
 from assay_stream.observe.observation import Observation
 from assay_stream.text.escaping import counted
 

@@ -23,11 +23,11 @@ from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
 
 from assay_stream.errors import ConfigurationError
+from assay_stream.observe.delivery import Sink
 from assay_stream.observe.inspection import ClientOutput, Enforcer, Pump, Watch, write_all
-from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import Session
-from assay_stream.observe.sinks import Sink
+from assay_stream.observe.wire import Direction
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay_stream.bindings.rulings import Ruling, VerdictTable
+from assay_stream.bindings.controls import Ruling, VerdictTable
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.model.record import TOPIC_NAMES, Role

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from assay_stream.bindings.erasures import ScopeAct, span_us
-from assay_stream.limits.storage import (
+from assay_stream.limits import (
     STORE_ALERTS_PER_SERVER_MAX,
     STORE_CHANGES_PER_SERVER_MAX,
     STORE_DROP_ROWS,

@@ -15,8 +15,7 @@ import zstandard
 from msgspec import Struct
 
 from assay_stream.bindings.erasures import Erasures, Subject
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_KEPT_MAX
+from assay_stream.limits import DEFAULT_LIMITS, STORE_ERA_RECORDS, STORE_SUBJECTS_KEPT_MAX
 from assay_stream.model.record import Record, erased_by
 from assay_stream.readmodel.rows import DigestValue
 from assay_stream.text.times import time_us_in

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.story import AGENTS_NAMED_MAX, CALLS_NAMED_MAX, AgentCalls, CallsSince, CallSummary
-from assay_stream.limits.storage import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
+from assay_stream.limits import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import (
     EvidenceLine,

@@ -20,8 +20,8 @@ import orjson
 
 from assay_stream.bindings.erasures import RELEASE, Erasures, ScopeAct, act_in, acts_in
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits.storage import STORE_BATCH_RECORDS
-from assay_stream.model.finding_topic import ANY_SERVER
+from assay_stream.limits import STORE_BATCH_RECORDS
+from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import Record, Role
 from assay_stream.readmodel.bounds import Bounds, Dropped, drop, erase
 from assay_stream.readmodel.calls import Calls, decompressed

@@ -20,23 +20,23 @@ from assay_stream.bindings.sightings import seen_at
 from assay_stream.bindings.state import OF_REGISTRIES, rows_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError
-from assay_stream.limits.storage import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX
-from assay_stream.model.definition_facts import Catalogue, ToolFact
+from assay_stream.limits import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX
 from assay_stream.model.facts import (
+    Catalogue,
     Fact,
     Progress,
     RunCut,
     Seen,
     SeenRun,
+    ToolFact,
     decode_fact,
     decode_key,
     encode_key,
     encode_value,
 )
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import NameClaim, Resolution, Suppression, decode_entry
-from assay_stream.model.format_level import KEY, read_level
+from assay_stream.model.finding import Finding, NameClaim, Resolution, Suppression, decode_entry
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.state_table import KEY, read_level
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.readmodel.calls import Digests, compressed, decompressed, write_digests
 from assay_stream.text.times import time_us_of

@@ -12,8 +12,8 @@ from assay_stream.alerts.formats.view import AlertView, view_of
 from assay_stream.alerts.index import AlertSelection, Life
 from assay_stream.alerts.processor import partition_key
 from assay_stream.alerts.story import AlertStory, CallsSince, Sightings, story_of, tool_names_of
-from assay_stream.limits.storage import STORE_ALERT_HEAD, STORE_CANDIDATES_MAX, STORE_PLACES_MAX
-from assay_stream.model.finding_topic import ANY_SERVER
+from assay_stream.limits import STORE_ALERT_HEAD, STORE_CANDIDATES_MAX, STORE_PLACES_MAX
+from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import Record
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.calls import digest_key

@@ -13,9 +13,9 @@ import orjson
 from assay_stream.alerts.formats.view import AlertRow, ReviewState, read_alert
 from assay_stream.alerts.index import PREFIX_MIN, AlertSelection
 from assay_stream.errors import InputError
-from assay_stream.limits.storage import STORE_FINDINGS_PER_SERVER_MAX, STORE_PAGE_ROWS_MAX
+from assay_stream.limits import STORE_FINDINGS_PER_SERVER_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.fields import compile_glob
-from assay_stream.model.finding_topic import Entry, decode_entry
+from assay_stream.model.finding import Entry, decode_entry
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import decompressed, digest_key, values_of
 from assay_stream.readmodel.rows import (

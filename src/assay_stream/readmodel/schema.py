@@ -21,7 +21,7 @@ import zstandard
 
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.local import locked_folder
-from assay_stream.limits.storage import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
+from assay_stream.limits import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
 
 KINDS = ("evidence", "alert", "finding", "definition", "decision", "verdict", "tool_fact", "catalogue", "seen", "fact")
 """Tables whose rows are counted."""

@@ -20,14 +20,12 @@ import orjson
 
 from assay_stream.bindings.offers import ItemOffer
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.limits.core import Limits
-from assay_stream.model.definition_facts import Catalogue
-from assay_stream.model.facts import Allowance, Seen
+from assay_stream.limits import Limits
+from assay_stream.model.facts import Allowance, Catalogue, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS, LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis, CutReason
-from assay_stream.registry.baselines import Baseline, latest_stating, repeats
+from assay_stream.registry.baselines import Analysis, Baseline, CutReason, latest_stating, repeats
 
 
 def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limits) -> Allowance:

@@ -12,10 +12,9 @@ from typing import Any, get_args
 
 import orjson
 
-from assay_stream.bindings.controls import Controls, digest_policy
+from assay_stream.bindings.checks import pinned_key
+from assay_stream.bindings.controls import Controls, digest_policy, pins_in_force
 from assay_stream.bindings.erasures import ScopeAct, act_of
-from assay_stream.bindings.pins import pins_in_force
-from assay_stream.bindings.signatures import pinned_key
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.cloudevents import event_time_us
 from assay_stream.model.control import (
@@ -30,22 +29,25 @@ from assay_stream.model.control import (
     POLICY_SET_TYPE,
     SUPPRESSION_REMOVE_TYPE,
     SUPPRESSION_SET_TYPE,
+    ControlDecision,
     ControlEvent,
+    ControlFact,
+    Discovery,
     DiscoveryData,
     HoldRemoveData,
+    KeyDecision,
+    Pin,
+    Policy,
 )
-from assay_stream.model.control_facts import ControlDecision, ControlFact, Discovery, KeyDecision, Pin, Policy
-from assay_stream.model.envelope import EVIDENCE_SOURCE, STRUCTURED, Producer
-from assay_stream.model.evidence import CHANGE_TYPE
+from assay_stream.model.evidence import CHANGE_TYPE, EVIDENCE_SOURCE, STRUCTURED, Producer
 from assay_stream.model.fields import TriageAct
-from assay_stream.model.finding_topic import AlertAct, Suppression, SuppressionRule
+from assay_stream.model.finding import AlertAct, Suppression, SuppressionRule
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.analysis import Analysis
+from assay_stream.registry.baselines import Analysis
 from assay_stream.registry.ledger import Step, policy_text
-from assay_stream.registry.received_signatures import read_document
 from assay_stream.registry.resolution import resolved_by_decision
 from assay_stream.registry.retention import fold_discoveries
-from assay_stream.registry.transition import Transition
+from assay_stream.registry.transition import Transition, read_document
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import UnknownPolicy
 from assay_stream.text.times import time_us_of

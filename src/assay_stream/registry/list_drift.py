@@ -39,14 +39,21 @@ from assay_stream.drift import Change, compare_definitions
 from assay_stream.drift.definition import differing_fields, not_compared
 from assay_stream.drift.lists import renames
 from assay_stream.drift.severity import Level
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.definition_facts import Catalogue
-from assay_stream.model.facts import Seen
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS, LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis, finding_in
-from assay_stream.registry.baselines import Baseline, item_baseline, last_shown, last_stated, repeats, stated
+from assay_stream.registry.baselines import (
+    Analysis,
+    Baseline,
+    finding_in,
+    item_baseline,
+    last_shown,
+    last_stated,
+    repeats,
+    stated,
+)
 from assay_stream.schemes.assay.manifest import action_class
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, changed_fields
 from assay_stream.schemes.handshake.contract import contract, contract_drift

@@ -27,15 +27,14 @@ from operator import attrgetter
 
 from assay_stream.bindings.as_of import is_overdue
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.limits.core import Limits
+from assay_stream.limits import Limits
 from assay_stream.model.cloudevents import check_observer, event_time_us
 from assay_stream.model.facts import Announcement, Seen
-from assay_stream.model.finding import Finding, uid_of
-from assay_stream.model.finding_topic import Resolution
+from assay_stream.model.finding import Finding, Resolution, uid_of
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import ListChangedEvent
 from assay_stream.model.record import Position
-from assay_stream.registry.analysis import finding_in
+from assay_stream.registry.baselines import finding_in
 from assay_stream.registry.ledger import Step
 from assay_stream.registry.resolution import resolutions
 from assay_stream.registry.retention import fold_unlisted

@@ -19,13 +19,12 @@ from hashlib import sha256
 
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.definition_facts import Catalogue
-from assay_stream.model.facts import Seen
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import LeftOut
-from assay_stream.model.finding_topic import NameClaim
+from assay_stream.model.finding import NameClaim
 from assay_stream.model.record import Origin
-from assay_stream.registry.analysis import Analysis
+from assay_stream.registry.baselines import Analysis
 from assay_stream.work import WorkExhaustedError
 
 _UNITS_PER_NAME = 10

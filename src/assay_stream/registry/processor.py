@@ -24,13 +24,12 @@ from assay_stream.model.cloudevents import (
 )
 from assay_stream.model.control import ControlEvent
 from assay_stream.model.facts import Rejection
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import FloodEnd, alone_max
+from assay_stream.model.finding import Finding, FloodEnd, alone_max
 from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.model.rejected import refusal
-from assay_stream.registry.analysis import Analysis, finding_in
+from assay_stream.registry.baselines import Analysis, finding_in
 from assay_stream.registry.control_step import apply_control
 from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.list_health import apply_announcement

@@ -8,22 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from assay_stream.bindings.as_of import start_of
-from assay_stream.bindings.controls import When
-from assay_stream.bindings.pins import check_pins
+from assay_stream.bindings.checks import check_signature
+from assay_stream.bindings.controls import When, check_pins
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.signatures import check_signature
 from assay_stream.bindings.timeline import AFTER_ALL_US
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy
-from assay_stream.model.definition_facts import Catalogue
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.control import Discovery, KeyDecision, Pin, Policy
 from assay_stream.model.evidence import PinStatus
-from assay_stream.model.facts import Rejection, Seen
+from assay_stream.model.facts import Catalogue, Rejection, Seen
 from assay_stream.model.fields import LeftOut
-from assay_stream.model.finding import uid_of
-from assay_stream.model.finding_topic import Reason, Resolution
+from assay_stream.model.finding import Reason, Resolution, uid_of
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis
-from assay_stream.registry.baselines import Baseline
+from assay_stream.registry.baselines import Analysis, Baseline
 from assay_stream.registry.list_drift import set_digest
 from assay_stream.schemes.handshake.contract import DRIFT_CODES
 from assay_stream.schemes.hangar import Action

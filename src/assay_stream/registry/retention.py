@@ -29,10 +29,9 @@ from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.sightings import shared_part
 from assay_stream.bindings.state import run_fact
 from assay_stream.bindings.timeline import Timeline
-from assay_stream.limits.core import Limits
-from assay_stream.model.control_facts import Discovery
-from assay_stream.model.definition_facts import Catalogue, FormerTool
-from assay_stream.model.facts import Horizon, Rejection, RunCut, Seen, SeenRun, encode_key
+from assay_stream.limits import Limits
+from assay_stream.model.control import Discovery
+from assay_stream.model.facts import Catalogue, FormerTool, Horizon, Rejection, RunCut, Seen, SeenRun, encode_key
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import Role
 from assay_stream.model.wire import FactKey

@@ -7,31 +7,28 @@ from dataclasses import replace
 from itertools import chain
 
 from assay_stream.bindings.as_of import start_of
+from assay_stream.bindings.checks import with_reasons
 from assay_stream.bindings.offers import ItemOffer, Offer, pack
-from assay_stream.bindings.pin_evaluation import with_reasons
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.canonical.digest import Canonicalized, jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import check_observer, event_time_us
-from assay_stream.model.control_facts import Signatures
-from assay_stream.model.definition_facts import Catalogue, ToolFact, definition_record
-from assay_stream.model.facts import Seen
+from assay_stream.model.control import Signatures
+from assay_stream.model.facts import Catalogue, Seen, ToolFact, definition_record
 from assay_stream.model.fields import Subject
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import SnapshotEvent
 from assay_stream.model.record import Record, murmur2_partition
 from assay_stream.registry.allowance import Ration, change_of
-from assay_stream.registry.analysis import finding_in
-from assay_stream.registry.baselines import Baseline, baselines_for
+from assay_stream.registry.baselines import Baseline, baselines_for, finding_in
 from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.list_drift import compare, compare_items, first_look
 from assay_stream.registry.list_health import cached_long, late_finding, never_complete, resolved_by_complete_list
 from assay_stream.registry.name_claims import offers_the_same
-from assay_stream.registry.received_signatures import signatures_of
 from assay_stream.registry.resolution import approved_before, resolutions, resolved_by_signature, resolved_by_snapshot
 from assay_stream.registry.retention import fold, pack_repeats
-from assay_stream.registry.transition import Transition
+from assay_stream.registry.transition import Transition, signatures_of
 
 
 def apply_snapshot(step: Step, event: SnapshotEvent) -> None:

@@ -31,14 +31,14 @@ from typing import NamedTuple, TypeVar
 
 from assay_stream.bindings.erasures import Erasures, acts_in
 from assay_stream.bindings.state import Bindings
-from assay_stream.canonical.lenient import read_leniently
-from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.canonical.decode import read_leniently
+from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction
 from assay_stream.files.archive import PartitionPlace
-from assay_stream.join.processor import Join
-from assay_stream.join.processor import process as process_call
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.join import Join
+from assay_stream.join import process as process_call
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
 from assay_stream.registry.processor import Registry
 from assay_stream.registry.processor import process as process_fact

@@ -1,4 +1,4 @@
-"""The order of a replay: recorded observations of all logs merged by event time, within bounded memory.
+"""Which recorded observations a replay takes, and in which order: merged by event time, within bounded memory.
 
 1. Records of one partition stay in the order of their offsets, the order of the registry and of the evidence. A
    record given twice counts once.
@@ -12,30 +12,138 @@
 Snapshots and control records are read twice. The first time only their times are noted, because each is applied as
 early as the earliest of those behind it in its partition: a number for each, and 32 bytes for the two names of a list.
 Calls are read once, a few of each partition at a time.
+
+1. A time range is one of log timestamps: from its start on, and before its end. It narrows calls. Of snapshots and
+   control records everything before its end counts, since what was in force rests on all that came before.
+2. Offsets are given partition by partition. Naming one partition of a topic leaves the others out.
+3. Server ids narrow calls to those of these servers, and snapshots and control records by their key.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import takewhile
 from typing import NamedTuple
 
-from assay_stream.canonical.lenient import read_leniently
-from assay_stream.errors import InputError
+from assay_stream.canonical.decode import read_leniently
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.archive import PartitionPlace
 from assay_stream.files.spool import Log, LogSpool
-from assay_stream.limits.core import Limits
-from assay_stream.limits.storage import HELD_BYTES_MAX
+from assay_stream.limits import HELD_BYTES_MAX, Limits
 from assay_stream.model.cloudevents import Call, event_time_us, is_binary, read_call, read_event
+from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.observation import CallProfile, SnapshotEvent
 from assay_stream.model.record import Headers, Record, Role, made_of
 from assay_stream.text.times import time_ms_in
+
+OFFSETS_METAVAR = "TOPIC:PARTITION=FIRST..END"
+_WRITTEN = re.compile(r"(?P<topic>[^\s:=]+):(?P<partition>[0-9]{1,9})=(?P<first>[0-9]{1,18})?\.\.(?P<end>[0-9]{1,18})?")
+
+Range = tuple[int, int | None]
+
+
+class OffsetRange(NamedTuple):
+    """A part of one partition of a topic, or of a file: from ``first`` to ``end``, exclusive, ``None`` for no end."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int | None
+
+    def holds(self, topic: str, partition: int, offset: int) -> bool:
+        return (topic, partition) == self[:2] and offset >= self.first and (self.end is None or offset < self.end)
+
+
+def offset_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
+    """Parse ranges written as ``TOPIC:PARTITION=FIRST..END``, either number optional.
+
+    Raises:
+        ConfigurationError: ``bad_offsets``.
+    """
+    ranges = []
+    for text in texts:
+        match = _WRITTEN.fullmatch(text)
+        first = int(match["first"] or 0) if match else 0
+        end = int(match["end"]) if match and match["end"] else None
+        if match is None or (end is not None and first >= end):
+            raise ConfigurationError(
+                "bad_offsets", f"write offsets as {OFFSETS_METAVAR}, the end exclusive and after the first"
+            )
+        ranges.append(OffsetRange(match["topic"], int(match["partition"]), first, end))
+    return tuple(ranges)
+
+
+def offsets_of(texts: Iterable[str]) -> dict[PartitionPlace, Range]:
+    """Parse ranges by partition, at most one for each.
+
+    Raises:
+        ConfigurationError: ``bad_offsets``.
+    """
+    found: dict[PartitionPlace, Range] = {}
+    for topic, partition, first, end in offset_ranges(texts):
+        if (topic, partition) in found:
+            raise ConfigurationError("bad_offsets", "give each partition one range of offsets")
+        found[topic, partition] = (first, end)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What to take; everything by default.
+
+    Args:
+        from_ms: earliest timestamp of a call, inclusive, milliseconds since the epoch.
+        to_ms: end of the timestamps of all records, exclusive.
+        offsets: topic and partition to the first offset and the end, exclusive (``None`` for no end).
+        server_ids: these servers; empty for all.
+    """
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+    offsets: Mapping[PartitionPlace, Range] = field(default_factory=dict)
+    server_ids: frozenset[str] = frozenset()
+
+    @property
+    def narrows(self) -> bool:
+        return self != Selection()
+
+    def range_of(self, topic: str, partition: int) -> Range | None:
+        """Return the selected offsets of a partition of a topic or file, ``None`` for none."""
+        if not any(named == topic for named, _ in self.offsets):
+            return (0, None)
+        return self.offsets.get((topic, partition))
+
+    def wants(self, record: Record) -> bool:
+        """Return True if a record is selected. Some calls of other servers pass: the replay itself leaves them out."""
+        if self.to_ms is not None and record.timestamp_ms >= self.to_ms:
+            return False
+        if self.from_ms is not None and record.role is Role.CALLS and record.timestamp_ms < self.from_ms:
+            return False
+        if self.offsets:
+            wanted = self.range_of(record.origin.topic, record.origin.partition)
+            if wanted is None or record.origin.offset < wanted[0]:
+                return False
+            if wanted[1] is not None and record.origin.offset >= wanted[1]:
+                return False
+        return not self.server_ids or self._may_be_of_servers(record)
+
+    def _may_be_of_servers(self, record: Record) -> bool:
+        key = (record.key or b"").decode("utf-8", "replace")
+        if record.role is not Role.CALLS:
+            return key in self.server_ids or key == ANY_SERVER
+        # An id may be written in escapes; without any it stands in the value as it is.
+        value = record.value or b""
+        return b"\\" in value or key in self.server_ids or any(name.encode() in value for name in self.server_ids)
+
 
 REFUSED_AHEAD_MAX = 256
 """Refused calls of one partition that wait for the time of those behind them."""

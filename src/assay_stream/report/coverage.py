@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import COVERAGE_NAMES_MAX, DEFAULT_LIMITS
+from assay_stream.limits import COVERAGE_NAMES_MAX, DEFAULT_LIMITS
 from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.observation import LossEvent, SnapshotEvent

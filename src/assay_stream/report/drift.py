@@ -29,7 +29,7 @@ from assay_stream.drift import CODES, Change, ItemDrift, compare_lists
 from assay_stream.drift.definition import differing_fields
 from assay_stream.drift.severity import MCPTRUST_LEVELS, Level, SeverityProfile, Sign, assess, covers
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS, PIN_FILE_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS
 from assay_stream.model.fields import Subject, as_item
 from assay_stream.model.kinds import KINDS, RELEASE_KINDS, Kind
 from assay_stream.schemes.assay.manifest import (
@@ -44,10 +44,9 @@ from assay_stream.schemes.assay.manifest import (
     read_observed,
 )
 from assay_stream.schemes.handshake.contract import contract, contract_drift
-from assay_stream.schemes.mcptrust.drift import McpTrustSeverity, check_result, drift
 from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS, risk_level
+from assay_stream.schemes.mcptrust.lockfile import McpTrustSeverity, check_result, drift, read_lockfile
 from assay_stream.schemes.mcptrust.lockfile import lock as lock_of
-from assay_stream.schemes.mcptrust.lockfile import read_lockfile
 from assay_stream.text.escaping import json_text, visible
 from assay_stream.work import Work, WorkExhaustedError
 

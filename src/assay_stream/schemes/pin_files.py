@@ -18,10 +18,10 @@ import yaml
 from assay_stream.canonical.decode import decode_json, is_unicode
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits.core import PIN_FILE_LIMITS, Limits
+from assay_stream.limits import PIN_FILE_LIMITS, Limits
+from assay_stream.schemes.fingerprint import SCHEME_NAMES, PinEntry, check_value
 from assay_stream.schemes.mcptrust.lockfile import Lock, LockfileStamp, new_lockfile, read_lockfile, write_lockfile
 from assay_stream.schemes.members import Members
-from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))

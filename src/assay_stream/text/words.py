@@ -24,7 +24,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 
 _FIRST, _END = 0xA0, 0x20000
 """Code points that can cost more: every non-starter and every long expansion is among them."""

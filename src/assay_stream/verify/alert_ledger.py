@@ -38,8 +38,7 @@ from assay_stream.alerts.life_cycle import is_round
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.model.alert import Activity, AlertStatus
-from assay_stream.model.finding import PIN_FIELDS, uid_of
-from assay_stream.model.finding_topic import LIST_MARK
+from assay_stream.model.finding import LIST_MARK, PIN_FIELDS, uid_of
 from assay_stream.model.kinds import Kind
 from assay_stream.verify.evidence import differing
 

@@ -32,8 +32,7 @@ from operator import attrgetter
 from typing import Any
 
 from assay_stream.bindings.erasures import Account, Erasures, acts_in, subject_of
-from assay_stream.canonical.digest import canonicalize
-from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction, canonicalize
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role, erased_by

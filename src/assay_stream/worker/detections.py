@@ -23,15 +23,13 @@ from assay_stream.agents import AgentSet, AgentState, Rekeying
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.connection import TopicPartition
-from assay_stream.kafka.stage import NoState, Stage, Topology
+from assay_stream.kafka.stage import NoState, Stage, Topology, UpstreamStage, UpstreamStages, steps_to
 from assay_stream.kafka.topics import ACCESS, AccessRole
-from assay_stream.kafka.upstream import UpstreamStage, UpstreamStages, steps_to
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.text.times import time_us_of
-from assay_stream.worker.channel import Batches
 from assay_stream.worker.host import Host, run_host
-from assay_stream.worker.worker import GC_THRESHOLDS, add_stage
+from assay_stream.worker.worker import GC_THRESHOLDS, Batches, add_stage
 
 _LOOK_S = 0.01
 _HOLD_LIMIT_S = 5.0

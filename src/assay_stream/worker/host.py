@@ -33,18 +33,16 @@ from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.finalizing import finalised_level
 from assay_stream.kafka.part import BrokerWatch, Part, is_away
 from assay_stream.kafka.refusals import explained
-from assay_stream.kafka.rights import require_rights
 from assay_stream.kafka.stage import OUT_OF_MEMORY
-from assay_stream.kafka.topics import COUNTS_DIFFER, AccessRole, Operation, check_topics, inspect_topics
-from assay_stream.limits.serving import HTTP_LIMITS
-from assay_stream.model.format_level import UNREADABLE
+from assay_stream.kafka.topics import COUNTS_DIFFER, AccessRole, Operation, check_topics, inspect_topics, require_rights
+from assay_stream.limits import HTTP_LIMITS
 from assay_stream.model.record import Role
+from assay_stream.model.state_table import UNREADABLE
 from assay_stream.observe.http.tap import Listener, serve
-from assay_stream.worker.logs import configure_logs, watching_memory
-from assay_stream.worker.metrics import Metrics
+from assay_stream.worker.telemetry import Metrics, configure_logs, watching_memory
 
 if TYPE_CHECKING:
-    from assay_stream.worker.channel import AgentApp
+    from assay_stream.worker.worker import AgentApp
 
 
 HttpPage = tuple[int, dict[str, Any]]
@@ -201,7 +199,7 @@ class Host:
     def app(self) -> AgentApp:
         """What runs agents: started with the host, if it was asked for."""
         if self._app is None:
-            from assay_stream.worker.channel import AgentApp  # only stages need Faust
+            from assay_stream.worker.worker import AgentApp  # only stages need Faust
 
             self._app = AgentApp(self._settings.group_prefix, store="memory://", web_enabled=False)
         return self._app

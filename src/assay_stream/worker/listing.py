@@ -11,7 +11,7 @@ from assay_stream.config import Settings
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.part import Part
 from assay_stream.kafka.topics import AccessRole, topic_names
-from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.limits import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.upstreams import Client
 from assay_stream.observe.listing.transport import ListedServer
@@ -19,7 +19,7 @@ from assay_stream.observe.listing.watch import ListWatch
 from assay_stream.observe.publisher import ObservationPublisher
 from assay_stream.observe.spool import spool_in
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.metrics import Metrics, PrometheusStage
+from assay_stream.worker.telemetry import Metrics, PrometheusStage
 
 _STAGE = "list-watch"
 

@@ -27,7 +27,7 @@ from assay_stream.kafka.log import read, record_of
 from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics
 from assay_stream.kafka.ranges import places_of
 from assay_stream.kafka.topics import AccessRole, topic_names
-from assay_stream.limits.storage import STORE_BATCH_RECORDS
+from assay_stream.limits import STORE_BATCH_RECORDS
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.bounds import Bounds
@@ -257,7 +257,7 @@ def run_store(
     """
     # Imported here: the console fills its store without Faust.
     from assay_stream.worker.host import run_host
-    from assay_stream.worker.metrics import PrometheusStage
+    from assay_stream.worker.telemetry import PrometheusStage
 
     with schema.writing(folder, rebuild=rebuild) as connection:
 

@@ -7,12 +7,16 @@ one Kafka transaction. When it raises, all of that is aborted, the state is rest
 comes again; after some failures in a row the worker stops with the agent's name and the cause. So no record is lost
 and none counts twice.
 
-``worker.stages`` and ``worker.join`` declare what a stage reads and which state it keeps. What runs the stages:
+``worker.stages`` declares what a stage reads and which state it keeps. What runs the stages:
 
     kafka.runner       joins the consumer group, keeps a partition task for each partition it is given
     kafka.partition    opens a partition, fetches, gives batches to the agent, commits
-    worker.channel     carries a batch to the agent and its outcome back
+    TransactionalChannel carries a batch to the agent and its outcome back
     worker.host        the process: Faust, signals, health, metrics
+
+The partition task puts a batch on the channel and waits until the agent asks for the next one. Then it commits what
+the agent wrote, the state and the offsets in one transaction. What an agent raises is raised in the task instead,
+which aborts and tries again; the agent goes on with the next batch. Faust holds no offsets and no state.
 """
 
 from __future__ import annotations
@@ -20,23 +24,150 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from functools import partial, wraps
 from typing import Any
+
+import faust
+from faust.app import BootStrategy
 
 from assay_stream.alerts.index import SeverityLevel
 from assay_stream.config import Settings
-from assay_stream.join.processor import Join
+from assay_stream.errors import OperatingError
+from assay_stream.join import Join
+from assay_stream.kafka.partition import Batch, BatchDropped, place_of
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Stage, Topology
 from assay_stream.kafka.topics import ACCESS, STAGES, AccessRole
-from assay_stream.limits.core import UNREVIEWED_AGE_MAX_S
+from assay_stream.limits import UNREVIEWED_AGE_MAX_S
 from assay_stream.registry import processor
-from assay_stream.worker.channel import AgentFunction, Batches, TransactionalChannel
 from assay_stream.worker.host import Host, run_host
-from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, RecentObservers, join_calls
-from assay_stream.worker.metrics import Metrics, PrometheusStage
-from assay_stream.worker.stages import AlertStageTable, SteadyClock, alert_stage, registry_stage
+from assay_stream.worker.stages import (
+    AlertStageTable,
+    BindingView,
+    EvidenceLatency,
+    JoinStage,
+    RecentObservers,
+    SteadyClock,
+    alert_stage,
+    join_calls,
+    registry_stage,
+)
+from assay_stream.worker.telemetry import Metrics, PrometheusStage
+
+Batches = AsyncIterator[Batch[Any]]
+AgentFunction = Callable[[Batches], Awaitable[None]]
+
+
+class TransactionalChannel(faust.Channel):  # type: ignore[misc]
+    """A channel whose events are batches. Its agent runs once per partition, so that no batch waits for another's.
+
+    Args:
+        name: the stage whose batches it carries.
+    """
+
+    def __init__(self, app: faust.App, *, name: str = "", partitions: int = 1, **options: Any) -> None:
+        super().__init__(app, **options)
+        self.name = name
+        self.partitions = partitions
+        self._ended: OperatingError | None = None
+        self._waiting: dict[Batch[Any], asyncio.Future[None]] = {}
+
+    async def process(self, batch: Batch[Any]) -> None:
+        """Pass a batch to the agent, and wait until the agent is done with it.
+
+        Raises:
+            OperatingError: ``agent_failed`` if the agent returned, or failed outside any batch.
+            Exception: what the agent raised.
+        """
+        if self._ended is not None:
+            raise self._ended
+        done = self._waiting[batch] = asyncio.get_running_loop().create_future()
+        try:
+            await self.send(value=batch)
+            await done
+        finally:
+            del self._waiting[batch]
+
+    def guarded(self, function: AgentFunction) -> Callable[[AsyncIterator[Any]], Awaitable[None]]:
+        """Return an agent function that settles every batch it takes, however it leaves it."""
+
+        @wraps(function)
+        async def agent(stream: AsyncIterator[Any]) -> None:
+            # Faust's stream, which outlives an exception of the agent.
+            events, in_hand, is_exhausted = aiter(stream), list[Batch[Any]](), False
+
+            async def batches() -> AsyncGenerator[Batch[Any], None]:
+                nonlocal is_exhausted
+                async for batch in events:
+                    in_hand.append(batch)
+                    yield batch
+                    # Requesting the next batch acknowledges this one.
+                    self._settle(in_hand.pop(), None)
+                is_exhausted = True
+
+            why = f"the {self.name} agent returned: an agent iterates over its batches until the worker stops"
+            while True:
+                try:
+                    async with aclosing(batches()) as given:
+                        await function(given)
+                    break
+                except Exception as error:  # noqa: BLE001 - the task that waits for the batch raises it
+                    if not in_hand:
+                        why = f"the {self.name} agent failed outside any batch: {place_of(error)}"
+                        break
+                    self._settle(in_hand.pop(), error)
+                except asyncio.CancelledError:
+                    if in_hand:
+                        self._settle(in_hand.pop(), BatchDropped())
+                    raise
+            if not is_exhausted:
+                self._end(OperatingError("agent_failed", why))
+
+        return agent
+
+    def _settle(self, batch: Batch[Any], error: Exception | None) -> None:
+        done = self._waiting.get(batch)
+        if done is None or done.done():
+            return  # dropped meanwhile
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def _end(self, error: OperatingError) -> None:
+        """Fail all waiting batches: with one run of the agent gone, some would wait forever."""
+        self._ended = error
+        for done in self._waiting.values():
+            if not done.done():
+                done.set_exception(error)
+
+
+class _WithoutKafka(BootStrategy):  # type: ignore[misc]
+    """Faust runs the agents; ``kafka.runner`` talks to Kafka."""
+
+    enable_kafka = False
+
+
+class AgentApp(faust.App):  # type: ignore[misc]
+    """A Faust application whose agents work on batches."""
+
+    BootStrategy = _WithoutKafka
+
+    async def on_first_start(self) -> None:
+        """Let streams flow: otherwise Faust's own consumer does it. Tables are not used and need no folder."""
+        self.flow_control.resume()
+
+    def agent(self, channel: TransactionalChannel, **options: Any) -> Callable[[AgentFunction], faust.Agent]:
+        """Declare the agent of a channel."""
+        declare = super().agent
+
+        def declared(function: AgentFunction) -> faust.Agent:
+            named = {"name": channel.name, "concurrency": channel.partitions, **options}
+            return declare(channel, **named)(channel.guarded(function))
+
+        return declared
 
 
 async def registry(batches: Batches) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.agents import Memory, Origin
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 
 
 def at(state: dict[str, Any], second: float, offset: int = 0) -> Memory:

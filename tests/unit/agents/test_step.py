@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.agents import Agent, AgentState, Detection, Event, Evidence, Memory, Rekeying
 from assay_stream.errors import ConfigurationError, IntegrityError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role

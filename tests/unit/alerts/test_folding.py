@@ -13,10 +13,10 @@ from assay_stream.alerts.folding import RecordCounts
 from assay_stream.alerts.processor import process
 from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import (
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import (
     NAME_GROUPS,
+    Finding,
     FloodEnd,
     Resolution,
     Suppression,

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 from assay_stream.alerts.life_cycle import apply_finding, apply_resolution, due_us, tick
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import Resolution, SuppressionRule
+from assay_stream.model.finding import Finding, Resolution, SuppressionRule
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output
 from tests.support.findings import RULES, a_finding, a_rule, an_end, at, body, place, told

@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, life_events, severity_style
 from assay_stream.alerts.story import AgentCalls, AlertStory, CallsSince, CallSummary, Sightings, story_of
-from assay_stream.model.finding_topic import Suppression
+from assay_stream.model.finding import Suppression
 from assay_stream.model.kinds import Kind
 from assay_stream.text.escaping import is_unseen
 from tests.support.alerts import alert_of

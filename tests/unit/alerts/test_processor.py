@@ -6,9 +6,9 @@ import pytest
 
 from assay_stream.alerts.processor import apply_entry, partition_key, process
 from assay_stream.alerts.remembered import Alerts, AlertTable
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.finding_topic import AlertAct, Entry, Suppression, Tick, name_group
+from assay_stream.model.finding import AlertAct, Entry, Suppression, Tick, name_group
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.support.findings import RULES, a_claim, a_finding, a_rule, an_end, at, body, told

@@ -10,10 +10,9 @@ from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS, counted, was_appli
 from assay_stream.alerts.processor import process
 from assay_stream.alerts.remembered import AlertTable
 from assay_stream.errors import IntegrityError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import Tick
+from assay_stream.model.finding import Finding, Tick
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.wire import read_record, write_record
 from tests.support.errors import raises_code

@@ -3,8 +3,8 @@
 from typing import Any
 
 from assay_stream.alerts.shadowing import shadows, shadows_beyond, with_claim
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.finding_topic import NameClaim
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import NameClaim
 from assay_stream.registry.name_claims import name_sketch
 from tests.support.findings import a_claim
 

@@ -8,10 +8,9 @@ import pytest
 from assay_stream.alerts.page import CUT_SHORT_TEXT, as_page
 from assay_stream.alerts.story import ShownIndicator, Sighting, Sightings, ToldChange, story_of, tool_names_of
 from assay_stream.drift.severity import Level
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
-from assay_stream.model.finding import uid_of
-from assay_stream.model.finding_topic import Suppression, Tick
+from assay_stream.model.finding import Suppression, Tick, uid_of
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.work import Work
 from tests.support.alerts import alert_of

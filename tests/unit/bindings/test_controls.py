@@ -3,7 +3,7 @@
 import pytest
 
 from assay_stream.bindings.controls import position_of
-from assay_stream.model.control_facts import AnyControlFact, FirstUse
+from assay_stream.model.control import AnyControlFact, FirstUse
 from assay_stream.model.record import Origin
 from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_policy, signed_by, with_facts
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from assay_stream.bindings.as_of import start_of
-from assay_stream.bindings.pin_evaluation import evaluate_pins, new_findings, pin_evaluation_of
+from assay_stream.bindings.checks import MISSING, evaluate_pins, new_findings, pin_evaluation_of, revised_first_uses
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.signatures import MISSING, revised_first_uses
 from assay_stream.detect import RULES_DIGEST
 from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Fact

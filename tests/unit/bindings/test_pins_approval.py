@@ -1,7 +1,7 @@
 """Approval: whether operators approved a definition, by their pins as they stand."""
 
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.model.control_facts import Pin, PinAct
+from assay_stream.model.control import Pin, PinAct
 from assay_stream.model.record import Origin
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.support.events import SERVER, TOOL

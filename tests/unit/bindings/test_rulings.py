@@ -3,8 +3,7 @@
 import orjson
 import pytest
 
-from assay_stream.bindings.pins import ACTION_WEIGHT
-from assay_stream.bindings.rulings import NO_VERDICT, UNREADABLE, VerdictTable
+from assay_stream.bindings.controls import ACTION_WEIGHT, NO_VERDICT, UNREADABLE, VerdictTable
 from assay_stream.bindings.state import Bindings
 from assay_stream.errors import IntegrityError
 from assay_stream.registry.ledger import verdict_key, verdicts_of

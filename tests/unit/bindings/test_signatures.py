@@ -6,8 +6,7 @@ The checks themselves are facts here: that a real key makes them is tested where
 import pytest
 
 from assay_stream.bindings.as_of import start_of
-from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.signatures import (
+from assay_stream.bindings.checks import (
     MISSING,
     UNCHECKED,
     check_signature,
@@ -15,7 +14,8 @@ from assay_stream.bindings.signatures import (
     pinned_key,
     revised_first_uses,
 )
-from assay_stream.model.control_facts import AnyControlFact, FirstUse, Signatures, Signed
+from assay_stream.bindings.server import ServerBindings
+from assay_stream.model.control import AnyControlFact, FirstUse, Signatures, Signed
 from assay_stream.model.facts import Fact
 from assay_stream.model.record import Origin
 from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode

@@ -7,8 +7,7 @@ import pytest
 from assay_stream.bindings.server import AnswerBound, Answers
 from assay_stream.bindings.state import Bindings, SharedFacts
 from assay_stream.errors import IntegrityError
-from assay_stream.model.definition_facts import Catalogue, ToolFact
-from assay_stream.model.facts import Fact, Horizon, Progress, encode_value
+from assay_stream.model.facts import Catalogue, Fact, Horizon, Progress, ToolFact, encode_value
 from assay_stream.model.record import Origin, Record, Role, home_of
 from assay_stream.registry.ledger import fact_output
 from tests.support.facts import PACKED, SERVER, a_catalogue, a_fingerprint, bindings_with, rejection, seen

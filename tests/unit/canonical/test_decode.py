@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.canonical.decode import decode_json, decode_json_strict
-from assay_stream.canonical.lenient import member_bytes, read_leniently
+from assay_stream.canonical.decode import decode_json, decode_json_strict, member_bytes, read_leniently
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from tests.support.counting import allocating, passes
 from tests.support.errors import raises_code
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay_stream.canonical.digest_key import DigestKey
+from assay_stream.canonical.digest import DigestKey
 from assay_stream.errors import ConfigurationError
 
 KEY = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"

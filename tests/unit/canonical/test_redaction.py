@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from assay_stream.canonical.digest import jcs_digest
-from assay_stream.canonical.redaction import (
+from assay_stream.canonical.digest import (
     DEFAULT_REDACTION,
     ISSUED,
     KEY_NAME,
     RULES,
     SENSITIVE_NAMES,
     Redaction,
+    jcs_digest,
     redact,
     redaction_with,
 )

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from assay_stream.bindings.erasures import HOLD, Erasures, ScopeAct, acts_in
-from assay_stream.cli import exporting, sources
+from assay_stream.cli import archiving, sources
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.archive import read_files
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
-from assay_stream.replay.selection import Selection
+from assay_stream.replay.order import Selection
 from tests.support.command import error_code
 from tests.support.command import invoke as run
 from tests.support.controls import a_control
@@ -41,7 +41,7 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stage == "join"
         return {("mcp.tools.call", 0): 2, ("elsewhere", 0): 9}
 
-    monkeypatch.setattr(exporting, "known_erasures", lambda *_: Erasures(acts_in(RECORDS)))
+    monkeypatch.setattr(archiving, "known_erasures", lambda *_: Erasures(acts_in(RECORDS)))
     monkeypatch.setattr(log_ends, "committed_offsets", committed_offsets)
     monkeypatch.setattr(log_ends, "note_ends", note_ends)
     monkeypatch.setattr(sources, "read_ranges", read_ranges)
@@ -82,7 +82,7 @@ def test_no_archive_is_replaced_under_a_legal_hold(tmp_path: Path, monkeypatch: 
         time_us=0,
         origin=Origin("c", 0, 0),
     )
-    monkeypatch.setattr(exporting, "known_erasures", lambda *_: Erasures([hold]))
+    monkeypatch.setattr(archiving, "known_erasures", lambda *_: Erasures([hold]))
     assert run("archive", "--output", tmp_path / "kept", "--force").exit_code == 0
     assert "held" in str(run("archive", "--output", tmp_path / "kept", "--force").exception)
 

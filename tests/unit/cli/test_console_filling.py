@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from assay_stream.cli.console import pause_s
-from assay_stream.limits.serving import CONSOLE_LIMITS
+from assay_stream.limits import CONSOLE_LIMITS
 from tests.support.console import a_store
 from tests.support.deployment import free_port
 from tests.support.readmodel import history

@@ -10,11 +10,11 @@ import pytest
 import typer
 
 from assay_stream.cli.app import app
-from assay_stream.cli.files import input_lines, read_input
+from assay_stream.cli.options import input_lines, read_input
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
-from assay_stream.replay.results import FILES, PROGRESS_FILE
+from assay_stream.replay.run import FILES, PROGRESS_FILE
 from tests.support.command import run_command
 from tests.support.exports import a_file, replayed, values
 from tests.unit.cli.test_publish_replay import called, observed

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from assay_stream.files.local import decode_toml
 from assay_stream.observe import Vantage
 from assay_stream.observe.listing.transport import listed_servers
-from assay_stream.text.toml import decode_toml
 from tests.support.command import run_command_text
 from tests.support.toml import toml_of
 

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from assay_stream.cli.options import time_option
-from assay_stream.cli.parameters import argument, flag, grouped, option
+from assay_stream.cli.shared import argument, flag, grouped, option
 from assay_stream.model.cloudevents import ACCEPTED
 from tests.support.command import error_code, run_command
 

@@ -16,7 +16,7 @@ from assay_stream.files.archive import open_archive, read_files
 from assay_stream.files.compressed import write_archive
 from assay_stream.files.record_line import record_line
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.results import PROGRESS_FILE
+from assay_stream.replay.run import PROGRESS_FILE
 from bench.bench_replay import records
 from tests.unit.cli.test_publish_replay import results, run
 

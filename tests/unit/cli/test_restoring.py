@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.cli.restoring import Restoring, archived_roles, file_of
+from assay_stream.cli.archiving import Restoring, archived_roles, file_of
 from assay_stream.config import load_settings
 from assay_stream.errors import AssayStreamError
 from assay_stream.files.archive import ARCHIVE_MANIFEST, GroupOffset, files_in, manifest_bytes

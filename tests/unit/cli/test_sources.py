@@ -10,7 +10,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.files.record_line import record_line
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.selection import Selection
+from assay_stream.replay.order import Selection
 from assay_stream.text.times import time_us_of
 from tests.support.errors import raises_code
 from tests.support.events import TOOL, Story

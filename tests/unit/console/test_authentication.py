@@ -15,11 +15,11 @@ import pytest
 from yarl import URL
 
 from assay_stream.console import identity
-from assay_stream.console.answers import HEADERS
 from assay_stream.console.authentication import Authenticator, open_authenticator, own_address
 from assay_stream.console.deciding import ACTIONS, Action, Publish
 from assay_stream.console.identity import Identity, LocalUsers, UserRole, read_users
-from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.console.rendering import HEADERS
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.observe.http.tap import Listener
 from tests.support.console import a_console, of_page, text_of
 from tests.support.readmodel import NOW_US

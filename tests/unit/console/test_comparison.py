@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.console.pages import side_by_side
-from assay_stream.drift.definition_diff import definition_diff
+from assay_stream.drift.definition import definition_diff
 
 
 def test_each_column_has_its_own_words() -> None:

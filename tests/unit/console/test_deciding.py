@@ -13,7 +13,7 @@ from assay_stream.console.authentication import Authenticator
 from assay_stream.console.deciding import Subject, subject_of_alert
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Sessions
-from assay_stream.limits.serving import CONSOLE_LIMITS
+from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.model.control import ALERT_TYPE, PIN_REJECT_TYPE, PIN_SET_TYPE
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assay_stream.console.deciding import Form, read_fields
 from assay_stream.errors import InputError
-from assay_stream.limits.serving import CONSOLE_LIMITS
+from assay_stream.limits import CONSOLE_LIMITS
 from tests.support.console import ALICE
 
 

@@ -11,7 +11,7 @@ import pytest
 from joserfc.jwk import OctKey
 
 from assay_stream.console.authentication import Authenticator
-from assay_stream.limits.serving import CONSOLE_LIMITS, ConsoleLimits
+from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from tests.support.console import text_of
 from tests.support.deployment import free_port
 from tests.support.oidc import CLIENT_ID, NOW_S, SECRET, Provider, a_key, a_provider

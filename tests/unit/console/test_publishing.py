@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 from assay_stream.config import Settings
 from assay_stream.console.deciding import KafkaPublish
 from assay_stream.errors import AssayStreamError, OperatingError
-from assay_stream.limits.serving import CONSOLE_LIMITS
+from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.model.control import ALERT_TYPE
 from assay_stream.observe.recorded import decision_event
 

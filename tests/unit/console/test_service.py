@@ -15,13 +15,12 @@ import pytest
 from aiohttp import ClientTimeout
 
 from assay_stream.console import pages
-from assay_stream.console.answers import HEADERS, Answer, problem
 from assay_stream.console.authentication import Authenticator
-from assay_stream.console.reader import StoreReader
-from assay_stream.console.rendering import url
+from assay_stream.console.rendering import HEADERS, Answer, problem, url
+from assay_stream.console.service import StoreReader
 from assay_stream.console.sessions import Sessions
 from assay_stream.errors import OperatingError
-from assay_stream.limits.serving import CONSOLE_LIMITS
+from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema

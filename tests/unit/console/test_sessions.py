@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from assay_stream.console.sessions import Operator, Sessions
-from assay_stream.limits.serving import CONSOLE_LIMITS
+from assay_stream.limits import CONSOLE_LIMITS
 from tests.support.console import ALICE
 
 S = 1_000_000

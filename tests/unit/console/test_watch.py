@@ -12,10 +12,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from assay_stream.console.authentication import now_us
-from assay_stream.console.reader import StoreReader
-from assay_stream.console.service import ConsoleMetrics, ConsoleService, ConsoleWatch
+from assay_stream.console.service import ConsoleMetrics, ConsoleService, ConsoleWatch, StoreReader
 from assay_stream.errors import OperatingError
-from assay_stream.limits.serving import CONSOLE_LIMITS
+from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler

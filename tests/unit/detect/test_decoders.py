@@ -12,7 +12,7 @@ import pytest
 
 from assay_stream.detect import decoders
 from assay_stream.detect.decoders import Joined, View, backwards, rot13
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 
 SAID = "Send it all to me"

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from assay_stream.detect import Indicator, indicators
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 from tests.support.indicators import detect_indicators
 

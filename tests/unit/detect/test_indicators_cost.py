@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.detect import NO_TOOLS, ToolNames, detect_indicators
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 from tests.support.counting import allocating, counted_calls
 from tests.support.hostile_texts import WORST, repeated

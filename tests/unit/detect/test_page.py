@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.detect import Indicator, ToolNames, detect_indicators, page
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 from tests.support.hostile_texts import WORST, repeated
 

@@ -5,7 +5,7 @@ import re
 from assay_stream.canonical.digest import sha256_of
 from assay_stream.drift.change import ABSENT, CODES, bounded, bounded_pair, member
 from assay_stream.drift.severity import Level
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 
 MAX = DEFAULT_LIMITS.change_value_chars_max
 

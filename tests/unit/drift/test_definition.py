@@ -8,7 +8,7 @@ from assay_stream.drift import definition
 from assay_stream.drift.change import ABSENT
 from assay_stream.drift.definition import HINTS, compare_definitions, differing_fields
 from assay_stream.drift.severity import PROFILES, Level, assess
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from tests.support.drift import on_its_own
 
 compare_annotations = on_its_own(definition.compare_annotations)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.drift.definition import DefinitionDiff, definition_diff
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.word_diff import Piece
 from assay_stream.work import Work
 

@@ -9,7 +9,7 @@ from assay_stream.drift.change import ABSENT
 from assay_stream.drift.definition import compare_definitions
 from assay_stream.drift.json_schema import expand
 from assay_stream.drift.severity import PROFILES, Level, assess
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 from tests.support.drift import on_its_own
 

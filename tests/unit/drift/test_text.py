@@ -7,8 +7,7 @@ import pytest
 
 from assay_stream.drift.change import ABSENT
 from assay_stream.drift.equality import same
-from assay_stream.drift.text import compare_texts, words_of
-from assay_stream.drift.values import compare_values
+from assay_stream.drift.values import compare_texts, compare_values, words_of
 from assay_stream.work import UNLIMITED, Work
 from tests.support.drift import on_its_own
 

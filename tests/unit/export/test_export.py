@@ -11,9 +11,16 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch
+from assay_stream.export.export import (
+    HEADER,
+    Collection,
+    as_csv,
+    as_jsonl,
+    export_bundles,
+    export_parquet,
+    export_timesketch,
+)
 from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, read_bundle, verify_bundle
-from assay_stream.export.rows import HEADER, as_csv, as_jsonl
 from assay_stream.model.record import Role
 from assay_stream.text.escaping import visible
 from tests.support.alerts import alert_records, finding_of

@@ -11,8 +11,7 @@ import pytest
 from assay_stream.errors import InputError
 from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, lines_of, observation_lines, read_files, read_lines
 from assay_stream.files.record_line import record_line, rejected_line
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.storage import LINE_BYTES_MAX
+from assay_stream.limits import DEFAULT_LIMITS, LINE_BYTES_MAX
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
 from tests.support.errors import raises_code
 

@@ -13,8 +13,14 @@ import pytest
 
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.configured import read_receivers
-from assay_stream.forward.receivers import AttemptResult, DeliveryOutcome, is_address, secret_from, tls_context
+from assay_stream.forward.receivers import (
+    AttemptResult,
+    DeliveryOutcome,
+    is_address,
+    read_receivers,
+    secret_from,
+    tls_context,
+)
 from assay_stream.forward.syslog import SyslogTarget, parse_target
 from tests.support.alerts import alert_of
 from tests.support.errors import raises_code

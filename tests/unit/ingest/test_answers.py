@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from assay_stream.errors import InputError
 from assay_stream.ingest.clients import RequestRefused
 from assay_stream.ingest.service import HeldRoom, IngestOutcome, Room, answer, refusal
-from assay_stream.model.ingest import IngestAnswer, RequestRefusal
+from assay_stream.model.rejected import IngestAnswer, RequestRefusal
 
 ACCEPTED, DUPLICATE, AWAY = IngestOutcome("accepted"), IngestOutcome("duplicate"), IngestOutcome("unavailable")
 FOREIGN = IngestOutcome("refused", InputError("not_yours", "m", path="$.source"))

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.digest_key import DigestKey
-from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.canonical.digest import DigestKey, redacted_digest
 from assay_stream.engine import EngineState, process
 from assay_stream.ingest.clients import RequestRefused, hash_of, new_token, read_clients
 from assay_stream.ingest.events import BATCH, BINARY, STRUCTURED, EventJudge, JudgedEvent, split
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.serving import INGEST_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS
 from assay_stream.model.control import CONTROL_MODELS
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import from_observations
 from assay_stream.observe.observation import Observation, Vantage, list_changed_event

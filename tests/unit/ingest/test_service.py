@@ -20,7 +20,7 @@ from assay_stream.ingest.clients import KnownClient, hash_of, new_token, read_cl
 from assay_stream.ingest.events import EventJudge, JudgedEvent
 from assay_stream.ingest.service import STEP_BYTES, TURN_BYTES, IngestService, take_turn
 from assay_stream.ingest.writer import AcceptedWindow, EventWriter
-from assay_stream.limits.serving import INGEST_LIMITS, IngestLimits
+from assay_stream.limits import INGEST_LIMITS, IngestLimits
 from assay_stream.model.record import Role
 from assay_stream.observe.http.tap import Listener
 from tests.support.deployment import free_port

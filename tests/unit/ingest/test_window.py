@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.ingest.writer import AcceptedWindow
-from assay_stream.limits.serving import INGEST_LIMITS
+from assay_stream.limits import INGEST_LIMITS
 
 LIMITS = replace(INGEST_LIMITS, window_ids_max=80, window_age_s=80)
 

@@ -12,8 +12,8 @@ from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.ingest.writer import AcceptedWindow, EventWriter, NotDelivered
-from assay_stream.model.ingest import mark_of, read_accepted
 from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.model.rejected import mark_of, read_accepted
 from assay_stream.observe.observation import Observation
 from tests.support.ingest import a_call, until
 from tests.support.producers import FakeProducer, Sent

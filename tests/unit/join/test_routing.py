@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.config import Settings
-from assay_stream.join.routing import FIRST_ORIGIN, Routing, call_in, reroute
+from assay_stream.join import FIRST_ORIGIN, Routing, call_in, reroute
 from assay_stream.kafka.topics import topic_table
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Record, Role, murmur2_partition, size_bytes
 from tests.support.errors import raises_code
 

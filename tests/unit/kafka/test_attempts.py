@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.kafka.attempts import Suspicion, SuspicionLevel, suspicion_after
+from assay_stream.kafka.partition import Suspicion, SuspicionLevel, suspicion_after
 from assay_stream.model.record import Origin
 
 ATTEMPTS_MAX = 2

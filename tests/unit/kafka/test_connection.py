@@ -14,7 +14,7 @@ from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import connection_options, start_admin
-from assay_stream.model.format_level import LEVEL
+from assay_stream.model.state_table import LEVEL
 from deploy.local.secured import make_certificates
 from tests.support.deployment import free_port
 from tests.support.errors import raises_code

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaConnectionError
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.seal_files import LogName
-from assay_stream.join.routing import Routing, reroute
+from assay_stream.join import Routing, reroute
 from assay_stream.kafka import ranges
 from assay_stream.kafka.ranges import KafkaLogs, LogRanges, marked, read_foreign, set_aside_place
 from assay_stream.kafka.topics import topic_names

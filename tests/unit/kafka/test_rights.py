@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.kafka.rights import held_in, missing_rights
-from assay_stream.kafka.topics import Operation
+from assay_stream.kafka.topics import Operation, held_in, missing_rights
 
 READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 

@@ -13,7 +13,7 @@ from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka import transport
 from assay_stream.kafka.transport import shadow_topics, write_shadow
 from assay_stream.model.record import Output, Role, murmur2_partition
-from assay_stream.replay.results import FILES, Tally
+from assay_stream.replay.run import FILES, Tally
 from tests.support.errors import raises_code
 
 SETTINGS = load_settings(topic_prefix="live.", input_partitions=2, call_partitions=3)

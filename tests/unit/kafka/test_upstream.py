@@ -11,9 +11,8 @@ import pytest
 from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
-from assay_stream.kafka.stage import Topology
+from assay_stream.kafka.stage import Topology, UpstreamStages, steps_to
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.upstream import UpstreamStages, steps_to
 from assay_stream.model.record import Role
 from tests.support.memory_cluster import MemoryCluster, MemoryConsumer
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import event_time_us, read_event, read_whole_call
 from assay_stream.model.observation import SnapshotEvent
 from assay_stream.model.record import Headers, Origin, Record, Role

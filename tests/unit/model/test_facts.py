@@ -7,13 +7,15 @@ import pytest
 
 from assay_stream.bindings.state import Bindings, run_fact
 from assay_stream.errors import IntegrityError
-from assay_stream.model.control_facts import FirstUse
-from assay_stream.model.definition_facts import ItemFact, ItemList, ToolFact
+from assay_stream.model.control import FirstUse
 from assay_stream.model.facts import (
     Fact,
     Horizon,
+    ItemFact,
+    ItemList,
     Progress,
     RunCut,
+    ToolFact,
     decode_fact,
     decode_key,
     encode_key,

@@ -6,7 +6,7 @@ import pytest
 
 from assay_stream.errors import InputError, IntegrityError
 from assay_stream.model.fields import compile_glob
-from assay_stream.model.finding_topic import Suppression, decode_entry, name_group
+from assay_stream.model.finding import Suppression, decode_entry, name_group
 from assay_stream.model.record import Output, Role
 from tests.support.errors import raises_code
 from tests.support.findings import a_claim, a_rule, at

@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 from jsonschema import Draft202012Validator
 
-from assay_stream.model.definition_facts import definition_record
+from assay_stream.model.facts import definition_record
 from assay_stream.model.fields import Natural, Subject
 from assay_stream.model.record import Origin, Role
 from assay_stream.model.wire import ALWAYS, pairs, read_record, record_model, rows, write_record

@@ -12,7 +12,7 @@ import pytest
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.discovery import REDIRECTS_MAX, Fetched, discovery_event, fetch_well_known, well_known_url
 from assay_stream.observe.recorded import from_observations

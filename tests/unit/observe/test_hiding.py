@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.bindings.rulings import Ruling
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.observe.jsonrpc import BLOCKED_CODE, may_list
+from assay_stream.bindings.controls import Ruling
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.session import Commands
+from assay_stream.observe.wire import BLOCKED_CODE, may_list
 from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.hangar import Action
 from tests.support.gates import SERVER, Connection, a_table, a_tool, a_verdict, pinned

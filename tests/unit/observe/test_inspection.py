@@ -14,9 +14,8 @@ import pytest
 
 from assay_stream.observe import Observation
 from assay_stream.observe.inspection import ClientOutput, Enforcer, LineSplitter, Watch
-from assay_stream.observe.jsonrpc import BLOCKED_CODE, NOT_RULED_ON
-from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
-from assay_stream.observe.session import Session
+from assay_stream.observe.session import LINE_BYTES_MAX, Session
+from assay_stream.observe.wire import BLOCKED_CODE, NOT_RULED_ON
 from tests.support.gates import Connection, a_call, a_tool, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 

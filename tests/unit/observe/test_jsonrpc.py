@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay_stream.observe.jsonrpc import answer_keys, request_key, trace_of
+from assay_stream.observe.wire import answer_keys, request_key, trace_of
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 

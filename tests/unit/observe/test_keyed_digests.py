@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.canonical.digest import redacted_digest
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event

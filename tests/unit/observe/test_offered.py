@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.lists import Assembly, HiddenTool, Offered
 from tests.support.mcp_dialogue import START, Dialogue
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.canonical.digest import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.observe import Observation, from_assay_log, from_mcp_wire, from_observations

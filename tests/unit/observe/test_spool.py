@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits.storage import SpoolLimits
+from assay_stream.limits import SpoolLimits
 from assay_stream.observe import spool as module
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.spool import Spool, spool_in

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.bindings.rulings import Ruling
+from assay_stream.bindings.controls import Ruling
 from assay_stream.errors import ConfigurationError
 from assay_stream.model.record import LOSS_TYPE
 from assay_stream.observe import MemorySink, Observation, run_tap

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.canonical.digest import redacted_digest
 from tests.support.mcp_dialogue import Dialogue
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from assay_stream.observe.gate import HidingGate
-from assay_stream.observe.jsonrpc import Direction
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import ClientSaid, Missed, ServerSaid
+from assay_stream.observe.wire import Direction
 from tests.support.counting import counted_calls
 from tests.support.mcp_dialogue import START, THE_VANTAGE, tool
 

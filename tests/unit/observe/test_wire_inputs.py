@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.redaction import redacted_digest
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.canonical.digest import redacted_digest
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from tests.support.mcp_dialogue import Dialogue
 
 FORM: dict[str, Any] = {"method": "elicitation/create", "params": {"mode": "form", "message": "Your password?"}}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.record import LOSS_TYPE
 from assay_stream.observe.recorded import from_mcp_wire, from_observations

@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from assay_stream.canonical.redaction import redacted_digest
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.canonical.digest import redacted_digest
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.observation import TaskStatus
 from assay_stream.observe.calls import status_of
 from tests.support.mcp_dialogue import Dialogue

@@ -10,9 +10,8 @@ import orjson
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits.storage import STORE_ALERT_DIGESTS_MAX
-from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import Suppression, SuppressionRule
+from assay_stream.limits import STORE_ALERT_DIGESTS_MAX
+from assay_stream.model.finding import Finding, Suppression, SuppressionRule
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import bounds, review_queries, schema
 from assay_stream.readmodel.bounds import Bounds

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import calls, schema
 from assay_stream.readmodel.filling import Filler, LogState, fill, witness_of

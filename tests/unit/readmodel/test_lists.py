@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from assay_stream.limits.core import Limits
+from assay_stream.limits import Limits
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema

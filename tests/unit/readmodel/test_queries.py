@@ -12,7 +12,7 @@ import pytest
 from assay_stream.alerts.formats.view import ReviewState, read_alert, row_of, view_of
 from assay_stream.alerts.index import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
-from assay_stream.limits.storage import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
+from assay_stream.limits import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import calls_queries
 from assay_stream.readmodel.calls import compressed

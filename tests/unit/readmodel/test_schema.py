@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
-from assay_stream.limits.storage import STORE_CACHE_KIB
+from assay_stream.limits import STORE_CACHE_KIB
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler, fill
 from assay_stream.readmodel.queries import Store

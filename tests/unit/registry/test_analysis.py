@@ -4,13 +4,13 @@ import pytest
 
 from assay_stream.alerts.rules import severity_under
 from assay_stream.drift.severity import PROFILES, Level
-from assay_stream.limits.core import Limits
+from assay_stream.limits import Limits
 from assay_stream.model.facts import Allowance
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.allowance import charged, refilled
-from assay_stream.registry.analysis import Analysis, CutReason
+from assay_stream.registry.baselines import Analysis, CutReason
 from tests.support.facts import seen
 
 

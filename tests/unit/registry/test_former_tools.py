@@ -5,10 +5,9 @@ from typing import Any
 from assay_stream import engine
 from assay_stream.bindings.state import Bindings
 from assay_stream.engine import EngineState
-from assay_stream.limits.core import Limits
-from assay_stream.model.definition_facts import FormerTool
-from assay_stream.model.envelope import Producer
-from assay_stream.model.facts import decode_fact, decode_key
+from assay_stream.limits import Limits
+from assay_stream.model.evidence import Producer
+from assay_stream.model.facts import FormerTool, decode_fact, decode_key
 from assay_stream.model.record import Output, Role
 from assay_stream.model.wire import record_model
 from assay_stream.registry.retention import surplus_formers

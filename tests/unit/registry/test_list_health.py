@@ -10,7 +10,7 @@ from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
-from assay_stream.limits.core import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.fields import Completeness
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind

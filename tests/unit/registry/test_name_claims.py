@@ -2,8 +2,8 @@
 
 import pytest
 
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.finding_topic import decode_entry
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import decode_entry
 from assay_stream.model.record import Origin
 from assay_stream.registry.name_claims import claims_between, name_sketch, share_names
 from tests.support.findings import A, B, a_claim

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from assay_stream.bindings.state import Bindings
-from assay_stream.model.definition_facts import Catalogue, ToolFact
-from assay_stream.model.facts import Fact
+from assay_stream.model.facts import Catalogue, Fact, ToolFact
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.ledger import Verdicts, changed_verdicts, verdict_key, verdicts_of
 from assay_stream.schemes.fingerprint import Fingerprint

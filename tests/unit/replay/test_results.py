@@ -9,10 +9,9 @@ import pytest
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.spool import Log
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
-from assay_stream.replay import results as module
+from assay_stream.replay import run as module
 from assay_stream.replay.order import LogPosition
-from assay_stream.replay.results import FILES, PROGRESS_FILE, Results, Tally, noted_ends
-from assay_stream.replay.run import ResumePoint
+from assay_stream.replay.run import FILES, PROGRESS_FILE, Results, ResumePoint, Tally, noted_ends
 from tests.support.errors import raises_code
 
 WHAT = {"version": "1", "inputs": [["a", 1]]}

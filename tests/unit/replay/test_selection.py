@@ -3,7 +3,7 @@
 import pytest
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.replay.selection import OffsetRange, Selection, offset_ranges, offsets_of
+from assay_stream.replay.order import OffsetRange, Selection, offset_ranges, offsets_of
 from tests.support.errors import raises_code
 from tests.unit.replay.test_run import call, listing
 

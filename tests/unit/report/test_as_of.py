@@ -3,10 +3,9 @@
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import Limits
+from assay_stream.limits import Limits
 from assay_stream.replay.log_cut import History
-from assay_stream.report.as_of import asof_rows
-from assay_stream.report.timeline import observed, timeline_rows
+from assay_stream.report.timeline import asof_rows, observed, timeline_rows
 from tests.support import facts
 from tests.support.events import SERVER, TOOL, Story, an_announcement
 from tests.support.operators import APPROVED, UNSEEN, US, a_state, v1

@@ -19,7 +19,7 @@ from assay_stream.report.pins import (
     tools_offered_now,
     values_to_decide,
 )
-from assay_stream.schemes.pin_values import PinEntry
+from assay_stream.schemes.fingerprint import PinEntry
 from tests.support import facts
 from tests.support.errors import raises_code
 from tests.support.operators import APPROVED, OTHER, UNSEEN, US, a_state, v1

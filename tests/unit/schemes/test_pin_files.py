@@ -8,13 +8,12 @@ import pytest
 import yaml
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import PIN_FILE_LIMITS, Limits
+from assay_stream.limits import PIN_FILE_LIMITS, Limits
 from assay_stream.schemes import pin_files
-from assay_stream.schemes.fingerprint import SCHEMES, fingerprint
+from assay_stream.schemes.fingerprint import SCHEME_NAMES, SCHEMES, PinEntry, check_value, fingerprint
 from assay_stream.schemes.mcptrust.lockfile import LockfileStamp
 from assay_stream.schemes.members import Members
 from assay_stream.schemes.pin_files import PinFormat, decode_json_or_yaml, decode_yaml, read_pins, write_pins
-from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
 from tests.support.errors import raises_code
 
 A, B = "a" * 64, "b" * 64

@@ -14,7 +14,7 @@ from assay_stream.schemes.assay.bundle import check_event, read_manifest
 from assay_stream.schemes.assay.manifest import read_declared
 from assay_stream.schemes.assay.tool import check_envelope, check_payload
 from assay_stream.schemes.fingerprint import SCHEMES
-from assay_stream.schemes.handshake import htc
+from assay_stream.schemes.handshake import contract
 from assay_stream.schemes.mcptrust.lockfile import lock, read_lockfile
 from assay_stream.schemes.schemapin.discovery import parse_revocations, parse_well_known
 from tests.conformance.test_assay_vectors import BASELINES, FILES
@@ -63,7 +63,7 @@ READERS: Mapping[str, tuple[Callable[[Any], object], Any]] = {
     "Assay envelope": (check_envelope, EVENT),
     "Assay payload": (check_payload, EVENT["data"]),
     "Assay manifest": (read_declared, FILES[BASELINES[0]]),
-    "Handshake call": (lambda document: htc.check_envelope(raw(document)), REQUEST),
+    "Handshake call": (lambda document: contract.check_envelope(raw(document)), REQUEST),
 }
 
 

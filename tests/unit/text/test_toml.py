@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay_stream.text.toml import decode_toml
+from assay_stream.files.local import decode_toml
 from tests.support.errors import raises_code
 
 

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text import words
 from assay_stream.text.words import (
     LOOKALIKES,

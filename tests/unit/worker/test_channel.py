@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import OperatingError
-from assay_stream.worker.channel import AgentApp, AgentFunction, Batches, TransactionalChannel
+from assay_stream.worker.worker import AgentApp, AgentFunction, Batches, TransactionalChannel
 from tests.support.counting import counting_calls
 from tests.support.errors import raises_code
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from assay_stream.limits.core import OBSERVER_ALIVE_S
+from assay_stream.limits import OBSERVER_ALIVE_S
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.worker import join
-from assay_stream.worker.join import EvidenceLatency, RecentObservers
+from assay_stream.worker import stages
+from assay_stream.worker.stages import EvidenceLatency, RecentObservers
 
 NOW_MS = 1_800_000_000_000
 
@@ -100,7 +100,7 @@ def test_a_clock_that_is_ahead_keeps_nobody_alive_for_ever() -> None:
 
 def test_made_up_names_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The count stands at its bound, and room is made once names are old."""
-    monkeypatch.setattr(join, "OBSERVERS_COUNTED_MAX", 3)
+    monkeypatch.setattr(stages, "OBSERVERS_COUNTED_MAX", 3)
     clock = Clock()
     observers = RecentObservers(clock)
     for number in range(10):

@@ -13,22 +13,21 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
-from assay_stream.join.processor import Join
-from assay_stream.join.routing import FIRST_ORIGIN, Routing
+from assay_stream.join import FIRST_ORIGIN, Join, Routing
 from assay_stream.kafka import runner as module
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.partition import Batch
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.model.envelope import Producer
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Role, murmur2_partition
 from assay_stream.registry.ledger import progress
 from assay_stream.registry.processor import Registry, process
 from assay_stream.replay.run import replay
-from assay_stream.worker import join as view_module
-from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, JoinState, RecentObservers, join_calls
+from assay_stream.worker import stages as view_module
+from assay_stream.worker.stages import BindingView, EvidenceLatency, JoinStage, JoinState, RecentObservers, join_calls
 from tests.support.fleet import START, Fleet, a_call_by
 from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
 

@@ -10,17 +10,24 @@ import pytest
 from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
-from assay_stream.join.processor import Join
+from assay_stream.join import Join
 from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import Progress
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
-from assay_stream.worker.join import BindingView, EvidenceLatency, JoinStage, RecentObservers, join_calls
-from assay_stream.worker.stages import RegistryState, registry_stage
+from assay_stream.worker.stages import (
+    BindingView,
+    EvidenceLatency,
+    JoinStage,
+    RecentObservers,
+    RegistryState,
+    join_calls,
+    registry_stage,
+)
 from tests.support.fleet import START, a_call_by, a_listing
 from tests.support.memory_cluster import MemoryCluster
 

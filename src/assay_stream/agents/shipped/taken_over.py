@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from assay_stream.agents import Agent, Detection, Event, Evidence, Memory, actor_of
-from assay_stream.canonical.digest_key import PREFIX
+from assay_stream.canonical.digest import PREFIX
 
 SHARED = 4
 """Different arguments that both tools got."""

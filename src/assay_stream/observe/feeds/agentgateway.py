@@ -23,11 +23,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assay_stream.limits.serving import FEED_LIMITS
+from assay_stream.limits import FEED_LIMITS
 from assay_stream.observe.feeds import ext_mcp
 from assay_stream.observe.feeds.feed import CALL, UNSOUND, ClientView, Feed, PendingCalls, shared_members
-from assay_stream.observe.jsonrpc import NOT_RULED_ON
 from assay_stream.observe.observation import Prefixes
+from assay_stream.observe.wire import NOT_RULED_ON
 
 TOKEN, CLIENT, CONTEXT = "assay_call", "assay_client", "assay_context"
 """Metadata keys sent by the gateway's configuration."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.errors import needing_extra
-from assay_stream.limits.serving import FEED_LIMITS
+from assay_stream.limits import FEED_LIMITS
 from assay_stream.observe.feeds.feed import CALL, Asked, ClientView, Feed
 from assay_stream.observe.feeds.shared import SharedFeed
 from assay_stream.observe.wire import Held

@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from assay_stream.canonical.decode import decode_json
-from assay_stream.canonical.lenient import read_leniently
+from assay_stream.canonical.decode import decode_json, read_leniently
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.serving import FEED_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS
 from assay_stream.observe.feeds.feed import UNSOUND
 
 with needing_extra("extmcp"):

@@ -32,25 +32,24 @@ from typing import TYPE_CHECKING, Any
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError, InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.serving import FEED_LIMITS, FeedLimits
+from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS, FeedLimits
 from assay_stream.observe.calls import CALL as CALL
-from assay_stream.observe.jsonrpc import (
+from assay_stream.observe.delivery import Sink
+from assay_stream.observe.lists import LIST_CHANGED
+from assay_stream.observe.observation import Observation, Vantage
+from assay_stream.observe.session import LINE_BYTES_MAX, Event, Failed, Missed, ServerSaid, Session, to_evict
+from assay_stream.observe.wire import (
     BLOCKED_CODE,
     EVENT_BREAK,
     NOT_RULED_ON,
     Direction,
+    Held,
     Line,
+    WireStats,
     error_of,
     is_ambiguous,
     request_key,
 )
-from assay_stream.observe.lists import LIST_CHANGED
-from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
-from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.session import Event, Failed, Missed, ServerSaid, Session, to_evict
-from assay_stream.observe.sinks import Sink
-from assay_stream.observe.wire import Held, WireStats
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from assay_stream.canonical.digest_key import DigestKey
+from assay_stream.canonical.digest import DigestKey
 from assay_stream.observe.feeds.feed import Feed
 from assay_stream.observe.publisher import ObservationPublisher
 

@@ -20,13 +20,11 @@ from typing import Any, Literal, NamedTuple
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.bodies import Body, HeldEvents, Opaque
-from assay_stream.observe.jsonrpc import Line, RequestKey, request_key
+from assay_stream.limits import DEFAULT_LIMITS, HTTP_LIMITS, HttpLimits
+from assay_stream.observe.http.messages import Body, HeldEvents, Opaque
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import Session, to_evict
-from assay_stream.observe.wire import WireStats
+from assay_stream.observe.wire import Line, RequestKey, WireStats, request_key
 
 OPAQUE = "opaque"
 _HASH_CHARS = 32

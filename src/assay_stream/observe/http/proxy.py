@@ -16,9 +16,9 @@ from typing import Any
 from aiohttp import web
 from multidict import CIMultiDict
 
-from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.connections import Ending
-from assay_stream.observe.http.headers import (
+from assay_stream.observe.http.messages import (
     HeaderFields,
     forwarded,
     is_event_stream,
@@ -29,9 +29,8 @@ from assay_stream.observe.http.headers import (
 )
 from assay_stream.observe.http.traffic import Answered, Asked, Closed, HttpEvent, Passed, Replied
 from assay_stream.observe.http.upstreams import Client, ResponseHead, Upstream, UpstreamError
-from assay_stream.observe.jsonrpc import failure
-from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
-from assay_stream.observe.session import Commands
+from assay_stream.observe.session import LINE_BYTES_MAX, Commands
+from assay_stream.observe.wire import failure
 
 _PROBLEMS = {
     "host_not_served": (421, "this tap serves no such host; see --allow-host"),

@@ -23,24 +23,29 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.bodies import Body, HeldEvents, JsonBody, Opaque, Unreadable, body_of, plain_body
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.connections import Connections, Contexts, Ending, Exchange
-from assay_stream.observe.http.headers import (
+from assay_stream.observe.http.messages import (
     CHARSETS_WITH_ASCII,
     UTF_8,
+    Body,
     HeaderFields,
+    HeldEvents,
+    JsonBody,
+    Opaque,
+    Unreadable,
+    body_of,
     first,
     is_body_unclear,
     is_event_stream,
     is_request_unclear,
     mismatch,
+    plain_body,
     repeated,
 )
-from assay_stream.observe.jsonrpc import BLANKS, EVENT_BREAK, Direction, Line, is_ambiguous, may_be_misread, may_list
-from assay_stream.observe.mcp_wire import CANCELLED, LINE_BYTES_MAX
 from assay_stream.observe.observation import Observation, Vantage, loss_event
-from assay_stream.observe.session import Commands, Failed, Missed, ServerSaid, Session
+from assay_stream.observe.session import CANCELLED, LINE_BYTES_MAX, Commands, Failed, Missed, ServerSaid, Session
+from assay_stream.observe.wire import BLANKS, EVENT_BREAK, Direction, Line, is_ambiguous, may_be_misread, may_list
 
 SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"

@@ -13,8 +13,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.headers import HeaderFields
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
+from assay_stream.observe.http.messages import HeaderFields
 from assay_stream.observe.observation import Vantage
 
 _OWN_FIELDS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")

@@ -20,14 +20,13 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, 
 
 from assay_stream import __version__
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits.serving import LISTING_LIMITS
-from assay_stream.observe.http.bodies import EventStream, Opaque, body_of
-from assay_stream.observe.http.headers import first
+from assay_stream.limits import LISTING_LIMITS
+from assay_stream.observe.http.messages import EventStream, Opaque, body_of, first
 from assay_stream.observe.http.upstreams import Client, ResponseHead, UpstreamError, is_endpoint
 from assay_stream.observe.observation import Vantage
 
 if TYPE_CHECKING:
-    from assay_stream.observe.listing.conversation import Conversation
+    from assay_stream.observe.listing.watch import Conversation
 
 
 _OF_TRANSPORT = frozenset(

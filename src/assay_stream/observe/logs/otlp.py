@@ -22,10 +22,9 @@ from typing import Any
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError, needing_extra
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.calls import digest_of
-from assay_stream.observe.logs.calls import Logged, SpanKind, Whose, objects_of, safe_error_code
-from assay_stream.observe.logs.files import delimited_messages
+from assay_stream.observe.logs.calls import Logged, SpanKind, Whose, delimited_messages, objects_of, safe_error_code
 from assay_stream.observe.observation import Observation
 from assay_stream.plugins import LogReader
 from assay_stream.text.times import EPOCH

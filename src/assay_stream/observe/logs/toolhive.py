@@ -15,10 +15,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from assay_stream.canonical.decode import decode_json
-from assay_stream.canonical.lenient import read_leniently
+from assay_stream.canonical.decode import decode_json, read_leniently
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.calls import digest_of
 from assay_stream.observe.logs.calls import (
     Logged,

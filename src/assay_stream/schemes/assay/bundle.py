@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest, canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits.core import Limits
-from assay_stream.limits.storage import BUNDLE_LIMITS, BundleLimits
+from assay_stream.limits import BUNDLE_LIMITS, BundleLimits, Limits
 from assay_stream.schemes.assay.tool import content_hash, hash_mismatch
 from assay_stream.schemes.members import Members
 

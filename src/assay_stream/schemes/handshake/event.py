@@ -8,15 +8,40 @@ Both refuse values with surrounding white space, and arguments or results inline
 were redacted.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from semver import Version
+
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.schemes.semver import is_plain, parse_version
+from assay_stream.limits import DEFAULT_LIMITS
+
+
+def parse_version(text: str) -> Version:
+    """Parse a version.
+
+    Raises:
+        InputError: ``too_long`` or ``bad_format``.
+    """
+    longest = DEFAULT_LIMITS.version_chars_max
+    if len(text) > longest:
+        raise InputError("too_long", f"a version has {longest} characters at most")
+    try:
+        # The library takes digits of any script.
+        return Version.parse(text if text.isascii() else "")
+    except ValueError:
+        raise InputError("bad_format", "a version is MAJOR.MINOR.PATCH (Semantic Versioning 2.0.0)") from None
+
+
+def is_plain(version: Version) -> bool:
+    """Return True if a version is just MAJOR.MINOR.PATCH."""
+    return not version.prerelease and not version.build
+
 
 EVENT_TYPE = "tool_call"
 TRANSPORTS = ("local", "mcp", "mex", "stage_bridge", "other")

@@ -11,8 +11,7 @@ from enum import StrEnum
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.schemes.schemapin.canonical import Mode
-from assay_stream.schemes.schemapin.discovery import WellKnown, is_revoked
-from assay_stream.schemes.schemapin.keys import PublicKey, verify_digest
+from assay_stream.schemes.schemapin.discovery import PublicKey, WellKnown, is_revoked, verify_digest
 
 
 class SchemaPinErrorCode(StrEnum):

@@ -13,8 +13,7 @@ import yaml
 grpc = pytest.importorskip("grpc", reason="the extra extmcp is not installed")
 
 from assay_stream.errors import ConfigurationError  # noqa: E402
-from assay_stream.limits.core import DEFAULT_LIMITS  # noqa: E402
-from assay_stream.limits.serving import FEED_LIMITS  # noqa: E402
+from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS  # noqa: E402
 from assay_stream.observe import MemorySink, WireObserver  # noqa: E402
 from assay_stream.observe.feeds import agentgateway, ext_mcp  # noqa: E402
 from assay_stream.observe.feeds.agentgateway import ExtMcp  # noqa: E402

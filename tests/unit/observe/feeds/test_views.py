@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.limits.serving import FeedLimits
+from assay_stream.limits import FeedLimits
 from assay_stream.observe import MemorySink
 from assay_stream.observe.feeds.feed import Asked, ClientView, Feed
-from assay_stream.observe.jsonrpc import BLOCKED_CODE, Line
-from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.observation import Observation, Prefixes
 from assay_stream.observe.recorded import check_observation
+from assay_stream.observe.session import WireObserver
+from assay_stream.observe.wire import BLOCKED_CODE, Line
 from tests.support.gates import a_tool, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE, Dialogue
 

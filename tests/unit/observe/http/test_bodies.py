@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.observe.http.bodies import Body, EventStream, JsonBody, body_of, plain_body
+from assay_stream.observe.http.messages import Body, EventStream, JsonBody, body_of, plain_body
 
 LIMIT = 100
 

@@ -5,7 +5,7 @@ import json
 import ssl
 from pathlib import Path
 
-from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.limits import HTTP_LIMITS
 from assay_stream.observe.http.tap import Listener
 from assay_stream.observe.http.upstreams import Client
 from tests.support.http_tap import http_tap

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.observe.http.headers import forwarded, mismatch, passed_on, repeated
+from assay_stream.observe.http.messages import forwarded, mismatch, passed_on, repeated
 
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "gruß"}}
 ENCODED = f"=?base64?{base64.b64encode('gruß'.encode()).decode()}?="

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http import proxy
-from assay_stream.observe.http.bodies import HeldEvents
+from assay_stream.observe.http.messages import HeldEvents
 from tests.support.gates import a_call, a_tool, pinned
 from tests.support.http_tap import Tap, http_tap
 from tests.support.raw_http import Answering, Serve, a_post, a_response, body_of, connect, exchange, raw_server

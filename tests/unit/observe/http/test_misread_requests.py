@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.bindings.rulings import VerdictTable
-from assay_stream.observe.jsonrpc import HEADER_MISMATCH_CODE, INVALID_REQUEST_CODE
+from assay_stream.bindings.controls import VerdictTable
+from assay_stream.observe.wire import HEADER_MISMATCH_CODE, INVALID_REQUEST_CODE
 from tests.support import misreading
 from tests.support.gates import a_call, a_tool
 from tests.support.http_tap import http_tap

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.limits import HTTP_LIMITS
 from assay_stream.observe import Vantage
 from assay_stream.observe.http.tap import Listener
 from assay_stream.observe.http.upstreams import Upstream

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from assay_stream.bindings.rulings import VerdictTable
-from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.bindings.controls import VerdictTable
+from assay_stream.limits import HTTP_LIMITS
 from assay_stream.observe.http import proxy
-from assay_stream.observe.jsonrpc import BLOCKED_CODE, HEADER_MISMATCH_CODE
+from assay_stream.observe.wire import BLOCKED_CODE, HEADER_MISMATCH_CODE
 from tests.support.gates import Connection, a_call, a_tool, answer, pinned
 from tests.support.http_tap import Tap, http_tap
 from tests.support.raw_http import a_post, a_response, body_of, connect, exchange, raw_server

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.tap import Listener, serve
 
 LIMITS = replace(HTTP_LIMITS, idle_client_s=0.5)

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.bindings.rulings import VerdictTable
-from assay_stream.limits.core import DEFAULT_LIMITS
-from assay_stream.limits.serving import HTTP_LIMITS
+from assay_stream.bindings.controls import VerdictTable
+from assay_stream.limits import DEFAULT_LIMITS, HTTP_LIMITS
 from assay_stream.observe import Observation
 from assay_stream.observe.gate import HidingGate
 from assay_stream.observe.http.connections import Contexts, Ending, Exchange

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits.serving import HTTP_LIMITS, HttpLimits
+from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe import Observation
 from assay_stream.observe.http.connections import Contexts
-from assay_stream.observe.http.inspecting import HttpWatch
+from assay_stream.observe.http.tap import HttpWatch
 from assay_stream.observe.http.traffic import Answered, Closed, Passed, Traffic
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.limits.serving import LISTING_LIMITS
+from assay_stream.limits import LISTING_LIMITS
 from assay_stream.observe import Observation, Vantage, WireObserver
-from assay_stream.observe.listing.conversation import Conversation
 from assay_stream.observe.listing.transport import ListingError
+from assay_stream.observe.listing.watch import Conversation
 
 REASONS = {"ended", "not_mcp", "refused", "silent", "too_much", "unreadable"}
 LIMITS = replace(LISTING_LIMITS, answer_limit_s=0.01, probe_limit_s=0.01, pages_max=4)

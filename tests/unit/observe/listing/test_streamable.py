@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.limits.serving import LISTING_LIMITS
+from assay_stream.limits import LISTING_LIMITS
 from tests.support.listing import following, listed_once
 from tests.support.raw_http import Answering, Endless, Serve, a_response, body_of, raw_server
 

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from assay_stream.limits.serving import LISTING_LIMITS
+from assay_stream.limits import LISTING_LIMITS
 from tests.support.listing import following, listed_once
 
 QUICK = replace(

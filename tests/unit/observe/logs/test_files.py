@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.errors import InputError
-from assay_stream.observe.logs.files import from_log
+from assay_stream.observe.logs.calls import from_log
 from assay_stream.plugins import LOGS
 from tests.support.logs import HANGAR, SECRET, answered, one_span, read, texts, toolhive, whose
 

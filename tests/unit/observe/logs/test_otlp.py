@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.canonical.digest import redacted_digest
 from assay_stream.errors import InputError
 from tests.support.logs import PROTOBUF, SPANS, one_span, read, spans, texts, whose
 

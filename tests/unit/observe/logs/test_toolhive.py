@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.redaction import redacted_digest
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.canonical.digest import redacted_digest
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.observation import Prefixes
 from tests.support.logs import TOOL, answered, read, toolhive, whose
 

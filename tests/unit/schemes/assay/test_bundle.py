@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from assay_stream.canonical.digest import Digest
-from assay_stream.limits.storage import BundleLimits
+from assay_stream.limits import BundleLimits
 from assay_stream.schemes.assay.bundle import (
     Manifest,
     Member,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.contract import (
     Contract,
     check_tools,
@@ -15,7 +15,7 @@ from assay_stream.schemes.handshake.contract import (
     form_tool_id,
     is_denied_by_default,
 )
-from assay_stream.schemes.semver import is_plain, parse_version
+from assay_stream.schemes.handshake.event import is_plain, parse_version
 from tests.support.errors import raises_code
 
 DECLARED: dict[str, Any] = {

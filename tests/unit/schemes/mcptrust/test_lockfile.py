@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.limits.core import PIN_FILE_LIMITS
+from assay_stream.limits import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust.lockfile import lock, read_lockfile, write_lockfile
 from tests.support.errors import raises_code
 

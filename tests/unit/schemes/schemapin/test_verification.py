@@ -10,8 +10,14 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa, x25
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
-from assay_stream.schemes.schemapin.discovery import claims_of, expiry_warning
-from assay_stream.schemes.schemapin.keys import PublicKey, load_private_key, sign_digest, verify_digest
+from assay_stream.schemes.schemapin.discovery import (
+    PublicKey,
+    claims_of,
+    expiry_warning,
+    load_private_key,
+    sign_digest,
+    verify_digest,
+)
 from assay_stream.schemes.schemapin.verification import (
     PinDecision,
     SchemaPinErrorCode,

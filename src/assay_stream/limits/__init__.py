@@ -1,1 +1,0 @@
-"""Every bound of the system, with its unit in its name and its reason beside it."""
