@@ -14,7 +14,7 @@ from assay_stream.limits import Limits
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry import list_drift
-from assay_stream.registry.allowance import UNITS_PER_REPORTED
+from assay_stream.registry.analysis import UNITS_PER_REPORTED
 from tests.support.events import TEN_O_CLOCK_MS, a_snapshot, record_of
 
 

@@ -13,8 +13,15 @@ from schemapin.verification import KeyPinStore, verify_schema_offline
 from assay_stream.canonical.decode import decode_json, decode_json_strict
 from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.schemapin.canonical import Mode, canonical, schema_digest
-from assay_stream.schemes.schemapin.discovery import PublicKey, parse_well_known, sign_digest, verify_digest
-from assay_stream.schemes.schemapin.verification import PinDecision, SchemaPinErrorCode, verify
+from assay_stream.schemes.schemapin.verification import (
+    PinDecision,
+    PublicKey,
+    SchemaPinErrorCode,
+    parse_well_known,
+    sign_digest,
+    verify,
+    verify_digest,
+)
 from tests.support.errors import raises_code
 from tests.support.schemapin import KEY, OTHER_KEY, private_pem, public
 from tests.support.vectors import vectors

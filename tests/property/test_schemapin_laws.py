@@ -14,8 +14,14 @@ from schemapin.core import SchemaPinCore
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.schemes.schemapin.canonical import Mode, canonical, schema_digest
-from assay_stream.schemes.schemapin.discovery import WellKnown, parse_well_known, sign_digest, verify_digest
-from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, verify
+from assay_stream.schemes.schemapin.verification import (
+    SchemaPinErrorCode,
+    WellKnown,
+    parse_well_known,
+    sign_digest,
+    verify,
+    verify_digest,
+)
 from tests.property.test_digest_laws import ANYTHING, KEYS, VALUES, _shuffled
 from tests.support.schemapin import KEY, OTHER_KEY, public, public_pem
 

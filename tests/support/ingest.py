@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from assay_stream.ingest.clients import hash_of, new_token
+from assay_stream.ingest.requests import hash_of, new_token
 from assay_stream.observe.observation import Observation, Vantage, call_event, snapshot_event
 from tests.support.deployment import Deployment, Worker, free_port
 from tests.support.toml import toml_of

@@ -53,15 +53,16 @@ from assay_stream.schemes import fingerprint as core
 from assay_stream.schemes.assay import tool
 from assay_stream.schemes.handshake import event as handshake
 from assay_stream.schemes.schemapin.canonical import Mode, carried_signature, schema_digest
-from assay_stream.schemes.schemapin.discovery import (
+from assay_stream.schemes.schemapin.verification import (
     PublicKey,
+    SchemaPinErrorCode,
+    Verification,
     build_well_known,
     load_private_key,
     parse_revocations,
     parse_well_known,
     sign_digest,
 )
-from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, Verification
 from assay_stream.schemes.schemapin.verification import verify as verify_signature
 from assay_stream.text.escaping import json_text, shown
 

@@ -290,7 +290,7 @@ def token(
 ) -> None:
     """Make a token, print it once, and add its hash to the file of clients."""
     with needing_extra(_EXTRA):
-        from assay_stream.ingest.clients import hash_of, new_token, read_clients
+        from assay_stream.ingest.requests import hash_of, new_token, read_clients
     made = new_token()
     entry = {"observer_id": observer_id, "servers": server, "token": hash_of(made)}
     if days is not None:

@@ -1,6 +1,7 @@
 """What the address of a page asks for, what a page is made of, and its template.
 
-The environment enforces this, not each template: a template has to request an exception.
+Everything a template prints is escaped, and invisible characters in it are marked. The environment enforces this, not
+each template: a template has to request an exception.
 """
 
 from __future__ import annotations

@@ -24,8 +24,16 @@ from aiohttp import web
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.local import stamp_of
-from assay_stream.ingest.clients import KnownClient, KnownClients, RequestRefused, read_clients
-from assay_stream.ingest.events import NOT_YOURS, EventJudge, JudgedEvent, split
+from assay_stream.ingest.requests import (
+    NOT_YOURS,
+    EventJudge,
+    JudgedEvent,
+    KnownClient,
+    KnownClients,
+    RequestRefused,
+    read_clients,
+    split,
+)
 from assay_stream.ingest.writer import AcceptedWindow, EventWriter, NotDelivered
 from assay_stream.kafka.connection import Consumer, TopicPartition
 from assay_stream.kafka.part import Follower, Part

@@ -9,9 +9,10 @@
    never meet the state of another owner.
 5. A low-priority task pauses for longer than it works while others have work: evidence needs the registry, and
    alerts can wait.
-6. A mark is committed before suspicious records are tried (``kafka.partition``).
+6. A mark is committed before suspicious records are tried.
 
-Pure: returns the task's next step as data. The task writes each mark into the metadata of its group's committed
+Records that kill their worker are found, tried a bounded number of times across restarts, and set aside. ``Attempts``
+is pure and returns the task's next step as data. The task writes each mark into the metadata of its group's committed
 offset, in a transaction, before it begins on the records. A commit of records leaves no mark. So a mark that is
 found on opening says that its owner ended while it worked on them, and the transactional id sees to it that no
 other owner could have written it.

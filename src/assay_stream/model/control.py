@@ -1,9 +1,9 @@
 """Operators' decisions and observed key documents: the control records, and the facts that follow from them.
 
-They are records in the log rather than settings on a host, and take effect from their own event time, so that a
+Decisions are records in the log rather than settings on a host, and take effect from their own event time, so that a
 replay agrees with the live run.
 
-They stand in the binding topic beside the others (``model.facts``), under the same rules.
+The facts stand in the binding topic beside the others (``model.facts``), under the same rules.
 """
 
 from __future__ import annotations

@@ -6,9 +6,7 @@ registry and a join worker's view are the same thing read from the same log.
 
 A run takes the place of ``seen`` facts, which the registry takes back in the same transaction (``registry.retention``).
 
-Evidence alone does not tell: re-routed calls are joined out of order, and by another partition's owner.
-
-They say nothing of who saw a list and when; ``Seen`` does (``model.facts``).
+Of a definition, facts say what a server offers and in which lists; who saw a list and when, only ``Seen`` says.
 """
 
 from __future__ import annotations
@@ -302,7 +300,10 @@ KEY = b"progress"
 
 
 class JoinProgress(TypedDict):
-    """The next offsets to read of the call partition and of the re-routed partition of this number."""
+    """The next offsets to read of the call partition and of the re-routed partition of this number.
+
+    Evidence alone does not show them: re-routed calls are joined out of order, and by another partition's owner.
+    """
 
     calls: Natural
     rerouted: Natural

@@ -1,7 +1,7 @@
 """The finding topic: findings, of which the alert stage makes alerts, and the other records in it.
 
-The registry writes them into the partition of the findings that they are about, so that the alert stage reads all
-of it in one order.
+Resolutions, name claims, acts of people and ticks are written into the partition of the findings that they are about,
+so that the alert stage reads all of it in one order.
 
 A suppressed alert is still written, with its status, at the same bounded rate: readers of the topic see what
 was suppressed, and by which rule.

@@ -43,7 +43,7 @@ from assay_stream.model.evidence import CHANGE_TYPE, EVIDENCE_SOURCE, STRUCTURED
 from assay_stream.model.fields import TriageAct
 from assay_stream.model.finding import AlertAct, Suppression, SuppressionRule
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.baselines import Analysis
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.ledger import Step, policy_text
 from assay_stream.registry.resolution import resolved_by_decision
 from assay_stream.registry.retention import fold_discoveries

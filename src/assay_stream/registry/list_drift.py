@@ -44,7 +44,7 @@ from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import ITEM_SUBJECTS, LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.baselines import (
+from assay_stream.registry.analysis import (
     Analysis,
     Baseline,
     finding_in,

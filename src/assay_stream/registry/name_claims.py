@@ -24,7 +24,7 @@ from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import NameClaim
 from assay_stream.model.record import Origin
-from assay_stream.registry.baselines import Analysis
+from assay_stream.registry.analysis import Analysis
 from assay_stream.work import WorkExhaustedError
 
 _UNITS_PER_NAME = 10

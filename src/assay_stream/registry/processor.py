@@ -29,12 +29,11 @@ from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, LossEvent, SnapshotEvent
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.model.rejected import refusal
-from assay_stream.registry.baselines import Analysis, finding_in
+from assay_stream.registry.analysis import Analysis, finding_in
 from assay_stream.registry.control_step import apply_control
 from assay_stream.registry.ledger import Registry, Step
-from assay_stream.registry.list_health import apply_announcement
 from assay_stream.registry.retention import evict, evict_observers, fold_unlisted, is_redundant, merge_rejections
-from assay_stream.registry.snapshot_step import apply_snapshot
+from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
 from assay_stream.registry.transition import Transition
 
 __all__ = ["Registry", "process"]

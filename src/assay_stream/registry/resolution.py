@@ -19,7 +19,7 @@ from assay_stream.model.facts import Catalogue, Rejection, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Reason, Resolution, uid_of
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.baselines import Analysis, Baseline
+from assay_stream.registry.analysis import Analysis, Baseline
 from assay_stream.registry.list_drift import set_digest
 from assay_stream.schemes.handshake.contract import DRIFT_CODES
 from assay_stream.schemes.hangar import Action

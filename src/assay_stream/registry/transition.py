@@ -38,10 +38,10 @@ from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.observation import SnapshotData
 from assay_stream.model.record import Output
-from assay_stream.registry.baselines import Analysis, CutReason
+from assay_stream.registry.analysis import Analysis, CutReason
 from assay_stream.registry.ledger import Step, changed_verdicts
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
-from assay_stream.schemes.schemapin.discovery import (
+from assay_stream.schemes.schemapin.verification import (
     PublicKey,
     claims_of,
     parse_revocations,

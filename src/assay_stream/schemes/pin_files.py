@@ -15,13 +15,12 @@ from typing import Any, Literal
 
 import yaml
 
-from assay_stream.canonical.decode import decode_json, is_unicode
+from assay_stream.canonical.decode import Members, decode_json, is_unicode
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS, Limits
 from assay_stream.schemes.fingerprint import SCHEME_NAMES, PinEntry, check_value
 from assay_stream.schemes.mcptrust.lockfile import Lock, LockfileStamp, new_lockfile, read_lockfile, write_lockfile
-from assay_stream.schemes.members import Members
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.ingest.clients import read_clients
+from assay_stream.ingest.requests import read_clients
 from tests.support.command import run_command_text
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from assay_stream.errors import InputError
-from assay_stream.ingest.clients import RequestRefused
+from assay_stream.ingest.requests import RequestRefused
 from assay_stream.ingest.service import HeldRoom, IngestOutcome, Room, answer, refusal
 from assay_stream.model.rejected import IngestAnswer, RequestRefusal
 

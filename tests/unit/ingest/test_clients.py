@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.ingest.clients import KnownClients, Unauthorized, hash_of, new_token, read_clients
+from assay_stream.ingest.requests import KnownClients, Unauthorized, hash_of, new_token, read_clients
 from tests.support.errors import raises_code
 from tests.support.toml import toml_of
 

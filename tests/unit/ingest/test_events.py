@@ -9,8 +9,18 @@ import pytest
 
 from assay_stream.canonical.digest import DigestKey, redacted_digest
 from assay_stream.engine import EngineState, process
-from assay_stream.ingest.clients import RequestRefused, hash_of, new_token, read_clients
-from assay_stream.ingest.events import BATCH, BINARY, STRUCTURED, EventJudge, JudgedEvent, split
+from assay_stream.ingest.requests import (
+    BATCH,
+    BINARY,
+    STRUCTURED,
+    EventJudge,
+    JudgedEvent,
+    RequestRefused,
+    hash_of,
+    new_token,
+    read_clients,
+    split,
+)
 from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS
 from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.evidence import Producer

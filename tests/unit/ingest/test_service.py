@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from assay_stream.config import Settings
-from assay_stream.ingest.clients import KnownClient, hash_of, new_token, read_clients
-from assay_stream.ingest.events import EventJudge, JudgedEvent
+from assay_stream.ingest.requests import EventJudge, JudgedEvent, KnownClient, hash_of, new_token, read_clients
 from assay_stream.ingest.service import STEP_BYTES, TURN_BYTES, IngestService, take_turn
 from assay_stream.ingest.writer import AcceptedWindow, EventWriter
 from assay_stream.limits import INGEST_LIMITS, IngestLimits

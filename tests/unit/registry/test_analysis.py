@@ -9,8 +9,7 @@ from assay_stream.model.facts import Allowance
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.allowance import charged, refilled
-from assay_stream.registry.baselines import Analysis, CutReason
+from assay_stream.registry.analysis import Analysis, CutReason, charged, refilled
 from tests.support.facts import seen
 
 

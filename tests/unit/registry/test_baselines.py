@@ -6,7 +6,7 @@ from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
 from assay_stream.model.facts import ToolFact
 from assay_stream.model.fields import LeftOut
-from assay_stream.registry.baselines import Analysis, last_shown
+from assay_stream.registry.analysis import Analysis, last_shown
 from assay_stream.work import UNLIMITED
 from tests.support.facts import PACKED, SERVER, a_catalogue, a_fingerprint, seen
 

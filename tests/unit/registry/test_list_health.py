@@ -15,7 +15,7 @@ from assay_stream.model.fields import Completeness
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output
-from assay_stream.registry.list_health import cached_long, never_complete, resolved_by_complete_list
+from assay_stream.registry.snapshot_step import cached_long, never_complete, resolved_by_complete_list
 from tests.support.facts import SERVER, a_catalogue, seen
 from tests.support.findings import body, place
 from tests.support.lists import TOOL, Shown

@@ -16,7 +16,7 @@ from assay_stream.schemes.assay.tool import check_envelope, check_payload
 from assay_stream.schemes.fingerprint import SCHEMES
 from assay_stream.schemes.handshake import contract
 from assay_stream.schemes.mcptrust.lockfile import lock, read_lockfile
-from assay_stream.schemes.schemapin.discovery import parse_revocations, parse_well_known
+from assay_stream.schemes.schemapin.verification import parse_revocations, parse_well_known
 from tests.conformance.test_assay_vectors import BASELINES, FILES
 from tests.support.exports import evidence
 from tests.support.schemapin import a_document

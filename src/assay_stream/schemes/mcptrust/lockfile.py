@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, Literal, NamedTuple
 
-from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.decode import Members, decode_json
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust import hashes
 from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS, normalized_hash, read_text
-from assay_stream.schemes.members import Members
 
 Manifest = Mapping[str, Any]
 Entry = Mapping[str, Any]

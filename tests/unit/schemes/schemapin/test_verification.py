@@ -10,20 +10,18 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa, x25
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
-from assay_stream.schemes.schemapin.discovery import (
+from assay_stream.schemes.schemapin.verification import (
+    PinDecision,
     PublicKey,
+    SchemaPinErrorCode,
+    Verification,
     claims_of,
+    decide_pin,
     expiry_warning,
     load_private_key,
     sign_digest,
-    verify_digest,
-)
-from assay_stream.schemes.schemapin.verification import (
-    PinDecision,
-    SchemaPinErrorCode,
-    Verification,
-    decide_pin,
     verify,
+    verify_digest,
 )
 from tests.support.errors import raises_code
 from tests.support.schemapin import KEY, OTHER_KEY, TOOL, private_pem, public, public_pem, well_known
