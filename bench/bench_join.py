@@ -27,10 +27,11 @@ from assay_stream.kafka.partition import BatchHandler, Step
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage, StateThread, Topology
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
-from assay_stream.model.evidence import Producer
+from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import KEY, JoinProgress, write_progress
 from assay_stream.model.record import TOPICS, Output, Record, Role
 from assay_stream.registry import processor
+from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import (
     BindingView,
     EvidenceLatency,
@@ -39,7 +40,6 @@ from assay_stream.worker.stages import (
     join_calls,
     registry_stage,
 )
-from assay_stream.worker.telemetry import Metrics, PrometheusStage
 from assay_stream.worker.worker import AgentApp, Batches, TransactionalChannel
 from bench.on_broker import Count, Measure, on_broker, run_until
 from bench.publishing import publish

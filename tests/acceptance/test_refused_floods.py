@@ -68,7 +68,7 @@ def test_two_byte_lines_cost_their_reader_a_look_each(tmp_path: Path, monkeypatc
 
 
 def test_longer_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "REFUSED_RECORDS_MAX", 100)
+    monkeypatch.setattr(replaying, "REFUSED_RECORDS_MAX", 100)
     control = b'{"specversion":"1.0","type":"assay.control.bomb"}\n'
     bomb = packed(tmp_path / "bomb.ndjson.gz", observed(), control * 3_000)
     call = b'{"specversion":"1.0","type":"mcp.tools.call.observed"}\n'
@@ -89,7 +89,7 @@ def test_longer_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytes
 
 
 def test_few_large_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "REFUSED_BYTES_MAX", 1_024 * 1_024)
+    monkeypatch.setattr(replaying, "REFUSED_BYTES_MAX", 1_024 * 1_024)
     bombs = [packed(tmp_path / f"{name}.gz", (b"x" * 100_000 + b"\n") * 40) for name in ("a", "b")]
     run("replay", *(part for bomb in bombs for part in ("--input", bomb)), "--output", tmp_path / "out")
     assert 0 < (tmp_path / "out" / "rejected.ndjson").stat().st_size < 2 * 1_100_000

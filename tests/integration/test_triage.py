@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream import __version__
-from assay_stream.model.evidence import Producer
+from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay
 from tests.support.controls import control_at

@@ -19,7 +19,7 @@ import pytest
 from assay_stream.agents.shipped import toxic_flow_agent
 from assay_stream.config import Settings
 from assay_stream.model import cloudevents, evidence, kinds, wire
-from assay_stream.model.evidence import Producer
+from assay_stream.model.envelope import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes import fingerprint

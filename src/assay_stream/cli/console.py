@@ -30,8 +30,8 @@ from assay_stream.kafka.connection import open_admin
 from assay_stream.limits import CONSOLE_LIMITS, HTTP_LIMITS, ConsoleLimits
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
+from assay_stream.worker.logs import configure_logs
 from assay_stream.worker.storing import StoreFilling
-from assay_stream.worker.telemetry import configure_logs
 
 if TYPE_CHECKING:
     from assay_stream.console.identity import Identity, User

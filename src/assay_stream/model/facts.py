@@ -299,11 +299,9 @@ class RunCut(BaseFact):
 KEY = b"progress"
 
 
+# Evidence alone does not show it: re-routed calls are joined out of order, and by another partition's owner.
 class JoinProgress(TypedDict):
-    """The next offsets to read of the call partition and of the re-routed partition of this number.
-
-    Evidence alone does not show them: re-routed calls are joined out of order, and by another partition's owner.
-    """
+    """The next offsets to read of the call partition and of the re-routed partition of this number."""
 
     calls: Natural
     rerouted: Natural

@@ -39,7 +39,8 @@ from assay_stream.model.control import (
     Pin,
     Policy,
 )
-from assay_stream.model.evidence import CHANGE_TYPE, EVIDENCE_SOURCE, STRUCTURED, Producer
+from assay_stream.model.envelope import EVIDENCE_SOURCE, STRUCTURED, Producer
+from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.fields import TriageAct
 from assay_stream.model.finding import AlertAct, Suppression, SuppressionRule
 from assay_stream.model.record import Output, Record, Role

@@ -20,7 +20,8 @@ from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.evidence import PinResult, Producer
+from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import PinResult
 from assay_stream.model.facts import Fact, Progress, encode_key, encode_value
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey

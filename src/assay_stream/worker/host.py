@@ -39,7 +39,8 @@ from assay_stream.limits import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.model.state_table import UNREADABLE
 from assay_stream.observe.http.tap import Listener, serve
-from assay_stream.worker.telemetry import Metrics, configure_logs, watching_memory
+from assay_stream.worker.logs import configure_logs, watching_memory
+from assay_stream.worker.metrics import Metrics
 
 if TYPE_CHECKING:
     from assay_stream.worker.worker import AgentApp

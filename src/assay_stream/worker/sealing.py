@@ -33,7 +33,7 @@ from assay_stream.seal.check import is_known
 from assay_stream.seal.checkpoint import TreeLeaf, decode, encode, leaf_of, sealed
 from assay_stream.text.times import rfc3339
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.telemetry import PrometheusStage
+from assay_stream.worker.metrics import PrometheusStage
 
 _log = structlog.get_logger(__name__)
 

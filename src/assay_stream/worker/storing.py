@@ -257,7 +257,7 @@ def run_store(
     """
     # Imported here: the console fills its store without Faust.
     from assay_stream.worker.host import run_host
-    from assay_stream.worker.telemetry import PrometheusStage
+    from assay_stream.worker.metrics import PrometheusStage
 
     with schema.writing(folder, rebuild=rebuild) as connection:
 

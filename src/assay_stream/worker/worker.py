@@ -43,6 +43,7 @@ from assay_stream.kafka.topics import ACCESS, STAGES, AccessRole
 from assay_stream.limits import UNREVIEWED_AGE_MAX_S
 from assay_stream.registry import processor
 from assay_stream.worker.host import Host, run_host
+from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import (
     AlertStageTable,
     BindingView,
@@ -54,7 +55,6 @@ from assay_stream.worker.stages import (
     join_calls,
     registry_stage,
 )
-from assay_stream.worker.telemetry import Metrics, PrometheusStage
 
 Batches = AsyncIterator[Batch[Any]]
 AgentFunction = Callable[[Batches], Awaitable[None]]

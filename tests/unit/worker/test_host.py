@@ -30,7 +30,7 @@ from assay_stream.kafka.topics import STAGES, AccessRole, TopicState, topic_name
 from assay_stream.model.record import Role
 from assay_stream.worker import host as module
 from assay_stream.worker.host import Deadline, Health, Host, PartitionCounts, index_page, run_host
-from assay_stream.worker.telemetry import PrometheusStage
+from assay_stream.worker.metrics import PrometheusStage
 from assay_stream.worker.worker import add_stages, join_stage
 from tests.support.deployment import free_port
 from tests.support.errors import raises_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from assay_stream.worker.telemetry import Metrics, PrometheusStage
+from assay_stream.worker.metrics import Metrics, PrometheusStage
 
 
 @pytest.fixture
