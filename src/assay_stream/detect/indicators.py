@@ -488,9 +488,10 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
         alike = old.get(_ends(match), set())
         work.spend(_UNITS_PER_MATCH + len(alike) * len(match.key))
         if match.rule == STEERING_SCORED:
-            # A touched word can shift where the best passage begins, so its words may be those of any old sentence.
+            # A touched word can shift where the best passage begins, so its words may be those of any old sentence, and
+            # can lift a score that was just too low.
             work.spend(sum(map(len, alike)))
-            if alike and len(set(match.key).difference(old_words, *alike)) <= _WORDS_ADDED_MAX:
+            if (alike or match.is_faint) and len(set(match.key).difference(old_words, *alike)) <= _WORDS_ADDED_MAX:
                 continue
         elif match.key in alike or any(_is_same(key, match.key) for key in alike):
             continue
