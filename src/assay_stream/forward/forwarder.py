@@ -23,7 +23,7 @@ import structlog
 from assay_stream.alerts.formats import AlertView, read_alert, view_of
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
-from assay_stream.forward.connection import RETRY_AFTER_MAX_MS
+from assay_stream.forward.posting import RETRY_AFTER_MAX_MS
 from assay_stream.forward.receivers import AttemptResult, DeliveryOutcome, Subscription, waiting
 from assay_stream.kafka.connection import (
     Consumer,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from assay_stream.alerts.formats.messages import to_pagerduty
-from assay_stream.forward.connection import HttpAnswer, MessageService, by_status
+from assay_stream.forward.posting import HttpAnswer, MessageService, by_status
 from assay_stream.forward.receivers import AttemptResult, Entry, Setting, waiting
 from assay_stream.text.escaping import json_text
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from assay_stream.alerts.formats import AlertView
 from assay_stream.alerts.formats.jsonl import to_hec
-from assay_stream.forward.connection import Poster, by_status
+from assay_stream.forward.posting import Poster, by_status
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry, Setting, waiting
 from assay_stream.limits import FORWARD_LIMITS
 from assay_stream.text.escaping import json_text

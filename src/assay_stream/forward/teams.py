@@ -3,7 +3,7 @@
 from typing import Any
 
 from assay_stream.alerts.formats.messages import to_teams
-from assay_stream.forward.connection import HttpAnswer, MessageService, by_status
+from assay_stream.forward.posting import HttpAnswer, MessageService, by_status
 from assay_stream.forward.receivers import AttemptResult, waiting
 from assay_stream.text.escaping import json_text
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from assay_stream.alerts.formats import AlertView, render
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.connection import Poster
+from assay_stream.forward.posting import Poster
 from assay_stream.forward.receivers import (
     AttemptResult,
     Entry,

@@ -11,7 +11,7 @@ import pytest
 
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import AssayStreamError, ConfigurationError
-from assay_stream.forward.connection import MessageService
+from assay_stream.forward.posting import MessageService
 from assay_stream.forward.receivers import Entry, Subscription, read_receivers
 from assay_stream.model.kinds import Kind
 from assay_stream.plugins import RECEIVERS, Receiver

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.forward.connection import http_answer, retry_after_ms
 from assay_stream.forward.forwarder import Schedule, dead_letter
+from assay_stream.forward.posting import http_answer, retry_after_ms
 from assay_stream.forward.receivers import DELIVERED, DeliveryOutcome
 from assay_stream.forward.webhook import signature
 from assay_stream.model.record import Origin, Record, Role

@@ -10,8 +10,8 @@ from assay_stream.alerts.formats import view_of
 from assay_stream.alerts.formats.jsonl import to_hec
 from assay_stream.alerts.formats.messages import to_pagerduty, to_slack, to_teams
 from assay_stream.forward import splunk_hec
-from assay_stream.forward.connection import HttpAnswer, MessageService
 from assay_stream.forward.pagerduty import PagerDuty as PagerDutyReceiver
+from assay_stream.forward.posting import HttpAnswer, MessageService
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry
 from assay_stream.forward.slack import Slack as SlackReceiver
 from assay_stream.forward.splunk_hec import SplunkHec

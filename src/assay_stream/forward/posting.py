@@ -1,0 +1,141 @@
+"""Posts to one address over HTTP, bounded in time and in what is read of an answer.
+
+1. Certificates are always checked.
+2. Of a service, only an answer about the alert itself is a refusal for good. A token, channel, index, workflow or
+   address that is not good says nothing about the alert: it waits until that is mended.
+3. 429 and 5xx wait, at least as long as ``Retry-After`` says.
+"""
+
+import ssl
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar
+
+import aiohttp
+from yarl import URL
+
+from assay_stream import __version__
+from assay_stream.alerts.formats import AlertView
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry, Setting, waiting
+from assay_stream.observe.http.upstreams import open_session, read_body
+
+_ANSWER_BYTES_MAX = 65_536
+RETRY_AFTER_MAX_MS = 3_600_000
+"""A receiver cannot make us wait longer than this between two attempts."""
+_TIMEOUT, _TOO_MANY = 408, 429
+_ABOUT_THE_ALERT = frozenset({400, 413, 422})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAnswer:
+    """What came back: the status, 0 without an answer, what it alone says about the alert, and the first bytes."""
+
+    result: AttemptResult
+    status: int = 0
+    body: bytes = b""
+
+
+class Poster:
+    """Posts over connections that it keeps; one exchange may take ``timeout_s``."""
+
+    def __init__(self, *, headers: dict[str, str], timeout_s: float, tls: ssl.SSLContext | bool) -> None:
+        self._headers = {"User-Agent": f"assay-stream/{__version__}", "Accept-Encoding": "identity"} | headers
+        self._is_authorized = any(name.lower() == "authorization" for name in headers)
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, url: str, content: bytes, headers: dict[str, str] | None = None) -> HttpAnswer:
+        """Post, and return what came back; failures outside this process are answers too."""
+        try:
+            return await self._exchange(url, content, headers)
+        except TimeoutError:
+            return HttpAnswer(result=waiting("timeout"))
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # A name that no encoding of host names takes is a ValueError.
+            return HttpAnswer(result=waiting(type(error).__name__))
+
+    async def _exchange(self, url: str, content: bytes, headers: dict[str, str] | None) -> HttpAnswer:
+        if self._session is None:  # it needs a running loop
+            self._session = open_session(self._tls, self._timeout, headers=self._headers)
+        address = URL(url, encoded=url.isascii())  # one that is signed must arrive as it was given
+        if self._is_authorized:  # aiohttp sends a header or a user in the address, and raises where there are both
+            address = address.with_user(None)
+        async with self._session.post(address, data=content, headers=headers, allow_redirects=False) as response:
+            result = http_answer(response.status, retry_after=response.headers.get("retry-after"), now_s=time.time())
+            # A short answer is read to its end, so that the connection can be used again.
+            body = await read_body(response, _ANSWER_BYTES_MAX)
+            return HttpAnswer(result=result, status=response.status, body=body[:_ANSWER_BYTES_MAX])
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+class MessageService(ABC):
+    """Base of receivers that post each alert to one address. It may be a secret: the entry's name stands for it."""
+
+    settings: ClassVar[Mapping[str, Setting]] = {
+        "url_file": Setting("file that holds the address of the webhook, which is a secret", is_required=True)
+    }
+    is_for_people: ClassVar[bool] = True
+
+    def __init__(self, entry: Entry, url: str | None = None) -> None:
+        self.name = entry.label
+        self._url = entry.safe_url(entry.secret("url_file") if url is None else url)
+        self._poster = Poster(headers={"Content-Type": "application/json"}, **entry.connection())
+
+    @abstractmethod
+    def write(self, alert: dict[str, Any]) -> str: ...
+
+    @staticmethod
+    def judge(answer: HttpAnswer) -> AttemptResult:
+        return by_status(answer)
+
+    async def send(self, view: AlertView, body: str) -> AttemptResult:
+        return self.judge(await self._poster.post(self._url, body.encode("utf-8")))
+
+    async def close(self) -> None:
+        await self._poster.close()
+
+
+def by_status(answer: HttpAnswer) -> AttemptResult:
+    """Judge an answer of a service by its status: what is not about the alert is waited for."""
+    if answer.result.outcome is DeliveryOutcome.REFUSED and answer.status not in _ABOUT_THE_ALERT:
+        return waiting(answer.result.code)
+    return answer.result
+
+
+def http_answer(status: int, *, retry_after: str | None, now_s: float) -> AttemptResult:
+    """Return what an HTTP status says about the alert (RFC 9110, 15).
+
+    A client error other than 408 and 429 is a refusal for good; redirects are not followed, and wait for
+    somebody to fix the address.
+    """
+    if 200 <= status < 300:
+        return DELIVERED
+    code = f"http_{status}"
+    if 400 <= status < 500 and status not in (_TIMEOUT, _TOO_MANY):
+        return AttemptResult(outcome=DeliveryOutcome.REFUSED, code=code)
+    return waiting(code, retry_after_ms(retry_after, now_s=now_s))
+
+
+def retry_after_ms(text: str | None, *, now_s: float) -> int:
+    """Return the wait that a ``Retry-After`` header asks for: seconds or a date (RFC 9110, 10.2.3); else 0."""
+    if text is None:
+        return 0
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return min(int(text[:12]) * 1_000, RETRY_AFTER_MAX_MS)
+    try:
+        moment = parsedate_to_datetime(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        seconds = (moment - datetime.fromtimestamp(now_s, UTC)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return 0
+    return min(max(int(seconds * 1_000), 0), RETRY_AFTER_MAX_MS)
