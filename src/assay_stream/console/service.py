@@ -255,7 +255,7 @@ class ConsoleService:
             allowed["Allow"] = ", ".join(sorted(error.allowed_methods))
             answer = problem(405, "Method not allowed.", f"Use {allowed['Allow']}.")
         except web.HTTPNotFound:
-            answer = problem(404, "There is no such page.", "Choose one from the menu.")
+            answer = problem(404, "Page not found.", "Choose one from the menu.")
         except AssayStreamError as error:
             answer = problem(status_of(error), error.message, code=error.code)
         except Exception as error:  # noqa: BLE001 -- the browser gets an answer whatever goes wrong here
