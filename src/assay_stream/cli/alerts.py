@@ -398,7 +398,8 @@ def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | 
             say(text)
         row = opened.store.alert(uid).row
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
-    say(f"{act}: {row.uid[:12]} ({row.kind}, {'/'.join(filter(None, (row.server_id, row.tool_name)))})")
+    about = "/".join(filter(None, (row.server_id, row.tool_name)))
+    say(f"{act.removesuffix('e')}ed: {row.uid[:12]} ({row.kind}, {about})")
 
 
 alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)
