@@ -133,7 +133,7 @@ def add(
     write_users(users_file, users)
     if not identity.exists():
         identity.write_text(f'[local]\nusers = "{users_file.name}"\n', encoding="utf-8")
-        say(f"made {identity}")
+        say(f"created {identity}")
     say(f"{name} may sign in as {role}: assay-stream console --identity {identity}")
 
 
@@ -146,7 +146,7 @@ def remove(name: _Name, identity: _Identity = _DEFAULT) -> None:
     if users.pop(name, None) is None:
         raise InputError("bad_user", "there is no such user: see `assay-stream console user list`")
     write_users(users_file, users)
-    say(f"{name} is no user any more")
+    say(f"{name} has been removed")
 
 
 @user_app.command("list")

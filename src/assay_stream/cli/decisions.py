@@ -397,7 +397,9 @@ def remove_policy(server_id: ServerId, by: DecidingOnServer, tool: PolicyTool = 
     Pins and rejections stay. `policy plan --remove` shows the effect first.
     """
     by.decide((POLICY_REMOVE_TYPE, {"server_id": server_id, "tool_name": tool}))
-    say(f"policy removed for {tool or 'every tool'} on {server_id}" + ("" if tool else "; policies of tools stand"))
+    say(
+        f"policy removed for {tool or 'every tool'} on {server_id}" + ("" if tool else "; those of single tools remain")
+    )
 
 
 @policy_app.command("list")
@@ -500,8 +502,8 @@ def plan(
         for name in unseen[:_COMMANDS_MAX]:
             _suggest("pins", "approve", f"--server-id={server_id}", f"--tool={name}", "--reason", _REASON)
         if len(unseen) > _COMMANDS_MAX:
-            say(f"  and likewise for {counted(len(unseen) - _COMMANDS_MAX, 'more tool')}")
-    say("to take the policy back:" if remove else "to set the policy:")
+            say(f"  and the same for {counted(len(unseen) - _COMMANDS_MAX, 'more tool')}")
+    say("to remove the policy:" if remove else "to set the policy:")
     which = [] if tool is None else [f"--tool={tool}"]
     how = () if remove else ("--enforcement", str(enforcement), "--unknown", unknown)
     _suggest("policy", "remove" if remove else "set", f"--server-id={server_id}", *which, *how, "--reason", _REASON)

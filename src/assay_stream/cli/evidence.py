@@ -423,7 +423,7 @@ def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_se
     kept = asyncio.run(as_admin(settings, lambda admin, settings: retention_of(admin, settings, HELD_ROLES)))
     limited = {topic: found for topic, found in kept.items() if found != _UNLIMITED}
     for topic, found in sorted(limited.items()):
-        say(f"{topic} expires in spite of the hold ({json_line(found)}); to keep its records:")
+        say(f"{topic} still expires despite the hold ({json_line(found)}); to keep its records:")
         say(
             f"  kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config "
             + ",".join(f"{name}={value}" for name, value in _UNLIMITED.items())

@@ -273,9 +273,9 @@ class ConsoleService:
     async def _admitted(self, request: web.Request, handler: Handler) -> Any:
         """Handle a request for one of our hosts, from one of our pages, by a signed-in user."""
         if not is_host_served(request.headers.get("Host", ""), self._hosts):
-            return problem(421, "No such host is served here.", "Add the name with --allow-host.")
+            return problem(421, "This host name is not served.", "Add the name with --allow-host.")
         if _is_of_another_page(request):
-            return problem(403, "A page of another site asked for this.", "Open it in a new window.")
+            return problem(403, "A page of another site requested this.", "Open it in a new window.")
         if self._authenticator is not None and request.path not in STATIC:
             request["session"] = self._authenticator.session_of(request)
             is_open = request.method not in ("GET", "HEAD") or request.path in SIGN_IN_PAGES
