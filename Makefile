@@ -42,7 +42,7 @@ setup: $(VENV)/.ready $(VENV)-tools/.ready ## Install everything for development
 	$(BIN)/python -m deploy.local.kafka fetch
 	$(VENV)-tools/bin/pre-commit install
 
-demo: $(VENV)/.ready ## Set everything up, tell the story of a rug pull on real Kafka and real servers, end.
+demo: $(VENV)/.ready ## Set everything up, show a rug pull on real Kafka and real servers, then stop.
 	$(BIN)/python -m deploy.local.demo
 
 run: $(VENV)/.ready ## The same, and keep Kafka, the worker and a console running for your own server.
@@ -52,7 +52,7 @@ test: $(VENV)/.ready ## Set everything up, run the tests: all but those of a tie
 	$(MAKE) --jobs 2 --output-sync check $(VENV)/.native
 	$(MAKE) unit integration
 
-test-all: test ## The same, and every tier, as before a release.
+test-all: test ## The same and every tier, as required for a release.
 	$(BIN)/python deploy/tiers.py --all
 
 check: lint types layers size ## Style, types, layers, budgets of lines, generated pages.
@@ -68,7 +68,7 @@ types: $(VENV)/.ready
 layers: $(VENV)/.ready
 	$(BIN)/lint-imports
 
-size: $(VENV)/.ready ## Lines of each package beside its budget (deploy/size.toml).
+size: $(VENV)/.ready ## Lines of each package and its budget (deploy/size.toml).
 	$(BIN)/python deploy/size.py
 
 # How long each test of the last run took stands in .run/durations. Folders are named since collecting takes its time.
@@ -78,7 +78,7 @@ unit: $(VENV)/.native ## Tests that need no broker and no server.
 	$(UNIT) --durations=15 --junitxml=.run/durations/unit.xml -m "not kafka and not servers and not tier"
 
 laws: export ASSAY_TEST_EXAMPLES = 100
-laws: $(VENV)/.native .schemathesis-venv/.ready ## Each property on four times as many examples as `make test` tries, others each time.
+laws: $(VENV)/.native .schemathesis-venv/.ready ## Each property on four times as many examples as `make test`, different ones each time.
 	$(UNIT) --durations=15 -m hypothesis
 	$(BIN)/python -m pytest -q tests/integration/test_openapi.py
 
@@ -92,7 +92,7 @@ coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, wi
 	$(UV) --python .native-venv/bin/python --requirement $<
 	@touch $@
 
-native: $(VENV)/.ready .native-venv/.ready ## Build and install the optional extension of the join (needs Rust); pip uninstall takes it away.
+native: $(VENV)/.ready .native-venv/.ready ## Build and install the optional extension of the join (needs Rust); pip uninstall removes it.
 	rm -rf dist/native
 	.native-venv/bin/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --interpreter $(BIN)/python --out dist/native
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/native/*.whl
@@ -127,7 +127,7 @@ outages: REAL += -n 2
 outages browsers peers: $(VENV)/.ready ## Tests of kills and outages; in a browser; with gateways, proxies and servers by others.
 	$(REAL) -m "tier(name='$@')" tests/integration
 
-adversary: $(VENV)/.native ## What the worst lists known cost, and hostile servers on real Kafka: what their neighbours feel of them.
+adversary: $(VENV)/.native ## The cost of the worst known lists, and the effect of hostile servers on others, on real Kafka.
 	$(UNIT) --durations=15 -m "tier(name='adversary')"
 	$(BIN)/python -m pytest -q --durations=15 tests/adversary
 
@@ -137,7 +137,7 @@ gateways: $(VENV)/.ready ## Carry a thousand calls through each gateway that has
 	$(BIN)/python -m deploy.local.gateways $(GATEWAYS)
 	ASSAY_GATEWAY_CALLS=1000 $(BIN)/python -m pytest -q --durations=15 --timeout 1800 tests/integration/test_gateways.py
 
-failover: $(VENV)/.ready ## Lose a broker whose mirror lags, and go on there: MirrorMaker 2 between two brokers.
+failover: $(VENV)/.ready ## Lose a broker whose mirror lags, and fail over to it: MirrorMaker 2 between two brokers.
 	$(BIN)/python -m pytest -q tests/failover
 
 chaos-short: $(VENV)/.ready ## One round of faults of workers and one of brokers, on three brokers: alone on the machine.
@@ -196,7 +196,7 @@ release-dump: $(VENV)/.ready ## Keep all topics of one story as this release wri
 	$(BIN)/python -m tests.integration.restored tests/data/releases/$$($(BIN)/python -c "import assay_stream; print(assay_stream.__version__)")
 
 fuzz: export ASSAY_TEST_EXAMPLES = 20000
-fuzz: $(VENV)/.ready ## Feed decoder and stages with damaged records: each law on 20,000 examples, others each time.
+fuzz: $(VENV)/.ready ## Feed decoder and stages with damaged records: each law on 20,000 examples, different ones each time.
 	$(BIN)/python -m pytest -q -n logical --timeout 3600 $(addprefix tests/property/test_,fuzz_laws.py decode_laws.py cloudevents_laws.py)
 
 bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports, seals (ratios within one run).
@@ -215,7 +215,7 @@ bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports
 	$(BIN)/python -m bench.bench_export
 	$(BIN)/python -m bench.bench_seal
 
-bench-store: $(VENV)/.ready ## Measure the store: pages over a million records while it fills, and its rate beside the join's.
+bench-store: $(VENV)/.ready ## Measure the store: pages over a million records while it fills, and its rate compared with the join's.
 	$(BIN)/python -m bench.bench_readmodel
 	$(BIN)/python -m bench.bench_store --calls 100000
 
@@ -227,14 +227,14 @@ RESULTS := .run/bench/results
 	$(UV) --python $(BENCH_BIN)/python --requirement $<
 	@touch $@
 
-bench-peers: $(VENV)/.ready .bench-venv/.ready ## Measure the join beside Kafka Streams, Quix Streams, Faust and raw clients.
+bench-peers: $(VENV)/.ready .bench-venv/.ready ## Compare the join with Kafka Streams, Quix Streams, Faust and raw clients.
 	rm -f $(RESULTS)/peers.jsonl
 	$(BIN)/python -m bench.bench_peers --json $(RESULTS)/peers.jsonl
 
-ratio-gate: $(VENV)/.native ## Fail where the join is slower beside the raw client than in the release before (GATE="--keep RELEASE").
+ratio-gate: $(VENV)/.native ## Fail if the join, relative to the raw client, is slower than in the previous release (GATE="--keep RELEASE").
 	$(BIN)/python -m bench.ratio_gate $(GATE)
 
-bench-replay: $(VENV)/.ready ## Measure replay and verify of files, beside orjson and SHA-256 over the same lines.
+bench-replay: $(VENV)/.ready ## Compare replay and verify of files with orjson and SHA-256 over the same lines.
 	rm -f $(RESULTS)/replay.jsonl
 	$(BIN)/python -m bench.bench_replay --json $(RESULTS)/replay.jsonl
 
@@ -250,7 +250,7 @@ bench-curves: $(VENV)/.ready ## Measure what the size of a fleet costs: memory, 
 	$(BIN)/python -m bench.bench_start --json $(RESULTS)/curves.jsonl
 	$(BIN)/python -m bench.bench_workers --json $(RESULTS)/curves.jsonl
 
-bench-fleet: $(VENV)/.ready ## Run a hundredth of a fleet of a million proxies, beside what its costs say (after bench-curves).
+bench-fleet: $(VENV)/.ready ## Run a hundredth of a fleet of a million proxies, and compare it with the predicted costs (after bench-curves).
 	rm -f $(RESULTS)/fleet.jsonl
 	$(BIN)/python -m bench.bench_fleet --json $(RESULTS)/fleet.jsonl
 
@@ -270,7 +270,7 @@ alert-quality: $(VENV)/.ready ## Score the alerts on our own corpus and on texts
 
 SCANNERS := cisco-ai-mcp-scanner pyatr sentinel-scan-cli
 
-alert-quality-docs: $(VENV)/.ready .scanner-venv/.ready ## The same beside public scanners, into docs/alert-quality.md.
+alert-quality-docs: $(VENV)/.ready .scanner-venv/.ready ## The same, compared with public scanners, into docs/alert-quality.md.
 	$(if $(CORPUS),,$(error name the folders with texts by others: CORPUS="folder ..."))
 	$(BIN)/python -m bench.alert_quality.score $(CORPUS) $(addprefix --unseen ,$(UNSEEN)) $(foreach each,$(SCANNERS),--scanner "$(each)=.scanner-venv/bin/python bench/alert_quality/adapters.py $(each)") --write docs/alert-quality.md
 

@@ -64,7 +64,7 @@ def verdict(stdout: str, stderr: str) -> Verdict:
     skipped = [entry["name"] for entry in dependencies if "skip_reason" in entry]
     asked = len(dependencies) - len(skipped)
     if not asked:
-        return Verdict(code=NOT_AUDITED, lines=["NOT AUDITED: the advisory service told nothing of any package"])
+        return Verdict(code=NOT_AUDITED, lines=["NOT AUDITED: the advisory service reported on no package"])
     lines = [*found, f"{asked} packages audited, {len(found)} advisories"]
     if skipped:
         lines.append(f"NOT AUDITED, for the service does not know them: {', '.join(skipped)}")

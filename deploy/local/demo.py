@@ -218,8 +218,8 @@ def say_what_runs(bootstrap: str, pages: str, worker: str) -> None:
     """Say where to click, and where to type."""
     text = (
         f"Look at the alert, its diff and the calls in a browser:  {pages}\n\n"
-        "Kafka, the worker and the console go on. Type the commands above in another\n"
-        "terminal, after:\n\n"
+        "Kafka, the worker and the console keep running. Type the commands above in\n"
+        "another terminal, after:\n\n"
         f"  export ASSAY_STREAM_BOOTSTRAP_SERVERS={bootstrap}\n"
         "  export PATH=$PWD/.venv/bin:$PATH\n\n"
         f"The worker's health and metrics: {worker}/\n\n"

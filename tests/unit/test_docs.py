@@ -34,7 +34,7 @@ DOCS = ROOT / "docs"
 SOURCES = ROOT / "src" / "assay_stream"
 
 _FENCE = re.compile(r"^```([a-z-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]*)(?:#([^)]*))?\)")
 _ERROR_CLASSES = {
     "ConnectionRefusal",
     "Refusal",
@@ -295,13 +295,21 @@ _PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md
 _NAMED = re.compile(r"`((?:[a-z_]+/)+\w+\.(?:py|toml))(?:::(\w+))?")
 
 
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_and_names_of_files_lead_somewhere(page: Path) -> None:
     """Relative links and names from the root of the repository or of the package name files, and tests, that exist."""
     text = page.read_text(encoding="utf-8")
-    for target in _LINK.findall(_FENCE.sub("", text)):
+    for target, heading in _LINK.findall(_FENCE.sub("", text)):
         if not target.startswith(("http:", "https:")):
-            assert page.parent.joinpath(target).exists(), target
+            found = page.parent.joinpath(target) if target else page
+            assert found.exists(), target
+            assert not heading or heading in _anchors(found), f"{target}#{heading}"
     for name, test in _NAMED.findall(text):
         [file] = [folder / name for folder in (ROOT, SOURCES) if (folder / name).exists()] or [None]
         assert file is not None, name

@@ -231,7 +231,7 @@ def agent_set(agents: Iterable[Agent], *, digest: str, labels: Labels = NO_LABEL
             raise _bad_declaration(agent.name, "it has no handler: decorate a function with @agent.evidence(key=...)")
         found[agent.name] = agent
     if not found:
-        raise ConfigurationError("agent_bad_declaration", "there is no agent: declare one at the top of the module")
+        raise ConfigurationError("agent_bad_declaration", "the module declares no agent: declare one at its top level")
     if labels.rows:
         digest = str(jcs_digest({"code": digest, "labels": [[*row] for row in labels.rows.items()]}))
     return AgentSet(agents=dict(sorted(found.items())), digest=digest, labels=labels)

@@ -257,7 +257,7 @@ def _observers(story: AlertStory) -> Iterator[SectionLine]:
     row = story.view
     active = story.view.flat.get("mcp_observers_active")
     if isinstance(active, int) and row.observers:
-        yield from _said(f"still offered to {active:,} of them, as far as is known")
+        yield from _said(f"still offered to {active:,} of {counted(row.observers, 'observer')}, as far as known")
     if story.sightings is None:
         if last := story.view.fact("mcp_observer_id"):
             yield _line("named", f"last: {shown(last)}")
@@ -312,7 +312,7 @@ def event_text(view: AlertView) -> str:
         to = f" to {view.fact('mcp_assigned_to')}" if view.fact("mcp_act") == "assign" else ""
         parts.append(shown(f"{view.fact('mcp_act_by')} {did}{to}: {view.fact('mcp_comment')}"))
     elif view.is_repeated:
-        parts.append(f"written again, number {shown(view.fact('mcp_repeats'))}")
+        parts.append(f"repeat {shown(view.fact('mcp_repeats'))}")
     for name, label in (
         ("mcp_reasons", "also found:"),
         ("mcp_resolved_by", "ended by"),
@@ -341,7 +341,7 @@ def _calls(story: AlertStory) -> Iterator[SectionLine]:
         return
     # What a decision raised was in use before: an alert begins with its first finding, not with the definition.
     if story.calls.since_ms >= min(story.view.first_seen_ms, story.life.first[0].first_seen_ms):
-        yield from _said("to count earlier calls, use --since")
+        yield from _said("use --since to include earlier calls")
     for call in story.calls.latest:
         yield _line(
             "named",

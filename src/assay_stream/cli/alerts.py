@@ -60,8 +60,8 @@ def suppress(
     by: DecidingOnServer,
     tool: str | None = option("Only tools whose name matches; *, ? and [abc]."),
     kind: Kind | None = option("Only this kind of finding."),
-    field: str | None = option("Only if just this field changed."),
-    detection: str | None = option("Only what this agent of yours finds.", metavar="AGENT"),
+    field: str | None = option("Only changes of this field alone."),
+    detection: str | None = option("Only findings of this agent (your own detection).", metavar="AGENT"),
     until: int | None = time_option("When the rule ends.", "--until", ahead=True),
 ) -> None:
     """Suppress alerts: they are still written, with the status Suppressed and the rule's name."""
@@ -98,7 +98,7 @@ def _shown(server_id: str) -> str:
 ServerFilter = Annotated[str | None, option("Only alerts about this server.")]
 Since = Annotated[int | None, time_option("Only alerts of this time or later.")]
 SeverityFilter = Annotated[
-    SeverityLevel | None, option("Only alerts of this severity or a higher one.", "--severity", "--min-severity")
+    SeverityLevel | None, option("Only alerts of this severity or higher.", "--severity", "--min-severity")
 ]
 
 
@@ -143,7 +143,7 @@ class ReceiverOptions:
     hmac_variable: str | None = option(
         "Webhook: sign with the secret in this environment variable.", metavar="VARIABLE"
     )
-    ca_file: Path | None = option("Authorities that take the place of the usual ones (PEM).")
+    ca_file: Path | None = option("CA certificates to trust instead of the system's (PEM).")
     enterprise: int = option(
         "Syslog: private enterprise number of the structured data.", default=EXAMPLE_ENTERPRISE, min=0
     )
@@ -153,7 +153,7 @@ class ReceiverOptions:
             return [self._subscription(settings)]
         of_one = (self.to, self.target, self.group, self.header, self.hmac_variable, self.ca_file)
         if any(given is not None for given in of_one):
-            raise ConfigurationError("bad_option", "with --config, what concerns a receiver stands in the file")
+            raise ConfigurationError("bad_option", "options of a receiver go into the --config file")
         try:
             raw = self.config.read_bytes()
         except OSError as error:
@@ -189,10 +189,10 @@ class ReceiverOptions:
 
 
 def forward(receivers: ReceiverOptions, web_port: WebPort = None, bootstrap_servers: Bootstrap = None) -> None:
-    """Follow the alerts and deliver each at least once, until told to stop.
+    """Follow the alerts and deliver each at least once, until interrupted.
 
-    A receiver that does not answer is waited for, and holds up no other. What it refuses for good goes to the dead
-    letters.
+    A receiver that does not answer is retried, and does not delay the others. Alerts that it refuses permanently go to
+    the dead letters.
 
     Example: assay-stream alerts forward --config receivers.toml
     """
@@ -247,7 +247,7 @@ def list_alerts(
     since: int | None = time_option("Only alerts last seen at this time or later."),
     limit: int | None = option("Maximum number of alerts.", min=1),
     target: Format = "table",
-    each: bool = flag("A line for each alert, not for each change."),
+    each: bool = flag("One line per alert instead of one per change."),
     follow_on: bool = flag("Then print each new record of an alert, read from the topics.", "--follow"),
     color: ColourOption = "auto",
 ) -> None:
@@ -314,7 +314,7 @@ def _current(records: Sequence[Record]) -> Iterator[AlertRow]:
 def show(
     uid: Uid,
     sources: StoryOptions,
-    full: bool = flag("Show differences whole, up to 10,000 of them."),
+    full: bool = flag("Show differences in full, up to 10,000 of them."),
     color: ColourOption = "auto",
 ) -> None:
     """Show one alert: what changed, word by word, why it matters, who saw it, and which calls used the tool.
@@ -373,7 +373,7 @@ def _minute(time_ms: int) -> str:
 
 ACTS: Mapping[AlertAct, str] = {
     "acknowledge": "Acknowledge an alert: it stays quiet until its severity rises, it closes, or it comes back.",
-    "assign": "Assign an alert to somebody.",
+    "assign": "Assign an alert to a person.",
     "comment": "Comment on an alert, open or closed: the reason is the comment.",
     "close": "Close an alert. It stays closed until its cause has ended and comes back, or becomes more severe.",
     "reopen": "Reopen a closed alert.",
@@ -398,7 +398,8 @@ def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | 
             say(text)
         row = opened.store.alert(uid).row
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
-    say(f"{act}: {row.uid[:12]} ({row.kind}, {'/'.join(filter(None, (row.server_id, row.tool_name)))})")
+    about = "/".join(filter(None, (row.server_id, row.tool_name)))
+    say(f"{act.removesuffix('e')}ed: {row.uid[:12]} ({row.kind}, {about})")
 
 
 alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)

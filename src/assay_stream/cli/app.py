@@ -138,7 +138,7 @@ _ASKED = "_ASSAY_STREAM_COMPLETE"
 
 
 def completion(
-    context: typer.Context, shell: Annotated[Literal["bash", "zsh", "fish"], argument("The shell that reads it.")]
+    context: typer.Context, shell: Annotated[Literal["bash", "zsh", "fish"], argument("The shell.")]
 ) -> None:
     """Print the shell script that completes commands, options and choices. Load it in the shell's start-up file.
 

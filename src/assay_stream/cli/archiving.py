@@ -98,15 +98,15 @@ def archive(
     ranges: RangeOptions,
     force: Force = False,
     topics: list[ArchivedRole] | None = option("Only this topic. Repeatable."),
-    all_topics: bool = flag("Every topic, and consumer groups' offsets. Stop workers and sealer meanwhile."),
-    compression: Compression = option("How files are compressed.", default="gzip"),
+    all_topics: bool = flag("Every topic, and consumer groups' offsets. Stop the workers and the sealer first."),
+    compression: Compression = option("Compression of the files.", default="gzip"),
     progress: ProgressOption = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Copy the input topics into files, without a consumer group. Replaying either gives the same result.
 
     A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as one JSON
-    object. archive.json says how far the join had come, for `verify`. `topics restore` writes an archive back. Exit
+    object. archive.json records the position of the join, for `verify`. `topics restore` writes an archive back. Exit
     code 5 if nothing matches the selection.
     """
     refuse_filled_folder(output, force=force, leftovers=_LEFTOVERS)
@@ -376,9 +376,9 @@ def topics_restore(
 ) -> None:
     """Write an archive into the empty topics of a cluster, every record at the offset, and with the time, that it had.
 
-    What names offsets (evidence, seals, progress) then holds there as it is. Prints what it writes and what cannot be
-    restored as one JSON object, before it writes. Create the topics first: `topics apply`. Nothing may write to them
-    meanwhile. If it is interrupted, run it again: it continues.
+    References to offsets (evidence, seals, progress) stay valid. Before it writes, it prints one JSON object: what it
+    writes, and what cannot be restored. Create the topics first: `topics apply`. Nothing else may write to them at the
+    same time. If it is interrupted, run it again: it continues.
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     with collecting_seldom(), LogSpool() as spool:
@@ -493,10 +493,10 @@ def topics_restore_mirror(
     drop_checkpoints: bool = flag("Leave out checkpoints over evidence that was not replicated."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Write what MirrorMaker 2 mirrored into the empty topics of this deployment, at the offsets that records had.
+    """Write records mirrored by MirrorMaker 2 into the empty topics of this deployment, at their original offsets.
 
-    Evidence and seals then hold on this cluster as they are, and workers go on from there. Prints what it writes and
-    what was not replicated as one JSON object, before it writes. Refuses if an offset is not certain. Stop MirrorMaker
+    Evidence and seals then hold on this cluster unchanged, and workers continue from there. Before it writes, it prints
+    one JSON object: what it writes, and what was not replicated. Refuses if an offset is not certain. Stop MirrorMaker
     and run `topics apply` first. If it is interrupted, run it again: it continues.
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)

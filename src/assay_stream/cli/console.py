@@ -109,14 +109,14 @@ class StoreFillingThread:
 user_app = typer.Typer(no_args_is_help=True, help="Users of the console that have a password.")
 
 _Name = Annotated[str, argument("Name to sign in with.")]
-_Identity = Annotated[Path, option("The console's identity file; `add` makes one where there is none.", "--identity")]
+_Identity = Annotated[Path, option("The console's identity file; `add` creates it if missing.", "--identity")]
 _DEFAULT = Path("console.toml")
 
 
 @user_app.command()
 def add(
     name: _Name,
-    role: str = option("viewer: looks; operator: decides, where the console does.", default="viewer"),
+    role: str = option("viewer: read-only; operator: may also decide, with --decide.", default="viewer"),
     identity: _Identity = _DEFAULT,
 ) -> None:
     """Add a user, or give one a new role and password. The password is asked for, or read from standard input."""
@@ -133,7 +133,7 @@ def add(
     write_users(users_file, users)
     if not identity.exists():
         identity.write_text(f'[local]\nusers = "{users_file.name}"\n', encoding="utf-8")
-        say(f"made {identity}")
+        say(f"created {identity}")
     say(f"{name} may sign in as {role}: assay-stream console --identity {identity}")
 
 
@@ -146,7 +146,7 @@ def remove(name: _Name, identity: _Identity = _DEFAULT) -> None:
     if users.pop(name, None) is None:
         raise InputError("bad_user", "there is no such user: see `assay-stream console user list`")
     write_users(users_file, users)
-    say(f"{name} is no user any more")
+    say(f"{name} has been removed")
 
 
 @user_app.command("list")
@@ -185,21 +185,20 @@ def console(
     context: typer.Context,
     store: StoreFolder = None,
     listen: str = option("Serve on this host:port.", default="127.0.0.1:8090"),
-    allow_host: list[str] | None = option("A name that browsers may use in Host. Repeatable."),
+    allow_host: list[str] | None = option("Host name that browsers may use. Repeatable."),
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
-    behind_login: bool = flag("Serve beyond this machine: something in front asks who it is, over TLS."),
-    identity: Path | None = option("TOML file that says who may sign in, and how. Without it, nobody signs in."),
+    behind_login: bool = flag("Listen on other addresses than loopback, behind an authenticating TLS proxy."),
+    identity: Path | None = option("TOML file: who may sign in, and how. Without it, there is no sign-in."),
     decide: bool = flag("Let operators decide; publishes to Kafka. Needs --identity."),
     fill: bool = flag("Also fill the store from Kafka, as `store run` does."),
     web_port: int | None = option("Serve /healthz, /readyz and /metrics on this port.", min=0, max=65_535),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Serve web pages over a store until told to stop: alerts with diffs, servers, tools, evidence, digests.
+    """Serve web pages over a store until interrupted: alerts with diffs, servers, tools, evidence, digests.
 
-    Read-only, and without a login: beyond this machine it is served only behind something that has one. With
-    --identity people sign in (local users, OpenID Connect, or the word of a proxy), and with --decide, operators decide
-    in it.
+    By default it is read-only, has no sign-in, and listens on loopback only. With --identity, users sign in (local
+    users, OpenID Connect, or a proxy that authenticates them); with --decide, operators can decide in it.
     """
     if context.invoked_subcommand is not None:
         return

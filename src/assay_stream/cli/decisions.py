@@ -163,7 +163,7 @@ class Chosen:
 
     server_id: AnyServerId = None
     tool: AnyTool = None
-    alert: str | None = option("Uid (or its start) of an alert about the definition.")
+    alert: str | None = option("Uid, or a prefix of it, of an alert about the definition.")
     digest: str | None = option("Full digest of the definition, or its beginning, where several are in force.")
     scheme: list[str] | None = option("Default: as pinned, else assay.p60. Repeatable.")
 
@@ -200,7 +200,7 @@ def approve(
 ) -> None:
     """Pin tools to the definitions in force, or to the one that an alert is about.
 
-    From then on any other definition is a mismatch until somebody approves it.
+    From then on any other definition is a mismatch until it is approved.
     """
     _decide_on("approve", by, chosen, every=every)
     say(_CLOSING)
@@ -208,7 +208,7 @@ def approve(
 
 @pins_app.command()
 def reject(by: Deciding, chosen: Chosen) -> None:
-    """Reject a definition: it is a mismatch from now on, whatever else is pinned."""
+    """Reject a definition: it is a mismatch from now on, regardless of other pins."""
     _decide_on("reject", by, chosen)
 
 
@@ -361,7 +361,7 @@ def _body_diff(bodies: dict[str, dict[str, Any]], pinned: str | None, offered: s
 
 
 policy_app = typer.Typer(help="Set what happens where a definition differs from its pins.", no_args_is_help=True)
-keys_app = typer.Typer(help="Choose whose signatures count (SchemaPin).", no_args_is_help=True)
+keys_app = typer.Typer(help="Accept and revoke signing keys (SchemaPin).", no_args_is_help=True)
 
 Enforcement = Literal["audit", "warn", "block"]
 Unknown = Annotated[
@@ -369,7 +369,7 @@ Unknown = Annotated[
     option("What to do where a tool has no pin, or no definition was observed."),
 ]
 PolicyTool = Annotated[str | None, option("For this tool only.", "--tool")]
-KeyFingerprint = Annotated[str, option("The key's: sha256: and 64 hexadecimal digits.")]
+KeyFingerprint = Annotated[str, option("Fingerprint of the key: sha256: and 64 hexadecimal digits.")]
 
 
 @policy_app.command("set")
@@ -392,12 +392,14 @@ def set_policy(
 
 @policy_app.command("remove")
 def remove_policy(server_id: ServerId, by: DecidingOnServer, tool: PolicyTool = None) -> None:
-    """Take a policy back: that of a server, or with --tool that of one tool, which then falls under its server's.
+    """Remove the policy of a server, or with --tool of one tool, to which the server's policy then applies.
 
-    Pins and rejections stay. `policy plan --remove` shows beforehand what changes.
+    Pins and rejections stay. `policy plan --remove` shows the effect first.
     """
     by.decide((POLICY_REMOVE_TYPE, {"server_id": server_id, "tool_name": tool}))
-    say(f"policy removed for {tool or 'every tool'} on {server_id}" + ("" if tool else "; policies of tools stand"))
+    say(
+        f"policy removed for {tool or 'every tool'} on {server_id}" + ("" if tool else "; those of single tools remain")
+    )
 
 
 @policy_app.command("list")
@@ -410,12 +412,12 @@ def list_policies(looking: HistoryOptions, server_id: AnyServerId = None, as_jso
 @keys_app.command()
 def accept(
     server_id: ServerId,
-    domain: Annotated[str, option("The domain whose key it is.")],
+    domain: Annotated[str, option("The domain that publishes the key.")],
     fingerprint: KeyFingerprint,
     by: DecidingOnServer,
     tool: PolicyTool = None,
 ) -> None:
-    """Accept a key for a domain: the only way by which another key replaces the first one used."""
+    """Accept a key for a domain: the only way to replace the first key used."""
     data = {"server_id": server_id, "domain": domain, "fingerprint": fingerprint, "tool_name": tool}
     by.decide((KEY_ACCEPT_TYPE, data))
     say(f"accepted for {tool or 'every tool'} on {server_id}: {fingerprint}")
@@ -423,7 +425,7 @@ def accept(
 
 @keys_app.command()
 def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: DecidingOnServer) -> None:
-    """Revoke a key for a server, whatever its domain says."""
+    """Revoke a key for a server, regardless of what its domain publishes."""
     data = {"server_id": server_id, "fingerprint": fingerprint}
     by.decide((KEY_REVOKE_TYPE, data))
     say(f"revoked on {server_id}: {fingerprint}")
@@ -450,7 +452,7 @@ def plan(
     enforcement: Enforcement | None = option("What to do on a mismatch."),
     unknown: Unknown = "allow_degraded",
     tool: PolicyTool = None,
-    remove: bool = flag("Try out `policy remove` instead."),
+    remove: bool = flag("Plan `policy remove` instead."),
     as_json: AsJson = False,
 ) -> None:
     """Show which tools a policy would refuse, and how many calls it would have refused. Changes nothing.
@@ -500,8 +502,8 @@ def plan(
         for name in unseen[:_COMMANDS_MAX]:
             _suggest("pins", "approve", f"--server-id={server_id}", f"--tool={name}", "--reason", _REASON)
         if len(unseen) > _COMMANDS_MAX:
-            say(f"  and likewise for {counted(len(unseen) - _COMMANDS_MAX, 'more tool')}")
-    say("to take the policy back:" if remove else "to set the policy:")
+            say(f"  and the same for {counted(len(unseen) - _COMMANDS_MAX, 'more tool')}")
+    say("to remove the policy:" if remove else "to set the policy:")
     which = [] if tool is None else [f"--tool={tool}"]
     how = () if remove else ("--enforcement", str(enforcement), "--unknown", unknown)
     _suggest("policy", "remove" if remove else "set", f"--server-id={server_id}", *which, *how, "--reason", _REASON)

@@ -106,7 +106,7 @@ EventProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
 
 
 def validate(
-    profile: Annotated[EventProfileName, option("What each line must be; see below.")],
+    profile: Annotated[EventProfileName, option("The profile to check each line against; see below.")],
     file: Path | None = argument("NDJSON, one value a line; standard input by default."),
 ) -> bool:
     """Check records against a profile: one JSON verdict per line.
@@ -404,7 +404,7 @@ def fetch(
     observer_id: ObserverId = None,
     ca_file: Path | None = option("PEM file of accepted CAs. Default: the system's."),
     revocation_domain: str | None = option("Host of the revocation document. Default: the domain."),
-    timeout_s: float = option("Time limit for all of it, seconds.", default=10.0, min=0.1, max=300.0),
+    timeout_s: float = option("Time limit of the whole command, seconds.", default=10.0, min=0.1, max=300.0),
     output: Path | None = option("Append to this NDJSON file, not to Kafka; `-`: stdout."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:

@@ -213,7 +213,7 @@ _OBSERVED = "observed.ndjson"
 
 
 def demo(
-    no_broker: bool = flag("Tell it from recorded traffic, in files."),
+    no_broker: bool = flag("Use recorded traffic and files, without Kafka."),
     output: Path = option("Folder to write to; it must not exist.", default=Path("assay-stream-demo")),
 ) -> bool:
     """Show what assay-stream does: a benign upgrade, an approval, a rug pull, a refused call.

@@ -83,7 +83,7 @@ class Which:
 
     server_id: AnyServerId = None
     tool_name: AnyTool = None
-    observer_id: str | None = option("Only what this observer saw.", "--observer")
+    observer_id: str | None = option("Only calls seen by this observer.", "--observer")
     agent_id: str | None = option("Only calls by this agent.", "--agent")
     since_us: int | None = time_option("Only calls from then on.", "--since")
     until_us: int | None = time_option("Only calls before then.", "--until")
@@ -97,14 +97,14 @@ class Which:
         return EvidenceFilter(**asdict(self) | {"is_unbound": self.is_unbound or None}, digest=digest)
 
 
-Limit = Annotated[int, option("Calls at most, the newest.", min=1)]
+Limit = Annotated[int, option("Maximum number of calls; the newest are shown.", min=1)]
 
 
 @evidence_app.command("list")
 def list_evidence(
     looking: EvidenceOptions,
     which: Which,
-    digest: str | None = option("Only calls whose evidence has this digest, of any scheme; or its beginning."),
+    digest: str | None = option("Only calls whose evidence has this digest, or prefix of one, of any scheme."),
     limit: Limit = 50,
     how: Listing = Listing(),
 ) -> None:
@@ -120,7 +120,7 @@ def list_evidence(
 
 @evidence_app.command()
 def search(
-    digest: Annotated[str, argument("Or its first 6 digits or more; or a call's id.", metavar="DIGEST")],
+    digest: Annotated[str, argument("A digest or its first 6 or more digits, or a call's id.", metavar="DIGEST")],
     looking: EvidenceOptions,
     which: Which,
     limit: Limit = 50,
@@ -129,7 +129,7 @@ def search(
     """Find what a digest identifies, where it occurs, and which calls used it: any digest of any scheme.
 
     Also takes trace ids, tool call ids and ids of evidence. --json prints the places, then the calls. Exit code 2:
-    several digests begin like that (they are listed). 3: not everything could be read. 5: nothing has it.
+    several digests have that prefix (they are listed). 3: not everything could be read. 5: nothing found.
     """
     with open_store(looking, *_EVERYWHERE) as opened:
         digest = whole_digest(opened.store, digest, as_json=how.as_json)
@@ -281,7 +281,7 @@ class ScopeOptions:
 
     def scope(self) -> ScopeField:
         if self.from_time is not None and self.to_time is not None and self.from_time >= self.to_time:
-            raise InputError("bad_time", "--from-time is not before --to-time: exchange them")
+            raise InputError("bad_time", "--from-time must be before --to-time")
         if self.server_id == ANY_SERVER:
             raise InputError("bad_option", f"no server is called {ANY_SERVER}: leave --server-id out for all")
         times = {"from_time": self.from_time, "to_time": self.to_time}
@@ -331,14 +331,14 @@ def print_erased(account: Account) -> None:
 def erase(
     which: ScopeOptions,
     by: Deciding,
-    id_: str | None = option("Name of the erasure. Default: made up.", "--id"),
+    id_: str | None = option("Name of the erasure. Default: generated.", "--id"),
     dry_run: bool = flag("Only show what it would erase."),
 ) -> None:
     """Erase calls and their evidence, on record. Shows what it covers, then publishes the decision.
 
     Give --server-id or --agent, and --to-time. Stores drop the evidence when they read the decision. Files need
-    `evidence erase-files`; topics need `archive`, that command, and `topics restore`. A legal hold on any of it forbids
-    it. The decision itself, lists, alerts and checkpoints stay.
+    `evidence erase-files`; topics need `archive`, that command, and `topics restore`. Refused if a
+    legal hold covers any of it. The decision itself, lists, alerts and checkpoints stay.
 
     Example: assay-stream evidence erase --agent bob --to-time 2026-11-01T00:00:00Z --reason "request 17"
     """
@@ -381,8 +381,8 @@ def refuse_held(erasures: Erasures, scope: ScopeField | None = None) -> None:
     for met in erasures.holds(scope):
         raise InputError(
             "held",
-            f"legal hold {met.scope_id} of {met.author} ({met.reason}) forbids it: whoever set the hold can take it "
-            "back with `evidence release`",
+            f"legal hold {met.scope_id} of {met.author} ({met.reason}) covers it: release the hold first "
+            "(`evidence release`)",
         )
 
 
@@ -390,7 +390,7 @@ def refuse_held(erasures: Erasures, scope: ScopeField | None = None) -> None:
 def hold(which: ScopeOptions, by: Deciding, id_: HoldId) -> None:
     """Set a legal hold: no command deletes anything in the scope until it is released. Without a scope: everything.
 
-    Brokers delete by retention all the same: `evidence erasures` shows which topics, and what to run.
+    Brokers still delete by retention: `evidence erasures` shows from which topics, and what to run.
     """
     by.decide((HOLD_SET_TYPE, {"server_id": ANY_SERVER, "id": id_, "scope": which.scope()}))
     say(f"held: {id_}. Now run: assay-stream evidence erasures")
@@ -398,14 +398,14 @@ def hold(which: ScopeOptions, by: Deciding, id_: HoldId) -> None:
 
 @evidence_app.command()
 def release(by: Deciding, id_: HoldId) -> None:
-    """Release a legal hold. Retention settings that were changed for it are to be put back by hand."""
+    """Release a legal hold. Restore by hand the retention settings that you changed for it."""
     by.decide((HOLD_REMOVE_TYPE, {"server_id": ANY_SERVER, "id": id_}))
     say(f"released: {id_}. Then: `topics show` names topics whose retention differs from what it was")
 
 
 @evidence_app.command()
 def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> bool:
-    """List erasures and legal holds, and while a hold stands the topics that brokers delete from nevertheless.
+    """List erasures and legal holds, and under a hold the topics from which brokers still delete.
 
     Exit code 1 if there is such a topic; the commands that keep its records are printed.
     """
@@ -423,7 +423,7 @@ def erasures(control: ControlFiles = None, as_json: AsJson = False, bootstrap_se
     kept = asyncio.run(as_admin(settings, lambda admin, settings: retention_of(admin, settings, HELD_ROLES)))
     limited = {topic: found for topic, found in kept.items() if found != _UNLIMITED}
     for topic, found in sorted(limited.items()):
-        say(f"{topic} expires in spite of the hold ({json_line(found)}); to keep its records:")
+        say(f"{topic} still expires despite the hold ({json_line(found)}); to keep its records:")
         say(
             f"  kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config "
             + ",".join(f"{name}={value}" for name, value in _UNLIMITED.items())
@@ -438,9 +438,9 @@ def erase_files(
     control: ControlFiles = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Write a folder of archives or results again, without what was erased on record.
+    """Rewrite a folder of archives or results without what was erased on record.
 
-    In place of each erased record stands a stub that names the erasure and, of evidence, keeps the hash of its leaf:
+    Each erased record is replaced by a stub that names the erasure and, for evidence, keeps the hash of its leaf, so
     seals still verify. Prints a summary as one JSON object: records by erasure, and the files that were copied unread.
     """
     known = known_erasures(control, bootstrap_servers)

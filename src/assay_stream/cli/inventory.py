@@ -72,7 +72,7 @@ _HOUR_US = 3_600_000_000
 def coverage(
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
-    store: Path | None = option("Ask a store, which does not count refused and lost records.", metavar="FOLDER"),
+    store: Path | None = option("Read a store, which does not count refused and lost records.", metavar="FOLDER"),
     since: int | None = time_option("Only calls of this time or later. Every list counts."),
     until: int | None = time_option("Only records of this time or earlier."),
     silent_after: float = option(
@@ -81,12 +81,11 @@ def coverage(
     target: Report = "table",
     bootstrap_servers: Bootstrap = None,
 ) -> int:
-    """Report lists and calls by server and observer, how calls were bound, and what nobody observed.
+    """Report lists and calls by server and observer, how calls were bound, and the gaps.
 
-    Times are event times; what is silent shows from --until or, without it, the latest record. Exit code 0: every
-    call rests on a list, and nobody is silent. 1: a row has the gap never_listed, calls_unlisted,
-    observations_lost or silent.
-    5: nothing is recorded.
+    Times are event times; silence is measured back from --until or, without it, from the latest record. Exit code 0:
+    every call is based on a list, and no observer is silent. 1: a row has the gap never_listed, calls_unlisted,
+    observations_lost or silent. 5: nothing is recorded.
     """
     check_span(since, until)
     settings = command_settings(bootstrap_servers=bootstrap_servers)
@@ -172,7 +171,7 @@ class Listing:
     """How rows of the store are printed."""
 
     as_json: AsJson = False
-    wide: bool = flag("One line for each row, digests whole, however narrow the terminal.")
+    wide: bool = flag("One line per row with full digests, even on a narrow terminal.")
 
     def print(self, rows: Sequence[Any], *columns: Column, optional: Sequence[str] = ()) -> None:
         """Print rows as JSON lines, or as a table with server-supplied text escaped for terminals.

@@ -25,7 +25,7 @@ from assay_stream.files.local import Aside, writing_to
 from assay_stream.kafka.topics import ACCESS, AccessRole, Resource, grants_of, topic_names, topic_table
 from assay_stream.model.record import Role
 
-deploy_app = typer.Typer(help="Write what runs a deployment elsewhere.", no_args_is_help=True)
+deploy_app = typer.Typer(help="Write the manifests of a deployment.", no_args_is_help=True)
 
 Manifest = dict[str, Any]
 
@@ -121,7 +121,7 @@ class Deployment:
     )
     force: Force = False
     keda: bool = flag("Let KEDA scale the stages by their lag.")
-    prometheus: bool = flag("Let Prometheus' operator scrape them.")
+    prometheus: bool = flag("Let the Prometheus operator scrape the processes.")
 
     @cached_property
     def settings(self) -> Settings:

@@ -47,7 +47,7 @@ from assay_stream.text.escaping import json_text, shown
 
 agents_app = typer.Typer(help="List and replay your own detections.", no_args_is_help=True)
 
-LabelsFile = Annotated[Path | None, option("What tools can do, by patterns of SERVER/TOOL (TOML).", "--labels")]
+LabelsFile = Annotated[Path | None, option("Capabilities of tools, by patterns of SERVER/TOOL (TOML).", "--labels")]
 Module = Annotated[str, argument("Python module that declares agents at its top level.", metavar="MODULE")]
 
 
@@ -217,12 +217,12 @@ def _row(state: TopicState, level: int | None) -> dict[str, object]:
 def topics_finalize(
     level: int = option("Format level that workers are to write.", default=LEVEL, min=1),
     yes: bool = flag("Do not ask."),
-    ignore_members: bool = flag("Even if workers are there that cannot read it."),
+    ignore_members: bool = flag("Finalise even if some workers cannot read it."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Let workers write the new form of their state, after all of them are upgraded.
 
-    Until then the release before can take over again; afterwards it refuses to start (format_too_new). Workers write
+    Until then you can go back to the previous release; afterwards it refuses to start (format_too_new). Workers write
     the level after their next start. A level is never lowered. Processes without a consumer group are not seen:
     upgrade stores, consoles and commands first.
     """

@@ -186,7 +186,7 @@ def files_option(help_: str, *names: str, kind: str | None = None) -> Any:
 def check_span(since_us: int | None, until_us: int | None) -> None:
     """Refuse a span that ends before it begins: its empty result would look as if nothing had happened."""
     if since_us is not None and until_us is not None and since_us > until_us:
-        raise InputError("bad_time", "--since is after --until: exchange them")
+        raise InputError("bad_time", "--since is after --until: swap them")
 
 
 Bootstrap = Annotated[str | None, option("Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")]
@@ -223,9 +223,9 @@ class SettingsOptions:
     """Settings that a command which replays can override."""
 
     bootstrap_servers: Bootstrap = None
-    redaction_enable: str | None = option("Redaction rules to turn on, comma-separated.")
-    redaction_disable: str | None = option("Redaction rules to turn off, comma-separated.")
-    redaction_names: str | None = option("More sensitive key names, comma-separated.")
+    redaction_enable: str | None = option("Redaction rules to enable, comma-separated.")
+    redaction_disable: str | None = option("Redaction rules to disable, comma-separated.")
+    redaction_names: str | None = option("Additional sensitive key names, comma-separated.")
 
     def settings(self, **further: object) -> Settings:
         return command_settings(**{field.name: getattr(self, field.name) for field in fields(self)}, **further)

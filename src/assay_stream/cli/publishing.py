@@ -65,7 +65,7 @@ Observations = Iterable[Observation] | AsyncIterable[Observation]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """What the logs of others leave to say."""
+    """What the logs of other products leave open."""
 
     server: list[str] | None = option("NAME=SERVER: your name for a server of the log. Repeatable.")
     prefix: list[str] | None = option("PREFIX=SERVER: what a gateway puts before a server's tool names. Repeatable.")
@@ -243,17 +243,17 @@ ingest_app = typer.Typer()
 def ingest(
     context: typer.Context,
     listen: str = option("Serve on this host:port.", default="127.0.0.1:8088"),
-    clients: Path | None = option("TOML file of those who may publish, and as whom."),
+    clients: Path | None = option("Client credentials (TOML)."),
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
-    client_ca: Path | None = option("Authorities of client certificates (PEM): clients may come with one (mTLS)."),
-    behind_tls: bool = flag("Serve plain HTTP beyond this machine: TLS ends in front of it."),
-    allow_host: list[str] | None = option("A name that clients may use in Host. Repeatable."),
+    client_ca: Path | None = option("CA certificates that sign client certificates (PEM), for mTLS."),
+    behind_tls: bool = flag("Serve plain HTTP on other addresses than loopback: a proxy in front terminates TLS."),
+    allow_host: list[str] | None = option("Host name that clients may use. Repeatable."),
     openapi: bool = flag("Print the OpenAPI document, and exit."),
     web_port: WebPort = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Take observations over HTTP (CloudEvents) from clients that don't speak Kafka.
+    """Accept observations over HTTP (CloudEvents) from clients that don't speak Kafka.
 
     202 means that Kafka has acknowledged every event of the request. Clients send to /v1/events with a token, or with a
     certificate, and publish under their own name only.
@@ -283,12 +283,12 @@ def ingest(
 
 @ingest_app.command()
 def token(
-    clients: Annotated[Path, option("The file that gets the entry; it is made if missing.", "--clients")],
-    observer_id: Annotated[str, option("The observer that the client is.")],
+    clients: Annotated[Path, option("File to add the entry to; created if missing.", "--clients")],
+    observer_id: Annotated[str, option("Observer id of the client.")],
     server: Annotated[list[str], option("A server that it may report on, or a glob. Repeatable.")],
-    days: int | None = option("For how many days. Default: without end.", min=1, max=3_650),
+    days: int | None = option("Days until the token expires. Default: never.", min=1, max=3_650),
 ) -> None:
-    """Make a token, print it once, and add its hash to the file of clients."""
+    """Generate a token, print it once, and add its hash to the clients file."""
     with needing_extra(_EXTRA):
         from assay_stream.ingest.requests import hash_of, new_token, read_clients
     made = new_token()

@@ -52,7 +52,7 @@ def replay(
     resume: bool = flag("Continue an interrupted replay."),
     progress: ProgressOption = None,
     snapshot_partitions: SnapshotPartitions = None,
-    call_profile: CallProfile | None = option("What every call must satisfy. Default: as configured."),
+    call_profile: CallProfile | None = option("Profile that every call must satisfy. Default: from the settings."),
     compare: bool = flag(
         "Compare the result with what was recorded: in the topics, or with --input in --evidence and --alerts."
     ),

@@ -423,7 +423,7 @@ def vkey(
     log_name: str = option("The sealer's --log-name.", default=DEFAULT_LOG_NAME),
     topic: str = option("The evidence topic, prefix included.", default=TOPIC_NAMES[Role.EVIDENCE]),
 ) -> None:
-    """Print the public key of one partition's log as other verifiers take it (C2SP signed-note), one line a key."""
+    """Print the public key of one partition's log for other verifiers (C2SP signed-note), one line per key."""
     for public in read_public_keys(key).values():
         typer.echo(tlog.verifier_key(origin_of(log_name, topic, partition), public))
 

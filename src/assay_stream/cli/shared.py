@@ -13,9 +13,12 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import wraps
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
@@ -83,9 +86,19 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
         info = copy(declared.metadata[_DECLARED])
         if annotation is bool and not info.param_decls:
             info.param_decls = (f"--{name.replace('_', '-')}",)  # and no --no-...
+        if info.metavar is None and isinstance(info, OptionInfo):
+            info.metavar = _metavar(annotation)
         annotation = Annotated[annotation, info]
     default = inspect.Parameter.empty if default is MISSING else default
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _metavar(annotation: Any) -> str | None:
+    """Return the placeholder of a value in help, where typer would print the Python type."""
+    kinds = {str: "TEXT", Path: "PATH", int: "NUMBER", float: "NUMBER"}
+    while get_origin(annotation) in (UnionType, Union, list):
+        annotation = get_args(annotation)[0]
+    return kinds.get(annotation)
 
 
 NOTHING_FOUND = 5

@@ -37,7 +37,7 @@ store_app = typer.Typer(help="Keep a store of inventory, evidence, alerts and de
 StoreFolder = Annotated[
     Path | None, option("Folder of the store. Default: ASSAY_STREAM_STORE.", "--store", metavar="FOLDER")
 ]
-Rebuild = Annotated[bool, flag("Begin with an empty store, whatever is there.", "--rebuild")]
+Rebuild = Annotated[bool, flag("Start with an empty store, replacing an existing one.", "--rebuild")]
 _ROLE_OF_FILE = {name: role for role, name in FILES.items() if role in ROLES}
 
 
@@ -58,8 +58,8 @@ def run(
 ) -> None:
     """Fill the store from the topics, and keep it up to date until SIGTERM or SIGINT.
 
-    Goes on where it stopped: records and positions are committed together. One process fills a store; any number
-    read it meanwhile.
+    Continues where it stopped: records and positions are committed together. One process fills a store; any number
+    can read it at the same time.
     """
     settings, folder = load_settings(bootstrap_servers=bootstrap_servers), store_folder(store)
     with needing_extra("worker"):
@@ -118,7 +118,7 @@ def _refuse_held(folder: Path) -> None:
 
 @store_app.command()
 def status(store: StoreFolder = None, as_json: AsJson = False) -> bool:
-    """Say what the store holds and what not: positions, lag, ages, sizes. Exit code 1 if anything was lost."""
+    """Show what the store holds, and what it dropped: positions, lag, ages, sizes. Exit code 1 if anything was lost."""
     folder = store_folder(store)
     opened = Store(schema.reading(folder))
     with schema.failures(folder):

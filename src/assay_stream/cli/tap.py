@@ -135,14 +135,14 @@ def tap(
     ),
     bootstrap_servers: Bootstrap = None,
 ) -> int:
-    """Put a transparent proxy in front of an MCP server and publish what passes.
+    """Put a transparent proxy in front of an MCP server, and publish what it observes.
 
     Client and server receive each other's bytes unchanged. Every tools/list result is published as a snapshot, every
-    tools/call as a call record. Arguments and results are redacted, hashed and dropped. While Kafka is away the tap
-    keeps working: it queues, then drops and reports how many.
+    tools/call as a call record. Arguments and results are redacted, hashed and dropped. While Kafka is unavailable
+    the tap keeps working: it queues, then drops and reports how many.
 
     With a command, it runs that server (stdio) and exits with its code. With --listen, it is a reverse proxy for
-    servers that speak Streamable HTTP, and runs until it is stopped. Tokens pass, and are never kept or published.
+    servers that speak Streamable HTTP, and runs until it is stopped. Tokens are passed on, and never kept or published.
 
     With --enforce it follows the stream's verdicts and checks the definitions it sees against the pins. A blocked
     call never reaches the server; its caller gets a JSON-RPC error that says why. With --enforce hide, such tools are
@@ -258,7 +258,8 @@ def list_watch(
     """List MCP servers regularly, and publish what they offer.
 
     Each server is listed when it announces a change, when its list is out of date (ttlMs), or after an interval. A
-    server that is down, hangs or misbehaves costs only itself. Credentials come from files, and are never published.
+    server that is down, hangs or misbehaves does not affect the others. Credentials come from files, and are never
+    published.
 
     Example: assay-stream list-watch --config servers.toml
     """
@@ -318,11 +319,11 @@ def extmcp(
     tls_cert: Path | None = option("Certificate to serve TLS with (PEM)."),
     tls_key: Path | None = option("Private key of that certificate."),
     client_ca: Path | None = option("Serve only clients with a certificate of these CAs."),
-    behind_tls: bool = flag("Serve without TLS beyond this machine: something in front of it has TLS."),
+    behind_tls: bool = flag("Serve without TLS on other addresses than loopback: a proxy in front terminates TLS."),
     output: Path | None = option("Append observations to this NDJSON file, not to Kafka."),
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Serve agentgateway's policy hook (ExtMcp), and publish what passes the gateway.
+    """Serve agentgateway's policy hook (ExtMcp), and publish the calls and lists of the gateway.
 
     Without --enforce every call passes; set the gateway's failureMode to failOpen. With --enforce, calls that the
     digest policy blocks are refused; leave failureMode at failClosed, or calls pass while this service is away.

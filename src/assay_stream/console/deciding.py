@@ -263,7 +263,7 @@ def decisions_on(store: Store, act: str, subject: Subject, *, assignee: str | No
 
 def act_of(text: str) -> str:
     if text not in (*ALERT_ACTS, *DEFINITION_ACTS):
-        raise InputError("bad_form", "the console can do no such thing: choose from the page")
+        raise InputError("bad_form", "unknown action: choose one from the page")
     return text
 
 

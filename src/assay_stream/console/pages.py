@@ -216,7 +216,7 @@ _COUNTED = (
 _CUT_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{1,63}…?")
 
 _LISTED_ELSEWHERE = (
-    "It may have been dropped for age or size, or not been read yet: see Health for how far the store is."
+    "It may have been dropped because of age or size, or not been read yet: see Health for the store's progress."
 )
 
 

@@ -202,7 +202,7 @@ class Asked:
                 is_unreviewed=only_unreviewed or self.text("unreviewed") is not None,
             )
         except ValueError:
-            raise InputError("bad_option", "no alert has such a state or severity: choose from the form") from None
+            raise InputError("bad_option", "unknown state or severity: choose one from the form") from None
 
     def _time(self, name: str) -> int | None:
         text = self.text(name)

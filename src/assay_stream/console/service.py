@@ -255,7 +255,7 @@ class ConsoleService:
             allowed["Allow"] = ", ".join(sorted(error.allowed_methods))
             answer = problem(405, "Method not allowed.", f"Use {allowed['Allow']}.")
         except web.HTTPNotFound:
-            answer = problem(404, "There is no such page.", "Choose one from the menu.")
+            answer = problem(404, "Page not found.", "Choose one from the menu.")
         except AssayStreamError as error:
             answer = problem(status_of(error), error.message, code=error.code)
         except Exception as error:  # noqa: BLE001 -- the browser gets an answer whatever goes wrong here
@@ -273,9 +273,9 @@ class ConsoleService:
     async def _admitted(self, request: web.Request, handler: Handler) -> Any:
         """Handle a request for one of our hosts, from one of our pages, by a signed-in user."""
         if not is_host_served(request.headers.get("Host", ""), self._hosts):
-            return problem(421, "No such host is served here.", "Add the name with --allow-host.")
+            return problem(421, "This host name is not served.", "Add the name with --allow-host.")
         if _is_of_another_page(request):
-            return problem(403, "A page of another site asked for this.", "Open it in a new window.")
+            return problem(403, "A page of another site requested this.", "Open it in a new window.")
         if self._authenticator is not None and request.path not in STATIC:
             request["session"] = self._authenticator.session_of(request)
             is_open = request.method not in ("GET", "HEAD") or request.path in SIGN_IN_PAGES

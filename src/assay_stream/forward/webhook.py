@@ -58,7 +58,7 @@ class Webhook:
             raise entry.refuse("header is the name of a further header, header_file the file with its value: give both")
         self._url = url = entry["url"] if "url" in entry else entry.secret("url_file")
         if not is_address(url):
-            raise entry.refuse("url is http(s)://HOST/PATH")
+            raise entry.refuse("url must be http(s)://HOST/PATH")
         if "url_file" in entry and not is_one_word(url):
             raise entry.refuse(f"url must be {_ONE_WORD}")
         if "url_file" in entry and is_in_the_clear(url):
@@ -101,7 +101,7 @@ def _further_header(name: str, value: str) -> dict[str, str]:
     if not token or name.lower() in _OURS or not (value.isascii() and value.isprintable()):
         raise ConfigurationError(
             "bad_header",
-            "a further header has a name of letters, digits and hyphens that is not one of ours, "
+            "a further header must have a name of letters, digits and hyphens that assay-stream does not set, "
             "and a value of one line of ASCII",
         )
     return {name: value}

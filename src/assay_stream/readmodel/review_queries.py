@@ -109,7 +109,7 @@ class ReviewQueries(Tables):
             named = ", ".join(uid[:_UID_CHARS] for (uid,) in latest)
             hint = f"the latest are {named}" if named else "there is no alert at all"
             raise InputError(
-                "unknown_uid", f"no alert has a uid that starts with that; {hint} (assay-stream alerts list)"
+                "unknown_uid", f"no alert has a uid that starts with {prefix}; {hint} (assay-stream alerts list)"
             )
         if len(found) > 1:
             named = ", ".join(_alert_row(text).uid[:16] for _, _, text in found)

@@ -177,7 +177,7 @@ def failures(path: object) -> Iterator[None]:
         raise InputError("store_unreadable", f"{path} is damaged: {REBUILD}") from error
     except sqlite3.OperationalError as error:
         if _name_of(error) is None:
-            raise InputError("store_unreadable", f"{path} holds text that is none: {REBUILD}") from error
+            raise InputError("store_unreadable", f"{path} holds text that is not UTF-8: {REBUILD}") from error
         raise OperatingError(
             "store_failing", f"the store {path} cannot be used now ({_name_of(error)}): check disk and permissions"
         ) from error

@@ -220,7 +220,7 @@ def _check_inclusion(proof: dict[str, Any], path: list[bytes], keys: Keys, recor
     if record is not None:
         origin = record.origin
         if (origin.topic, origin.partition, origin.offset) != (made.topic, made.partition, offset):
-            raise InputError("proof_of_another_record", "the record stands elsewhere than where the proof is about")
+            raise InputError("proof_of_another_record", "the proof is about another topic, partition or offset")
         if leaf_of(record) != leaf:
             raise InputError("proof_of_another_record", "the record is not the one that was sealed at its offset")
     return Shown("inclusion", made, None, offset, index, record is not None)

@@ -65,14 +65,14 @@ Definition: previous and current
   3 fields unchanged
 
 Observers
-  still offered to 1 of them, as far as is known
+  still offered to 1 of 1 observer, as far as known
   proxy-1: 1 time, 2026-03-01T00:00:00.123Z to 2026-03-01T00:00:00.123Z
 
 History
   2026-03-01T00:00:00.123Z  Create, New; Critical; count 1
 
 Calls since 2026-03-01T00:00:00.123Z
-  to count earlier calls, use --since
+  use --since to include earlier calls
   2026-03-01T00:00:01.000Z  allow  call-7  by proxy-1  evidence evidence-7"""
 
 
@@ -143,7 +143,7 @@ def test_calls_before_the_first_finding_are_told_of_unless_they_were_asked_for()
     def told(since_ms: int) -> str:
         return page(story_of(a_life(), calls=CallsSince(full_digest=None, since_ms=since_ms)))
 
-    assert told(START_MS).count("to count earlier calls, use --since") == 1
+    assert told(START_MS).count("use --since to include earlier calls") == 1
     assert "--since" not in told(START_MS - 1)
 
 

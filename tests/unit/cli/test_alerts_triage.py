@@ -41,6 +41,7 @@ def test_each_act_is_a_control_record(
     arguments = (uid_of(alerts)[:10], *options, "--author", "ann", "--input", str(alerts), "--output", str(path))
     done = run_command_text("alerts", act, *arguments)
     assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(f"assay-stream: {act.removesuffix('e')}ed: {uid_of(alerts)[:12]} (")
     event = json.loads(path.read_text())
     assert event["type"] == f"assay.control.alert.{act}"
     assert event["data"] == {"server_id": "server-0", "alert": uid_of(alerts), "author": "ann", **more}

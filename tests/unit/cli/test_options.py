@@ -50,6 +50,26 @@ def test_help_names_every_option() -> None:
     assert "--no-loud" not in output
 
 
+kinds = typer.Typer(rich_markup_mode=None)
+
+
+@kinds.command()
+@grouped
+def take(
+    names: Annotated[list[str] | None, option("Names.")] = None,
+    path: Annotated[Path | None, option("A path.")] = None,
+    often: Annotated[int, option("How often.")] = 1,
+) -> None:
+    typer.echo((names, path, often))
+
+
+def test_help_names_the_kind_of_a_value_not_its_python_type() -> None:
+    output = CliRunner().invoke(kinds, ["--help"]).output
+    assert "--names TEXT" in output
+    assert "--path PATH" in output
+    assert "--often NUMBER" in output
+
+
 clock = typer.Typer()
 
 

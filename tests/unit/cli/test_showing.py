@@ -261,7 +261,7 @@ def test_a_store_shows_an_alert_with_its_definitions_and_calls(replayed: Path) -
     done = run("show", row["uid"][:8], *store)
     assert done.exit_code == 0, done.output
     assert told <= set(done.stdout.splitlines())
-    assert "still offered to 1 of them" in done.stdout
+    assert "still offered to 1 of 1 observer" in done.stdout
     assert "2 calls used this definition" in done.stdout
     assert "used this definition" not in run("show", row["uid"], "--no-calls", *store).stdout
     assert isinstance(run("show", "abcdef", *store).exception, InputError)

@@ -51,4 +51,4 @@ def test_an_address_that_is_taken_is_named() -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run_command_text("tap", "--listen", address, "--output", "/dev/null", *ONE)
     assert done.returncode == 2
-    assert f"cannot listen on {address}" in done.stderr
+    assert f"cannot listen on {address}: Address already in use. Give a free host:port" in done.stderr

@@ -425,7 +425,7 @@ async def test_of_several_digests_that_begin_alike_one_is_chosen(tmp_path: Path)
     async with a_console(folder) as client:
         for address in ("/digest?value=abcdef", "/evidence?digest=ABCDEF"):
             text = await page(client, address)
-            assert "Several digests begin like that" in text
+            assert "Several digests have this prefix" in text
             assert url("/digest", value="abcdef" + "1" * 58) in text
 
 

@@ -104,7 +104,7 @@ def test_the_latest_calls_are_named() -> None:
 
 
 def test_an_unknown_beginning_names_the_latest() -> None:
-    with raises_code("unknown_uid", match=f"unknown_uid.*the latest are {UID[:12]} "):
+    with raises_code("unknown_uid", match=f"unknown_uid.*starts with ffffff; the latest are {UID[:12]} "):
         a_store(*alerts(changed_alert())).alert("ffffff")
     with pytest.raises(InputError, match="there is no alert at all"):
         a_store().alert("abcdef")

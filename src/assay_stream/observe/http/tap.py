@@ -348,8 +348,11 @@ async def serve(
                 clients.accept, listener.host, listener.port, ssl=listener.tls
             )
         except OSError as error:
+            # asyncio's text names the address again.
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise ConfigurationError(
-                "cannot_listen", f"cannot listen on {listener.host}:{listener.port}: {error.strerror}"
+                "cannot_listen",
+                f"cannot listen on {listener.host}:{listener.port}: {why}. Give a free host:port with --listen",
             ) from None
         try:
             ready(server.sockets[0].getsockname()[1])
