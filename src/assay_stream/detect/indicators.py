@@ -8,6 +8,9 @@
    these count less there. What they make the model do elsewhere counts as in any text.
 5. A script that the old definition did not use counts by itself, and so does what the schemas do with values.
 
+A rule at medium that the server's earlier list shows as well tells nothing new of the server: its match is low. More of
+the same was there to be reviewed, and what needs a look for itself is high.
+
 Indicators raise a severity and lower none. They describe what a text resembles, never what its author meant.
 
 1. ``secret_in_header``: ``x-mcp-header`` makes a client send a parameter's value as an HTTP header as well (MCP
@@ -28,10 +31,10 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Final, NamedTuple
 from urllib.parse import urldefrag, urljoin
 
@@ -373,6 +376,20 @@ def detect_indicators(
     if after.keys() == {"instructions"}:
         matches = [match._replace(level=min(match.level, _INSTRUCTIONS_LEVELS[match.rule])) for match in matches]
     return _indicators(_supported([*structure, *matches]), is_cut_short)
+
+
+def rules_shown(definitions: Sequence[Mapping[str, Any]], work: Work) -> frozenset[str]:
+    """Return the rules that a list of definitions shows, at medium or above but for names of parameters."""
+    names = ToolNames({each["name"] for each in definitions if isinstance(each.get("name"), str)}, work)
+    found = chain(*(detect_indicators(None, each, tool_names=names, work=work) for each in definitions))
+    # Text that was not read may say anything, whatever else was not.
+    shown = {sign.rule for sign in found if sign.level >= _EVIDENCE_LEVEL or sign.rule in _PARAMETERS}
+    return frozenset(shown - {CUT_SHORT.rule})
+
+
+def level_beside(rules: Set[str], rule: str, level: int) -> int:
+    """Return the level of a sign beside an earlier list that shows rules of ``rules_shown``."""
+    return LEVEL_LOW if level == _EVIDENCE_LEVEL and rule in rules else level
 
 
 def _supported(matches: Sequence[Match]) -> list[Match]:

@@ -34,7 +34,7 @@ import orjson
 from assay_stream.bindings.offers import ItemOffer, Offer, unpack
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.detect import CUT_SHORT, KnownTexts, Siblings, ToolNames, detect_indicators
+from assay_stream.detect import CUT_SHORT, KnownTexts, Siblings, ToolNames, detect_indicators, level_beside, rules_shown
 from assay_stream.drift import Change, compare_definitions
 from assay_stream.drift.definition import differing_fields, not_compared
 from assay_stream.drift.lists import renames
@@ -286,8 +286,8 @@ class _ItemDrift:
 
 _UNPACKED_BYTES_MAX = 1024 * 1024
 """Of older definitions that are kept for a record: a release reads each of them twice."""
-_RENAMES_PART = 4
-"""Share of the remaining budget that the search for renamed tools may cost: one part in this many."""
+_PART = 4
+"""Share of the remaining budget that a search over the earlier list may cost: one part in this many."""
 
 
 def compare(
@@ -319,6 +319,7 @@ def compare(
     steps = list(_steps(server, before, catalogue, (new, come, gone), renamed, shown))
     # What new text brings is graver than what a change means: it is looked for first, in all of the list.
     drift.search((None if step.old is None else step.old.full, step.full) for step in steps if step.full is not None)
+    drift.hold_against(before)
     for step in steps:
         for finding in drift.findings(step):
             if baseline is not None or finding.kind is not Kind.TOOL_ADDED or stands_out(finding.indicators):
@@ -401,18 +402,23 @@ class _ToolDrift:
         new = {name: full for name in come if (full := catalogue.tools[name]) is not None}
         if not old or not new:
             return {}
-        # Only a part: a list that swaps every tool must not keep its text from being searched.
-        work = self.analysis.work
-        part = Analysis(max(1, work.left // _RENAMES_PART))
         question = str(jcs_digest([sorted(old.items()), sorted(new.items())]))
-        try:
-            found = Comparison(part, ()).kept(f"renames {question}", lambda: self._renames(old, new, part.work))
-        except WorkExhaustedError:
+        found = self._in_part(f"renames {question}", lambda work: self._renames(old, new, work))
+        if found is None:
             self.analysis.left_out.add(LeftOut.RENAMES)
-            found = ()
-        work.spend(min(part.work.spent, work.left))
-        self.analysis.keep(part.kept_units)
-        return dict(found)
+        return dict(found or ())
+
+    def _in_part(self, question: str, ask: Callable[[Work], tuple[_Answer, ...]]) -> tuple[_Answer, ...] | None:
+        """Return an answer if a part of the budget suffices: the rest is for what else the list needs."""
+        work = self.analysis.work
+        part = Analysis(max(1, work.left // _PART))
+        try:
+            return Comparison(part, ()).kept(question, lambda: ask(part.work))
+        except WorkExhaustedError:
+            return None
+        finally:
+            work.spend(min(part.work.spent, work.left))
+            self.analysis.keep(part.kept_units)
 
     def _renames(self, old: Mapping[str, str], new: Mapping[str, str], work: Work) -> tuple[tuple[str, str], ...]:
         were = {name: self._server.definition_of(full) for name, full in sorted(old.items())}
@@ -437,6 +443,19 @@ class _ToolDrift:
                         # What was not read must not look harmless, whatever stood before it in the list.
                         searched |= dict.fromkeys([pair, *ordered], NOT_SEARCHED)
                     break
+
+    def hold_against(self, before: Baseline) -> None:
+        """Lower signs at medium by rules that the earlier list shows as well; they stay if the budget is too small."""
+        fulls = sorted({full for name in before.tools for full in before.definitions_of(name)})
+        if not fulls or all(level != Level.MEDIUM for signs in self._searched.values() for _, level, _ in signs):
+            return
+        shown = self._in_part(
+            f"shown {jcs_digest(fulls)}",
+            lambda work: tuple(sorted(rules_shown(list(map(self._server.definition_of, fulls)), work))),
+        )
+        rules = frozenset(shown or ())
+        for pair, signs in self._searched.items():
+            self._searched[pair] = tuple((rule, level_beside(rules, rule, level), path) for rule, level, path in signs)
 
     def findings(self, step: _Step) -> Iterator[Finding]:
         name, old, full = step.name, step.old, step.full

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from itertools import chain
 from typing import Any
@@ -24,7 +24,16 @@ import orjson
 from assay_stream import __version__
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize, jcs_digest
-from assay_stream.detect import CUT_SHORT, NO_TOOLS, Siblings, ToolNames, detect_indicators
+from assay_stream.detect import (
+    CUT_SHORT,
+    NO_TOOLS,
+    Indicator,
+    Siblings,
+    ToolNames,
+    detect_indicators,
+    level_beside,
+    rules_shown,
+)
 from assay_stream.drift import CODES, Change, ItemDrift, compare_lists
 from assay_stream.drift.definition import differing_fields
 from assay_stream.drift.severity import MCPTRUST_LEVELS, Level, SeverityProfile, Sign, assess, covers
@@ -59,6 +68,8 @@ LISTS = {
     Subject.INSTRUCTIONS: "instructions",
 }
 
+_PART = 4
+"""Share of the remaining budget that the rules of the earlier list may cost: one part in this many."""
 _OF_A_LIST = (Kind.LIST_CACHED_LONG, Kind.ANALYSIS_CUT_SHORT)
 KIND_TITLES: Mapping[str, str] = {kind.value: KINDS[kind].title for kind in (*RELEASE_KINDS, *_OF_A_LIST)} | {
     # A report also says where it fell, ...
@@ -205,9 +216,10 @@ def drift_findings(
             # Prompts, templates and instructions may speak of everything that the server offers.
             names = _names(now if subject is Subject.TOOL else chain(*after.lists.values()), work)
             siblings = Siblings(now if subject is Subject.TOOL else ())
+            shown = cache(partial(_rules_shown, was if subject is Subject.TOOL else (), work))
             for drift in drifts:
                 if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
-                    found.extend(_findings(judged, drift, names, siblings, work))
+                    found.extend(_findings(judged, drift, names, siblings, shown, work))
     if after.is_cached_long and not before.is_cached_long:
         found.extend(judged(ItemDrift("list_cached_long", "*")))
     if work.is_exhausted:
@@ -222,17 +234,34 @@ def _names(items: Iterable[Item], work: Work) -> ToolNames:
         return NO_TOOLS  # Nothing more is searched either, and the signs say so.
 
 
+def _rules_shown(items: Sequence[Item], work: Work) -> frozenset[str]:
+    part = Work(max(1, work.left // _PART))
+    try:
+        return rules_shown(items, part)
+    except WorkExhaustedError:
+        return frozenset()
+    finally:
+        work.spend(min(part.spent, work.left))
+
+
 def _findings(
-    judged: Callable[..., Iterator[DriftFinding]], drift: ItemDrift, names: ToolNames, siblings: Siblings, work: Work
+    judged: Callable[..., Iterator[DriftFinding]],
+    drift: ItemDrift,
+    names: ToolNames,
+    siblings: Siblings,
+    shown: Callable[[], frozenset[str]],
+    work: Work,
 ) -> Iterator[DriftFinding]:
     before, after = drift.before, drift.after
-    signs: Sequence[Sign] = ()
+    signs: Sequence[Indicator] = ()
     if after is not None:
         try:
             signs = detect_indicators(before, after, tool_names=names, work=work)
             signs = [*signs, *siblings.imitated(before, after, work)]
         except WorkExhaustedError:
             signs = (*signs, CUT_SHORT)
+        if any(sign.level == Level.MEDIUM for sign in signs):
+            signs = [sign._replace(level=level_beside(shown(), sign.rule, sign.level)) for sign in signs]
     fields = () if before is None or after is None else tuple(differing_fields(before, after))
     yield from judged(drift, fields=fields, signs=signs)
     if before is None or after is None or not drift.kind.startswith("tool_"):

@@ -165,9 +165,9 @@ def test_a_pinned_definition_stands_in_for_the_one_before() -> None:
         (changed_alert(), "instructions_overridden in the new text"),
         (
             changed_alert(
-                indicators=(), changes=(("title_added", "$.title", "widens"), ("default_changed", "$.x", "neutral"))
+                indicators=(), changes=(("title_added", "$.title", "widens"), ("pattern_changed", "$.x", "neutral"))
             ),
-            "default_changed: a default is another value",
+            "pattern_changed: texts must match another pattern",
         ),
         (alert_of(None, kind=Kind.SNAPSHOT_REJECTED), "an alert of kind snapshot_rejected"),
         (

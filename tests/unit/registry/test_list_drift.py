@@ -218,3 +218,17 @@ def test_findings_come_in_the_order_of_names() -> None:
     shown_tools(server, TOOL, {"name": "a"}, {"name": "z"})
     found = shown_tools(server, {"name": "z", "x": 1}, {"name": "b"}, {"name": "a"}, CHANGED)
     assert [name for _, name in found] == ["b", "t", "z"]
+
+
+def test_a_sign_at_medium_that_the_earlier_list_shows_is_low() -> None:
+    shown = Shown()
+    takes = {"type": "object", "properties": {"command": {"type": "string"}}}
+    build, test, lint = (TOOL | {"name": name, "inputSchema": takes} for name in ("build", "test", "lint"))
+    shown.show(tools=(TOOL,))
+    [first] = shown.show(tools=(TOOL, build))
+    [second] = shown.show(tools=(TOOL, build, test))
+    assert first.indicators == (("execution_parameter", 3, "$.inputSchema.properties.command"),)
+    assert second.indicators == (("execution_parameter", 2, "$.inputSchema.properties.command"),)
+    small = Shown(Limits(work_units_max=2_000))
+    small.show(tools=(TOOL, build))
+    assert {level for found in small.show(tools=(TOOL, build, lint)) for _, level, _ in found.indicators} == {3}
