@@ -357,14 +357,20 @@ async def test_a_partition_stays_though_a_client_swallowed_that_its_task_was_can
     await running
 
 
-async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(cluster: MemoryCluster) -> None:
-    """The task that was kept for it missed a generation: its position and its state are of long ago."""
+async def a_frozen_owner(cluster: MemoryCluster, *more: int) -> tuple[Runner, asyncio.Task[None], MemoryConsumer]:
+    """A runner that was done with partition 0 and ``more`` when it fell silent, and works on nothing any more."""
     old = a_runner(cluster)
     running = asyncio.create_task(old.run())
-    await until(lambda: committed(cluster) == RECORDS)
+    await until(lambda: all(committed(cluster, partition) == RECORDS for partition in (0, *more)))
     [frozen] = cluster.members(GROUP)
     await frozen.fall_silent()
-    await old.on_partitions_revoked(())  # it works on nothing any more
+    await old.on_partitions_revoked(())
+    return old, running, frozen
+
+
+async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(cluster: MemoryCluster) -> None:
+    """The task that was kept for it missed a generation: its position and its state are of long ago."""
+    old, running, frozen = await a_frozen_owner(cluster)
     publish(cluster, range(RECORDS, RECORDS + 3))
     await run_until(a_runner(cluster), lambda: committed(cluster) >= RECORDS + 3)
     await frozen.wake()
@@ -379,13 +385,8 @@ async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(clust
 async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: MemoryCluster) -> None:
     """Even where nobody has taken the transactional id that the worker's producer has."""
     publish(cluster, range(RECORDS), partition=1)
-    old = a_runner(cluster)
-    running = asyncio.create_task(old.run())
-    await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
+    old, running, frozen = await a_frozen_owner(cluster, 1)
     taken = producers_started(cluster, 0)
-    [frozen] = cluster.members(GROUP)
-    await frozen.fall_silent()
-    await old.on_partitions_revoked(())  # it works on nothing any more
     publish(cluster, range(RECORDS, RECORDS + 3), partition=1)
     await run_until(a_runner(cluster), lambda: committed(cluster, 1) >= RECORDS + 3)
     cluster.epochs[f"{GROUP}-0"] = taken  # as if the other worker had owned the second partition only
@@ -399,12 +400,7 @@ async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: 
 
 async def test_an_owner_in_between_that_died_in_its_transaction_holds_nothing_up(cluster: MemoryCluster) -> None:
     """What a woken worker kept is fenced like what it takes over: nobody else ends that transaction."""
-    old = a_runner(cluster)
-    running = asyncio.create_task(old.run())
-    await until(lambda: committed(cluster) == RECORDS)
-    [frozen] = cluster.members(GROUP)
-    await frozen.fall_silent()
-    await old.on_partitions_revoked(())  # it works on nothing any more
+    old, running, frozen = await a_frozen_owner(cluster)
     dead = cluster.producer(f"{GROUP}-0")
     await dead.start()
     await dead.begin_transaction()
