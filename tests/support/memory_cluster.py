@@ -105,6 +105,18 @@ class MemoryCluster:
     def forget_offsets(self, group_id: str) -> None:
         self._groups[group_id].offsets.clear()
 
+    def fail_at(self, at_request: int, error: BaseException) -> list[str]:
+        """Raise an error at one request of a producer, by its number; return the names of those asked for."""
+        asked: list[str] = []
+
+        def before(request: str) -> None:
+            asked.append(request)
+            if len(asked) == at_request:
+                raise error
+
+        self.before = before
+        return asked
+
     def members(self, group_id: str) -> list[MemoryConsumer]:
         """Return the members of a group, in the order in which they joined."""
         return list(self._groups[group_id].members)

@@ -147,15 +147,7 @@ async def test_another_worker_goes_on_where_one_stopped(cluster: MemoryCluster) 
 
 @contextmanager
 def fault(cluster: MemoryCluster, at_request: int, error: BaseException) -> Iterator[list[str]]:
-    asked: list[str] = []
-
-    def before(request: str) -> None:
-        asked.append(request)
-        if len(asked) == at_request:
-            raise error
-
-    cluster.before = before
-    yield asked
+    yield cluster.fail_at(at_request, error)
     cluster.before = lambda _: None
 
 
