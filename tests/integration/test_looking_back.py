@@ -58,12 +58,9 @@ def call(number: int, second: int) -> tuple[bytes, bytes]:
 @pytest.fixture(scope="module")
 def filled(broker: Broker) -> Iterator[Deployment]:
     """A deployment that has worked on the story of a poisoned tool, on gaps in coverage, and on a fleet, and rests."""
-    made = Deployment(broker.bootstrap, name="looked-at")
-    try:
+    with Deployment(broker.bootstrap, name="looked-at") as made:
         asyncio.run(fill(made))
         yield made
-    finally:
-        made.stop_workers()
 
 
 async def fill(deployment: Deployment) -> None:

@@ -179,15 +179,12 @@ async def test_what_was_erased_from_an_archive_is_not_restored(deployment: Deplo
 @pytest.mark.parametrize("folder", sorted(RELEASES.iterdir()), ids=lambda folder: folder.name)
 async def test_the_topics_of_a_release_go_on_in_this_one(broker: Broker, tmp_path: Path, folder: Path) -> None:
     """Its dump is restored; a replay gives the evidence in it, its seals hold, and a worker goes on from its state."""
-    deployment = Deployment(broker.bootstrap, name=RELEASE_NAME)
-    seals = Seals(deployment, tmp_path)
-    (tmp_path / "seal.pub.pem").write_bytes((folder / "seal.pub").read_bytes())
-    await emptied(deployment)
-    try:
+    with Deployment(broker.bootstrap, name=RELEASE_NAME) as deployment:
+        seals = Seals(deployment, tmp_path)
+        (tmp_path / "seal.pub.pem").write_bytes((folder / "seal.pub").read_bytes())
+        await emptied(deployment)
         await restore(deployment, folder, "--apply")
         await check_going_on(deployment, seals)
-    finally:
-        deployment.stop_workers()
 
 
 async def test_from_the_inputs_alone_a_worker_derives_the_same_evidence(deployment: Deployment, tmp_path: Path) -> None:

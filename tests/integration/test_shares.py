@@ -25,12 +25,9 @@ COUNTS = {"ASSAY_STREAM_INPUT_PARTITIONS": str(FEW), "ASSAY_STREAM_CALL_PARTITIO
 
 @pytest.fixture
 async def wide(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterator[Deployment]:
-    made = Deployment(broker.bootstrap, name=request.node.name[:40].replace("[", "-").rstrip("]"), env=COUNTS)
-    await made.apply_topics()
-    try:
+    with Deployment(broker.bootstrap, name=request.node.name[:40].replace("[", "-").rstrip("]"), env=COUNTS) as made:
+        await made.apply_topics()
         yield made
-    finally:
-        made.stop_workers()
 
 
 async def publish_misplaced(deployment: Deployment, fleet: Fleet) -> int:
@@ -94,9 +91,8 @@ def server_partition(record: Record) -> int:
 
 async def test_a_worker_names_what_is_missing(broker: Broker) -> None:
     """Without the topics that the join itself writes it does not start."""
-    made = Deployment(broker.bootstrap, name="shares-missing")
-    await made.apply_topics()
-    try:
+    with Deployment(broker.bootstrap, name="shares-missing") as made:
+        await made.apply_topics()
         admin = await start_admin(made.settings)
         try:
             await admin.delete_topics([made.topics[Role.REROUTED]])
@@ -106,5 +102,3 @@ async def test_a_worker_names_what_is_missing(broker: Broker) -> None:
         assert await asyncio.to_thread(worker.process.wait, 60) != 0
         assert "topic_missing" in worker.tail()
         assert "assay.call.rerouted" in worker.tail()
-    finally:
-        made.stop_workers()

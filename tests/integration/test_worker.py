@@ -73,11 +73,8 @@ async def test_a_worker_becomes_ready_counts_and_stops(deployment: Deployment) -
 
 @pytest.fixture
 async def bare(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterator[Deployment]:
-    made = Deployment(broker.bootstrap, name=f"bare-{request.node.name}"[:60])
-    try:
+    with Deployment(broker.bootstrap, name=f"bare-{request.node.name}"[:60]) as made:
         yield made
-    finally:
-        made.stop_workers()
 
 
 async def test_a_missing_topic_is_named_with_its_mend(bare: Deployment) -> None:
@@ -114,9 +111,8 @@ async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
 async def test_a_worker_waits_for_brokers_that_do_not_answer() -> None:
     """Alive, not ready, and naming the address; once they are there it does its work."""
     port = free_port()
-    away = Deployment(f"127.0.0.1:{port}", name="away", env={"ASSAY_STREAM_CONNECT_LIMIT_S": "1"})
-    worker = away.start_worker()
-    try:
+    with Deployment(f"127.0.0.1:{port}", name="away", env={"ASSAY_STREAM_CONNECT_LIMIT_S": "1"}) as away:
+        worker = away.start_worker()
         async with asyncio.timeout(60):
             while worker.get("/readyz")[0] != 503:
                 await asyncio.sleep(0.1)
@@ -126,8 +122,6 @@ async def test_a_worker_waits_for_brokers_that_do_not_answer() -> None:
             await away.apply_topics()
             await worker.wait_ready()
             assert worker.terminate() == 0
-    finally:
-        away.stop_workers()
 
 
 async def test_calls_wait_for_the_registry(deployment: Deployment) -> None:
@@ -317,16 +311,15 @@ def test_a_worker_of_no_known_role_is_refused(tmp_path: Path) -> None:
 
 async def test_a_stop_without_brokers_ends_within_its_bound() -> None:
     """SIGTERM ends a worker also when the brokers are gone for good, with exit code 0 or 3 and in time."""
-    with Broker(options=QUICK_START) as broker:
-        deployment = Deployment(broker.bootstrap, name="bounded", env={"ASSAY_STREAM_STOP_LIMIT_S": "5"})
+    with (
+        Broker(options=QUICK_START) as broker,
+        Deployment(broker.bootstrap, name="bounded", env={"ASSAY_STREAM_STOP_LIMIT_S": "5"}) as deployment,
+    ):
         await deployment.apply_topics()
         worker = deployment.start_worker()
-        try:
-            await worker.wait_ready()
-            broker.kill()
-            started_s = time.monotonic()
-            code = await asyncio.to_thread(worker.terminate)
-            assert code in (0, 3)
-            assert time.monotonic() - started_s < 15
-        finally:
-            deployment.stop_workers()
+        await worker.wait_ready()
+        broker.kill()
+        started_s = time.monotonic()
+        code = await asyncio.to_thread(worker.terminate)
+        assert code in (0, 3)
+        assert time.monotonic() - started_s < 15

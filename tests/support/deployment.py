@@ -16,6 +16,7 @@ from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Self
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 
@@ -175,6 +176,12 @@ class Deployment:
         worker = Worker(process=process, web_port=port, log=log)
         self.workers.append(worker)
         return worker
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop_workers()
 
     def stop_workers(self) -> None:
         for worker in self.workers:
