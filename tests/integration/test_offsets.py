@@ -42,14 +42,12 @@ async def test_a_group_that_was_set_back_joins_no_call_twice(deployment: Deploym
 async def set_back(deployment: Deployment) -> None:
     topic = deployment.topics[Role.CALLS]
     group = f"{deployment.settings.group_prefix}-join"
-    consumer = AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap, group_id=group, enable_auto_commit=False)
-    await consumer.start()
-    try:
+    async with AIOKafkaConsumer(
+        bootstrap_servers=deployment.bootstrap, group_id=group, enable_auto_commit=False
+    ) as consumer:
         partitions = [TopicPartition(topic, number) for number in range(deployment.settings.call_partitions)]
         consumer.assign(partitions)
         await consumer.commit(dict.fromkeys(partitions, 0))
-    finally:
-        await consumer.stop()
 
 
 @pytest.mark.tier(name="outages")

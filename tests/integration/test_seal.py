@@ -197,13 +197,9 @@ async def rewrite(deployment: Deployment, records: list[Record]) -> None:
     finally:
         await admin.close()
     await deployment.apply_topics()
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, max_request_size=2 * 1024 * 1024)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, max_request_size=2 * 1024 * 1024) as producer:
         for record in records:
             await producer.send_and_wait(topic, record.value, partition=record.origin.partition)
-    finally:
-        await producer.stop()
 
 
 async def test_checkpoints_that_are_cut_off_are_missed(deployment: Deployment, seals: Seals) -> None:

@@ -158,9 +158,5 @@ passed("server->client", b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}')
         assert "could not be delivered" not in done.stderr
         for role, count in ((Role.SNAPSHOTS, settings.input_partitions), (Role.CALLS, settings.call_partitions)):
             partitions = [TopicPartition(topic_names(settings)[role], number) for number in range(count)]
-            consumer = reading_consumer(settings)
-            await consumer.start()
-            try:
+            async with reading_consumer(settings) as consumer:
                 assert sum((await consumer.end_offsets(partitions)).values()) == 1, role
-            finally:
-                await consumer.stop()

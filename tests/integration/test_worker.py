@@ -165,14 +165,10 @@ async def test_the_hold_limit_ends_the_wait(deployment: Deployment) -> None:
 
 async def send_nothing(deployment: Deployment, role: Role) -> None:
     """Publish a record with neither key nor value, which a producer only sends in a batch made by hand."""
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=deployment.bootstrap) as producer:
         batch = producer.create_batch()
         batch.append(key=None, value=None, timestamp=None, headers=[])
         await (await producer.send_batch(batch, deployment.topics[role], partition=0))
-    finally:
-        await producer.stop()
 
 
 POISON: list[tuple[bytes | None, bytes | None, Headers]] = [
@@ -226,15 +222,11 @@ async def test_a_compressed_giant_stops_nothing(deployment: Deployment) -> None:
     await deployment.ready_worker()
     giant = b" " * 20_000_000
     _, key, value = a_call_by(0, 0, 0, minutes(2), None)
-    producer = AIOKafkaProducer(
+    async with AIOKafkaProducer(
         bootstrap_servers=deployment.bootstrap, compression_type="gzip", max_request_size=64 * 1024 * 1024
-    )
-    await producer.start()
-    try:
+    ) as producer:
         await producer.send_and_wait(deployment.topics[Role.CALLS], key=key, value=giant)
         await producer.send_and_wait(deployment.topics[Role.CALLS], key=key, value=value)
-    finally:
-        await producer.stop()
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1, limit_s=20)
     (rejected,) = await deployment.wait_for(Role.REJECTED, lambda records: len(records) == 1)
     assert dict(rejected.headers)["error.code"] == b"too_large"

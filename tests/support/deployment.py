@@ -201,24 +201,22 @@ class Deployment:
         self, role: Role, records: Iterable[tuple[bytes | None, bytes | None, Headers]], *, transactional: bool = False
     ) -> None:
         """Publish records (key, value, headers) to a role's topic, acknowledged; in a transaction as stages do."""
-        producer = AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap,
-            acks="all",
-            max_request_size=16 * 1024 * 1024,
-            max_batch_size=512 * 1024,
-            linger_ms=5,
-            transactional_id=f"{self.name}-test" if transactional else None,
-        )
-        await producer.start()
-        try:
-            async with producer.transaction() if transactional else nullcontext():
-                deliveries = [
-                    await producer.send(self.topics[role], key=key, value=value, headers=list(headers))
-                    for key, value, headers in records
-                ]
-                await asyncio.gather(*deliveries)
-        finally:
-            await producer.stop()
+        async with (
+            AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap,
+                acks="all",
+                max_request_size=16 * 1024 * 1024,
+                max_batch_size=512 * 1024,
+                linger_ms=5,
+                transactional_id=f"{self.name}-test" if transactional else None,
+            ) as producer,
+            producer.transaction() if transactional else nullcontext(),
+        ):
+            deliveries = [
+                await producer.send(self.topics[role], key=key, value=value, headers=list(headers))
+                for key, value, headers in records
+            ]
+            await asyncio.gather(*deliveries)
 
     async def read(self, role: Role, *, settled: bool = False, partitions_added: int = 0) -> list[Record]:
         """Every committed record of a role's topic, partition by partition.
@@ -258,24 +256,16 @@ class Deployment:
             await consumer.stop()
 
     async def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        consumer = reading_consumer(self.settings, isolation_level="read_uncommitted")
-        await consumer.start()
-        try:
+        async with reading_consumer(self.settings, isolation_level="read_uncommitted") as consumer:
             ends: dict[TopicPartition, int] = await consumer.end_offsets(list(partitions))
             return ends
-        finally:
-            await consumer.stop()
 
     async def tick(self, time_us: int) -> None:
         partitions = self.settings.input_partitions
-        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
-        await producer.start()
-        try:
+        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all") as producer:
             for number in range(partitions):
                 value = Tick(time_us=time_us).encode()
                 await producer.send_and_wait(self.topics[Role.FINDINGS], key=b"", value=value, partition=number)
-        finally:
-            await producer.stop()
 
     async def wait_until_written(self, role: Role, count: int, *, limit_s: float = 60.0) -> None:
         """Wait until a role's topic has grown to some offsets, without reading it: quick, and exact enough."""
@@ -283,14 +273,10 @@ class Deployment:
         many = role in (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS)
         numbers = range(settings.call_partitions if many else settings.input_partitions)
         partitions = [TopicPartition(self.topics[role], number) for number in numbers]
-        consumer = reading_consumer(settings)
-        await consumer.start()
-        try:
+        async with reading_consumer(settings) as consumer:
             async with asyncio.timeout(limit_s):
                 while sum((await consumer.end_offsets(partitions)).values()) < count:
                     await asyncio.sleep(0.02)
-        finally:
-            await consumer.stop()
 
     async def wait_for(
         self, role: Role, enough: Callable[[list[Record]], bool], *, limit_s: float = 60.0
