@@ -7,7 +7,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewPartitions
 
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Role
 from tests.integration.test_exactly_once import publish
 from tests.support.deployment import Deployment, payload
@@ -77,8 +77,5 @@ async def test_a_call_topic_that_grows_alone_stops_no_worker(deployment: Deploym
 
 
 async def add_partitions(deployment: Deployment, role: Role) -> None:
-    admin = await start_admin(deployment.settings)
-    try:
+    async with open_admin(deployment.settings) as admin:
         await admin.create_partitions({deployment.topics[role]: NewPartitions(PARTITIONS)})
-    finally:
-        await admin.close()

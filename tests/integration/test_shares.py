@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Record, Role, murmur2_partition
 from deploy.local.kafka import Broker
 from tests.integration.test_exactly_once import publish, undisturbed, values
@@ -93,11 +93,8 @@ async def test_a_worker_names_what_is_missing(broker: Broker) -> None:
     """Without the topics that the join itself writes it does not start."""
     with Deployment(broker.bootstrap, name="shares-missing") as made:
         await made.apply_topics()
-        admin = await start_admin(made.settings)
-        try:
+        async with open_admin(made.settings) as admin:
             await admin.delete_topics([made.topics[Role.REROUTED]])
-        finally:
-            await admin.close()
         worker = made.start_worker("--role", "join")
         assert await asyncio.to_thread(worker.process.wait, 60) != 0
         assert "topic_missing" in worker.tail()

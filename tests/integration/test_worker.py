@@ -15,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import QUICK_START, Broker
 from tests.integration.test_exactly_once import advance_time, findings_of, of_one_server, publish, undisturbed, values
@@ -88,16 +88,13 @@ async def test_a_missing_topic_is_named_with_its_mend(bare: Deployment) -> None:
 
 async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
     """Where control has other partitions than snapshots the worker waits, and names both; a signal ends it."""
-    admin = await start_admin(bare.settings)
-    try:
+    async with open_admin(bare.settings) as admin:
         await admin.create_topics(
             [
                 NewTopic(name, num_partitions=3 if role is Role.CONTROL else 2, replication_factor=1)
                 for role, name in bare.topics.items()
             ]
         )
-    finally:
-        await admin.close()
     worker = bare.start_worker("--role", "registry")
     async with asyncio.timeout(90):
         while "partition_count" not in worker.tail():

@@ -21,7 +21,7 @@ from typing import Self
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from assay_stream.config import Settings, load_settings
-from assay_stream.kafka.connection import reading_consumer, start_admin
+from assay_stream.kafka.connection import open_admin, reading_consumer
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.topics import apply_topics, topic_names, topic_table
 from assay_stream.model.finding import Tick
@@ -123,11 +123,8 @@ class Deployment:
         return folder
 
     async def apply_topics(self, *, agents: str = "") -> None:
-        admin = await start_admin(self.settings)
-        try:
+        async with open_admin(self.settings) as admin:
             await apply_topics(admin, self.settings, agents=agents)
-        finally:
-            await admin.close()
 
     def run(self, *arguments: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         return self._run(("-m", "assay_stream"), arguments, env, stdin)
