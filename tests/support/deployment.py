@@ -245,12 +245,9 @@ class Deployment:
                     found[partition].extend(record_of(role, one) for one in messages)
             return [record for partition in partitions for record in found[partition]]
 
-        try:
-            await consumer.start()
+        async with consumer:
             await consumer.seek_to_beginning(*partitions)
             yield read
-        finally:
-            await consumer.stop()
 
     async def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         async with reading_consumer(self.settings, isolation_level="read_uncommitted") as consumer:

@@ -125,15 +125,12 @@ class Neighbours:
             for number in range(self._deployment.settings.call_partitions)
         ]
         consumer.assign(partitions)
-        await consumer.start()
-        try:
+        async with consumer:
             await consumer.seek_to_end(*partitions)
             while self._sent_s or not self._is_over:
                 for messages in (await consumer.getmany(timeout_ms=100)).values():
                     for message in messages:
                         self._take(json.loads(message.value)["data"])
-        finally:
-            await consumer.stop()
 
     def _take(self, data: dict[str, str]) -> None:
         call = data["tool_call_id"]
