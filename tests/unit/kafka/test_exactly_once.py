@@ -26,7 +26,7 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.state_table import Table
 from tests.support.errors import raises_code
-from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, running, until
 
 TOPICS = topic_names(Settings())
 INPUT, OUTPUT, STATES = (TOPICS[role] for role in (Role.CALLS, Role.EVIDENCE, Role.ALERT_STATES))
@@ -109,12 +109,8 @@ def expected(count: int = RECORDS) -> list[str]:
 
 
 async def run_until(task: Runner, condition: Callable[[], bool]) -> None:
-    running = asyncio.create_task(task.run())
-    try:
-        await until(lambda: condition() or running.done())
-    finally:
-        task.stop()
-        await running
+    async with running(task) as run:
+        await until(lambda: condition() or run.done())
 
 
 async def finish(cluster: MemoryCluster) -> None:
@@ -313,16 +309,17 @@ async def test_a_partition_that_stays_is_worked_on_while_others_are_opened(clust
 
 async def test_a_partition_that_stays_over_two_rebalances_in_a_row_is_kept(cluster: MemoryCluster) -> None:
     """The second may come before it could be resumed after the first; it was nobody else's all the time."""
-    task = a_runner(cluster)
-    running = asyncio.create_task(task.run())
-    await until(lambda: committed(cluster) == RECORDS)
-    for _ in range(2):
-        await cluster.rebalance(GROUP)
-    publish(cluster, [RECORDS])
-    await until(lambda: committed(cluster) == RECORDS + 1)
-    assert producers_started(cluster, 0) == 1
-    task.stop()
-    await running
+    await check_kept(cluster, rebalances=2)
+
+
+async def check_kept(cluster: MemoryCluster, rebalances: int) -> None:
+    async with running(a_runner(cluster)):
+        await until(lambda: committed(cluster) == RECORDS)
+        for _ in range(rebalances):
+            await cluster.rebalance(GROUP)
+        publish(cluster, [RECORDS])
+        await until(lambda: committed(cluster) == RECORDS + 1)
+        assert producers_started(cluster, 0) == 1
 
 
 async def test_a_partition_stays_though_a_client_swallowed_that_its_task_was_cancelled(
@@ -338,15 +335,7 @@ async def test_a_partition_stays_though_a_client_swallowed_that_its_task_was_can
             return {}
 
     monkeypatch.setattr(MemoryConsumer, "getmany", swallowing)
-    task = a_runner(cluster)
-    running = asyncio.create_task(task.run())
-    await until(lambda: committed(cluster) == RECORDS)
-    await cluster.rebalance(GROUP)
-    publish(cluster, [RECORDS])
-    await until(lambda: committed(cluster) == RECORDS + 1)
-    assert producers_started(cluster, 0) == 1
-    task.stop()
-    await running
+    await check_kept(cluster, rebalances=1)
 
 
 async def a_frozen_owner(cluster: MemoryCluster, *more: int) -> tuple[Runner, asyncio.Task[None], MemoryConsumer]:
@@ -418,13 +407,10 @@ async def test_a_partition_that_fails_stops_no_other(cluster: MemoryCluster) -> 
             raise OSError("an agent's own")
         await batch.process(number)
 
-    task = a_runner(cluster, failing_in_one)
-    running = asyncio.create_task(task.run())
-    await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
-    assert (producers_started(cluster, 0), producers_started(cluster, 1)) == (1, 3)
-    assert written(cluster, 1) == expected()
-    task.stop()
-    await running
+    async with running(a_runner(cluster, failing_in_one)):
+        await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
+        assert (producers_started(cluster, 0), producers_started(cluster, 1)) == (1, 3)
+        assert written(cluster, 1) == expected()
 
 
 async def test_a_state_topic_that_lost_records_starts_over(cluster: MemoryCluster) -> None:
