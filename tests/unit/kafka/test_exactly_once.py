@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -338,61 +338,56 @@ async def test_a_partition_stays_though_a_client_swallowed_that_its_task_was_can
     await check_kept(cluster, rebalances=1)
 
 
-async def a_frozen_owner(cluster: MemoryCluster, *more: int) -> tuple[Runner, asyncio.Task[None], MemoryConsumer]:
+@asynccontextmanager
+async def a_frozen_owner(cluster: MemoryCluster, *more: int) -> AsyncIterator[MemoryConsumer]:
     """A runner that was done with partition 0 and ``more`` when it fell silent, and works on nothing any more."""
     old = a_runner(cluster)
-    running = asyncio.create_task(old.run())
-    await until(lambda: all(committed(cluster, partition) == RECORDS for partition in (0, *more)))
-    [frozen] = cluster.members(GROUP)
-    await frozen.fall_silent()
-    await old.on_partitions_revoked(())
-    return old, running, frozen
+    async with running(old):
+        await until(lambda: all(committed(cluster, partition) == RECORDS for partition in (0, *more)))
+        [frozen] = cluster.members(GROUP)
+        await frozen.fall_silent()
+        await old.on_partitions_revoked(())
+        yield frozen
 
 
 async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(cluster: MemoryCluster) -> None:
     """The task that was kept for it missed a generation: its position and its state are of long ago."""
-    old, running, frozen = await a_frozen_owner(cluster)
-    publish(cluster, range(RECORDS, RECORDS + 3))
-    await run_until(a_runner(cluster), lambda: committed(cluster) >= RECORDS + 3)
-    await frozen.wake()
-    publish(cluster, range(RECORDS + 3, RECORDS + 5))
-    await until(lambda: len(written(cluster)) == RECORDS + 5)
-    assert written(cluster) == expected(RECORDS + 5)
-    assert producers_started(cluster, 0) >= 3
-    old.stop()
-    await running
+    async with a_frozen_owner(cluster) as frozen:
+        publish(cluster, range(RECORDS, RECORDS + 3))
+        await run_until(a_runner(cluster), lambda: committed(cluster) >= RECORDS + 3)
+        await frozen.wake()
+        publish(cluster, range(RECORDS + 3, RECORDS + 5))
+        await until(lambda: len(written(cluster)) == RECORDS + 5)
+        assert written(cluster) == expected(RECORDS + 5)
+        assert producers_started(cluster, 0) >= 3
 
 
 async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: MemoryCluster) -> None:
     """Even where nobody has taken the transactional id that the worker's producer has."""
     publish(cluster, range(RECORDS), partition=1)
-    old, running, frozen = await a_frozen_owner(cluster, 1)
-    taken = producers_started(cluster, 0)
-    publish(cluster, range(RECORDS, RECORDS + 3), partition=1)
-    await run_until(a_runner(cluster), lambda: committed(cluster, 1) >= RECORDS + 3)
-    cluster.epochs[f"{GROUP}-0"] = taken  # as if the other worker had owned the second partition only
-    await frozen.wake()
-    publish(cluster, range(RECORDS + 3, RECORDS + 5), partition=1)
-    await until(lambda: len(written(cluster, 1)) >= RECORDS + 5)
-    assert written(cluster, 1) == expected(RECORDS + 5)
-    old.stop()
-    await running
+    async with a_frozen_owner(cluster, 1) as frozen:
+        taken = producers_started(cluster, 0)
+        publish(cluster, range(RECORDS, RECORDS + 3), partition=1)
+        await run_until(a_runner(cluster), lambda: committed(cluster, 1) >= RECORDS + 3)
+        cluster.epochs[f"{GROUP}-0"] = taken  # as if the other worker had owned the second partition only
+        await frozen.wake()
+        publish(cluster, range(RECORDS + 3, RECORDS + 5), partition=1)
+        await until(lambda: len(written(cluster, 1)) >= RECORDS + 5)
+        assert written(cluster, 1) == expected(RECORDS + 5)
 
 
 async def test_an_owner_in_between_that_died_in_its_transaction_holds_nothing_up(cluster: MemoryCluster) -> None:
     """What a woken worker kept is fenced like what it takes over: nobody else ends that transaction."""
-    old, running, frozen = await a_frozen_owner(cluster)
-    dead = cluster.producer(f"{GROUP}-0")
-    await dead.start()
-    await dead.begin_transaction()
-    await dead.send_offsets_to_transaction({TopicPartition(INPUT, 0): (RECORDS + 1, "")}, GROUP)
-    await frozen.wake()
-    await until(lambda: not cluster.has_open_transactions)
-    publish(cluster, [RECORDS])
-    await until(lambda: len(written(cluster)) == RECORDS + 1)
-    assert written(cluster) == expected(RECORDS + 1)
-    old.stop()
-    await running
+    async with a_frozen_owner(cluster) as frozen:
+        dead = cluster.producer(f"{GROUP}-0")
+        await dead.start()
+        await dead.begin_transaction()
+        await dead.send_offsets_to_transaction({TopicPartition(INPUT, 0): (RECORDS + 1, "")}, GROUP)
+        await frozen.wake()
+        await until(lambda: not cluster.has_open_transactions)
+        publish(cluster, [RECORDS])
+        await until(lambda: len(written(cluster)) == RECORDS + 1)
+        assert written(cluster) == expected(RECORDS + 1)
 
 
 async def test_a_partition_that_fails_stops_no_other(cluster: MemoryCluster) -> None:
