@@ -55,9 +55,6 @@ def secured() -> Iterator[SecuredBroker]:
 async def deployment(broker: Broker) -> AsyncIterator[Deployment]:
     """A deployment of its own on the shared broker: topics applied, no worker running."""
     number = next(_numbers)
-    made = Deployment(broker.bootstrap, name=f"test{number}")
-    await made.apply_topics()
-    try:
+    with Deployment(broker.bootstrap, name=f"test{number}") as made:
+        await made.apply_topics()
         yield made
-    finally:
-        made.stop_workers()

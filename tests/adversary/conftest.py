@@ -32,11 +32,8 @@ def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 @pytest.fixture(scope="package")
 def arena(broker: Broker) -> Iterator[Arena]:
-    deployment = Deployment(broker.bootstrap, name="adversary")
-    _run(deployment.apply_topics)
-    worker = deployment.start_worker()
-    try:
+    with Deployment(broker.bootstrap, name="adversary") as deployment:
+        _run(deployment.apply_topics)
+        worker = deployment.start_worker()
         _run(worker.wait_ready)
         yield Arena(deployment, worker)
-    finally:
-        deployment.stop_workers()

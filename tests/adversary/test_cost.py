@@ -93,10 +93,8 @@ async def test_four_thousand_observers_of_one_server(arena: Arena) -> None:
 
 
 async def publish_observers(arena: Arena, server: str) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=arena.deployment.bootstrap, linger_ms=5)
-    await producer.start()
-    topics = arena.deployment.topics
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=arena.deployment.bootstrap, linger_ms=5) as producer:
+        topics = arena.deployment.topics
         for number, (observer, tools) in enumerate(CLASSES[f"{OBSERVERS:,} observers"][1]()):
             place = {"server_id": server, "observer_id": observer, "snapshot_id": f"s-{number}"}
             data = {**place, "tools": tools, "server_scoped": True, "completeness": "complete"}
@@ -108,8 +106,6 @@ async def publish_observers(arena: Arena, server: str) -> None:
             data |= {"tool_call_id": f"{server}-{number}", "decision": "allow", "reason_code": "P_POLICY_ALLOW"}
             await producer.send(topics[Role.CALLS], event("call", number, data), key=server.encode())
         await producer.flush()
-    finally:
-        await producer.stop()
 
 
 def event(what: str, number: int, data: dict[str, Any]) -> bytes:

@@ -30,12 +30,8 @@ def faulty(deployment: Deployment) -> Deployment:
 
 
 async def put(deployment: Deployment, role: Role, key: bytes, value: bytes, partition: int) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=deployment.bootstrap) as producer:
         await producer.send_and_wait(deployment.topics[role], value, key=key, partition=partition)
-    finally:
-        await producer.stop()
 
 
 def neighbour(partition: int, partitions: int = 2) -> int:

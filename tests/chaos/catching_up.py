@@ -35,28 +35,20 @@ async def inputs_now(deployment: Deployment) -> Positions:
         f"{prefix}-join": [(Role.CALLS, settings.call_partitions)],
         f"{prefix}-registry": [(Role.SNAPSHOTS, settings.input_partitions)],
     }
-    consumer = reading_consumer(settings)
-    await consumer.start()
-    try:
+    async with reading_consumer(settings) as consumer:
         ends = {
             group: await consumer.end_offsets(
                 [TopicPartition(topics[role], number) for role, count in read for number in range(count)]
             )
             for group, read in inputs.items()
         }
-    finally:
-        await consumer.stop()
-    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, acks="all")
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, acks="all") as producer:
         marks = [
             await producer.send_and_wait(
                 topics[Role.FINDINGS], key=b"", value=Tick(time_us=_LONG_AGO_US).encode(), partition=number
             )
             for number in range(settings.input_partitions)
         ]
-    finally:
-        await producer.stop()
     alerts = {TopicPartition(mark.topic, mark.partition): mark.offset + 1 for mark in marks}
     return ends | {f"{prefix}-alerts": alerts}
 

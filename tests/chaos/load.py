@@ -62,17 +62,13 @@ class Load:
             await self._running
 
     async def _run(self) -> None:
-        producer = AIOKafkaProducer(
+        async with AIOKafkaProducer(
             bootstrap_servers=self._deployment.bootstrap,
             enable_idempotence=True,
             request_timeout_ms=_OUTAGE_LIMIT_MS,
             linger_ms=5,
-        )
-        await producer.start()
-        try:
+        ) as producer:
             await self._publish(producer)
-        finally:
-            await producer.stop()
 
     async def _publish(self, producer: AIOKafkaProducer) -> None:
         waiting: list[asyncio.Future[Any]] = []

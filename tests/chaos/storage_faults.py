@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Role
 from tests.chaos.crew import Post
 from tests.chaos.world import SESSION_TIMEOUT_S, World
@@ -22,13 +22,10 @@ async def lose_alert_states(world: World) -> None:
         await asyncio.to_thread(post.worker.process.wait, _GONE_LIMIT_S)
     world.alerts_repeated = True
     topic = world.deployment.topics[Role.ALERT_STATES]
-    admin = await start_admin(world.deployment.settings)
-    try:
+    async with open_admin(world.deployment.settings) as admin:
         await admin.delete_topics([topic])
         while topic in await admin.list_topics():
             await asyncio.sleep(0.2)
-    finally:
-        await admin.close()
     # As an operator would, and again where the brokers have not forgotten the old one yet.
     while topic not in await _created(world):
         await asyncio.sleep(1.0)
@@ -38,11 +35,8 @@ async def lose_alert_states(world: World) -> None:
 
 async def _created(world: World) -> list[str]:
     await world.deployment.apply_topics()
-    admin = await start_admin(world.deployment.settings)
-    try:
+    async with open_admin(world.deployment.settings) as admin:
         return list(await admin.list_topics())
-    finally:
-        await admin.close()
 
 
 async def compact_under(world: World, *, role: str) -> None:

@@ -48,12 +48,8 @@ async def test_a_broker_that_wakes_does_not_hide_what_its_successor_took(ground:
 
 async def publish(ground: Ground, victim: int, places: list[TopicPartition]) -> dict[TopicPartition, int]:
     others = [broker.bootstrap for node, broker in ground.cluster.brokers.items() if node != victim]
-    producer = AIOKafkaProducer(bootstrap_servers=",".join(others), acks="all")
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=",".join(others), acks="all") as producer:
         sent = [await producer.send_and_wait(TOPIC, b"x", partition=tp.partition) for tp in places]
-    finally:
-        await producer.stop()
     return {tp: one.offset + 1 for tp, one in zip(places, sent, strict=True)}
 
 

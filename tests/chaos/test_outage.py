@@ -49,28 +49,28 @@ async def evidence_of(deployment: Deployment, count: int) -> list[str]:
 
 
 async def test_an_outage_of_two_minutes_ends_no_process(tmp_path: Path) -> None:
-    with Broker(options=QUICK_START) as broker, WebhookServer(free_port()) as webhook:
-        deployment = Deployment(broker.bootstrap, name="outage")
+    with (
+        Broker(options=QUICK_START) as broker,
+        WebhookServer(free_port()) as webhook,
+        Deployment(broker.bootstrap, name="outage") as deployment,
+    ):
         await deployment.apply_topics()
         processes = await asyncio.to_thread(processes_of, deployment, tmp_path, webhook.url)
-        try:
-            for process in processes:
-                await process.wait_ready()
-            _, key, value = a_listing(0, 0, 0, 1, START)
-            await deployment.send(Role.SNAPSHOTS, [(key, value)])
-            await publish(deployment, 0, 5)
-            await evidence_of(deployment, 5)
-            await asyncio.to_thread(broker.kill)
-            until = time.monotonic() + AWAY_S
-            while time.monotonic() < until:
-                await asyncio.sleep(1.0)
-                assert [each.log.name for each in processes if each.process.poll() is not None] == []
-            health = {each.log.name: [each.get(page)[0] for page in ("/healthz", "/readyz")] for each in processes}
-            assert health == {each.log.name: [200, 503] for each in processes}
-            await asyncio.to_thread(broker.start)
-            for process in processes:
-                await process.wait_ready()
-            await publish(deployment, 5, 5)
-            assert await evidence_of(deployment, 10) == sorted(f"call-{number}" for number in range(10))
-        finally:
-            deployment.stop_workers()
+        for process in processes:
+            await process.wait_ready()
+        _, key, value = a_listing(0, 0, 0, 1, START)
+        await deployment.send(Role.SNAPSHOTS, [(key, value)])
+        await publish(deployment, 0, 5)
+        await evidence_of(deployment, 5)
+        await asyncio.to_thread(broker.kill)
+        until = time.monotonic() + AWAY_S
+        while time.monotonic() < until:
+            await asyncio.sleep(1.0)
+            assert [each.log.name for each in processes if each.process.poll() is not None] == []
+        health = {each.log.name: [each.get(page)[0] for page in ("/healthz", "/readyz")] for each in processes}
+        assert health == {each.log.name: [200, 503] for each in processes}
+        await asyncio.to_thread(broker.start)
+        for process in processes:
+            await process.wait_ready()
+        await publish(deployment, 5, 5)
+        assert await evidence_of(deployment, 10) == sorted(f"call-{number}" for number in range(10))

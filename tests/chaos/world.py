@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Role
 from deploy.local.cluster import NODES, Cluster
 from deploy.local.kafka import free_ports
@@ -118,11 +118,8 @@ async def living_world(ground: Ground, choose: random.Random) -> AsyncIterator[t
 
 
 async def compact_often(deployment: Deployment) -> None:
-    admin = await start_admin(deployment.settings)
-    try:
+    async with open_admin(deployment.settings) as admin:
         topics = [deployment.topics[role] for role in (Role.BINDINGS, Role.ALERT_STATES)]
         await admin.alter_configs(
             [ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(_COMPACTED)) for topic in topics]
         )
-    finally:
-        await admin.close()

@@ -115,14 +115,11 @@ async def tell_and_archive(deployment: Deployment, folder: Path, seals: Seals, *
 
 async def dump(folder: Path) -> None:
     with Broker(options=QUICK_START) as broker, tempfile.TemporaryDirectory() as keys:
-        deployment = Deployment(broker.bootstrap, name=RELEASE_NAME)
-        await deployment.apply_topics()
-        try:
+        with Deployment(broker.bootstrap, name=RELEASE_NAME) as deployment:
+            await deployment.apply_topics()
             await tell_and_archive(
                 deployment, folder, Seals(deployment, Path(keys)), "--force", "--compression", "zstd"
             )
-        finally:
-            deployment.stop_workers()
         shutil.copy(Path(keys, "seal.pub.pem"), folder / "seal.pub")
 
 

@@ -3,7 +3,7 @@
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -219,8 +219,5 @@ return fetch("/sign-in", {method: "POST", body}).then((answer) => answer.status)
 
 
 def first_alert(folder: Path) -> str:
-    store = Store(schema.reading(folder))
-    try:
+    with closing(Store(schema.reading(folder))) as store:
         return store.alerts(AlertFilter()).rows[0].uid
-    finally:
-        store.close()

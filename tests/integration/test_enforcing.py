@@ -153,22 +153,20 @@ async def the_listings_say(deployment: Deployment, first: str, second: str) -> N
 @asynccontextmanager
 async def operator(deployment: Deployment) -> AsyncIterator[Callable[[str, Mapping[str, Any]], Any]]:
     """Decisions on a connection that is open already; gives the clock's time just before each was sent."""
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap)
-    await producer.start()
+    async with AIOKafkaProducer(bootstrap_servers=deployment.bootstrap) as producer:
 
-    async def decide(kind: str, data: Mapping[str, Any]) -> float:
-        content = {"server_id": "time", "author": "ann", "reason": "test", **data}
-        event = decision_event(kind, content, author="ann", event_id=str(uuid.uuid4()), decided_at=datetime.now(UTC))
-        before_s = time.monotonic()
-        await producer.send_and_wait(
-            deployment.topics[Role.CONTROL], key=event.key, value=event.value, headers=list(event.headers)
-        )
-        return before_s
+        async def decide(kind: str, data: Mapping[str, Any]) -> float:
+            content = {"server_id": "time", "author": "ann", "reason": "test", **data}
+            event = decision_event(
+                kind, content, author="ann", event_id=str(uuid.uuid4()), decided_at=datetime.now(UTC)
+            )
+            before_s = time.monotonic()
+            await producer.send_and_wait(
+                deployment.topics[Role.CONTROL], key=event.key, value=event.value, headers=list(event.headers)
+            )
+            return before_s
 
-    try:
         yield decide
-    finally:
-        await producer.stop()
 
 
 async def test_a_decision_reaches_a_running_tap_within_a_second(

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import TopicPartition
 
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Role
 from tests.support.controls import control_at
 from tests.support.deployment import Deployment
@@ -83,16 +84,12 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
 
 
 async def delete_snapshots(deployment: Deployment) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=deployment.bootstrap)
-    await admin.start()
-    try:
+    async with open_admin(deployment.settings) as admin:
         records = await deployment.read(Role.SNAPSHOTS)
         ends = {record.origin[:2]: record.origin.offset + 1 for record in records}
         await admin.delete_records(
             {TopicPartition(*place): RecordsToDelete(before_offset=end) for place, end in ends.items()}
         )
-    finally:
-        await admin.close()
     await asyncio.sleep(0.5)
 
 

@@ -21,7 +21,7 @@ import pytest
 from aiokafka import TopicPartition
 
 from assay_stream.alerts.formats import read_alert, render
-from assay_stream.kafka.connection import reading_consumer, start_admin
+from assay_stream.kafka.connection import open_admin, reading_consumer
 from assay_stream.model.record import ERROR_HEADERS, Output, Role
 from tests.support.alerts import alert_records, finding_of
 from tests.support.deployment import Deployment, free_port
@@ -97,15 +97,9 @@ async def until(condition: Callable[[], bool], forwarders: Forwarders, *, limit_
 async def lag(deployment: Deployment, group: str) -> int:
     topic = deployment.topics[Role.ALERTS]
     partitions = [TopicPartition(topic, number) for number in range(deployment.settings.input_partitions)]
-    consumer = reading_consumer(deployment.settings)
-    await consumer.start()
-    admin = await start_admin(deployment.settings)
-    try:
+    async with reading_consumer(deployment.settings) as consumer, open_admin(deployment.settings) as admin:
         ends = await consumer.end_offsets(partitions)
         committed = await admin.list_consumer_group_offsets(group)
-    finally:
-        await admin.close()
-        await consumer.stop()
     left: int = sum(ends.values()) - sum(max(entry.offset, 0) for entry in committed.values())
     return left
 

@@ -45,28 +45,22 @@ def a_sealer(deployment: Deployment, folder: Path) -> Worker:
 @pytest.mark.tier(name="outages")
 async def test_the_pages_tell_the_truth_while_a_broker_dies_and_returns(tmp_path: Path) -> None:
     """Worker and sealer: ready, then unready with the brokers at fault but alive, then ready again."""
-    with Broker(options=QUICK_START) as broker:
-        deployment = Deployment(broker.bootstrap, name="health")
+    with Broker(options=QUICK_START) as broker, Deployment(broker.bootstrap, name="health") as deployment:
         await deployment.apply_topics()
         worker, sealer = deployment.start_worker(), a_sealer(deployment, tmp_path)
-        try:
-            assert await until_ready(worker, True) == dict.fromkeys(
-                ["registry", "view", "join", "alerts", "brokers"], True
-            )
-            assert await until_ready(sealer, True) == {"seal": True, "brokers": True}
-            await publish(deployment)
-            await deployment.wait_until_written(Role.CHECKPOINTS, 1)
-            assert_counted(worker, sealer, deployment)
-            broker.kill()
-            for process in (worker, sealer):
-                assert (await until_ready(process, False))["brokers"] is False
-                assert process.get("/healthz")[0] == 200
-                assert (value(process, "assay_stream_brokers_silent_seconds") or 0) > 5
-            await asyncio.to_thread(broker.start)
-            for process in (worker, sealer):
-                await until_ready(process, True)
-        finally:
-            deployment.stop_workers()
+        assert await until_ready(worker, True) == dict.fromkeys(["registry", "view", "join", "alerts", "brokers"], True)
+        assert await until_ready(sealer, True) == {"seal": True, "brokers": True}
+        await publish(deployment)
+        await deployment.wait_until_written(Role.CHECKPOINTS, 1)
+        assert_counted(worker, sealer, deployment)
+        broker.kill()
+        for process in (worker, sealer):
+            assert (await until_ready(process, False))["brokers"] is False
+            assert process.get("/healthz")[0] == 200
+            assert (value(process, "assay_stream_brokers_silent_seconds") or 0) > 5
+        await asyncio.to_thread(broker.start)
+        for process in (worker, sealer):
+            await until_ready(process, True)
 
 
 async def publish(deployment: Deployment) -> None:
@@ -101,14 +95,11 @@ def assert_counted(worker: Worker, sealer: Worker, deployment: Deployment) -> No
 async def test_a_healthy_worker_logs_neither_errors_nor_warnings() -> None:
     """From the first start on a new cluster, over work, to its end."""
     with Broker(options=QUICK_START) as broker:
-        deployment = Deployment(broker.bootstrap, name="quiet")
-        await deployment.apply_topics()
-        worker = deployment.start_worker()
-        try:
+        with Deployment(broker.bootstrap, name="quiet") as deployment:
+            await deployment.apply_topics()
+            worker = deployment.start_worker()
             await worker.wait_ready()
             await publish(deployment)
             assert worker.terminate() == 0
-        finally:
-            deployment.stop_workers()
         lines = [json.loads(line) for line in worker.log.read_text().splitlines()]
         assert [line for line in lines if line["level"] not in ("info", "debug")] == []

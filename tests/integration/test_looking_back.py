@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay_stream.export.input import read_bundle
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Record, Role
 from deploy.local.kafka import Broker
 from tests.integration.test_exactly_once import publish
@@ -58,12 +58,9 @@ def call(number: int, second: int) -> tuple[bytes, bytes]:
 @pytest.fixture(scope="module")
 def filled(broker: Broker) -> Iterator[Deployment]:
     """A deployment that has worked on the story of a poisoned tool, on gaps in coverage, and on a fleet, and rests."""
-    made = Deployment(broker.bootstrap, name="looked-at")
-    try:
+    with Deployment(broker.bootstrap, name="looked-at") as made:
         asyncio.run(fill(made))
         yield made
-    finally:
-        made.stop_workers()
 
 
 async def fill(deployment: Deployment) -> None:
@@ -163,12 +160,9 @@ async def test_topics_are_exported(filled: Deployment, tmp_path: Path) -> None:
 
 
 async def groups(deployment: Deployment) -> dict[str, object]:
-    admin = await start_admin(deployment.settings)
-    try:
+    async with open_admin(deployment.settings) as admin:
         names = [name for name, _ in await admin.list_consumer_groups()]
         return {name: await admin.list_consumer_group_offsets(name) for name in sorted(names)}
-    finally:
-        await admin.close()
 
 
 def by_partition(records: list[Record]) -> dict[int, list[bytes]]:

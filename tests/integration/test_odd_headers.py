@@ -31,15 +31,11 @@ async def test_names_that_are_no_utf8_and_null_values_stop_no_worker(
     for module in (message_accumulator, producer_module):
         monkeypatch.setattr(module, "DefaultRecordBatchBuilder", _DefaultRecordBatchBuilderPy)
     odd: list[list[tuple[str, Any]]] = [[(OddName(), b"1")], [("content-type", None)], [("x", None)]]
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=deployment.bootstrap) as producer:
         for role, key, value in (a_listing(0, 0, 0, 0, START), a_call_by(0, 0, 0, START, None)):
             for headers in odd:
                 await producer.send_and_wait(deployment.topics[role], value, key=key, headers=headers)
                 await producer.send_and_wait(deployment.topics[role], b"{", key=key, headers=headers)
-    finally:
-        await producer.stop()
     worker = deployment.start_worker()
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == len(odd))
     rejected = await deployment.wait_for(Role.REJECTED, lambda records: len(records) == 2 * len(odd))

@@ -7,7 +7,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewPartitions
 
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Role
 from tests.integration.test_exactly_once import publish
 from tests.support.deployment import Deployment, payload
@@ -42,14 +42,12 @@ async def test_a_group_that_was_set_back_joins_no_call_twice(deployment: Deploym
 async def set_back(deployment: Deployment) -> None:
     topic = deployment.topics[Role.CALLS]
     group = f"{deployment.settings.group_prefix}-join"
-    consumer = AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap, group_id=group, enable_auto_commit=False)
-    await consumer.start()
-    try:
+    async with AIOKafkaConsumer(
+        bootstrap_servers=deployment.bootstrap, group_id=group, enable_auto_commit=False
+    ) as consumer:
         partitions = [TopicPartition(topic, number) for number in range(deployment.settings.call_partitions)]
         consumer.assign(partitions)
         await consumer.commit(dict.fromkeys(partitions, 0))
-    finally:
-        await consumer.stop()
 
 
 @pytest.mark.tier(name="outages")
@@ -79,8 +77,5 @@ async def test_a_call_topic_that_grows_alone_stops_no_worker(deployment: Deploym
 
 
 async def add_partitions(deployment: Deployment, role: Role) -> None:
-    admin = await start_admin(deployment.settings)
-    try:
+    async with open_admin(deployment.settings) as admin:
         await admin.create_partitions({deployment.topics[role]: NewPartitions(PARTITIONS)})
-    finally:
-        await admin.close()

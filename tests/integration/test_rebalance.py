@@ -20,10 +20,8 @@ STOP_LIMIT_S = 3.0
 
 async def epochs(deployment: Deployment) -> dict[str, int]:
     """The epoch of each transactional id of the deployment, as the coordinator has logged it."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap)
-    await consumer.start()
-    found: dict[str, int] = {}
-    try:
+    async with AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap) as consumer:
+        found: dict[str, int] = {}
         topic = "__transaction_state"
         await consumer._client.add_topic(topic)
         partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
@@ -36,8 +34,6 @@ async def epochs(deployment: Deployment) -> dict[str, int]:
                         if record.value is not None:
                             # Key: version, length and name; value: version, producer id and epoch.
                             found[record.key[4:].decode()] = int.from_bytes(record.value[10:12], "big")
-    finally:
-        await consumer.stop()
     return {name: epoch for name, epoch in found.items() if name.startswith(f"{deployment.settings.group_prefix}-")}
 
 
@@ -60,19 +56,15 @@ async def longest_pause(deployment: Deployment, partitions: set[int], stopping: 
     """For how long no evidence came into any of some partitions, at most, seconds."""
     topic = deployment.topics[Role.EVIDENCE]
     watched = [TopicPartition(topic, number) for number in sorted(partitions)]
-    consumer = AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap)
-    await consumer.start()
-    longest, ends = 0.0, await consumer.end_offsets(watched)
-    moved = dict.fromkeys(watched, time.monotonic())
-    try:
+    async with AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap) as consumer:
+        longest, ends = 0.0, await consumer.end_offsets(watched)
+        moved = dict.fromkeys(watched, time.monotonic())
         while not stopping.is_set():
             await asyncio.sleep(0.02)
             now, latest = time.monotonic(), await consumer.end_offsets(watched)
             longest = max(longest, *(now - at for at in moved.values()))
             moved |= {partition: now for partition in watched if latest[partition] > ends[partition]}
             ends = latest
-    finally:
-        await consumer.stop()
     return longest
 
 

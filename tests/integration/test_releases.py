@@ -14,19 +14,15 @@ pytestmark = pytest.mark.kafka
 async def test_a_worker_beside_one_of_another_release_waits_and_names_both(deployment: Deployment) -> None:
     """In one line: which release it is, which the other is, how they differ. When the other is gone it begins."""
     group = f"{deployment.settings.group_prefix}-join"
-    other = AIOKafkaConsumer(
+    async with AIOKafkaConsumer(
         deployment.topics[Role.CALLS],
         bootstrap_servers=deployment.bootstrap,
         group_id=group,
         client_id="assay-stream-0.0.9",
         partition_assignment_strategy=(RangePartitionAssignor,),
-    )
-    await other.start()
-    try:
+    ):
         worker = deployment.start_worker("--role", "join")
         why = await waits_for(worker, f"other_release: this is assay-stream-{__version__}")
-    finally:
-        await other.stop()
     for part in (group, "assay-stream-0.0.9 at 127.0.0.1", "by range and not by assay-sticky", "waits until they"):
         assert part in why
     await worker.wait_ready()

@@ -45,9 +45,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 async def write_with_gaps(deployment: Deployment) -> None:
     """Runs of records, single markers, aborted transactions of many, and beginnings that retention cut away."""
     choose = random.Random(5)
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, acks="all", transactional_id=deployment.name)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(
+        bootstrap_servers=deployment.bootstrap, acks="all", transactional_id=deployment.name
+    ) as producer:
         for number in range(150):
             await producer.begin_transaction()
             for role in (Role.CALLS, Role.BINDINGS, Role.EVIDENCE):
@@ -62,8 +62,6 @@ async def write_with_gaps(deployment: Deployment) -> None:
                     )
             await producer.flush()
             await (producer.abort_transaction() if choose.random() < 0.3 else producer.commit_transaction())
-    finally:
-        await producer.stop()
     await deployment.send(Role.CALLS, [(b"%d" % number, b"plain") for number in range(30)])
     async with open_admin(deployment.settings) as admin:
         cut = {
@@ -179,15 +177,12 @@ async def test_what_was_erased_from_an_archive_is_not_restored(deployment: Deplo
 @pytest.mark.parametrize("folder", sorted(RELEASES.iterdir()), ids=lambda folder: folder.name)
 async def test_the_topics_of_a_release_go_on_in_this_one(broker: Broker, tmp_path: Path, folder: Path) -> None:
     """Its dump is restored; a replay gives the evidence in it, its seals hold, and a worker goes on from its state."""
-    deployment = Deployment(broker.bootstrap, name=RELEASE_NAME)
-    seals = Seals(deployment, tmp_path)
-    (tmp_path / "seal.pub.pem").write_bytes((folder / "seal.pub").read_bytes())
-    await emptied(deployment)
-    try:
+    with Deployment(broker.bootstrap, name=RELEASE_NAME) as deployment:
+        seals = Seals(deployment, tmp_path)
+        (tmp_path / "seal.pub.pem").write_bytes((folder / "seal.pub").read_bytes())
+        await emptied(deployment)
         await restore(deployment, folder, "--apply")
         await check_going_on(deployment, seals)
-    finally:
-        deployment.stop_workers()
 
 
 async def test_from_the_inputs_alone_a_worker_derives_the_same_evidence(deployment: Deployment, tmp_path: Path) -> None:
@@ -248,10 +243,6 @@ async def test_positions_of_groups_are_set_where_nobody_is_in_them(deployment: D
     noted = [GroupOffset(f"{deployment.name}-pager", topic, number, 7 + number, "mark") for number in range(2)]
     await commit_group_offsets(deployment.settings, noted)
     assert await group_offsets(deployment.settings, {topic}) == noted
-    member = AIOKafkaConsumer(topic, bootstrap_servers=deployment.bootstrap, group_id=noted[0].group)
-    await member.start()
-    try:
+    async with AIOKafkaConsumer(topic, bootstrap_servers=deployment.bootstrap, group_id=noted[0].group):
         with pytest.raises(ConfigurationError, match="group_in_use"):
             await commit_group_offsets(deployment.settings, noted)
-    finally:
-        await member.stop()

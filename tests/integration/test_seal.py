@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient
 
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Record, Role
 from tests.support.deployment import Deployment
 
@@ -188,22 +188,14 @@ async def test_one_of_two_sealers_is_shut_out(deployment: Deployment, seals: Sea
 async def rewrite(deployment: Deployment, records: list[Record]) -> None:
     """Delete the checkpoint topic and write it anew, as somebody might who runs the brokers."""
     topic = deployment.topics[Role.CHECKPOINTS]
-    admin = AIOKafkaAdminClient(bootstrap_servers=deployment.bootstrap)
-    await admin.start()
-    try:
+    async with open_admin(deployment.settings) as admin:
         await admin.delete_topics([topic])
         while topic in await admin.list_topics():
             await asyncio.sleep(0.2)
-    finally:
-        await admin.close()
     await deployment.apply_topics()
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, max_request_size=2 * 1024 * 1024)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, max_request_size=2 * 1024 * 1024) as producer:
         for record in records:
             await producer.send_and_wait(topic, record.value, partition=record.origin.partition)
-    finally:
-        await producer.stop()
 
 
 async def test_checkpoints_that_are_cut_off_are_missed(deployment: Deployment, seals: Seals) -> None:

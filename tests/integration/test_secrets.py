@@ -47,7 +47,7 @@ print("{{" + "planted-half-a-line", flush=True)
 
 @pytest.fixture
 def deployment(secured: SecuredBroker) -> Iterator[SecuredDeployment]:
-    made = SecuredDeployment(
+    with SecuredDeployment(
         secured.bootstrap,
         "secrets",
         broker=secured,
@@ -56,17 +56,10 @@ def deployment(secured: SecuredBroker) -> Iterator[SecuredDeployment]:
             "ASSAY_STREAM_SSL_KEYFILE_PASSWORD": "planted-key-password",
             "ASSAY_STREAM_LOG_LEVEL": "DEBUG",
         },
-    )
-
-    async def set_up() -> None:
-        await made.apply_topics()
-        await made.grant()
-
-    asyncio.run(set_up())
-    try:
+    ) as made:
+        asyncio.run(made.apply_topics())
+        asyncio.run(made.grant())
         yield made
-    finally:
-        made.stop_workers()
 
 
 def bad_records() -> list[tuple[Role, bytes, bytes]]:

@@ -63,13 +63,10 @@ def said(number: int, method: str, **params: object) -> str:
 @pytest.fixture(scope="module")
 def deployment(secured: SecuredBroker) -> Iterator[SecuredDeployment]:
     """Topics, applied by the admin over the secured listener, and every role with its grants; no worker."""
-    made = SecuredDeployment(secured.bootstrap, "secured", broker=secured)
-    asyncio.run(made.grant())
-    assert cli(made, AccessRole.ADMIN, "topics", "apply").returncode == 0
-    try:
+    with SecuredDeployment(secured.bootstrap, "secured", broker=secured) as made:
+        asyncio.run(made.grant())
+        assert cli(made, AccessRole.ADMIN, "topics", "apply").returncode == 0
         yield made
-    finally:
-        made.stop_workers()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Record, Role, murmur2_partition
 from deploy.local.kafka import Broker
 from tests.integration.test_exactly_once import publish, undisturbed, values
@@ -25,12 +25,9 @@ COUNTS = {"ASSAY_STREAM_INPUT_PARTITIONS": str(FEW), "ASSAY_STREAM_CALL_PARTITIO
 
 @pytest.fixture
 async def wide(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterator[Deployment]:
-    made = Deployment(broker.bootstrap, name=request.node.name[:40].replace("[", "-").rstrip("]"), env=COUNTS)
-    await made.apply_topics()
-    try:
+    with Deployment(broker.bootstrap, name=request.node.name[:40].replace("[", "-").rstrip("]"), env=COUNTS) as made:
+        await made.apply_topics()
         yield made
-    finally:
-        made.stop_workers()
 
 
 async def publish_misplaced(deployment: Deployment, fleet: Fleet) -> int:
@@ -94,17 +91,11 @@ def server_partition(record: Record) -> int:
 
 async def test_a_worker_names_what_is_missing(broker: Broker) -> None:
     """Without the topics that the join itself writes it does not start."""
-    made = Deployment(broker.bootstrap, name="shares-missing")
-    await made.apply_topics()
-    try:
-        admin = await start_admin(made.settings)
-        try:
+    with Deployment(broker.bootstrap, name="shares-missing") as made:
+        await made.apply_topics()
+        async with open_admin(made.settings) as admin:
             await admin.delete_topics([made.topics[Role.REROUTED]])
-        finally:
-            await admin.close()
         worker = made.start_worker("--role", "join")
         assert await asyncio.to_thread(worker.process.wait, 60) != 0
         assert "topic_missing" in worker.tail()
         assert "assay.call.rerouted" in worker.tail()
-    finally:
-        made.stop_workers()

@@ -15,7 +15,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import NewPartitions, RecordsToDelete
 
 from assay_stream.errors import AssayStreamError
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin, start_admin
 from assay_stream.kafka.topics import apply_topics
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
@@ -117,8 +117,7 @@ async def test_a_topic_that_was_made_again_is_noticed(deployment: Deployment, tm
     await deployment.send(Role.EVIDENCE, evidence)
     assert (await _run(deployment, tmp_path))[0] == 0
     topic = deployment.topics[Role.EVIDENCE]
-    admin = await start_admin(deployment.settings)
-    try:
+    async with open_admin(deployment.settings) as admin:
         for count in (5, 300):
             await admin.delete_topics([topic])
             for _ in range(100):
@@ -131,8 +130,6 @@ async def test_a_topic_that_was_made_again_is_noticed(deployment: Deployment, tm
             assert code == 2
             assert "topic_recreated" in said
             assert "--rebuild" in said
-    finally:
-        await admin.close()
     assert (await _run(deployment, tmp_path, "--rebuild"))[0] == 0
     status = Store(schema.reading(tmp_path)).status()
     assert sum(row.refused for row in status.positions) == 300

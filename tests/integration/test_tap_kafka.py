@@ -15,7 +15,7 @@ from aiokafka import TopicPartition
 from mcp.client.client import Client
 
 from assay_stream.config import load_settings
-from assay_stream.kafka.connection import connection_options, reading_consumer, start_admin
+from assay_stream.kafka.connection import connection_options, open_admin, reading_consumer
 from assay_stream.kafka.topics import apply_topics, topic_names
 from assay_stream.model.record import Role, murmur2_partition
 from assay_stream.observe import ObservationPublisher, PublisherLimits
@@ -144,11 +144,8 @@ passed("server->client", b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}')
 """
     with Broker(options=QUICK_START) as broker:
         settings = load_settings(bootstrap_servers=broker.bootstrap)
-        admin = await start_admin(settings)
-        try:
+        async with open_admin(settings) as admin:
             await apply_topics(admin, settings)
-        finally:
-            await admin.close()
         script = tmp_path / "proxy.py"
         script.write_text(source.replace("broker-1:9092", broker.bootstrap) + traffic)
         done = await asyncio.to_thread(
@@ -158,9 +155,5 @@ passed("server->client", b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}')
         assert "could not be delivered" not in done.stderr
         for role, count in ((Role.SNAPSHOTS, settings.input_partitions), (Role.CALLS, settings.call_partitions)):
             partitions = [TopicPartition(topic_names(settings)[role], number) for number in range(count)]
-            consumer = reading_consumer(settings)
-            await consumer.start()
-            try:
+            async with reading_consumer(settings) as consumer:
                 assert sum((await consumer.end_offsets(partitions)).values()) == 1, role
-            finally:
-                await consumer.stop()

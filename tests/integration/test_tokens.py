@@ -89,11 +89,10 @@ async def test_tokens_that_end_while_calls_come_lose_and_double_nothing(
     secured: SecuredBroker, server: TokenServer
 ) -> None:
     """A publisher and a worker go on over several lives of their tokens; each call is in the evidence once."""
-    deployment = SecuredDeployment(secured.bootstrap, "tokens", broker=secured)
-    await deployment.grant()
-    await deployment.apply_topics()
-    worker = deployment.start_worker(**client_env(secured, server, ALL_STAGES))
-    try:
+    with SecuredDeployment(secured.bootstrap, "tokens", broker=secured) as deployment:
+        await deployment.grant()
+        await deployment.apply_topics()
+        worker = deployment.start_worker(**client_env(secured, server, ALL_STAGES))
         await worker.wait_ready()
         publisher = await asyncio.create_subprocess_exec(
             *[sys.executable, "-m", "assay_stream", "publish", "--from", "observations", "-"],
@@ -119,8 +118,6 @@ async def test_tokens_that_end_while_calls_come_lose_and_double_nothing(
         assert server.issued[ALL_STAGES] >= 3
         assert worker.process.poll() is None
         assert "planted" not in worker.log.read_text(errors="replace")
-    finally:
-        deployment.stop_workers()
 
 
 async def test_a_token_file_is_read_again_for_each_connection(secured: SecuredBroker, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 from aiokafka.admin import NewTopic
 
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.topics import topic_table
 from assay_stream.model.record import TOPICS, Role
 from deploy.local.kafka import Broker
@@ -25,12 +25,9 @@ def states(deployment: Deployment, **env: str) -> dict[str, str]:
 
 
 async def create(deployment: Deployment, name: str, partitions: int, **config: str) -> None:
-    admin = await start_admin(deployment.settings)
-    try:
+    async with open_admin(deployment.settings) as admin:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, topic_configs=config)
         await admin.create_topics([topic])
-    finally:
-        await admin.close()
 
 
 def test_apply_creates_every_topic_once(bare: Deployment) -> None:

@@ -15,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import QUICK_START, Broker
 from tests.integration.test_exactly_once import advance_time, findings_of, of_one_server, publish, undisturbed, values
@@ -73,11 +73,8 @@ async def test_a_worker_becomes_ready_counts_and_stops(deployment: Deployment) -
 
 @pytest.fixture
 async def bare(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterator[Deployment]:
-    made = Deployment(broker.bootstrap, name=f"bare-{request.node.name}"[:60])
-    try:
+    with Deployment(broker.bootstrap, name=f"bare-{request.node.name}"[:60]) as made:
         yield made
-    finally:
-        made.stop_workers()
 
 
 async def test_a_missing_topic_is_named_with_its_mend(bare: Deployment) -> None:
@@ -91,16 +88,13 @@ async def test_a_missing_topic_is_named_with_its_mend(bare: Deployment) -> None:
 
 async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
     """Where control has other partitions than snapshots the worker waits, and names both; a signal ends it."""
-    admin = await start_admin(bare.settings)
-    try:
+    async with open_admin(bare.settings) as admin:
         await admin.create_topics(
             [
                 NewTopic(name, num_partitions=3 if role is Role.CONTROL else 2, replication_factor=1)
                 for role, name in bare.topics.items()
             ]
         )
-    finally:
-        await admin.close()
     worker = bare.start_worker("--role", "registry")
     async with asyncio.timeout(90):
         while "partition_count" not in worker.tail():
@@ -114,9 +108,8 @@ async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
 async def test_a_worker_waits_for_brokers_that_do_not_answer() -> None:
     """Alive, not ready, and naming the address; once they are there it does its work."""
     port = free_port()
-    away = Deployment(f"127.0.0.1:{port}", name="away", env={"ASSAY_STREAM_CONNECT_LIMIT_S": "1"})
-    worker = away.start_worker()
-    try:
+    with Deployment(f"127.0.0.1:{port}", name="away", env={"ASSAY_STREAM_CONNECT_LIMIT_S": "1"}) as away:
+        worker = away.start_worker()
         async with asyncio.timeout(60):
             while worker.get("/readyz")[0] != 503:
                 await asyncio.sleep(0.1)
@@ -126,8 +119,6 @@ async def test_a_worker_waits_for_brokers_that_do_not_answer() -> None:
             await away.apply_topics()
             await worker.wait_ready()
             assert worker.terminate() == 0
-    finally:
-        away.stop_workers()
 
 
 async def test_calls_wait_for_the_registry(deployment: Deployment) -> None:
@@ -171,14 +162,10 @@ async def test_the_hold_limit_ends_the_wait(deployment: Deployment) -> None:
 
 async def send_nothing(deployment: Deployment, role: Role) -> None:
     """Publish a record with neither key nor value, which a producer only sends in a batch made by hand."""
-    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=deployment.bootstrap) as producer:
         batch = producer.create_batch()
         batch.append(key=None, value=None, timestamp=None, headers=[])
         await (await producer.send_batch(batch, deployment.topics[role], partition=0))
-    finally:
-        await producer.stop()
 
 
 POISON: list[tuple[bytes | None, bytes | None, Headers]] = [
@@ -232,15 +219,11 @@ async def test_a_compressed_giant_stops_nothing(deployment: Deployment) -> None:
     await deployment.ready_worker()
     giant = b" " * 20_000_000
     _, key, value = a_call_by(0, 0, 0, minutes(2), None)
-    producer = AIOKafkaProducer(
+    async with AIOKafkaProducer(
         bootstrap_servers=deployment.bootstrap, compression_type="gzip", max_request_size=64 * 1024 * 1024
-    )
-    await producer.start()
-    try:
+    ) as producer:
         await producer.send_and_wait(deployment.topics[Role.CALLS], key=key, value=giant)
         await producer.send_and_wait(deployment.topics[Role.CALLS], key=key, value=value)
-    finally:
-        await producer.stop()
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1, limit_s=20)
     (rejected,) = await deployment.wait_for(Role.REJECTED, lambda records: len(records) == 1)
     assert dict(rejected.headers)["error.code"] == b"too_large"
@@ -317,16 +300,15 @@ def test_a_worker_of_no_known_role_is_refused(tmp_path: Path) -> None:
 
 async def test_a_stop_without_brokers_ends_within_its_bound() -> None:
     """SIGTERM ends a worker also when the brokers are gone for good, with exit code 0 or 3 and in time."""
-    with Broker(options=QUICK_START) as broker:
-        deployment = Deployment(broker.bootstrap, name="bounded", env={"ASSAY_STREAM_STOP_LIMIT_S": "5"})
+    with (
+        Broker(options=QUICK_START) as broker,
+        Deployment(broker.bootstrap, name="bounded", env={"ASSAY_STREAM_STOP_LIMIT_S": "5"}) as deployment,
+    ):
         await deployment.apply_topics()
         worker = deployment.start_worker()
-        try:
-            await worker.wait_ready()
-            broker.kill()
-            started_s = time.monotonic()
-            code = await asyncio.to_thread(worker.terminate)
-            assert code in (0, 3)
-            assert time.monotonic() - started_s < 15
-        finally:
-            deployment.stop_workers()
+        await worker.wait_ready()
+        broker.kill()
+        started_s = time.monotonic()
+        code = await asyncio.to_thread(worker.terminate)
+        assert code in (0, 3)
+        assert time.monotonic() - started_s < 15

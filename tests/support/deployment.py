@@ -16,11 +16,12 @@ from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Self
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from assay_stream.config import Settings, load_settings
-from assay_stream.kafka.connection import reading_consumer, start_admin
+from assay_stream.kafka.connection import open_admin, reading_consumer
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.topics import apply_topics, topic_names, topic_table
 from assay_stream.model.finding import Tick
@@ -122,11 +123,8 @@ class Deployment:
         return folder
 
     async def apply_topics(self, *, agents: str = "") -> None:
-        admin = await start_admin(self.settings)
-        try:
+        async with open_admin(self.settings) as admin:
             await apply_topics(admin, self.settings, agents=agents)
-        finally:
-            await admin.close()
 
     def run(self, *arguments: object, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         return self._run(("-m", "assay_stream"), arguments, env, stdin)
@@ -176,6 +174,12 @@ class Deployment:
         self.workers.append(worker)
         return worker
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop_workers()
+
     def stop_workers(self) -> None:
         for worker in self.workers:
             if worker.process.poll() is None:
@@ -194,24 +198,22 @@ class Deployment:
         self, role: Role, records: Iterable[tuple[bytes | None, bytes | None, Headers]], *, transactional: bool = False
     ) -> None:
         """Publish records (key, value, headers) to a role's topic, acknowledged; in a transaction as stages do."""
-        producer = AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap,
-            acks="all",
-            max_request_size=16 * 1024 * 1024,
-            max_batch_size=512 * 1024,
-            linger_ms=5,
-            transactional_id=f"{self.name}-test" if transactional else None,
-        )
-        await producer.start()
-        try:
-            async with producer.transaction() if transactional else nullcontext():
-                deliveries = [
-                    await producer.send(self.topics[role], key=key, value=value, headers=list(headers))
-                    for key, value, headers in records
-                ]
-                await asyncio.gather(*deliveries)
-        finally:
-            await producer.stop()
+        async with (
+            AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap,
+                acks="all",
+                max_request_size=16 * 1024 * 1024,
+                max_batch_size=512 * 1024,
+                linger_ms=5,
+                transactional_id=f"{self.name}-test" if transactional else None,
+            ) as producer,
+            producer.transaction() if transactional else nullcontext(),
+        ):
+            deliveries = [
+                await producer.send(self.topics[role], key=key, value=value, headers=list(headers))
+                for key, value, headers in records
+            ]
+            await asyncio.gather(*deliveries)
 
     async def read(self, role: Role, *, settled: bool = False, partitions_added: int = 0) -> list[Record]:
         """Every committed record of a role's topic, partition by partition.
@@ -243,32 +245,21 @@ class Deployment:
                     found[partition].extend(record_of(role, one) for one in messages)
             return [record for partition in partitions for record in found[partition]]
 
-        try:
-            await consumer.start()
+        async with consumer:
             await consumer.seek_to_beginning(*partitions)
             yield read
-        finally:
-            await consumer.stop()
 
     async def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        consumer = reading_consumer(self.settings, isolation_level="read_uncommitted")
-        await consumer.start()
-        try:
+        async with reading_consumer(self.settings, isolation_level="read_uncommitted") as consumer:
             ends: dict[TopicPartition, int] = await consumer.end_offsets(list(partitions))
             return ends
-        finally:
-            await consumer.stop()
 
     async def tick(self, time_us: int) -> None:
         partitions = self.settings.input_partitions
-        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
-        await producer.start()
-        try:
+        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all") as producer:
             for number in range(partitions):
                 value = Tick(time_us=time_us).encode()
                 await producer.send_and_wait(self.topics[Role.FINDINGS], key=b"", value=value, partition=number)
-        finally:
-            await producer.stop()
 
     async def wait_until_written(self, role: Role, count: int, *, limit_s: float = 60.0) -> None:
         """Wait until a role's topic has grown to some offsets, without reading it: quick, and exact enough."""
@@ -276,14 +267,10 @@ class Deployment:
         many = role in (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS)
         numbers = range(settings.call_partitions if many else settings.input_partitions)
         partitions = [TopicPartition(self.topics[role], number) for number in numbers]
-        consumer = reading_consumer(settings)
-        await consumer.start()
-        try:
+        async with reading_consumer(settings) as consumer:
             async with asyncio.timeout(limit_s):
                 while sum((await consumer.end_offsets(partitions)).values()) < count:
                     await asyncio.sleep(0.02)
-        finally:
-            await consumer.stop()
 
     async def wait_for(
         self, role: Role, enough: Callable[[list[Record]], bool], *, limit_s: float = 60.0

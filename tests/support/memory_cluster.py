@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple, Protocol
 
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndTimestamp
@@ -104,6 +104,18 @@ class MemoryCluster:
 
     def forget_offsets(self, group_id: str) -> None:
         self._groups[group_id].offsets.clear()
+
+    def fail_at(self, at_request: int, error: BaseException) -> list[str]:
+        """Raise an error at one request of a producer, by its number; return the names of those asked for."""
+        asked: list[str] = []
+
+        def before(request: str) -> None:
+            asked.append(request)
+            if len(asked) == at_request:
+                raise error
+
+        self.before = before
+        return asked
 
     def members(self, group_id: str) -> list[MemoryConsumer]:
         """Return the members of a group, in the order in which they joined."""
@@ -400,6 +412,23 @@ class MemoryConsumer:
             await asyncio.sleep(0.001)
         offsets = {} if self._group is None else self._group.offsets
         return {tp: offsets[tp] for tp in wanted if tp in offsets}
+
+
+class _Runs(Protocol):
+    async def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@asynccontextmanager
+async def running(made: _Runs) -> AsyncIterator[asyncio.Task[None]]:
+    """Run what reads until it is stopped, and stop it at the end of the block."""
+    task = asyncio.create_task(made.run())
+    try:
+        yield task
+    finally:
+        made.stop()
+        await task
 
 
 async def until(condition: Callable[[], bool], *, limit_s: float = 20.0) -> None:

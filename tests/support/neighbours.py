@@ -102,10 +102,8 @@ class Neighbours:
         self.watch = Watch(waited_s={server_name(number): [] for number in self._servers})
 
     async def live(self) -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=self._deployment.bootstrap)
-        await producer.start()
-        topics = self._deployment.topics
-        try:
+        async with AIOKafkaProducer(bootstrap_servers=self._deployment.bootstrap) as producer:
+            topics = self._deployment.topics
             for count in itertools.count():
                 if count % _LIST_EVERY_CALLS == 0:
                     for server in self._servers:
@@ -118,8 +116,6 @@ class Neighbours:
                 self._sent_s[f"call-{number}"] = (server_name(server), processor_s(self._worker))
                 await producer.send_and_wait(topics[role], value, key=key)
                 await asyncio.sleep(_CALL_EVERY_S)
-        finally:
-            await producer.stop()
 
     async def read(self) -> None:
         """Read evidence as it comes, until all is over and every call has its own."""
@@ -129,15 +125,12 @@ class Neighbours:
             for number in range(self._deployment.settings.call_partitions)
         ]
         consumer.assign(partitions)
-        await consumer.start()
-        try:
+        async with consumer:
             await consumer.seek_to_end(*partitions)
             while self._sent_s or not self._is_over:
                 for messages in (await consumer.getmany(timeout_ms=100)).values():
                     for message in messages:
                         self._take(json.loads(message.value)["data"])
-        finally:
-            await consumer.stop()
 
     def _take(self, data: dict[str, str]) -> None:
         call = data["tool_call_id"]

@@ -7,7 +7,7 @@ from typing import Any
 from aiokafka.protocol.admin import CreateAclsRequest
 
 from assay_stream.config import Settings
-from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.topics import AccessRole, Grant, Operation, Resource, grants_of
 from deploy.local.secured import SecuredBroker
 from tests.support.deployment import Deployment
@@ -71,8 +71,7 @@ class SecuredDeployment(Deployment):
 
 
 async def grant(settings: Settings, principal: str, grants: Iterable[Grant]) -> None:
-    admin = await start_admin(settings)
-    try:
+    async with open_admin(settings) as admin:
         rows = [
             (
                 _RESOURCES[wanted.resource],
@@ -88,5 +87,3 @@ async def grant(settings: Settings, principal: str, grants: Iterable[Grant]) -> 
         ]
         answer = await admin._client.send(admin._client.get_random_node(), _CreateAcls(rows))
         assert {entry[0] for entry in answer.creation_responses} == {0}, answer
-    finally:
-        await admin.close()

@@ -23,6 +23,10 @@ SIGNATURE = sign_digest(bytes.fromhex(schema_digest(TOOL).hex), KEY)
 FINGERPRINT = public().fingerprint
 
 
+def run_verify(files: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run("verify", "--schema", files / "tool.json", "--well-known", files / "schemapin.json", *arguments)
+
+
 def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     return run_command_text("schemapin", *map(str, arguments), stdin=b"", **env)
 
@@ -91,10 +95,7 @@ class TestDeveloper:
         signature = run(
             *("sign", "--schema", files / "tool.json", "--key", files / "private.pem", "--mode", mode)
         ).stdout.strip()
-        done = run(
-            *("verify", "--schema", files / "tool.json", "--signature", signature),
-            *("--well-known", files / "schemapin.json"),
-        )
+        done = run_verify(files, "--signature", signature)
         assert json.loads(done.stdout)["mode"] == mode
 
     def test_a_document(self, files: Path) -> None:
@@ -138,7 +139,7 @@ class TestDeveloper:
 
 
 def verify(files: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = run(*("verify", "--schema", files / "tool.json", "--well-known", files / "schemapin.json"), *arguments)
+    done = run_verify(files, *arguments)
     assert done.stdout.count("\n") == 1, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -153,10 +154,7 @@ def answer(error_code: str | None, fingerprint: str | None = FINGERPRINT) -> tup
 class TestVerify:
     def test_valid(self, files: Path) -> None:
         """The line has four fields in this order, and the exit code is 0."""
-        done = run(
-            *("verify", "--schema", files / "tool.json", "--signature", SIGNATURE),
-            *("--well-known", files / "schemapin.json"),
-        )
+        done = run_verify(files, "--signature", SIGNATURE)
         assert done.stdout == (
             f'{{"valid": true, "mode": "double_sha256", "fingerprint": "{FINGERPRINT}", "error_code": null}}\n'
         )
@@ -197,10 +195,7 @@ class TestVerify:
             path.unlink()
         else:
             path.write_bytes(raw)
-        done = run(
-            *("verify", "--schema", files / "tool.json", "--signature", SIGNATURE),
-            *("--well-known", files / "schemapin.json"),
-        )
+        done = run_verify(files, "--signature", SIGNATURE)
         assert failed(done, code)
         assert str(path) in done.stderr
 
@@ -210,8 +205,7 @@ class TestVerify:
     )
     def test_options_that_cannot_be_used(self, files: Path, arguments: tuple[str, ...], code: str) -> None:
         """No signature at all, and a pin that is no fingerprint."""
-        done = run(*("verify", "--schema", files / "tool.json", "--well-known", files / "schemapin.json"), *arguments)
-        assert failed(done, code)
+        assert failed(run_verify(files, *arguments), code)
 
 
 class TestFetch:

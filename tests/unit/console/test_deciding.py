@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -61,12 +61,9 @@ async def a_desk(folder: Path, operator: Any = ALICE) -> AsyncIterator[Desk]:
 
 
 def subjects(folder: Path) -> list[Subject]:
-    store = Store(schema.reading(folder))
-    try:
+    with closing(Store(schema.reading(folder))) as store:
         rows = store.alerts(AlertFilter(state=None)).rows
         return [subject_of_alert(row, store.alert(row.uid).records[-1]) for row in rows]
-    finally:
-        store.close()
 
 
 def about_definition(folder: Path) -> list[Subject]:
@@ -74,11 +71,8 @@ def about_definition(folder: Path) -> list[Subject]:
 
 
 def printed(folder: Path, subject: Subject, scheme: str = "assay.p60") -> str:
-    store = Store(schema.reading(folder))
-    try:
+    with closing(Store(schema.reading(folder))) as store:
         return store.printed(subject.server_id, subject.full_digest)[scheme]
-    finally:
-        store.close()
 
 
 async def test_approving_and_rejecting_record_the_pin_that_the_commands_would(fleet: Path) -> None:

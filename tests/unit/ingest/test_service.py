@@ -223,11 +223,11 @@ async def test_a_slow_client_is_told_so_and_one_that_leaves_costs_nothing() -> N
         writer.close()
         _, writer = await connect(served.url)
         writer.write(half)
-        await writer.drain()
+        await until(lambda: served.room_left_bytes() < INGEST_LIMITS.pending_bytes_max)
         writer.close()
         assert (await served.send(a_call(2).value))[0] == 202
         assert len(served.sent.of(Role.CALLS)) == 1
-        await asyncio.sleep(0.3)
+        await until(lambda: served.room_left_bytes() == INGEST_LIMITS.pending_bytes_max)
 
 
 async def test_an_event_whose_client_left_is_published_once() -> None:

@@ -16,6 +16,7 @@ from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.model.rejected import mark_of, read_accepted
 from assay_stream.observe.observation import Observation
 from tests.support.ingest import a_call, until
+from tests.support.memory_cluster import running
 from tests.support.producers import FakeProducer, Sent
 
 
@@ -26,13 +27,9 @@ def marked(observation: Observation) -> tuple[bytes, Observation]:
 @asynccontextmanager
 async def writing(sent: Sent) -> AsyncIterator[EventWriter]:
     writer = EventWriter(Settings(), AcceptedWindow(), producer=lambda: FakeProducer(sent))
-    running = asyncio.create_task(writer.run())
-    await until(lambda: writer.ready)
-    try:
+    async with running(writer):
+        await until(lambda: writer.ready)
         yield writer
-    finally:
-        writer.stop()
-        await running
 
 
 async def test_an_event_is_accepted_once_it_is_noted() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.state_table import Table
 from tests.support.errors import raises_code
-from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, running, until
 
 TOPICS = topic_names(Settings())
 INPUT, OUTPUT, STATES = (TOPICS[role] for role in (Role.CALLS, Role.EVIDENCE, Role.ALERT_STATES))
@@ -109,12 +109,8 @@ def expected(count: int = RECORDS) -> list[str]:
 
 
 async def run_until(task: Runner, condition: Callable[[], bool]) -> None:
-    running = asyncio.create_task(task.run())
-    try:
-        await until(lambda: condition() or running.done())
-    finally:
-        task.stop()
-        await running
+    async with running(task) as run:
+        await until(lambda: condition() or run.done())
 
 
 async def finish(cluster: MemoryCluster) -> None:
@@ -147,15 +143,7 @@ async def test_another_worker_goes_on_where_one_stopped(cluster: MemoryCluster) 
 
 @contextmanager
 def fault(cluster: MemoryCluster, at_request: int, error: BaseException) -> Iterator[list[str]]:
-    asked: list[str] = []
-
-    def before(request: str) -> None:
-        asked.append(request)
-        if len(asked) == at_request:
-            raise error
-
-    cluster.before = before
-    yield asked
+    yield cluster.fail_at(at_request, error)
     cluster.before = lambda _: None
 
 
@@ -321,16 +309,17 @@ async def test_a_partition_that_stays_is_worked_on_while_others_are_opened(clust
 
 async def test_a_partition_that_stays_over_two_rebalances_in_a_row_is_kept(cluster: MemoryCluster) -> None:
     """The second may come before it could be resumed after the first; it was nobody else's all the time."""
-    task = a_runner(cluster)
-    running = asyncio.create_task(task.run())
-    await until(lambda: committed(cluster) == RECORDS)
-    for _ in range(2):
-        await cluster.rebalance(GROUP)
-    publish(cluster, [RECORDS])
-    await until(lambda: committed(cluster) == RECORDS + 1)
-    assert producers_started(cluster, 0) == 1
-    task.stop()
-    await running
+    await check_kept(cluster, rebalances=2)
+
+
+async def check_kept(cluster: MemoryCluster, rebalances: int) -> None:
+    async with running(a_runner(cluster)):
+        await until(lambda: committed(cluster) == RECORDS)
+        for _ in range(rebalances):
+            await cluster.rebalance(GROUP)
+        publish(cluster, [RECORDS])
+        await until(lambda: committed(cluster) == RECORDS + 1)
+        assert producers_started(cluster, 0) == 1
 
 
 async def test_a_partition_stays_though_a_client_swallowed_that_its_task_was_cancelled(
@@ -346,76 +335,59 @@ async def test_a_partition_stays_though_a_client_swallowed_that_its_task_was_can
             return {}
 
     monkeypatch.setattr(MemoryConsumer, "getmany", swallowing)
-    task = a_runner(cluster)
-    running = asyncio.create_task(task.run())
-    await until(lambda: committed(cluster) == RECORDS)
-    await cluster.rebalance(GROUP)
-    publish(cluster, [RECORDS])
-    await until(lambda: committed(cluster) == RECORDS + 1)
-    assert producers_started(cluster, 0) == 1
-    task.stop()
-    await running
+    await check_kept(cluster, rebalances=1)
+
+
+@asynccontextmanager
+async def a_frozen_owner(cluster: MemoryCluster, *more: int) -> AsyncIterator[MemoryConsumer]:
+    """A runner that was done with partition 0 and ``more`` when it fell silent, and works on nothing any more."""
+    old = a_runner(cluster)
+    async with running(old):
+        await until(lambda: all(committed(cluster, partition) == RECORDS for partition in (0, *more)))
+        [frozen] = cluster.members(GROUP)
+        await frozen.fall_silent()
+        await old.on_partitions_revoked(())
+        yield frozen
 
 
 async def test_a_partition_that_had_another_owner_meanwhile_is_opened_anew(cluster: MemoryCluster) -> None:
     """The task that was kept for it missed a generation: its position and its state are of long ago."""
-    old = a_runner(cluster)
-    running = asyncio.create_task(old.run())
-    await until(lambda: committed(cluster) == RECORDS)
-    [frozen] = cluster.members(GROUP)
-    await frozen.fall_silent()
-    await old.on_partitions_revoked(())  # it works on nothing any more
-    publish(cluster, range(RECORDS, RECORDS + 3))
-    await run_until(a_runner(cluster), lambda: committed(cluster) >= RECORDS + 3)
-    await frozen.wake()
-    publish(cluster, range(RECORDS + 3, RECORDS + 5))
-    await until(lambda: len(written(cluster)) == RECORDS + 5)
-    assert written(cluster) == expected(RECORDS + 5)
-    assert producers_started(cluster, 0) >= 3
-    old.stop()
-    await running
+    async with a_frozen_owner(cluster) as frozen:
+        publish(cluster, range(RECORDS, RECORDS + 3))
+        await run_until(a_runner(cluster), lambda: committed(cluster) >= RECORDS + 3)
+        await frozen.wake()
+        publish(cluster, range(RECORDS + 3, RECORDS + 5))
+        await until(lambda: len(written(cluster)) == RECORDS + 5)
+        assert written(cluster) == expected(RECORDS + 5)
+        assert producers_started(cluster, 0) >= 3
 
 
 async def test_a_partition_that_alone_had_another_owner_is_opened_anew(cluster: MemoryCluster) -> None:
     """Even where nobody has taken the transactional id that the worker's producer has."""
     publish(cluster, range(RECORDS), partition=1)
-    old = a_runner(cluster)
-    running = asyncio.create_task(old.run())
-    await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
-    taken = producers_started(cluster, 0)
-    [frozen] = cluster.members(GROUP)
-    await frozen.fall_silent()
-    await old.on_partitions_revoked(())  # it works on nothing any more
-    publish(cluster, range(RECORDS, RECORDS + 3), partition=1)
-    await run_until(a_runner(cluster), lambda: committed(cluster, 1) >= RECORDS + 3)
-    cluster.epochs[f"{GROUP}-0"] = taken  # as if the other worker had owned the second partition only
-    await frozen.wake()
-    publish(cluster, range(RECORDS + 3, RECORDS + 5), partition=1)
-    await until(lambda: len(written(cluster, 1)) >= RECORDS + 5)
-    assert written(cluster, 1) == expected(RECORDS + 5)
-    old.stop()
-    await running
+    async with a_frozen_owner(cluster, 1) as frozen:
+        taken = producers_started(cluster, 0)
+        publish(cluster, range(RECORDS, RECORDS + 3), partition=1)
+        await run_until(a_runner(cluster), lambda: committed(cluster, 1) >= RECORDS + 3)
+        cluster.epochs[f"{GROUP}-0"] = taken  # as if the other worker had owned the second partition only
+        await frozen.wake()
+        publish(cluster, range(RECORDS + 3, RECORDS + 5), partition=1)
+        await until(lambda: len(written(cluster, 1)) >= RECORDS + 5)
+        assert written(cluster, 1) == expected(RECORDS + 5)
 
 
 async def test_an_owner_in_between_that_died_in_its_transaction_holds_nothing_up(cluster: MemoryCluster) -> None:
     """What a woken worker kept is fenced like what it takes over: nobody else ends that transaction."""
-    old = a_runner(cluster)
-    running = asyncio.create_task(old.run())
-    await until(lambda: committed(cluster) == RECORDS)
-    [frozen] = cluster.members(GROUP)
-    await frozen.fall_silent()
-    await old.on_partitions_revoked(())  # it works on nothing any more
-    dead = cluster.producer(f"{GROUP}-0")
-    await dead.start()
-    await dead.begin_transaction()
-    await dead.send_offsets_to_transaction({TopicPartition(INPUT, 0): (RECORDS + 1, "")}, GROUP)
-    await frozen.wake()
-    await until(lambda: not cluster.has_open_transactions)
-    publish(cluster, [RECORDS])
-    await until(lambda: len(written(cluster)) == RECORDS + 1)
-    assert written(cluster) == expected(RECORDS + 1)
-    old.stop()
-    await running
+    async with a_frozen_owner(cluster) as frozen:
+        dead = cluster.producer(f"{GROUP}-0")
+        await dead.start()
+        await dead.begin_transaction()
+        await dead.send_offsets_to_transaction({TopicPartition(INPUT, 0): (RECORDS + 1, "")}, GROUP)
+        await frozen.wake()
+        await until(lambda: not cluster.has_open_transactions)
+        publish(cluster, [RECORDS])
+        await until(lambda: len(written(cluster)) == RECORDS + 1)
+        assert written(cluster) == expected(RECORDS + 1)
 
 
 async def test_a_partition_that_fails_stops_no_other(cluster: MemoryCluster) -> None:
@@ -430,13 +402,10 @@ async def test_a_partition_that_fails_stops_no_other(cluster: MemoryCluster) -> 
             raise OSError("an agent's own")
         await batch.process(number)
 
-    task = a_runner(cluster, failing_in_one)
-    running = asyncio.create_task(task.run())
-    await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
-    assert (producers_started(cluster, 0), producers_started(cluster, 1)) == (1, 3)
-    assert written(cluster, 1) == expected()
-    task.stop()
-    await running
+    async with running(a_runner(cluster, failing_in_one)):
+        await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
+        assert (producers_started(cluster, 0), producers_started(cluster, 1)) == (1, 3)
+        assert written(cluster, 1) == expected()
 
 
 async def test_a_state_topic_that_lost_records_starts_over(cluster: MemoryCluster) -> None:

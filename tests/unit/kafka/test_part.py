@@ -21,7 +21,7 @@ from assay_stream.kafka import part as module
 from assay_stream.kafka.part import SILENCE_LIMIT_S, BrokerWatch, Follower, PatientPart
 from assay_stream.model.record import Record, Role
 from tests.support.deployment import free_port
-from tests.support.memory_cluster import MemoryCluster, until
+from tests.support.memory_cluster import MemoryCluster, running, until
 from tests.unit.kafka.test_log import HOME, filled
 
 
@@ -62,12 +62,10 @@ async def test_what_is_followed_comes_once_however_often_brokers_fail(monkeypatc
     """It goes on where it was; each failure is said. It is ready once what was there at first has been read."""
     monkeypatch.setattr(module, "_PAUSE_S", 0.0)
     following = Following(filled(5), KafkaConnectionError(), OSError())
-    running = asyncio.create_task(following.follower.run())
-    await until(lambda: following.follower.ready)
-    following.cluster.append("t", 1, b"k", b"later")
-    await until(lambda: len(following.values) == 5)
-    following.follower.stop()
-    await running
+    async with running(following.follower):
+        await until(lambda: following.follower.ready)
+        following.cluster.append("t", 1, b"k", b"later")
+        await until(lambda: len(following.values) == 5)
     assert following.values == [b"1", b"2", b"3", b"4", b"later"]
     assert following.said == [
         f"following the topic of calls failed {count} times in a row, last with {kind}: trying again"
@@ -78,10 +76,8 @@ async def test_what_is_followed_comes_once_however_often_brokers_fail(monkeypatc
 async def test_what_was_deleted_unread_is_passed_over_and_said() -> None:
     """Reading goes on with the earliest record there is."""
     following = Following(filled(7), OffsetOutOfRangeError({}))
-    running = asyncio.create_task(following.follower.run())
-    await until(lambda: b"6" in following.values)
-    following.follower.stop()
-    await running
+    async with running(following.follower):
+        await until(lambda: b"6" in following.values)
     assert following.values == [b"1", b"2", b"5", b"6"]
     assert following.said == ["records were deleted before they could be read: going on with the earliest there are"]
 

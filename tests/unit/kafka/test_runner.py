@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from assay_stream.kafka.stage import NoState, Stage, Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
 from tests.support.errors import raises_code
-from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, running, until
 
 TOPICS = topic_names(Settings())
 INPUT, OUTPUT = TOPICS[Role.CALLS], TOPICS[Role.EVIDENCE]
@@ -81,16 +80,6 @@ def a_runner(
 
     topology = Topology(Settings(poll_timeout_ms=5, **settings), dict.fromkeys(Role, 2), clients=cluster)
     return Runner(Stage("pass", roles, topology, new_state=lambda _: NoState()), agent, gives_way_to=gives_way_to)
-
-
-@asynccontextmanager
-async def running(runner: Runner) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(runner.run())
-    try:
-        yield task
-    finally:
-        runner.stop()
-        await task
 
 
 def written(cluster: MemoryCluster, partition: int) -> int:

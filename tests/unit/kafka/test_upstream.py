@@ -14,7 +14,7 @@ from assay_stream.config import Settings
 from assay_stream.kafka.stage import Topology, UpstreamStages, steps_to
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
-from tests.support.memory_cluster import MemoryCluster, MemoryConsumer
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, running
 
 TOPICS = topic_names(Settings())
 
@@ -38,12 +38,8 @@ def test_what_a_topic_follows_from(roles: list[Role], groups: list[str]) -> None
 async def following(cluster: MemoryCluster, *roles: Role) -> AsyncIterator[UpstreamStages]:
     topology = Topology(Settings(group_prefix="p"), dict.fromkeys(Role, 2), clients=cluster)
     upstream = UpstreamStages(steps_to(roles), topology)
-    running = asyncio.create_task(upstream.run())
-    try:
+    async with running(upstream):
         yield upstream
-    finally:
-        upstream.stop()
-        await running
 
 
 async def commit(cluster: MemoryCluster, stage: str, role: Role, partition: int, offset: int, *writes: Role) -> None:

@@ -44,6 +44,14 @@ async def fetched(authority: Authority, certificate: Path | None, answer: Answer
         return await fetch_well_known(server.domain, ca_file=authority.file, **options)
 
 
+async def redirected(authority: Authority, certificate: Path, location: str) -> tuple[Fetched, HttpsServer]:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        serve(b"", 302, Location=location.format(port=request.server.server_port))(request)  # type: ignore[attr-defined]
+
+    with HttpsServer(answer, certificate) as server:
+        return await fetch_well_known(server.domain, ca_file=authority.file), server
+
+
 def failed(found: Fetched, *words: str) -> bool:
     assert (found.status, found.document) == ("fetch_failed", None)
     assert found.error_code is SchemaPinErrorCode.DISCOVERY_FETCH_FAILED
@@ -99,11 +107,7 @@ class TestFetch:
     )
     async def test_a_redirect_elsewhere(self, authority: Authority, certificate: Path, location: str) -> None:
         """Another host, another port and plain HTTP are not followed."""
-        with HttpsServer(
-            lambda request: serve(b"", 302, Location=location.format(port=request.server.server_port))(request),  # type: ignore[attr-defined]
-            certificate,
-        ) as server:
-            found = await fetch_well_known(server.domain, ca_file=authority.file)
+        found, server = await redirected(authority, certificate, location)
         assert failed(found, "redirects elsewhere")
         assert server.paths == [PATH]
         assert found.url == f"https://{server.domain}{PATH}"
@@ -113,11 +117,7 @@ class TestFetch:
     )
     async def test_a_redirect_to_nowhere(self, authority: Authority, certificate: Path, location: str) -> None:
         """What is no plain address is not followed, and not quoted."""
-        with HttpsServer(
-            lambda request: serve(b"", 302, Location=location.format(port=request.server.server_port))(request),  # type: ignore[attr-defined]
-            certificate,
-        ) as server:
-            found = await fetch_well_known(server.domain, ca_file=authority.file)
+        found, server = await redirected(authority, certificate, location)
         assert failed(found)
         assert server.paths == [PATH]
         assert "secret" not in found.url + found.detail

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,17 @@ async def process(channel: TransactionalChannel, number: int = 0) -> None:
 
 async def test_a_batch_is_done_when_the_agent_asks_for_the_next() -> None:
     seen: list[int] = []
-    release = asyncio.Event()
+    taken, release = asyncio.Event(), asyncio.Event()
 
     async def agent(batches: Any) -> None:
         async for batch in batches:
+            taken.set()
             await release.wait()
             seen.append(batch.number)
 
     async with running(agent) as channel:
         working = asyncio.create_task(process(channel, 7))
-        await asyncio.sleep(0.02)
+        await taken.wait()
         assert not working.done()
         release.set()
         await working
@@ -122,16 +123,16 @@ async def test_an_agent_that_ends_fails_its_batch_and_all_others(agent: AgentFun
 
 async def test_an_agent_that_is_cancelled_fails_the_batch_in_hand() -> None:
     """As by an application that is stopped: its task never waits for it."""
-    stopped: list[Callable[[], None]] = []
+    taken = asyncio.Event()
 
     async def agent(batches: Any) -> None:
         async for _ in batches:
+            taken.set()
             await asyncio.Event().wait()
 
     async with running(agent) as channel:
         working = asyncio.create_task(process(channel))
-        await asyncio.sleep(0.02)
-    assert stopped == []
+        await taken.wait()
     await asyncio.wait([working], timeout=5)
     assert working.done()
     assert working.exception() is not None

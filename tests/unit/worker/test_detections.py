@@ -176,22 +176,10 @@ REQUESTS = 60
 """Of a producer, that may fail: those that open all partitions of all stages, and some batches."""
 
 
-def fail(cluster: MemoryCluster, at_request: int, error: BaseException) -> list[str]:
-    asked: list[str] = []
-
-    def before(request: str) -> None:
-        asked.append(request)
-        if len(asked) == at_request:
-            raise error
-
-    cluster.before = before
-    return asked
-
-
 @pytest.mark.parametrize("at_request", range(1, REQUESTS, 2))
 async def test_agents_that_are_killed_lose_and_double_nothing(cluster: MemoryCluster, at_request: int) -> None:
     """At whichever request one of their stages dies."""
-    asked = fail(cluster, at_request, KilledError())
+    asked = cluster.fail_at(at_request, KilledError())
     with pytest.raises(KilledError):
         await run_until(lambda: False, cluster)
     assert len(asked) >= at_request
@@ -203,7 +191,7 @@ async def test_agents_that_are_killed_lose_and_double_nothing(cluster: MemoryClu
 @pytest.mark.parametrize("at_request", range(2, REQUESTS, 2))
 async def test_a_request_that_fails_loses_and_doubles_nothing(cluster: MemoryCluster, at_request: int) -> None:
     """The transaction is undone, and the batch done again."""
-    fail(cluster, at_request, KafkaError("the broker is away"))
+    cluster.fail_at(at_request, KafkaError("the broker is away"))
     await finish(cluster)
     check_exactly_once(cluster)
 

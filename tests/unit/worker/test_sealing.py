@@ -22,7 +22,7 @@ from assay_stream.schemes import tlog
 from assay_stream.seal.checkpoint import decode
 from assay_stream.worker.sealing import OpenRange, Sealer, SealPlan, check_siblings
 from tests.support.errors import raises_code
-from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, MemoryProducer, until
+from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, MemoryProducer, running, until
 from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, Fleet, checked, checkpoints_of, some_records
 
 HOME = TopicPartition(TOPIC, 0)
@@ -226,10 +226,8 @@ async def test_a_failure_with_nothing_left_to_seal_is_forgotten(monkeypatch: pyt
     monkeypatch.setattr(MemoryConsumer, "getmany", failing_once)
     plan = SealPlan(key=KEY, trusted=KEYS, every_records=3, every_s=60.0, log_name="test")
     sealer = Sealer(topology(cluster), plan)
-    running = asyncio.create_task(sealer.run())
-    await until(lambda: reads_again.is_set() and sealer.ready)
-    sealer.stop()
-    await running
+    async with running(sealer):
+        await until(lambda: reads_again.is_set() and sealer.ready)
 
 
 async def test_brokers_that_fail_while_it_stops_with_nothing_to_seal_are_no_error(
