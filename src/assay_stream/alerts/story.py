@@ -438,7 +438,8 @@ def _signs(
         here: list[Indicator] = [sign for sign in found if sign.rule == rule]
         before_too = [] if here else [sign for sign in whole if sign.rule == rule and sign.level >= Level.HIGH]
         for sign in here or before_too:
-            yield _shown_indicator(rule, sign.level, sign.path, sign, is_carried_over=not here)
+            # The server's earlier list, which is not at hand here, can have lowered it.
+            yield _shown_indicator(rule, min(sign.level, view.severity_id), sign.path, sign, is_carried_over=not here)
         if not here and not before_too:
             yield _shown_indicator(rule, LEVELS.get(rule), "", None)
 
