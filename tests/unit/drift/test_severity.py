@@ -49,13 +49,15 @@ def test_profiles_by_name() -> None:
     "after",
     [
         _path(pattern=None),
+        _path(enum=None),
+        _path(type=None, enum=None),
         TOOL | {"inputSchema": {}},
         TOOL | {"annotations": {"readOnlyHint": False, "destructiveHint": False}},
         TOOL | {"annotations": {"readOnlyHint": True, "destructiveHint": True}},
     ],
-    ids=range(4),
+    ids=range(6),
 )
-def test_a_lost_form_and_an_opposite_hint_are_medium(after: dict[str, object]) -> None:
+def test_a_lost_choice_or_form_and_an_opposite_hint_are_medium(after: dict[str, object]) -> None:
     assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.MEDIUM
 
 
@@ -64,15 +66,13 @@ def test_a_lost_form_and_an_opposite_hint_are_medium(after: dict[str, object]) -
     [
         _schema(additionalProperties={"type": "string"}),
         _path(enum=["/srv/a", "/srv/b"]),
-        _path(enum=None),
-        _path(type=None, enum=None),
         _path(default="/srv/b"),
         TOOL | {"annotations": {"destructiveHint": False}},
         TOOL | {"annotations": {"readOnlyHint": True}},
         _schema(properties={**TOOL["inputSchema"]["properties"], "note": {}}, required=["note"]),  # type: ignore[index]
         _schema(properties={"path": {"anyOf": [TOOL["inputSchema"]["properties"]["path"], {"type": "array"}]}}),  # type: ignore[index]
     ],
-    ids=range(9),
+    ids=range(7),
 )
 def test_what_upgrades_do_to_schemas_is_low(after: dict[str, object]) -> None:
     assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.LOW
