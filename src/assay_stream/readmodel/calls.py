@@ -155,7 +155,7 @@ def digest_key(value: str) -> str:
 
 
 def mark_hasher(secret: bytes) -> Callable[[str], bytes]:
-    """Return what hashes digests of single calls for their index, equal for all spellings that ``digest_key`` unifies.
+    """Return a hash function for the index of single calls; spellings that ``digest_key`` unifies have one hash.
 
     Args:
         secret: the store's own key: collisions cannot be constructed without it.
@@ -172,9 +172,10 @@ def mark_hasher(secret: bytes) -> Callable[[str], bytes]:
 
 
 def marked_calls(era: int, entries: bytes, hashed: bytes) -> list[int]:
-    """Return the numbers of the calls in an era whose entries have a hash."""
+    """Return the numbers of the calls in an era that a hash is entered for."""
     rest, first = hashed[1:], era * STORE_ERA_RECORDS
-    return [first + offset for entry, offset in _ENTRY.iter_unpack(entries) if entry == rest]
+    # Equal digests of one call are several entries.
+    return sorted({first + offset for entry, offset in _ENTRY.iter_unpack(entries) if entry == rest})
 
 
 def values_of(digests: Digests) -> tuple[DigestValue, ...]:

@@ -55,8 +55,6 @@ _INDEXED = ("unbound", "agent", "decision", "tool", "observer", "server")
 """The order in which an index is chosen: what is rare first."""
 _LAST = 2**63 - 1
 _REFERENCE_CHARS_MAX = 18
-_ERAS = """SELECT a.id, a.last_us, m.entries FROM era a JOIN mark m ON m.id = a.id << 8 | ?
-  WHERE a.first_us <= ? AND instr(m.entries, ?) ORDER BY a.last_us DESC"""
 _CALLED = "FROM evidence e JOIN subject s ON s.id = e.subject WHERE {}"
 # One pass over the calls; of the agents, who may be many, only the first leave SQLite. Totals come without any as well.
 _COUNTED = """WITH called AS MATERIALIZED ({}),
@@ -233,19 +231,22 @@ class CallQueries(Tables):
     ) -> Iterator[_Row]:
         """Yield rows of which one digest has the hash of a key, in order, reading no more eras than asked for."""
         hashed = mark_hasher(meta(self._connection, "secret", b""))(key)
-        eras = self._connection.execute(_ERAS, (hashed[0], before[0], hashed[1:])).fetchall()
         statement = (
             f"SELECT {_COLUMNS} FROM json_each(?) j CROSS JOIN evidence e ON e.id = j.value {_JOINED} "  # noqa: S608
             f"{' AND '.join([*conditions, 'e.time_us <= ?'])} AND (e.time_us < ? OR e.id < ?) "
             "ORDER BY e.time_us DESC, e.id DESC LIMIT ?"
         )
+        eras = "SELECT id, last_us FROM era WHERE first_us <= ? ORDER BY last_us DESC"
+        entries_of = "SELECT entries FROM mark WHERE id = ? AND instr(entries, ?)"
         waiting: list[_Row] = []
-        for era, last_us, entries in eras:
+        for era, last_us in self._connection.execute(eras, before[:1]):
             ready = [row for row in waiting if row[1] > last_us]
             yield from ready
-            numbers = orjson.dumps(marked_calls(era, entries, hashed)).decode()
-            found = self._connection.execute(statement, (numbers, *given, before[0], *before, limit))
-            waiting = sorted([*waiting[len(ready) :], *found], key=_newest_first)
+            waiting = waiting[len(ready) :]
+            for (entries,) in self._connection.execute(entries_of, (era << 8 | hashed[0], hashed[1:])):
+                numbers = orjson.dumps(marked_calls(era, entries, hashed)).decode()
+                found = self._connection.execute(statement, (numbers, *given, before[0], *before, limit))
+                waiting = sorted([*waiting, *found], key=_newest_first)
         yield from waiting
 
     def _checked(self, found: Iterator[_Row], key: str) -> Iterator[_Row]:
