@@ -303,8 +303,8 @@ STORE_SUBJECTS_KEPT_MAX = 65_536  # Subjects whose number in the store a process
 STORE_BATCH_RECORDS = 10_000
 
 # Records of evidence whose own digests are kept in one part of their table: a batch changes that part only, and a
-# digest is looked for in each part, 31 for a million records. Part of the store's format.
-STORE_ERA_RECORDS = 32_768
+# digest is looked for in each part, 62 for a million records. At most 65,536: part of the store's format.
+STORE_ERA_RECORDS = 16_384
 
 STORE_DROP_ROWS = 10_000  # Rows of evidence dropped in one transaction, so that filling and reading go on in between
 

@@ -23,7 +23,7 @@ from assay_stream.model.fields import ScopeField
 from assay_stream.readmodel.calls import drop_marks, drop_subject
 from assay_stream.readmodel.schema import used_bytes
 
-_EVIDENCE = "DELETE FROM evidence WHERE id IN ({}) RETURNING id, time_us, body, server, tool, observer, subject"
+_EVIDENCE = "DELETE FROM evidence WHERE id IN ({}) RETURNING id, server, tool, observer, subject"
 _OLD_EVIDENCE = "SELECT id FROM evidence WHERE time_us < ? ORDER BY time_us LIMIT ?"
 # By row, the order in which they came: a caller can date its calls, but not say when they were read.
 _FIRST_EVIDENCE = "SELECT id FROM evidence INDEXED BY evidence_came WHERE server = ? ORDER BY id LIMIT ?"
@@ -99,7 +99,7 @@ class Dropped:
         return self.rows > 0
 
 
-def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_us: int) -> Dropped:
+def drop(connection: sqlite3.Connection, bounds: Bounds, *, now_us: int) -> Dropped:
     """Drop some rows beyond the bounds. The caller holds the transaction, and repeats until nothing is dropped.
 
     1. Too old: evidence, closed alerts, findings, replaced lists. 2. Beyond one server's share, even if there is room:
@@ -109,19 +109,19 @@ def drop(connection: sqlite3.Connection, bounds: Bounds, secret: bytes, *, now_u
 
     Verdicts follow from pins, policies and the lists in force; operators' decisions are never dropped.
     """
-    drops = _Drops(connection, secret)
+    drops = _Drops(connection)
     done = next(filter(None, _beyond(drops, now_us - bounds.age_us)), Dropped())
     if done or used_bytes(connection) <= bounds.size_bytes:
         return done
     return next(filter(None, _for_room(drops, bounds.size_bytes)), Dropped())
 
 
-def erase(connection: sqlite3.Connection, erasure: ScopeAct, secret: bytes) -> Dropped:
+def erase(connection: sqlite3.Connection, erasure: ScopeAct) -> Dropped:
     """Drop all evidence in the scope of an erasure, so that the file does not keep its bytes either."""
     scope: ScopeField = erasure.scope or {}
     connection.execute("PRAGMA secure_delete = ON")
     given = (*span_us(scope), scope.get("server_id"), scope.get("agent_id"))
-    return Dropped(rows=_Drops(connection, secret).evidence(_ERASED, [given], are_latest=True), bound="erased")
+    return Dropped(rows=_Drops(connection).evidence(_ERASED, [given], are_latest=True), bound="erased")
 
 
 def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
@@ -189,9 +189,8 @@ def _surpluses(connection: sqlite3.Connection) -> list[tuple[str, int]]:
 class _Drops:
     """Drops rows with everything derived from them."""
 
-    def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self._secret = secret
 
     def crowded(self, statement: str, rows_max: int) -> list[tuple[str, int]]:
         """Return servers with more than ``rows_max`` rows, limited to as many as are dropped at once."""
@@ -208,13 +207,13 @@ class _Drops:
         statement = _EVIDENCE.format(chosen)
         gone = [row for each in given for row in self.connection.execute(statement, each).fetchall()]
         many = self.connection.executemany
-        drop_marks(self.connection, self._secret, (row[:3] for row in gone))
-        places = [row[3:6] for row in gone]
+        drop_marks(self.connection, (row[0] for row in gone))
+        places = [row[1:4] for row in gone]
         many(_COUNT_LESS, places)
         many(_NOT_CALLED, sorted(set(places)))
         if are_latest:
             many(_LAST_CALL, sorted(set(places)))
-        for subject in sorted({row[6] for row in gone}):
+        for subject in sorted({row[4] for row in gone}):
             drop_subject(self.connection, subject)
         return len(gone)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from operator import attrgetter
-from struct import unpack
 from threading import local
 
 import msgspec
@@ -24,7 +25,9 @@ Digests = list[tuple[str, str, str]]
 """Role, scheme and value of each."""
 
 _HEX_DIGITS = 64
-_HASH_BYTES = 8
+_HASH_BYTES = 7
+_ENTRY = struct.Struct(">6sH")
+"""Of a mark: a hash without its first byte, and the number of the call within its era."""
 
 
 class _Identity(Struct, frozen=True, gc=False):
@@ -151,19 +154,28 @@ def digest_key(value: str) -> str:
     return bare.lower() if len(bare) == _HEX_DIGITS else bare
 
 
-def mark_hashes(secret: bytes, values: Iterable[str]) -> tuple[int, ...]:
-    """Hash digests of single calls for their index, equal for all spellings that ``digest_key`` unifies.
+def mark_hasher(secret: bytes) -> Callable[[str], bytes]:
+    """Return a hash function for the index of single calls; spellings that ``digest_key`` unifies have one hash.
 
     Args:
         secret: the store's own key: collisions cannot be constructed without it.
     """
     # As a prefix, a key of 16 bytes and a digest are one block to hash; as BLAKE2's own key they are two.
-    keyed, found = blake2b(secret, digest_size=_HASH_BYTES).copy, []
-    for value in values:
-        hashed = keyed()
-        hashed.update(digest_key(value).encode("utf-8", "surrogatepass"))
-        found.append(hashed.digest())
-    return unpack(f">{len(found)}q", b"".join(found))
+    keyed = blake2b(secret, digest_size=_HASH_BYTES).copy
+
+    def hashed(value: str) -> bytes:
+        found = keyed()
+        found.update(digest_key(value).encode("utf-8", "surrogatepass"))
+        return found.digest()
+
+    return hashed
+
+
+def marked_calls(era: int, entries: bytes, hashed: bytes) -> list[int]:
+    """Return the numbers of the calls in an era that a hash is entered for."""
+    rest, first = hashed[1:], era * STORE_ERA_RECORDS
+    # Equal digests of one call are several entries.
+    return sorted({first + offset for entry, offset in _ENTRY.iter_unpack(entries) if entry == rest})
 
 
 def values_of(digests: Digests) -> tuple[DigestValue, ...]:
@@ -177,6 +189,10 @@ _INSERT_DIGEST = "INSERT OR IGNORE INTO digest VALUES (?, ?, ?, ?, ?)"
 _INSERT_EVIDENCE = f"INSERT INTO evidence VALUES ({','.join('?' * 14)})"  # noqa: S608
 _COUNT = """INSERT INTO called VALUES (?, ?, ?, ?, ?)
   ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, last_us = max(last_us, excluded.last_us)"""
+_MARK = """INSERT INTO mark VALUES (?, ?)
+  ON CONFLICT DO UPDATE SET entries = CAST(entries || excluded.entries AS BLOB)"""
+_ERA = """INSERT INTO era VALUES (?, ?, ?)
+  ON CONFLICT DO UPDATE SET first_us = min(first_us, excluded.first_us), last_us = max(last_us, excluded.last_us)"""
 _LEVEL = 1
 _USUAL = b"""{"assaycontenthash":"sha256:","assaygit":"unknown","assaypii":false,"assayproducer":"assay-stream",\
 "assayproducerversion":"0.1.0","assaysecrets":false,"data":{"actor":{"agent_id":"agent-","kind":"agent"},"args_hash":\
@@ -240,7 +256,7 @@ class Calls:
 
     def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
         self._connection = connection
-        self._secret = secret
+        self._hash = mark_hasher(secret)
         self._subjects: dict[int, int] = {}
         self._horizon_us = 0
         self._last = 0
@@ -262,8 +278,8 @@ class Calls:
     def take(self, source: int, records: Sequence[Record], erasures: Erasures) -> tuple[int, int, int]:
         """Add records of one log; return how many were refused, were too old to keep, and are erased."""
         rows = []
-        keys: list[str] = []
-        owners: list[tuple[int, int]] = []
+        marks = defaultdict[int, bytearray](bytearray)
+        eras: dict[int, tuple[int, int]] = {}
         called: dict[tuple[str, str, str], tuple[int, int]] = {}
         refused = dropped = erased = 0
         for record in records:
@@ -291,19 +307,17 @@ class Calls:
                     compressed(record.value or b""),
                 )
             )
-            own = own_values(line)
-            keys += own
-            owners += [(time_us, self._last)] * len(own)
+            era, offset = divmod(self._last, STORE_ERA_RECORDS)
+            for hashed in map(self._hash, own_values(line)):
+                marks[era << 8 | hashed[0]] += _ENTRY.pack(hashed[1:], offset)
+            first_us, last_us = eras.get(era, (time_us, time_us))
+            eras[era] = min(first_us, time_us), max(last_us, time_us)
             place = data.server_id, data.tool, data.observer_id
             calls, last_us = called.get(place, (0, time_us))
             called[place] = calls + 1, max(last_us, time_us)
         self._connection.executemany(_INSERT_EVIDENCE, rows)
-        # In the order of the table: each of its pages is visited once. Equal digests of one call are one mark.
-        marks = sorted(
-            (owner // STORE_ERA_RECORDS, hashed, time_us, owner)
-            for hashed, (time_us, owner) in zip(mark_hashes(self._secret, keys), owners, strict=True)
-        )
-        self._connection.executemany("INSERT OR IGNORE INTO mark VALUES (?, ?, ?, ?)", marks)
+        self._connection.executemany(_MARK, sorted(marks.items()))
+        self._connection.executemany(_ERA, ((era, *times) for era, times in eras.items()))
         self._connection.executemany(_COUNT, sorted((*place, *counts) for place, counts in called.items()))
         return refused, dropped, erased
 
@@ -349,16 +363,19 @@ def _digest_rows(place: str, owner: int, digests: Digests) -> list[_DigestRow]:
     return [(digest_key(value), place, owner, role, scheme) for role, scheme, value in digests if value]
 
 
-def drop_marks(connection: sqlite3.Connection, secret: bytes, rows: Iterable[tuple[int, int, bytes]]) -> None:
-    """Remove the index entries of calls.
-
-    Args:
-        rows: number, event time and compressed record of each.
-    """
-    marks = [
-        (number // STORE_ERA_RECORDS, each, time_us, number)
-        for number, time_us, body in rows
-        if (line := read_line(decompressed(body))) is not None
-        for each in mark_hashes(secret, own_values(line))
-    ]
-    connection.executemany("DELETE FROM mark WHERE era = ? AND hash = ? AND time_us = ? AND evidence = ?", marks)
+def drop_marks(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
+    """Remove the index entries of calls."""
+    gone = defaultdict[int, set[int]](set)
+    for number in numbers:
+        era, offset = divmod(number, STORE_ERA_RECORDS)
+        gone[era].add(offset)
+    of_era = "FROM mark WHERE id BETWEEN ?1 << 8 AND ?1 << 8 | 255"
+    for era, offsets in gone.items():
+        changed = []
+        for number, entries in connection.execute(f"SELECT id, entries {of_era}", (era,)):
+            kept = b"".join(_ENTRY.pack(*entry) for entry in _ENTRY.iter_unpack(entries) if entry[1] not in offsets)
+            if len(kept) < len(entries):
+                changed.append((kept, number))
+        connection.executemany("UPDATE mark SET entries = ? WHERE id = ?", changed)
+        connection.execute(f"DELETE {of_era} AND entries = x''", (era,))
+        connection.execute(f"DELETE FROM era WHERE id = ?1 AND NOT EXISTS (SELECT 1 {of_era})", (era,))  # noqa: S608

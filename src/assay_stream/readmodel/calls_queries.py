@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any
 
 import orjson
 
 from assay_stream.alerts.story import AGENTS_NAMED_MAX, CALLS_NAMED_MAX, AgentCalls, CallsSince, CallSummary
-from assay_stream.limits import STORE_ERA_RECORDS, STORE_SUBJECTS_MERGED_MAX
+from assay_stream.limits import STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import (
     EvidenceLine,
     decompressed,
     digest_key,
-    mark_hashes,
+    mark_hasher,
+    marked_calls,
     own_digests,
     own_values,
     read_line,
@@ -206,15 +207,6 @@ class CallQueries(Tables):
         self, digest: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
     ) -> Iterator[_Row]:
         key = digest_key(digest)
-        hashed = mark_hashes(meta(self._connection, "secret", b""), [key])[0]
-        marked = (
-            f"SELECT {_COLUMNS} FROM mark m CROSS JOIN evidence e ON e.id = m.evidence {_JOINED} m.era = ? "  # noqa: S608
-            f"AND m.hash = ? AND {' AND '.join([*conditions, 'm.time_us <= ?'])} AND (m.time_us < ? OR m.evidence < ?) "
-            "ORDER BY m.time_us DESC, m.evidence DESC LIMIT ?"
-        )
-        own = [
-            self._connection.execute(marked, (era, hashed, *given, before[0], *before, limit)) for era in self._eras()
-        ]
         owners = "SELECT DISTINCT owner FROM digest WHERE value = ? AND place = 'calls'"
         subjects = [
             row[0] for row in self._connection.execute(f"{owners} LIMIT ?", (key, STORE_SUBJECTS_MERGED_MAX + 1))
@@ -227,21 +219,39 @@ class CallQueries(Tables):
             for index, condition, value in asked
         ]
         seen: int | None = None
-        for row in heapq.merge(self._checked(own, key), *shared, key=_newest_first):
+        own = self._checked(self._marked(key, conditions, given, before, limit), key)
+        for row in heapq.merge(own, *shared, key=_newest_first):
             # A digest can stand in a record twice, in both ways.
             if row[0] != seen:
                 seen = row[0]
                 yield row
 
-    def _eras(self) -> range:
-        first, last = self._connection.execute(
-            "SELECT (SELECT min(id) FROM evidence), (SELECT max(id) FROM evidence)"
-        ).fetchone()
-        return range(0) if first is None else range(first // STORE_ERA_RECORDS, last // STORE_ERA_RECORDS + 1)
+    def _marked(
+        self, key: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
+    ) -> Iterator[_Row]:
+        """Yield rows of which one digest has the hash of a key, in order, reading no more eras than asked for."""
+        hashed = mark_hasher(meta(self._connection, "secret", b""))(key)
+        statement = (
+            f"SELECT {_COLUMNS} FROM json_each(?) j CROSS JOIN evidence e ON e.id = j.value {_JOINED} "  # noqa: S608
+            f"{' AND '.join([*conditions, 'e.time_us <= ?'])} AND (e.time_us < ? OR e.id < ?) "
+            "ORDER BY e.time_us DESC, e.id DESC LIMIT ?"
+        )
+        eras = "SELECT id, last_us FROM era WHERE first_us <= ? ORDER BY last_us DESC"
+        entries_of = "SELECT entries FROM mark WHERE id = ? AND instr(entries, ?)"
+        waiting: list[_Row] = []
+        for era, last_us in self._connection.execute(eras, before[:1]):
+            ready = [row for row in waiting if row[1] > last_us]
+            yield from ready
+            waiting = waiting[len(ready) :]
+            for (entries,) in self._connection.execute(entries_of, (era << 8 | hashed[0], hashed[1:])):
+                numbers = orjson.dumps(marked_calls(era, entries, hashed)).decode()
+                found = self._connection.execute(statement, (numbers, *given, before[0], *before, limit))
+                waiting = sorted([*waiting, *found], key=_newest_first)
+        yield from waiting
 
-    def _checked(self, found: Sequence[Iterator[_Row]], key: str) -> Iterator[_Row]:
-        """Merge ordered rows, keeping those whose record really has the digest: hashes may collide."""
-        for row in heapq.merge(*found, key=_newest_first):
+    def _checked(self, found: Iterator[_Row], key: str) -> Iterator[_Row]:
+        """Keep rows whose record really has the digest: hashes may collide."""
+        for row in found:
             body = self._connection.execute("SELECT body FROM evidence WHERE id = ?", row[:1]).fetchone()
             line = read_line(decompressed(body[0]))
             if line is not None and any(digest_key(value) == key for value in own_values(line)):

@@ -64,8 +64,7 @@ class Filler:
         self._connection = connection
         self._path = connection.execute("PRAGMA database_list").fetchone()[2] or "a temporary store"
         self._inode = _inode_of(self._path)
-        self._secret = meta(connection, "secret", b"")
-        self._calls = Calls(connection, self._secret)
+        self._calls = Calls(connection, meta(connection, "secret", b""))
         self._inventory = Inventory(connection)
         self._sources: dict[tuple[str, int], tuple[int, int]] = {}
         self.refresh()
@@ -139,7 +138,7 @@ class Filler:
         if self._erasures.holds():
             return Dropped()
         with self._transaction():
-            done = drop(self._connection, bounds, self._secret, now_us=now_us)
+            done = drop(self._connection, bounds, now_us=now_us)
             self._count_dropped(done.kind, done.bound, done.rows)
             if done.horizon_us is not None:
                 horizon_us = max(meta(self._connection, "horizon_us", _EVER_US), done.horizon_us)
@@ -252,7 +251,7 @@ class Filler:
         standing = [act for act in self._erasures.standing() if new is None or act.origin in new]
         due = [act for act in standing if not self._erasures.holds(act.scope)]
         # The cached rows of what calls share are looked up again.
-        rows = sum(erase(self._connection, act, self._secret).rows for act in due)
+        rows = sum(erase(self._connection, act).rows for act in due)
         self._calls.reset(horizon_us=meta(self._connection, "horizon_us", _EVER_US), last=self._calls.last)
         return rows
 

@@ -41,12 +41,12 @@ CREATE INDEX evidence_decision ON evidence (decision, time_us) WHERE decision !=
 CREATE INDEX evidence_agent ON evidence (agent, time_us) WHERE agent IS NOT NULL;
 CREATE INDEX evidence_unbound ON evidence (unbound, time_us) WHERE unbound IS NOT NULL;
 
--- What one call alone has: keyed hashes of its digests and identifiers, checked against the record when looked up.
--- `era`: evidence / STORE_ERA_RECORDS. Hashes are random: without eras each batch would change every page of the table.
-CREATE TABLE mark (
-  era INTEGER NOT NULL, hash INTEGER NOT NULL, time_us INTEGER NOT NULL, evidence INTEGER NOT NULL,
-  PRIMARY KEY (era, hash, time_us, evidence)
-) WITHOUT ROWID, STRICT;
+-- What calls alone have: keyed hashes of their digests and identifiers, checked against the record when looked up.
+-- STORE_ERA_RECORDS numbers of evidence are an era. Its hashes lie in 256 rows by their first byte, `id` is the era and
+-- that byte; an entry is the other bytes and the number within the era. A row for each hash costs as much as all else.
+CREATE TABLE mark (id INTEGER PRIMARY KEY, entries BLOB NOT NULL) STRICT;
+-- Event times of its calls, by which a page of a digest that many calls have needs few eras.
+CREATE TABLE era (id INTEGER PRIMARY KEY, first_us INTEGER NOT NULL, last_us INTEGER NOT NULL) STRICT;
 
 -- Calls as far as their evidence is here: counting a million rows takes longer than a page may.
 CREATE TABLE called (

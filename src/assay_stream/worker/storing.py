@@ -189,7 +189,9 @@ class StoreFilling(Following):
             max_records=min(self.settings.batch_records_max, STORE_BATCH_RECORDS),
         )
         records = [record_of(self._roles[place.topic], each) for place, found in fetched.items() for each in found]
-        filled = Counter(f"filled:{record.role.value}" for record in records)
+        filled = Counter[str]()
+        for place, found in fetched.items():
+            filled[f"filled:{self._roles[place.topic].value}"] += len(found)
         if records:
             started_s = time.monotonic()
             await asyncio.to_thread(self._filler.take, records)

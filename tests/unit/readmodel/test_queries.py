@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from assay_stream.alerts.index import AlertSelection, SeverityLevel
 from assay_stream.errors import InputError
 from assay_stream.limits import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.readmodel import calls_queries
+from assay_stream.readmodel import calls, calls_queries
 from assay_stream.readmodel.calls import compressed
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, EvidenceRow, Paging, cursor_of
@@ -104,6 +105,27 @@ def test_a_digest_is_taken_in_any_form(form: str) -> None:
     bare = data_of(EVIDENCE[3])["args_hash"].removeprefix("sha256:")
     asked = bare.upper() if form == "SHA" else form.format(bare)
     assert EVIDENCE[3].origin in {row.origin for row in every(EvidenceFilter(digest=asked))}
+
+
+@pytest.mark.parametrize("collide", [False, True])
+def test_pages_of_a_digest_are_in_order_wherever_its_calls_are_indexed(
+    monkeypatch: pytest.MonkeyPatch, *, collide: bool
+) -> None:
+    """In parts that overlap in time, twice in one record, and among records whose digests have the same hash."""
+    monkeypatch.setattr(calls, "STORE_ERA_RECORDS", 4 if collide else 16)
+    if collide:
+        for module in (calls, calls_queries):
+            monkeypatch.setattr(module, "mark_hasher", lambda _: lambda _: bytes(7))
+    records, times = [], random.Random(7).sample(range(60), 60)
+    for number, minute in enumerate(times):
+        event = orjson.loads(EVIDENCE[number % len(EVIDENCE)].value or b"")
+        event["id"], event["time"] = f"call-{number}", f"2026-03-01T10:{minute:02}:00Z"
+        digests = {"args_hash": "a" * 64, "result_hash": f"sha256:{'a' * 64}"} if number % 3 else {}
+        event["data"] |= digests
+        records.append(Record(Role.EVIDENCE, Origin("other", 0, number), b"", orjson.dumps(event)))
+    rows = every(EvidenceFilter(digest="a" * 64), load(records), limit=8)
+    minutes = {offset: minute for offset, minute in enumerate(times) if offset % 3}
+    assert [row.origin.offset for row in rows] == sorted(minutes, key=lambda offset: -minutes[offset])
 
 
 def test_digests_that_look_alike_are_different() -> None:
