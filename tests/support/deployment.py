@@ -245,9 +245,13 @@ class Deployment:
                     found[partition].extend(record_of(role, one) for one in messages)
             return [record for partition in partitions for record in found[partition]]
 
-        async with consumer:
+        # By a with statement, one whose start is given up would stay open, as for a topic that is not there yet.
+        try:
+            await consumer.start()
             await consumer.seek_to_beginning(*partitions)
             yield read
+        finally:
+            await consumer.stop()
 
     async def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         async with reading_consumer(self.settings, isolation_level="read_uncommitted") as consumer:
