@@ -302,9 +302,9 @@ STORE_SUBJECTS_KEPT_MAX = 65_536  # Subjects whose number in the store a process
 # Records that go into the store in one transaction: fewer cost more each, and what a kill undoes is read again.
 STORE_BATCH_RECORDS = 10_000
 
-# Records of evidence whose own digests are kept in one part of their table: a batch changes that part only, and a
-# digest is looked for in each part, 62 for a million records. At most 65,536: part of the store's format.
-STORE_ERA_RECORDS = 16_384
+# Records of evidence whose own digests are kept in one part of their table. A digest is looked for in each part, 977 of
+# a million records; a batch, even of one record, writes its rows in the part anew. At most 65,536: part of the format.
+STORE_ERA_RECORDS = 1_024
 
 STORE_DROP_ROWS = 10_000  # Rows of evidence dropped in one transaction, so that filling and reading go on in between
 
