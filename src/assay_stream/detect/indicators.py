@@ -378,10 +378,15 @@ def detect_indicators(
     return _indicators(_supported([*structure, *matches]), is_cut_short)
 
 
-def rules_shown(definitions: Sequence[Mapping[str, Any]], work: Work) -> frozenset[str]:
-    """Return the rules that a list of definitions shows, at medium or above but for names of parameters."""
-    names = ToolNames({each["name"] for each in definitions if isinstance(each.get("name"), str)}, work)
-    found = chain(*(detect_indicators(None, each, tool_names=names, work=work) for each in definitions))
+def rules_shown(definitions: Iterable[Mapping[str, Any]], names: ToolNames, work: Work) -> frozenset[str]:
+    """Return the rules that a list of definitions shows, at medium or above but for names of parameters.
+
+    Args:
+        definitions: read one after the other, so that no more of them are unpacked than the budget allows to search.
+        names: of the tools of the list.
+        work: the budget.
+    """
+    found = chain.from_iterable(detect_indicators(None, each, tool_names=names, work=work) for each in definitions)
     # Text that was not read may say anything, whatever else was not.
     shown = {sign.rule for sign in found if sign.level >= _EVIDENCE_LEVEL or sign.rule in _PARAMETERS}
     return frozenset(shown - {CUT_SHORT.rule})

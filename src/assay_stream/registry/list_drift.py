@@ -451,7 +451,9 @@ class _ToolDrift:
             return
         shown = self._in_part(
             f"shown {jcs_digest(fulls)}",
-            lambda work: tuple(sorted(rules_shown(list(map(self._server.definition_of, fulls)), work))),
+            lambda work: tuple(
+                sorted(rules_shown(map(self._server.definition_of, fulls), ToolNames(before.tools, work), work))
+            ),
         )
         rules = frozenset(shown or ())
         for pair, signs in self._searched.items():

@@ -237,7 +237,7 @@ def _names(items: Iterable[Item], work: Work) -> ToolNames:
 def _rules_shown(items: Sequence[Item], work: Work) -> frozenset[str]:
     part = Work(max(1, work.left // _PART))
     try:
-        return rules_shown(items, part)
+        return rules_shown(items, _names(items, part), part)
     except WorkExhaustedError:
         return frozenset()
     finally:
