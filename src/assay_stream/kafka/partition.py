@@ -44,7 +44,7 @@ from aiokafka import TopicPartition
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.connection import Consumer, FetchedRecord
 from assay_stream.kafka.log import MAY_PASS, record_of
-from assay_stream.kafka.transport import Gathered, TransactionalWriter
+from assay_stream.kafka.stage import Gathered, TransactionalWriter
 from assay_stream.model.record import Origin, Output, Record
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from assay_stream.errors import ConfigurationError, InputError, IntegrityError, 
 from assay_stream.kafka.connection import Consumer, ProducerFenced, TopicPartition
 from assay_stream.kafka.log import read_last, record_of
 from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics, lags_of
-from assay_stream.kafka.stage import Topology
+from assay_stream.kafka.stage import Topology, TransactionalWriter
 from assay_stream.kafka.topics import AccessRole
-from assay_stream.kafka.transport import TransactionalWriter
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.schemes import tlog
