@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import ssl
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,12 +18,12 @@ from aiokafka.errors import KafkaConnectionError
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.credentials import (
-    AwsTokens,
-    ClientCredentials,
-    FileTokens,
-    IssuedTokens,
     RereadTls,
+    Tokens,
+    ask_token_server,
+    read_token,
     sasl_options,
+    sign_for_amazon,
 )
 from deploy.local.secured import make_certificates
 
@@ -34,15 +35,15 @@ class Clock:
         return self.now_s
 
 
-class Issuer(IssuedTokens):
+class Issuer:
     """Issues tokens of a hundred seconds, unless it is away."""
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
+        self.token = Tokens(self._ask, clock).token
         self.issued = 0
         self.is_away = False
 
-    async def ask(self) -> tuple[str, float]:
+    async def _ask(self) -> tuple[str, float]:
         await asyncio.sleep(0)
         if self.is_away:
             raise OperatingError("token_unavailable", "away")
@@ -79,7 +80,7 @@ async def test_a_token_serves_to_its_end_while_its_issuer_is_away() -> None:
 async def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
     """Whatever writes it has renewed it meanwhile; without it there is no connection."""
     file = tmp_path / "token"
-    tokens = FileTokens(file)
+    tokens = Tokens(partial(read_token, file))
     with pytest.raises(KafkaConnectionError, match="bad_secret_file"):
         await tokens.token()
     for each in ("first", "second"):
@@ -100,8 +101,8 @@ async def test_an_answer_that_comes_in_parts_is_read_whole() -> None:
     app.router.add_post("/token", answer)
     async with TestServer(app) as server:
         endpoint = str(server.make_url("/token"))
-        tokens = ClientCredentials(endpoint, "client", lambda: "secret", scope="", tls=RereadTls())
-        assert await tokens.get() == "of-two-parts"
+        found = await ask_token_server(endpoint, "client", lambda: "secret", scope="", tls=RereadTls())
+        assert found == ("of-two-parts", 60)
 
 
 async def test_what_aws_raises_is_named_without_its_text() -> None:
@@ -111,7 +112,7 @@ async def test_what_aws_raises_is_named_without_its_text() -> None:
         raise RuntimeError(f"planted key for {region}")
 
     with pytest.raises(OperatingError, match="RuntimeError") as caught:
-        await AwsTokens("eu-north-1", sign).get()
+        await sign_for_amazon("eu-north-1", sign)
     assert "planted" not in str(caught.value)
 
 
