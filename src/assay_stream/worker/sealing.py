@@ -132,7 +132,6 @@ class Sealer(Following):
         return self._consumer is not None and not self.failures
 
     def note_gauges(self) -> None:
-        """Note how much evidence of each partition is not sealed yet."""
         if self._consumer is not None:
             befores = {place: self._ranges[place.partition].before for place in self.ends}
             sealed_to = {place: 0 if last is None else last.last_offset + 1 for place, last in befores.items()}
@@ -218,7 +217,6 @@ class Sealer(Following):
         return max(following, beginning)
 
     async def turn(self, consumer: Consumer) -> bool:
-        """Read and seal a little, and say whether that was all."""
         fetched = await consumer.getmany(
             timeout_ms=self.settings.poll_timeout_ms, max_records=self.settings.batch_records_max
         )
