@@ -1,4 +1,4 @@
-"""Turn fetched messages into records, and read partitions up to an offset.
+"""Turn fetched messages into records, and read topics outside the stages: ``read`` up to an offset, or ``follow``.
 
 Partitions are assigned manually. No offsets are committed, so the stages' own are unaffected.
 """
@@ -6,11 +6,11 @@ Partitions are assigned manually. No offsets are committed, so the stages' own a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from assay_stream.model.record import Origin, Record, Role, made_of
 
@@ -25,6 +25,7 @@ MAY_PASS = (KafkaError, OSError, TimeoutError)
 _READ_WAIT_MS = 20
 _BATCH_RECORDS_MAX = 2_000
 _LAST_OFFSETS = 8
+_CLOSE_LIMIT_S = 5.0
 
 
 def record_of(role: Role, message: FetchedRecord) -> Record:
@@ -89,3 +90,38 @@ async def _started(consumer: Consumer, place: TopicPartition) -> AsyncGenerator[
         yield (await consumer.beginning_offsets([place]))[place], (await consumer.end_offsets([place]))[place]
     finally:
         await consumer.stop()
+
+
+async def follow(
+    make: Callable[[], Consumer],
+    begin: Callable[[Consumer], Awaitable[None]],
+    step: Callable[[Consumer], Awaitable[bool]],
+    endure: Callable[[Exception], Awaitable[bool]],
+) -> None:
+    """Read topics continuously, with a new consumer after each failure.
+
+    Args:
+        make: returns an unstarted consumer.
+        begin: assigns partitions to a started consumer, and seeks to where each continues.
+        step: reads and handles a few records; returns True when finished.
+        endure: pauses after a failure; returns True to begin again.
+    """
+    while True:
+        consumer = make()
+        try:
+            await consumer.start()
+            await begin(consumer)
+            while not await step(consumer):
+                pass
+            return
+        except OffsetOutOfRangeError:
+            # Retention deleted records that were not read: noticed when the partitions are opened again.
+            continue
+        except Exception as error:  # noqa: BLE001 - what is not endured is raised there
+            failure = error
+        finally:
+            # Stopping fails while the brokers are unreachable.
+            with suppress(*MAY_PASS):
+                await asyncio.wait_for(consumer.stop(), _CLOSE_LIMIT_S)
+        if not await endure(failure):
+            return

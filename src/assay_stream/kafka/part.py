@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import structlog
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, connection_options
-from assay_stream.kafka.log import MAY_PASS, record_of
+from assay_stream.kafka.log import MAY_PASS, follow, record_of
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.model.record import Record, Role
 
@@ -33,7 +33,6 @@ FAILURES_MAX = 10
 """About a minute."""
 _PAUSE_S, _PAUSE_S_MAX = 1.0, 30.0
 _FOLLOW_WAIT_MS = 200
-_CLOSE_LIMIT_S = 5.0
 _UNREACHED = frozenset({"broker_unreachable", "token_unavailable"})
 
 _log = logging.getLogger(__name__)
@@ -238,28 +237,14 @@ class Following(PatientPart):
         Raises:
             AssayStreamError: as ``endure``, ``open`` and ``turn``.
         """
-        while True:
-            consumer = self.consumer()
-            try:
-                await consumer.start()
-                self.moved_s = time.monotonic()
-                await self.open(consumer)
-                is_done = False
-                while not is_done:
-                    self.moved_s = time.monotonic()
-                    is_done = await self.turn(consumer)
-                return
-            except OffsetOutOfRangeError:
-                # Retention deleted records that were not read: noticed when the partitions are opened again.
-                continue
-            except Exception as error:  # noqa: BLE001 - what is not endured is raised there
-                failure = error
-            finally:
-                # Stopping fails while the brokers are unreachable.
-                with suppress(*MAY_PASS):
-                    await asyncio.wait_for(consumer.stop(), _CLOSE_LIMIT_S)
-            if not await self.endure(failure):
-                return
+        await follow(self.consumer, self._moving(self.open), self._moving(self.turn), self.endure)
+
+    def _moving(self, step: Callable[[Consumer], Awaitable[_Answer]]) -> Callable[[Consumer], Awaitable[_Answer]]:
+        def moved(consumer: Consumer) -> Awaitable[_Answer]:
+            self.moved_s = time.monotonic()
+            return step(consumer)
+
+        return moved
 
     def consumer(self) -> Consumer:
         return self.clients.consumer()
