@@ -64,12 +64,11 @@ async def test_the_pages_tell_the_truth_while_a_broker_dies_and_returns(tmp_path
 
 
 async def publish(deployment: Deployment) -> None:
-    for role, key, record in (
+    await deployment.put(
         a_listing(0, 0, 0, 1, START),
         a_call_by(0, 0, 0, START + timedelta(minutes=1), "snapshot-1"),
         a_listing(0, 0, 1, 2, START + timedelta(minutes=2)),
-    ):
-        await deployment.send(role, [(key, record)])
+    )
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
     await deployment.wait_for(Role.ALERTS, lambda records: len(records) >= 1)
 

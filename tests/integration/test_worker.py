@@ -18,7 +18,7 @@ from aiokafka.admin import NewTopic
 from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import QUICK_START, Broker
-from tests.integration.test_exactly_once import advance_time, findings_of, of_one_server, publish, undisturbed, values
+from tests.integration.test_exactly_once import advance_time, findings_of, of_one_server, undisturbed, values
 from tests.support.deployment import Deployment, Worker, free_port, payload
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
 from tests.support.inventory import alerts_on_changes
@@ -267,7 +267,7 @@ async def test_stages_in_three_processes_do_the_same(deployment: Deployment) -> 
     workers = [deployment.start_worker("--role", role) for role in ("registry", "join", "alerts")]
     for worker in workers:
         await worker.wait_ready()
-    calls = await publish(deployment, Fleet(servers=5, calls=300, changes=10, seed=3))
+    calls = await deployment.publish(Fleet(servers=5, calls=300, changes=10, seed=3).history())
     await assert_undisturbed(deployment, calls)
     for worker in workers:
         assert await asyncio.to_thread(worker.terminate) == 0
@@ -277,8 +277,8 @@ async def test_a_rebalance_loses_and_doubles_nothing(deployment: Deployment) -> 
     """A second worker joins in mid-stream and the first one leaves: one evidence record per call."""
     first = await deployment.ready_worker(ASSAY_STREAM_BATCH_RECORDS_MAX="100")
     history = list(Fleet(servers=7, calls=6_000, changes=30, seed=11).history())
-    await deployment.send(Role.SNAPSHOTS, [(key, value) for role, key, value in history if role is Role.SNAPSHOTS])
     calls = [(key, value) for role, key, value in history if role is Role.CALLS]
+    await deployment.put(*(each for each in history if each[0] is Role.SNAPSHOTS))
     await deployment.send(Role.CALLS, calls[:2_000])
     second = deployment.start_worker(ASSAY_STREAM_BATCH_RECORDS_MAX="100")
     await deployment.send(Role.CALLS, calls[2_000:4_000])

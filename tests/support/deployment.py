@@ -68,9 +68,9 @@ class Worker:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
 
-    def terminate(self) -> int:
+    def terminate(self, limit_s: float = 30) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(limit_s)
 
     def reason(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()
@@ -193,6 +193,12 @@ class Deployment:
         """Publish records to the topics of their roles, in this order."""
         for role, some in groupby(published, key=itemgetter(0)):
             await self.send(role, [(key, value) for _, key, value in some])
+
+    async def publish(self, history: Iterable[tuple[Role, bytes, bytes]]) -> int:
+        """Publish lists, and then the calls that rest on them; return how many calls."""
+        published = sorted(history, key=lambda each: each[0] is Role.CALLS)
+        await self.put(*published)
+        return sum(role is Role.CALLS for role, _, _ in published)
 
     async def send_with_headers(
         self, role: Role, records: Iterable[tuple[bytes | None, bytes | None, Headers]], *, transactional: bool = False
