@@ -96,8 +96,7 @@ async def test_a_healthy_worker_logs_neither_errors_nor_warnings() -> None:
     with Broker(options=QUICK_START) as broker:
         with Deployment(broker.bootstrap, name="quiet") as deployment:
             await deployment.apply_topics()
-            worker = deployment.start_worker()
-            await worker.wait_ready()
+            worker = await deployment.ready_worker()
             await publish(deployment)
             assert worker.terminate() == 0
         lines = [json.loads(line) for line in worker.log.read_text().splitlines()]

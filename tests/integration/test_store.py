@@ -67,8 +67,7 @@ async def _recount(deployment: Deployment, *, added: int = 0) -> dict[str, Any]:
 @pytest.mark.tier(name="outages")
 async def test_a_killed_store_is_filled_on(deployment: Deployment, tmp_path: Path) -> None:
     """Killed again and again while records come, at any moment: nothing is missing, nothing counted twice."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     pin = a_control("pin.set", server_id="server-0", tool_name="tool_1", scheme="assay.v1", value="sha256:" + "0" * 64)
     await deployment.send(Role.CONTROL, [(b"server-0", pin)])
     history = list(Fleet(servers=4, calls=600, changes=8).history())

@@ -305,8 +305,7 @@ async def test_a_stop_without_brokers_ends_within_its_bound() -> None:
         Deployment(broker.bootstrap, name="bounded", env={"ASSAY_STREAM_STOP_LIMIT_S": "5"}) as deployment,
     ):
         await deployment.apply_topics()
-        worker = deployment.start_worker()
-        await worker.wait_ready()
+        worker = await deployment.ready_worker()
         broker.kill()
         started_s = time.monotonic()
         code = await asyncio.to_thread(worker.terminate)
