@@ -131,6 +131,8 @@ def suspicion_after(metadata: str) -> Suspicion:
         left, attempt = int(fields["left"]), int(fields["attempt"])
     except (ValueError, TypeError, KeyError):
         return Suspicion()
+    if left < 1 or attempt < 0:
+        return Suspicion()  # with no record to try, the partition would stand still
     following = SuspicionLevel.FEW if level is SuspicionLevel.BATCH else SuspicionLevel.ONE
     return Suspicion(level=following, left=left, record=record, attempt=attempt)
 

@@ -88,11 +88,13 @@ async def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
         assert await tokens.token() == each
 
 
-async def test_an_answer_that_comes_in_parts_is_read_whole() -> None:
+async def answered(*parts: bytes) -> tuple[str, float]:
+    """What is had of a token server that answers in these parts."""
+
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        for part in (b'{"access_token": "of-', b'two-parts", "expires_in": 60}'):
+        for part in parts:
             await response.write(part)
             await asyncio.sleep(0.05)
         return response
@@ -101,8 +103,18 @@ async def test_an_answer_that_comes_in_parts_is_read_whole() -> None:
     app.router.add_post("/token", answer)
     async with TestServer(app) as server:
         endpoint = str(server.make_url("/token"))
-        found = await ask_token_server(endpoint, "client", lambda: "secret", scope="", tls=RereadTls())
-        assert found == ("of-two-parts", 60)
+        return await ask_token_server(endpoint, "client", lambda: "secret", scope="", tls=RereadTls())
+
+
+async def test_an_answer_that_comes_in_parts_is_read_whole() -> None:
+    assert await answered(b'{"access_token": "of-', b'two-parts", "expires_in": 60}') == ("of-two-parts", 60)
+
+
+@pytest.mark.parametrize("life", [b"NaN", b"Infinity", b"1" + b"0" * 400, b"[" * 10_000])
+async def test_a_token_whose_life_is_no_number_is_none(life: bytes) -> None:
+    """It would be taken for fresh for ever, and refused by every broker once it has ended."""
+    with pytest.raises(OperatingError, match="token_unavailable"):
+        await answered(b'{"access_token": "t", "expires_in": %s}' % life)
 
 
 async def test_what_aws_raises_is_named_without_its_text() -> None:
