@@ -18,7 +18,6 @@ from aiokafka.errors import KafkaError
 from assay_stream.agents import Agent, AgentSet, Detection, Event, Memory
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka import runner as module
 from assay_stream.kafka.partition import Batch
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Stage, Topology
@@ -76,9 +75,7 @@ def actor(number: int) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
-    monkeypatch.setattr(module, "_LOOK_S", 0.005)
+def never_waits(no_pauses: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detections, "_INTERVAL_S", 0.0)
 
 

@@ -14,7 +14,6 @@ from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.join import FIRST_ORIGIN, Join, Routing
-from assay_stream.kafka import runner as module
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.partition import Batch
 from assay_stream.kafka.runner import Runner
@@ -43,9 +42,7 @@ FLEET = Fleet(servers=9, calls=CALLS, changes=5)
 
 
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
-    monkeypatch.setattr(module, "_LOOK_S", 0.005)
+def never_waits(no_pauses: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view_module, "_POLL_MS", 5)
 
 

@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.kafka import part
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.stage import Topology
 from assay_stream.model.record import Record, Role
@@ -30,9 +29,7 @@ CHECKPOINTS = "assay.evidence.checkpoint"
 GROUP = "assay-stream-seal"
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part, "_PAUSE_S", 0.0)
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 def a_cluster(records: int) -> MemoryCluster:
