@@ -12,7 +12,6 @@ from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Record, Role, murmur2_partition
 from deploy.local.kafka import Broker
 from tests.integration.test_exactly_once import undisturbed, values
-from tests.integration.test_worker import metric
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import Fleet
 
@@ -39,7 +38,7 @@ async def publish_misplaced(deployment: Deployment, fleet: Fleet) -> int:
 
 
 def loaded(worker: Worker) -> float:
-    return metric(worker, "assay_stream_state_entries", stage="join")
+    return worker.metric("assay_stream_state_entries", stage="join") or 0
 
 
 async def evidence_of(deployment: Deployment, count: int) -> list[Record]:

@@ -43,12 +43,6 @@ def by_call(evidence: list[Record]) -> dict[object, dict[str, object]]:
     return told
 
 
-def metric(worker: Worker, name: str, **labels: str) -> float:
-    wanted = ",".join(f'{label}="{value}"' for label, value in labels.items())
-    found = re.search(rf"^{re.escape(f'{name}{{{wanted}}}')} (\S+)$", worker.get("/metrics")[1], re.MULTILINE)
-    return float(found[1]) if found else 0.0
-
-
 async def test_a_worker_becomes_ready_counts_and_stops(deployment: Deployment) -> None:
     """Readiness goes from 503 to 200, metrics count a call, and SIGTERM ends with 0."""
     worker = deployment.start_worker()
@@ -65,9 +59,9 @@ async def test_a_worker_becomes_ready_counts_and_stops(deployment: Deployment) -
     assert worker.get("/healthz")[0] == 200
     await deployment.put(a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), "snapshot-1"))
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
-    assert metric(worker, "assay_stream_records_read_total", stage="join") == 1
-    assert metric(worker, "assay_stream_records_read_total", stage="registry") == 1
-    assert metric(worker, "assay_stream_outputs_total", stage="join", what="bound:exact") == 1
+    assert worker.metric("assay_stream_records_read_total", stage="join") == 1
+    assert worker.metric("assay_stream_records_read_total", stage="registry") == 1
+    assert worker.metric("assay_stream_outputs_total", stage="join", what="bound:exact") == 1
     assert await asyncio.to_thread(worker.terminate) == 0
 
 
@@ -129,7 +123,7 @@ async def test_calls_wait_for_the_registry(deployment: Deployment) -> None:
     )
     await asyncio.sleep(QUIET_S)
     assert await deployment.read(Role.EVIDENCE) == []
-    assert metric(join, "assay_stream_records_buffered", stage="join") >= 1
+    assert (join.metric("assay_stream_records_buffered", stage="join") or 0) >= 1
     deployment.start_worker("--role", "registry")
     told = by_call(await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 2))
     assert told["call-0"]["binding"]["scope"] == "exact"  # type: ignore[index]
@@ -286,7 +280,7 @@ async def test_a_rebalance_loses_and_doubles_nothing(deployment: Deployment) -> 
     await deployment.send(Role.CALLS, calls[4_000:])
     assert await asyncio.to_thread(first.terminate) == 0
     await assert_undisturbed(deployment, len(calls))
-    assert metric(second, "assay_stream_partitions_opened", stage="join") > 0
+    assert (second.metric("assay_stream_partitions_opened", stage="join") or 0) > 0
     assert await asyncio.to_thread(second.terminate) == 0
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -53,6 +54,13 @@ class Worker:
             return error.code, error.read().decode()
         except OSError:
             return 0, ""
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """Return a sample of its metrics, ``None`` where there is none."""
+        wanted = ",".join(f'{label}="{value}"' for label, value in labels.items())
+        sample = re.escape(f"{name}{{{wanted}}}" if labels else name)
+        found = re.search(rf"^{sample} (\S+)$", self.get("/metrics")[1], re.MULTILINE)
+        return float(found[1]) if found else None
 
     async def wait_ready(self) -> None:
         deadline = time.monotonic() + _READY_LIMIT_S
