@@ -307,7 +307,7 @@ class ExactWriter:
 
     async def _ends_compared(self) -> dict[Log, int]:
         """Return where each log ends, having found it to be a beginning of what is wanted."""
-        places = {log: TopicPartition(log.topic, log.partition) for log in self._spans}
+        places = {log: _place(log) for log in self._spans}
         async with open_reader(self._settings) as reader:
             begins = await reader.beginning_offsets(list(places.values()))
             ends = await reader.end_offsets(list(places.values()))
@@ -316,7 +316,7 @@ class ExactWriter:
         return {log: ends[place] for log, place in places.items()}
 
     async def _compare(self, reader: Consumer, log: Log, begin: int, end: int) -> None:
-        place, span = TopicPartition(log.topic, log.partition), self._spans[log]
+        place, span = _place(log), self._spans[log]
         if begin > span.begin or end > span.end:
             raise _not_empty(log, f"it has offsets {begin} to {end}, and is to have {span.begin} to {span.end}")
         compared = Compared(
@@ -362,7 +362,7 @@ class ExactWriter:
             await disconnect(plain)
         # The fillers before the beginning of each log.
         begins = {
-            TopicPartition(log.topic, log.partition): RecordsToDelete(span.begin)
+            _place(log): RecordsToDelete(span.begin)
             for log, span in self._spans.items()
             if span.begin and "delete" in self._configs[log.topic]["cleanup.policy"]
         }
@@ -404,7 +404,7 @@ class ExactWriter:
             at += count
 
     async def _fill(self, producer: AIOKafkaProducer, reader: Consumer, log: Log, gap: Gap) -> None:
-        place, at = TopicPartition(log.topic, log.partition), gap.first
+        place, at = _place(log), gap.first
         # Compacted topics refuse records without a key.
         filler = Record(log.role, Origin(log.topic, log.partition, at), b"", None, timestamp_ms=gap.timestamp_ms)
         for count in fillers(gap.offsets):
@@ -422,10 +422,13 @@ class ExactWriter:
                 raise _wrong_offset(log, at, end)
 
 
+def _place(log: Log) -> TopicPartition:
+    return TopicPartition(log.topic, log.partition)
+
+
 async def _end(reader: Consumer, log: Log) -> int:
-    place = TopicPartition(log.topic, log.partition)
-    ends: dict[TopicPartition, int] = await reader.end_offsets([place])
-    return ends[place]
+    [end] = (await reader.end_offsets([_place(log)])).values()
+    return int(end)
 
 
 def _not_empty(log: Log, what: str) -> ConfigurationError:

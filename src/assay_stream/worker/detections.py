@@ -259,7 +259,6 @@ class EvidenceStage(Stage[Rekeyed]):
 
     @property
     def changes(self) -> int:
-        """Grows whenever another partition has moved."""
         return self._pace.changes
 
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
@@ -278,7 +277,6 @@ class EvidenceStage(Stage[Rekeyed]):
         return {}
 
     def admit(self, records: Sequence[Record], _: object) -> int:
-        """Admit the records that are not far ahead of the slowest partition."""
         partition = records[0].origin.partition
         self._has_records.add(partition)
         return self._pace.admit(partition, map(_time_us, records))

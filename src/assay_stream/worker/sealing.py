@@ -128,7 +128,6 @@ class Sealer(Following):
 
     @property
     def ready(self) -> bool:
-        """Whether every partition is open, and what was read last could be sealed."""
         return self._consumer is not None and not self.failures
 
     def note_gauges(self) -> None:
