@@ -101,19 +101,22 @@ class StateThread:
             if not answer.done():
                 give(what)
 
+        def hand_over(give: Callable[[Any], None], what: object) -> None:
+            # Once the loop is closed, nothing awaits the answer.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, give, what)
+
         def call() -> None:
-            settled: tuple[Callable[[Any], None], object]
             try:
-                settled = answer.set_result, function(*arguments)
+                result = function(*arguments)
             except MemoryError as error:
                 # What the frames hold is what fills the memory.
                 traceback.clear_frames(error.__traceback__)
-                settled = answer.set_exception, OUT_OF_MEMORY
+                hand_over(answer.set_exception, OUT_OF_MEMORY)
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-                settled = answer.set_exception, error
-            # Once the loop is closed, nothing awaits the answer.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle, *settled)
+                hand_over(answer.set_exception, error)
+            else:
+                hand_over(answer.set_result, result)
 
         self._calls.put(call)
         return answer
