@@ -265,12 +265,10 @@ class Settings(BaseSettings):
         return Producer(version=__version__, git=self.git_commit)
 
     def alert_rules(self) -> AlertRules:
-        """Return the rules of the alert stage."""
         severity = severity_under(PROFILES[self.severity_profile])
         return AlertRules(version=__version__, severity=severity, pacing=self.pacing())
 
     def pacing(self) -> Pacing:
-        """Return how often alerts may be written."""
         return Pacing(
             update_interval_us=self.alert_update_s * 1_000_000,
             settle_us=self.alert_settle_s * 1_000_000,
@@ -279,7 +277,6 @@ class Settings(BaseSettings):
         )
 
     def limits(self) -> Limits:
-        """Return the default limits with the configured work budgets."""
         return replace(
             DEFAULT_LIMITS,
             work_units_max=self.work_units_max,
@@ -288,7 +285,6 @@ class Settings(BaseSettings):
         )
 
     def redaction(self) -> Redaction:
-        """Return the redaction applied to arguments and results before hashing."""
         return _redaction_of(self.redaction_enable, self.redaction_disable, self.redaction_names)
 
     def keyed_by(self) -> DigestKey | None:

@@ -40,11 +40,10 @@ def neighbour(partition: int, partitions: int = 2) -> int:
 
 async def is_served(deployment: Deployment, worker: Worker, server: int, number: int) -> float:
     """Publish a list and a call of a server, and return for how much work of the worker the call waited, in seconds."""
-    for role, key, value in (
+    await deployment.put(
         a_listing(server, 0, 0, number, START + timedelta(seconds=number)),
         a_call_by(server, 0, number, START + timedelta(seconds=number, milliseconds=500), None),
-    ):
-        await deployment.send(role, [(key, value)])
+    )
     started_s = processor_s(worker)
 
     def is_there(records: list[Record]) -> bool:
@@ -119,7 +118,7 @@ async def test_a_list_that_kills_its_worker_is_set_aside(deployment: Deployment,
     server = neighbour(0)
     for number in range(40):
         role, key, value = a_listing(server, 0, number, number, START + timedelta(seconds=number))
-        await deployment.send(role, [(key, value)])
+        await deployment.put((role, key, value))
         if number == 20:
             # Its lists belong in partition 0: one in another would bind no call, set aside or not.
             hostile = value.replace(server_name(server).encode(), b"ends")

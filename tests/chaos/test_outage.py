@@ -39,8 +39,7 @@ def processes_of(deployment: Deployment, folder: Path, webhook: str) -> list[Wor
 
 async def publish(deployment: Deployment, first: int, count: int) -> None:
     for number in range(first, first + count):
-        _, key, value = a_call_by(0, 0, number, START + timedelta(seconds=60 + number), "snapshot-1")
-        await deployment.send(Role.CALLS, [(key, value)])
+        await deployment.put(a_call_by(0, 0, number, START + timedelta(seconds=60 + number), "snapshot-1"))
 
 
 async def evidence_of(deployment: Deployment, count: int) -> list[str]:
@@ -58,8 +57,7 @@ async def test_an_outage_of_two_minutes_ends_no_process(tmp_path: Path) -> None:
         processes = await asyncio.to_thread(processes_of, deployment, tmp_path, webhook.url)
         for process in processes:
             await process.wait_ready()
-        _, key, value = a_listing(0, 0, 0, 1, START)
-        await deployment.send(Role.SNAPSHOTS, [(key, value)])
+        await deployment.put(a_listing(0, 0, 0, 1, START))
         await publish(deployment, 0, 5)
         await evidence_of(deployment, 5)
         await asyncio.to_thread(broker.kill)

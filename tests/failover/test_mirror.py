@@ -36,10 +36,10 @@ def backup() -> Iterator[Broker]:
 
 async def publish(deployment: Deployment, history: list[Published], *, first: int = 0) -> None:
     """Publish what calls rest on, and then the calls, every tenth in any partition."""
-    await deployment.send(Role.SNAPSHOTS, [(key, value) for role, key, value in history if role is Role.SNAPSHOTS])
-    calls = [(key, value) for role, key, value in history if role is Role.CALLS]
-    elsewhere = [(b"%d" % (first + at) if at % 10 == 0 else key, value) for at, (key, value) in enumerate(calls)]
-    await deployment.send(Role.CALLS, elsewhere)
+    await deployment.publish(
+        (role, b"%d" % (first + at) if role is Role.CALLS and at % 10 == 0 else key, value)
+        for at, (role, key, value) in enumerate(history)
+    )
 
 
 def calls_named(evidence: list[Record]) -> Counter[Origin]:

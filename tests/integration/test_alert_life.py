@@ -19,8 +19,7 @@ QUICK = {"ASSAY_STREAM_ALERT_TICK_S": "1", "ASSAY_STREAM_ALERT_SETTLE_S": "1"}
 
 
 async def lists(deployment: Deployment, version: int, number: int, when: datetime) -> None:
-    role, key, value = a_listing(0, 0, version, number, when)
-    await deployment.send(role, [(key, value)])
+    await deployment.put(a_listing(0, 0, version, number, when))
 
 
 async def decides(deployment: Deployment, act: str, **data: Any) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.model.record import Role
 from tests.support.deployment import Deployment, Worker, free_port
 from tests.support.fleet import Fleet
 
@@ -38,9 +37,7 @@ async def until(condition: Callable[[], object], console: Worker) -> None:
 async def test_a_console_fills_its_own_store(deployment: Deployment, tmp_path: Path) -> None:
     """From nothing, and with what comes later."""
     await deployment.ready_worker()
-    history = list(Fleet(servers=2, calls=40, changes=2).history())
-    for role in (Role.SNAPSHOTS, Role.CALLS):
-        await deployment.send(role, [(key, value) for its, key, value in history if its is role])
+    await deployment.publish(Fleet(servers=2, calls=40, changes=2).history())
     port, folder = free_port(), tmp_path / "store"
     command = ["console", "--fill", "--store", str(folder), "--listen", f"127.0.0.1:{port}"]
     console, address = deployment.start(*command, ASSAY_STREAM_STORE_DAYS="36500"), f"http://127.0.0.1:{port}"
@@ -51,9 +48,7 @@ async def test_a_console_fills_its_own_store(deployment: Deployment, tmp_path: P
     await asyncio.sleep(8)
     assert json.loads(console.get("/readyz")[1])["store_age_s"] < 7
 
-    more = list(Fleet(servers=3, calls=60, changes=2).history())
-    for role in (Role.SNAPSHOTS, Role.CALLS):
-        await deployment.send(role, [(key, value) for its, key, value in more if its is role])
+    await deployment.publish(Fleet(servers=3, calls=60, changes=2).history())
     await until(lambda: "server-2" in get(f"{address}/servers"), console)
     assert "Filling the store failed" not in get(f"{address}/health")
     metrics = console.get("/metrics")[1]

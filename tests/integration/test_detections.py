@@ -128,14 +128,6 @@ def event(kind: str, number: str, at_s: float, data: dict[str, Any]) -> bytes:
     return event_at(START + timedelta(seconds=at_s), kind, number, data)
 
 
-async def publish(deployment: Deployment, published: Iterator[Published]) -> None:
-    by_role: dict[Role, list[tuple[bytes | None, bytes | None]]] = {Role.SNAPSHOTS: [], Role.CALLS: []}
-    for role, key, value in published:
-        by_role[role].append((key, value))
-    for role, records in by_role.items():
-        await deployment.send(role, records)
-
-
 async def replayed(deployment: Deployment) -> list[Finding]:
     inputs: list[Record] = []
     for role in (Role.CONTROL, Role.SNAPSHOTS, Role.CALLS):
@@ -170,7 +162,7 @@ def numbers(found: list[Finding]) -> Counter[tuple[tuple[str, ...], str | None]]
 async def test_kill_9_in_mid_stream_loses_and_doubles_nothing(deployment: Deployment) -> None:
     """Five kills: each call is counted once, and agents find under the keys of a replay; it lives as alerts."""
     await deployment.apply_topics(agents="counting_agents")
-    await publish(deployment, history())
+    await deployment.publish(history())
     expected = await replayed(deployment)
     wanted = Counter(map(detected_by, expected))
     assert {agent for agent, _ in wanted} == {*NAMES, "numbering"}, "an agent finds nothing: the test proves too little"
@@ -211,8 +203,7 @@ async def test_an_agent_that_fails_stops_alone(deployment: Deployment, name: str
     worker = deployment.start_worker()
     calls = 0
     for _ in range(2):
-        fleet = Fleet(servers=3, calls=50, changes=5)
-        await publish(deployment, fleet.history())
+        calls += await deployment.publish(Fleet(servers=3, calls=50, changes=5).history())
         agents = deployment.start_worker(
             "--agents", f"tests.support.breaking_agents:{name}", ASSAY_STREAM_RECORD_LIMIT_S="2"
         )
@@ -224,7 +215,6 @@ async def test_an_agent_that_fails_stops_alone(deployment: Deployment, name: str
         assert agents.reason().startswith(f"assay-stream: {code}: "), agents.reason()
         assert name in agents.reason()
         assert "tool_call_id" not in agents.tail()
-        calls += fleet.calls
         await deployment.wait_for(Role.EVIDENCE, lambda records, calls=calls: len(records) >= calls)  # type: ignore[misc]
     assert await detected(deployment) == []
     assert await deployment.read(Role.ALERTS) != []

@@ -23,15 +23,6 @@ pytestmark = pytest.mark.kafka
 KILLS = 5
 
 
-async def publish(deployment: Deployment, fleet: Fleet) -> int:
-    by_role: dict[Role, list[tuple[bytes | None, bytes | None]]] = {Role.SNAPSHOTS: [], Role.CALLS: []}
-    for role, key, value in fleet.history():
-        by_role[role].append((key, value))
-    for role, records in by_role.items():
-        await deployment.send(role, records)
-    return len(by_role[Role.CALLS])
-
-
 async def undisturbed(deployment: Deployment) -> dict[Role, list[bytes]]:
     return (await undisturbed_until(deployment))[0]
 
@@ -91,7 +82,7 @@ async def findings_of(deployment: Deployment) -> list[Record]:
 async def test_kill_9_in_mid_stream_leaves_exactly_one_evidence_record_per_call(deployment: Deployment) -> None:
     """Five kills: one record per call read committed, the undisturbed bytes, every alert once."""
     choose = random.Random(5)
-    calls = await publish(deployment, Fleet(servers=9, calls=12_000, changes=60, seed=5))
+    calls = await deployment.publish(Fleet(servers=9, calls=12_000, changes=60, seed=5).history())
     slow = {"ASSAY_STREAM_BATCH_RECORDS_MAX": "60"}
     worker = deployment.start_worker(**slow)
     done_at_kill = [0]

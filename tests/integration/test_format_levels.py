@@ -21,10 +21,8 @@ STATE = (Role.BINDINGS, Role.ALERT_STATES, Role.JOIN_PROGRESS)
 
 async def observe(deployment: Deployment, number: int) -> None:
     """Publish a list and a call, and wait for the evidence."""
-    _, key, value = a_listing(0, 0, number, 1, START)
-    await deployment.send(Role.SNAPSHOTS, [(key, value)])
-    _, key, value = a_call_by(0, 0, number, START, None)
-    await deployment.send(Role.CALLS, [(key, value)])
+    await deployment.put(a_listing(0, 0, number, 1, START))
+    await deployment.put(a_call_by(0, 0, number, START, None))
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) > number)
 
 

@@ -7,14 +7,10 @@ import asyncio
 import hashlib
 import hmac
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +20,7 @@ from assay_stream.alerts.formats import read_alert, render
 from assay_stream.kafka.connection import open_admin, reading_consumer
 from assay_stream.model.record import ERROR_HEADERS, Output, Role
 from tests.support.alerts import alert_records, finding_of
-from tests.support.deployment import Deployment, free_port
+from tests.support.deployment import Deployment, Worker, free_port
 from tests.support.receivers import SyslogServer, WebhookServer
 from tests.support.services import PagerDuty, Slack, Splunk, Teams
 from tests.support.toml import toml_of
@@ -34,38 +30,12 @@ pytestmark = pytest.mark.kafka
 DOWN_S = 3.0
 
 
-class Forwarders:
-    def __init__(self, deployment: Deployment) -> None:
-        self.deployment = deployment
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.logs: list[Path] = []
-
-    def start(self, to: str, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
-        return self.run("--to", to, *arguments, **env)
-
-    def run(self, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
-        log = self.deployment.folder() / f"forward-{len(self.processes)}.log"
-        command = [sys.executable, "-m", "assay_stream", "alerts", "forward", *arguments]
-        with log.open("wb") as stderr:
-            process = subprocess.Popen(
-                command, env=os.environ | self.deployment.env | env, stdout=stderr, stderr=stderr
-            )
-        self.processes.append(process)
-        self.logs.append(log)
-        return process
-
-    def log(self) -> str:
-        return "\n".join(path.read_text() for path in self.logs)
+def forward(deployment: Deployment, *arguments: str, **env: str) -> Worker:
+    return deployment.start("alerts", "forward", *arguments, **env)
 
 
-@pytest.fixture
-async def forwarders(deployment: Deployment) -> AsyncIterator[Forwarders]:
-    made = Forwarders(deployment)
-    yield made
-    for process in made.processes:
-        if process.poll() is None:
-            process.kill()
-        process.wait(10)
+def logs(deployment: Deployment) -> str:
+    return "\n".join(worker.log.read_text() for worker in deployment.workers)
 
 
 def alerts(count: int, *, first: int = 0) -> list[Output]:
@@ -87,10 +57,10 @@ async def publish(deployment: Deployment, written: list[Output]) -> None:
     await deployment.send_with_headers(Role.ALERTS, records, transactional=True)
 
 
-async def until(condition: Callable[[], bool], forwarders: Forwarders, *, limit_s: float = 60.0) -> None:
+async def until(condition: Callable[[], bool], deployment: Deployment, *, limit_s: float = 60.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline, forwarders.log()[-3_000:]
+        assert time.monotonic() < deadline, logs(deployment)[-3_000:]
         await asyncio.sleep(0.05)
 
 
@@ -104,20 +74,20 @@ async def lag(deployment: Deployment, group: str) -> int:
     return left
 
 
-async def test_a_webhook_that_was_down_gets_every_alert(deployment: Deployment, forwarders: Forwarders) -> None:
+async def test_a_webhook_that_was_down_gets_every_alert(deployment: Deployment) -> None:
     """Down from the start, up, down again for a while, up: all arrive, once each, and the lag showed the wait."""
     before, during = alerts(40), alerts(60, first=40)
     server = WebhookServer(free_port())
     await publish(deployment, before)
-    forwarders.start(f"webhook:{server.url}", "--group", "soc-webhook")
-    await until(lambda: "receiver_not_answering" in forwarders.log(), forwarders)
+    forward(deployment, "--to", f"webhook:{server.url}", "--group", "soc-webhook")
+    await until(lambda: "receiver_not_answering" in logs(deployment), deployment)
     with server:
-        await until(lambda: len(set(server.keys)) == 40, forwarders)
+        await until(lambda: len(set(server.keys)) == 40, deployment)
     await publish(deployment, during)
     await asyncio.sleep(DOWN_S)
     assert 60 <= await lag(deployment, "soc-webhook") <= 62, "each partition has a marker behind its alerts"
     with server:
-        await until(lambda: set(server.keys) == keys_of(before + during), forwarders)
+        await until(lambda: set(server.keys) == keys_of(before + during), deployment)
     async with asyncio.timeout(30):
         while await lag(deployment, "soc-webhook"):
             await asyncio.sleep(0.2)
@@ -126,7 +96,7 @@ async def test_a_webhook_that_was_down_gets_every_alert(deployment: Deployment, 
     assert {headers["content-type"] for _, _, headers in server.taken} == {"application/json"}
 
 
-async def test_a_refused_alert_is_a_dead_letter(deployment: Deployment, forwarders: Forwarders) -> None:
+async def test_a_refused_alert_is_a_dead_letter(deployment: Deployment) -> None:
     """What the receiver refuses for good, and what is no alert, stand there with bytes, headers and reason."""
     written = alerts(10)
     poison = written[4]
@@ -135,8 +105,8 @@ async def test_a_refused_alert_is_a_dead_letter(deployment: Deployment, forwarde
     await publish(deployment, written)
     await deployment.send(Role.ALERTS, [(b"server-0", b'{"no": "alert"}'), (b"server-1", None)])
     with server:
-        forwarders.start(f"webhook:{server.url}")
-        await until(lambda: set(server.keys) == wanted, forwarders)
+        forward(deployment, "--to", f"webhook:{server.url}")
+        await until(lambda: set(server.keys) == wanted, deployment)
         dead = await deployment.wait_for(Role.DEAD_LETTERS, lambda records: len(records) == 3)
     by_value = {record.value: record for record in dead}
     assert by_value.keys() == {poison.value, b'{"no": "alert"}', None}
@@ -151,87 +121,86 @@ async def test_a_refused_alert_is_a_dead_letter(deployment: Deployment, forwarde
 
 
 @pytest.mark.tier(name="outages")
-async def test_a_killed_forwarder_loses_nothing(deployment: Deployment, forwarders: Forwarders) -> None:
+async def test_a_killed_forwarder_loses_nothing(deployment: Deployment) -> None:
     """``kill -9`` in mid-stream: the next one delivers the rest, and repeats bear the key they had."""
     written = alerts(150)
     server = WebhookServer(free_port(), delay_s=0.02)
     await publish(deployment, written)
     with server:
         for stage in (30, 80):
-            process = forwarders.start(f"webhook:{server.url}")
-            await until(lambda stage=stage: len(server.taken) >= stage, forwarders)  # type: ignore[misc]
-            process.send_signal(signal.SIGKILL)
-            process.wait(10)
-        forwarders.start(f"webhook:{server.url}")
-        await until(lambda: set(server.keys) == keys_of(written), forwarders)
+            process = forward(deployment, "--to", f"webhook:{server.url}")
+            await until(lambda stage=stage: len(server.taken) >= stage, deployment)  # type: ignore[misc]
+            process.kill()
+        forward(deployment, "--to", f"webhook:{server.url}")
+        await until(lambda: set(server.keys) == keys_of(written), deployment)
     by_key: dict[str, set[bytes]] = {}
     for key, body, _ in server.taken:
         by_key.setdefault(key, set()).add(body)
     assert all(len(bodies) == 1 for bodies in by_key.values())
 
 
-async def test_forwarders_of_one_group_share_the_work(deployment: Deployment, forwarders: Forwarders) -> None:
+async def test_forwarders_of_one_group_share_the_work(deployment: Deployment) -> None:
     """One joins and one is told to leave in mid-stream: every alert arrives, and each had a partition."""
     written = alerts(600)
     server = WebhookServer(free_port(), delay_s=0.05)
 
     def each_has_one() -> bool:
-        return all(re.search(r'"partitions": \[\d\]', path.read_text()) for path in forwarders.logs)
+        return all(re.search(r'"partitions": \[\d\]', each.log.read_text()) for each in deployment.workers)
 
     await publish(deployment, written)
     with server:
-        first = forwarders.start(f"webhook:{server.url}")
-        await until(lambda: len(server.taken) >= 20, forwarders)
-        forwarders.start(f"webhook:{server.url}")
-        await until(each_has_one, forwarders)
+        first = forward(deployment, "--to", f"webhook:{server.url}")
+        await until(lambda: len(server.taken) >= 20, deployment)
+        forward(deployment, "--to", f"webhook:{server.url}")
+        await until(each_has_one, deployment)
         assert set(server.keys) != keys_of(written), "all was delivered before the second one came"
-        first.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(first.wait, 15) == 0
+        assert await asyncio.to_thread(first.terminate, 15) == 0
         server.delay_s = 0.0
-        await until(lambda: set(server.keys) == keys_of(written), forwarders)
+        await until(lambda: set(server.keys) == keys_of(written), deployment)
 
 
-async def test_a_forwarder_that_is_told_to_stop_keeps_its_place(deployment: Deployment, forwarders: Forwarders) -> None:
+async def test_a_forwarder_that_is_told_to_stop_keeps_its_place(deployment: Deployment) -> None:
     """SIGTERM ends it soon, also while it waits for its receiver; what was delivered is not delivered again."""
     server = WebhookServer(free_port())
     await publish(deployment, alerts(20))
-    process = forwarders.start(f"webhook:{server.url}")
+    process = forward(deployment, "--to", f"webhook:{server.url}")
     with server:
-        await until(lambda: len(server.taken) == 20, forwarders)
+        await until(lambda: len(server.taken) == 20, deployment)
     await publish(deployment, alerts(5, first=20))
-    await until(lambda: "receiver_not_answering" in forwarders.log(), forwarders)
-    process.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(process.wait, 15) == 0
+    await until(lambda: "receiver_not_answering" in logs(deployment), deployment)
+    assert await asyncio.to_thread(process.terminate, 15) == 0
     with server:
-        forwarders.start(f"webhook:{server.url}")
-        await until(lambda: len(server.taken) >= 25, forwarders)
+        forward(deployment, "--to", f"webhook:{server.url}")
+        await until(lambda: len(server.taken) >= 25, deployment)
         await asyncio.sleep(1.0)
     assert Counter(server.keys) == Counter(keys_of(alerts(25)))
 
 
-async def test_secrets_are_sent_and_never_logged(deployment: Deployment, forwarders: Forwarders) -> None:
+async def test_secrets_are_sent_and_never_logged(deployment: Deployment) -> None:
     """The header has its value, the signature can be checked by its own definition, and no log shows either."""
 
     server = WebhookServer(free_port())
     await publish(deployment, alerts(1))
     url = server.url.replace("http://", "http://user:hidden-1@") + "?token=hidden-2"
     with server:
-        forwarders.start(
+        forward(
+            deployment,
+            "--to",
             f"webhook:{url}",
             *("--header", "X-Api-Key=SOC_KEY", "--hmac-variable", "SOC_SECRET"),
             SOC_KEY="hidden-3",
             SOC_SECRET="hidden-4",
         )
-        await until(lambda: len(server.taken) == 1, forwarders)
+        await until(lambda: len(server.taken) == 1, deployment)
     ((key, body, headers),) = server.taken
     assert headers["x-api-key"] == "hidden-3"
     digest = hmac.new(b"hidden-4", key.encode() + b"." + body, hashlib.sha256).hexdigest()
     assert headers["x-assay-stream-signature"] == f"sha256={digest}"
-    await until(lambda: "forwarding_started" in forwarders.log(), forwarders)
-    assert "hidden" not in forwarders.log()
+    await until(lambda: "forwarding_started" in logs(deployment), deployment)
+    assert "hidden" not in logs(deployment)
 
 
-async def test_a_syslog_receiver_that_was_down_gets_every_alert(deployment: Deployment, forwarders: Forwarders) -> None:
+async def test_a_syslog_receiver_that_was_down_gets_every_alert(deployment: Deployment) -> None:
     """Over TCP with octet counting: down for a while, up: every alert arrives, repeats have its uid."""
     before, during = alerts(30), alerts(30, first=30)
     server = SyslogServer(free_port())
@@ -242,12 +211,12 @@ async def test_a_syslog_receiver_that_was_down_gets_every_alert(deployment: Depl
         return {match[1].decode() for match in found if match}
 
     with server:
-        forwarders.start(f"syslog:127.0.0.1:{server.port}", "--format", "cef")
-        await until(lambda: len(uids()) == 30, forwarders)
+        forward(deployment, "--to", f"syslog:127.0.0.1:{server.port}", "--format", "cef")
+        await until(lambda: len(uids()) == 30, deployment)
     await publish(deployment, during)
     await asyncio.sleep(DOWN_S)
     with server:
-        await until(lambda: uids() == {key.partition(":")[0] for key in keys_of(before + during)}, forwarders)
+        await until(lambda: uids() == {key.partition(":")[0] for key in keys_of(before + during)}, deployment)
     for message in server.messages:
         assert re.match(rb"<35>1 2026-03-01T00:00:00\.123Z \S+ assay-stream - tool_changed \[alert@32473 ", message)
         assert b"] CEF:0|assay-stream|assay-stream|1.2.3|tool_changed|" in message
@@ -257,26 +226,13 @@ async def test_export_reads_the_topic_once(deployment: Deployment) -> None:
     """Every alert that the topic holds is a line; a server or a severity can be asked for."""
     await publish(deployment, alerts(9))
 
-    def exported(*arguments: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "assay_stream", "alerts", "export", *arguments],
-            env=os.environ | deployment.env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        return done.stdout.splitlines()
-
-    lines = await asyncio.to_thread(exported)
+    lines = (await deployment.output_of("alerts", "export")).splitlines()
     assert {line.encode() for line in lines} == {as_sent(alert) for alert in alerts(9)}
-    assert len(await asyncio.to_thread(exported, "--server-id", "server-1")) == 3
-    assert await asyncio.to_thread(exported, "--severity", "critical") == []
+    assert len((await deployment.output_of("alerts", "export", "--server-id", "server-1")).splitlines()) == 3
+    assert await deployment.output_of("alerts", "export", "--severity", "critical") == ""
 
 
-async def test_a_receiver_that_is_down_holds_up_no_other(
-    deployment: Deployment, forwarders: Forwarders, tmp_path: Path
-) -> None:
+async def test_a_receiver_that_is_down_holds_up_no_other(deployment: Deployment, tmp_path: Path) -> None:
     """Four services in one file, Splunk down for a while: the others get theirs at once, Splunk all of it later.
 
     Nothing of a secret is in the log or in the arguments of the process.
@@ -303,23 +259,22 @@ async def test_a_receiver_that_is_down_holds_up_no_other(
     prefix = deployment.settings.group_prefix
     await publish(deployment, before)
     with slack, teams, pager:
-        process = forwarders.run("--config", str(config))
+        process = forward(deployment, "--config", str(config))
         with splunk:
-            await until(lambda: len(splunk.taken) == len(teams.taken) == 12, forwarders)
+            await until(lambda: len(splunk.taken) == len(teams.taken) == 12, deployment)
         await publish(deployment, during)
-        await until(lambda: len(teams.taken) == 24 and len(slack.taken) == 8, forwarders)
-        await until(lambda: "receiver_not_answering" in forwarders.log(), forwarders)
+        await until(lambda: len(teams.taken) == 24 and len(slack.taken) == 8, deployment)
+        await until(lambda: "receiver_not_answering" in logs(deployment), deployment)
         await asyncio.sleep(DOWN_S)
         assert len(splunk.taken) == 12
         assert await lag(deployment, f"{prefix}-forward-splunk") >= 12
         with splunk:
-            await until(lambda: len(splunk.taken) >= 24, forwarders)
-        arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode()
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(process.wait, 20) == 0
+            await until(lambda: len(splunk.taken) >= 24, deployment)
+        arguments = Path(f"/proc/{process.process.pid}/cmdline").read_bytes().decode()
+        assert await asyncio.to_thread(process.terminate, 20) == 0
     assert {event["event"]["uid"] for event in splunk.taken} == {
         key.partition(":")[0] for key in keys_of(before + during)
     }
     assert pager.taken == [], "none was critical"
     for secret in ("hidden", splunk.token):
-        assert secret not in forwarders.log() + arguments
+        assert secret not in logs(deployment) + arguments

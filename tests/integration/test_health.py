@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -31,11 +30,6 @@ async def until_ready(process: Worker, wanted: bool) -> dict[str, bool]:
     raise AssertionError(f"not {'' if wanted else 'un'}ready after {LIMIT_S} s:\n{process.tail()}")
 
 
-def value(process: Worker, sample: str) -> float | None:
-    found = re.search(rf"^{re.escape(sample)} (\S+)$", process.get("/metrics")[1], re.MULTILINE)
-    return float(found[1]) if found else None
-
-
 def a_sealer(deployment: Deployment, folder: Path) -> Worker:
     key = str(folder / "seal.pem")
     assert deployment.run("seal", "keygen", "--out", key).returncode == 0
@@ -57,19 +51,18 @@ async def test_the_pages_tell_the_truth_while_a_broker_dies_and_returns(tmp_path
         for process in (worker, sealer):
             assert (await until_ready(process, False))["brokers"] is False
             assert process.get("/healthz")[0] == 200
-            assert (value(process, "assay_stream_brokers_silent_seconds") or 0) > 5
+            assert (process.metric("assay_stream_brokers_silent_seconds") or 0) > 5
         await asyncio.to_thread(broker.start)
         for process in (worker, sealer):
             await until_ready(process, True)
 
 
 async def publish(deployment: Deployment) -> None:
-    for role, key, record in (
+    await deployment.put(
         a_listing(0, 0, 0, 1, START),
         a_call_by(0, 0, 0, START + timedelta(minutes=1), "snapshot-1"),
         a_listing(0, 0, 1, 2, START + timedelta(minutes=2)),
-    ):
-        await deployment.send(role, [(key, record)])
+    )
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
     await deployment.wait_for(Role.ALERTS, lambda records: len(records) >= 1)
 
@@ -77,19 +70,19 @@ async def publish(deployment: Deployment) -> None:
 def assert_counted(worker: Worker, sealer: Worker, deployment: Deployment) -> None:
     topic = deployment.topics[Role.CALLS]
     lags = [
-        value(worker, f'assay_stream_lag_records{{partition="{number}",stage="join",topic="{topic}"}}')
+        worker.metric("assay_stream_lag_records", partition=str(number), stage="join", topic=topic)
         for number in range(3)
     ]
     assert lags == [0.0] * 3
     for stage in ("registry", "join"):
-        assert (value(worker, f'assay_stream_transaction_seconds_count{{stage="{stage}"}}') or 0) >= 1
-        assert value(worker, f'assay_stream_state_entries{{stage="{stage}"}}') == 1
-        assert value(worker, f'assay_stream_stage_ready{{stage="{stage}"}}') == 1
-    assert (value(worker, 'assay_stream_state_entries{stage="alerts"}') or 0) >= 1
-    assert value(worker, 'assay_stream_opening_seconds{stage="alerts"}') is not None
-    assert value(worker, "process_resident_memory_bytes")
-    assert (value(sealer, 'assay_stream_outputs_total{stage="seal",what="checkpoint"}') or 0) >= 1
-    assert value(sealer, 'assay_stream_records_read_total{stage="seal"}') == 1
+        assert (worker.metric("assay_stream_transaction_seconds_count", stage=stage) or 0) >= 1
+        assert worker.metric("assay_stream_state_entries", stage=stage) == 1
+        assert worker.metric("assay_stream_stage_ready", stage=stage) == 1
+    assert (worker.metric("assay_stream_state_entries", stage="alerts") or 0) >= 1
+    assert worker.metric("assay_stream_opening_seconds", stage="alerts") is not None
+    assert worker.metric("process_resident_memory_bytes")
+    assert (sealer.metric("assay_stream_outputs_total", stage="seal", what="checkpoint") or 0) >= 1
+    assert sealer.metric("assay_stream_records_read_total", stage="seal") == 1
 
 
 async def test_a_healthy_worker_logs_neither_errors_nor_warnings() -> None:
@@ -97,8 +90,7 @@ async def test_a_healthy_worker_logs_neither_errors_nor_warnings() -> None:
     with Broker(options=QUICK_START) as broker:
         with Deployment(broker.bootstrap, name="quiet") as deployment:
             await deployment.apply_topics()
-            worker = deployment.start_worker()
-            await worker.wait_ready()
+            worker = await deployment.ready_worker()
             await publish(deployment)
             assert worker.terminate() == 0
         lines = [json.loads(line) for line in worker.log.read_text().splitlines()]

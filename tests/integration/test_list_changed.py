@@ -54,7 +54,7 @@ async def test_calls_between_an_announcement_and_the_next_list_claim_no_digest(d
         await client.call_tool("echo", {})
         await evidence(deployment, 3)
         worker.kill()
-        await deployment.start_worker().wait_ready()
+        await deployment.ready_worker()
         await client.call_tool("echo", {})
         await evidence(deployment, 4)
         await client.list_tools()
@@ -76,7 +76,7 @@ async def test_junk_under_a_servers_key_takes_no_digest_from_observers_that_name
     deployment: Deployment,
 ) -> None:
     """Neither nobody's junk nor another observer's; its own does."""
-    await deployment.start_worker().wait_ready()
+    await deployment.ready_worker()
     async with tapped(deployment) as client:
         await client.list_tools()
     await deployment.wait_for(Role.SNAPSHOTS, lambda records: len(records) == 1)

@@ -110,7 +110,7 @@ async def test_drift_is_noticed_before_an_agent_meets_it(deployment: Deployment,
     entry = {"server_id": "docs", "url": f"http://127.0.0.1:{port}/mcp", "token_file": str(token), "interval_s": 1}
     dead = {"server_id": "dead", "url": f"http://127.0.0.1:{free_port()}/mcp", "interval_s": 1}
     config.write_text(toml_of({"servers": [{**entry, "listen": False}, dead]}))
-    await deployment.start_worker().wait_ready()
+    await deployment.ready_worker()
     lister = deployment.start("list-watch", "--config", str(config))
     async with http_server("token", port=port):
         await deployment.wait_for(Role.SNAPSHOTS, lambda records: len(records) >= 2)

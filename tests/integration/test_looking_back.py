@@ -16,7 +16,6 @@ from assay_stream.export.input import read_bundle
 from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Record, Role
 from deploy.local.kafka import Broker
-from tests.integration.test_exactly_once import publish
 from tests.support.command import run_command_text
 from tests.support.deployment import Deployment
 from tests.support.events import SERVER, Story, call_data, event_at, snapshot_data
@@ -79,7 +78,7 @@ async def fill(deployment: Deployment) -> None:
         values = [each.value or b"" for each in story.records if each.role is role]
         # Under their servers' keys: what is re-routed comes in another order than in a replay.
         await deployment.send(role, [(orjson.loads(each)["data"]["server_id"].encode(), each) for each in values])
-    calls = 26 + 3 + await publish(deployment, Fleet(servers=7, calls=400, changes=10))
+    calls = 26 + 3 + await deployment.publish(Fleet(servers=7, calls=400, changes=10).history())
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls)
     assert await asyncio.to_thread(worker.terminate) == 0
 

@@ -9,7 +9,6 @@ from aiokafka.admin import NewPartitions
 
 from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Role
-from tests.integration.test_exactly_once import publish
 from tests.support.deployment import Deployment, payload
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
 
@@ -19,14 +18,13 @@ PARTITIONS = 6
 
 
 async def put_calls(deployment: Deployment, first: int, count: int) -> None:
-    calls = [a_call_by(0, 0, first + number, START + timedelta(seconds=1), None) for number in range(count)]
-    await deployment.send(Role.CALLS, [(key, value) for _, key, value in calls])
+    at = START + timedelta(seconds=1)
+    await deployment.put(*(a_call_by(0, 0, number, at, None) for number in range(first, first + count)))
 
 
 async def test_a_group_that_was_set_back_joins_no_call_twice(deployment: Deployment) -> None:
     """It goes on where the join noted that it was, and says so."""
-    role, key, value = a_listing(0, 0, 0, 1, START)
-    await deployment.send(role, [(key, value)])
+    await deployment.put(a_listing(0, 0, 0, 1, START))
     await put_calls(deployment, 0, 20)
     worker = deployment.start_worker()
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 20)
@@ -68,7 +66,7 @@ async def test_a_call_topic_that_grows_alone_stops_no_worker(deployment: Deploym
         await add_partitions(deployment, role)
     for worker in workers:
         await worker.wait_ready()
-    calls = await publish(deployment, Fleet(servers=5, calls=60))
+    calls = await deployment.publish(Fleet(servers=5, calls=60).history())
     added = PARTITIONS - deployment.settings.call_partitions
     async with asyncio.timeout(60):
         while len(await deployment.read(Role.EVIDENCE, partitions_added=added)) < calls:

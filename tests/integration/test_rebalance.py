@@ -70,8 +70,7 @@ async def longest_pause(deployment: Deployment, partitions: set[int], stopping: 
 
 async def test_a_restart_stops_only_what_the_worker_owned(deployment: Deployment) -> None:
     """The other's partitions pause for a moment, keep their producers, and nothing is lost or doubled."""
-    role, key, value = a_listing(0, 0, 0, 1, START)
-    await deployment.send(role, [(key, value)])
+    await deployment.put(a_listing(0, 0, 0, 1, START))
     staying = await deployment.ready_worker()
     leaving = await deployment.ready_worker()
     await staying.wait_ready()

@@ -181,8 +181,7 @@ async def test_a_replay_of_a_disturbed_run_has_no_differences_until_something_co
     await check_altered_copies(deployment, tmp_path)
 
     middle = START + timedelta(seconds=CALLS / 8)
-    role, key, value = a_listing(2, 0, 77, 10_077, middle)
-    await deployment.send(role, [(key, value)])
+    await deployment.put(a_listing(2, 0, 77, 10_077, middle))
     await at_rest(deployment)
     late = await differing_calls(deployment)
     code, rows, summary = await settled(deployment, tmp_path / "late", frozenset({"late_snapshot"}))
@@ -191,8 +190,7 @@ async def test_a_replay_of_a_disturbed_run_has_no_differences_until_something_co
     assert named(rows, "late_snapshot") == late, summary
     assert {row[1] for row in rows if row[0] == "evidence"} == {"late_snapshot"}
 
-    role, key, value = a_pin(99, middle, 3, "tool_1")
-    await deployment.send(role, [(key, value)])
+    await deployment.put(a_pin(99, middle, 3, "tool_1"))
     await at_rest(deployment)
     pinned = await differing_calls(deployment) - late
     code, rows, summary = await compared(deployment, tmp_path / "pinned")

@@ -137,12 +137,7 @@ def test_no_secret_is_in_a_log_a_header_or_an_error(deployment: SecuredDeploymen
         a_call_by(0, 0, 0, START + timedelta(minutes=1), "snapshot-1"),
         a_listing(0, 0, 1, 2, START + timedelta(minutes=2)),
     ]
-
-    async def send() -> None:
-        for role, key, value in bad + good:
-            await deployment.send(role, [(key, value)])
-
-    asyncio.run(send())
+    asyncio.run(deployment.put(*bad, *good))
     lines = b"\n".join(value for _, _, value in bad)
     calls = b"".join(
         json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"

@@ -5,15 +5,13 @@ import json
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
 from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Record, Role, murmur2_partition
 from deploy.local.kafka import Broker
-from tests.integration.test_exactly_once import publish, undisturbed, values
-from tests.integration.test_worker import metric
+from tests.integration.test_exactly_once import undisturbed, values
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import Fleet
 
@@ -33,17 +31,14 @@ async def wide(broker: Broker, request: pytest.FixtureRequest) -> AsyncIterator[
 async def publish_misplaced(deployment: Deployment, fleet: Fleet) -> int:
     """Publish a fleet's history; a third of its calls under keys that say nothing of their server."""
     choose = random.Random(7)
-    calls: list[tuple[bytes | None, bytes | None]] = []
-    for role, key, value in fleet.history():
-        if role is Role.CALLS:
-            calls.append((b"%d" % choose.randrange(99) if choose.random() < 1 / 3 else key, value))
-    await publish(deployment, replace(fleet, calls=0))
-    await deployment.send(Role.CALLS, calls)
-    return len(calls)
+    return await deployment.publish(
+        (role, b"%d" % choose.randrange(99) if role is Role.CALLS and choose.random() < 1 / 3 else key, value)
+        for role, key, value in fleet.history()
+    )
 
 
 def loaded(worker: Worker) -> float:
-    return metric(worker, "assay_stream_state_entries", stage="join")
+    return worker.metric("assay_stream_state_entries", stage="join") or 0
 
 
 async def evidence_of(deployment: Deployment, count: int) -> list[Record]:

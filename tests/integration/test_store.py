@@ -15,7 +15,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import NewPartitions, RecordsToDelete
 
 from assay_stream.errors import AssayStreamError
-from assay_stream.kafka.connection import open_admin, start_admin
+from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.topics import apply_topics
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
@@ -23,7 +23,7 @@ from assay_stream.readmodel.filling import ROLES
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
 from tests.support.controls import a_control
-from tests.support.deployment import Deployment
+from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import Fleet
 from tests.support.readmodel import NOW_US, history, of_role
 
@@ -33,23 +33,14 @@ ALL = Paging(limit=1_000)
 SMALL_BATCHES = {"ASSAY_STREAM_STORE_DAYS": "36500", "ASSAY_STREAM_BATCH_RECORDS_MAX": "40"}
 
 
-def _start(deployment: Deployment, folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "assay_stream", "store", "run", "--store", str(folder), *arguments]
-    env = os.environ | deployment.env | SMALL_BATCHES
-    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+def start(deployment: Deployment, folder: Path) -> Worker:
+    return deployment.start("store", "run", "--store", str(folder), **SMALL_BATCHES)
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait()
-    if process.stderr is not None:
-        process.stderr.close()
-
-
-async def _run(deployment: Deployment, folder: Path, *arguments: str) -> tuple[int, str]:
-    process = _start(deployment, folder, "--once", *arguments)
-    _, said = await asyncio.to_thread(process.communicate, timeout=90)
-    return process.returncode, said
+async def run(deployment: Deployment, folder: Path, *arguments: str) -> tuple[int, str]:
+    command = ("store", "run", "--store", folder, "--once", *arguments)
+    done = await asyncio.to_thread(deployment.run, *command, **SMALL_BATCHES)
+    return done.returncode, done.stderr
 
 
 def answers(store: Store) -> dict[str, Any]:
@@ -76,28 +67,22 @@ async def _recount(deployment: Deployment, *, added: int = 0) -> dict[str, Any]:
 @pytest.mark.tier(name="outages")
 async def test_a_killed_store_is_filled_on(deployment: Deployment, tmp_path: Path) -> None:
     """Killed again and again while records come, at any moment: nothing is missing, nothing counted twice."""
-    worker = deployment.start_worker()
-    await worker.wait_ready()
+    worker = await deployment.ready_worker()
     pin = a_control("pin.set", server_id="server-0", tool_name="tool_1", scheme="assay.v1", value="sha256:" + "0" * 64)
     await deployment.send(Role.CONTROL, [(b"server-0", pin)])
     history = list(Fleet(servers=4, calls=600, changes=8).history())
-    filling = _start(deployment, tmp_path)
+    filling = start(deployment, tmp_path)
     for number, begin in enumerate(range(0, len(history), 100)):
-        for role in (Role.SNAPSHOTS, Role.CALLS):
-            part = [(key, value) for its, key, value in history[begin : begin + 100] if its is role]
-            await deployment.send(role, part)
+        await deployment.publish(history[begin : begin + 100])
         await asyncio.sleep(0.5 + 0.25 * number)
         filling.kill()
-        await asyncio.to_thread(filling.communicate)
-        filling = _start(deployment, tmp_path)
+        filling = start(deployment, tmp_path)
     calls = sum(role is Role.CALLS for role, _, _ in history)
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == calls)
     await asyncio.sleep(2)
-    filling.terminate()
-    _, said = await asyncio.to_thread(filling.communicate, timeout=60)
-    assert filling.returncode == 0, said
+    assert await asyncio.to_thread(filling.terminate) == 0, filling.tail()
     assert worker.terminate() == 0
-    assert (await _run(deployment, tmp_path))[0] == 0
+    assert (await run(deployment, tmp_path))[0] == 0
     found = answers(Store(schema.reading(tmp_path)))
     assert len(found["evidence"]) == calls
     assert found == await _recount(deployment)
@@ -105,9 +90,9 @@ async def test_a_killed_store_is_filled_on(deployment: Deployment, tmp_path: Pat
     # Deleted, and rebuilt on request: the same again.
     for path in tmp_path.iterdir():
         path.unlink()
-    assert (await _run(deployment, tmp_path))[0] == 0
+    assert (await run(deployment, tmp_path))[0] == 0
     assert answers(Store(schema.reading(tmp_path))) == found
-    assert (await _run(deployment, tmp_path, "--rebuild"))[0] == 0
+    assert (await run(deployment, tmp_path, "--rebuild"))[0] == 0
     assert answers(Store(schema.reading(tmp_path))) == found
 
 
@@ -115,7 +100,7 @@ async def test_a_topic_that_was_made_again_is_noticed(deployment: Deployment, tm
     """Its offsets mean something else, whether it is shorter than before or not; ``--rebuild`` begins anew."""
     evidence = [(b"server-0", b'{"number":%d}' % number) for number in range(30)]
     await deployment.send(Role.EVIDENCE, evidence)
-    assert (await _run(deployment, tmp_path))[0] == 0
+    assert (await run(deployment, tmp_path))[0] == 0
     topic = deployment.topics[Role.EVIDENCE]
     async with open_admin(deployment.settings) as admin:
         for count in (5, 300):
@@ -126,11 +111,11 @@ async def test_a_topic_that_was_made_again_is_noticed(deployment: Deployment, tm
                     break
             await apply_topics(admin, deployment.settings)
             await deployment.send(Role.EVIDENCE, [(b"server-0", b"other %d" % number) for number in range(count)])
-            code, said = await _run(deployment, tmp_path)
+            code, said = await run(deployment, tmp_path)
             assert code == 2
             assert "topic_recreated" in said
             assert "--rebuild" in said
-    assert (await _run(deployment, tmp_path, "--rebuild"))[0] == 0
+    assert (await run(deployment, tmp_path, "--rebuild"))[0] == 0
     status = Store(schema.reading(tmp_path)).status()
     assert sum(row.refused for row in status.positions) == 300
 
@@ -138,41 +123,36 @@ async def test_a_topic_that_was_made_again_is_noticed(deployment: Deployment, tm
 async def test_aborted_records_are_not_read(deployment: Deployment, tmp_path: Path) -> None:
     """Committed records only, and a marker at the end of a log is no lag."""
     await deployment.send_with_headers(Role.EVIDENCE, [(b"server-0", b"{}", ())], transactional=True)
-    assert (await _run(deployment, tmp_path))[0] == 0
+    assert (await run(deployment, tmp_path))[0] == 0
     status = Store(schema.reading(tmp_path)).status()
     assert sum(row.read for row in status.positions) == 1
     assert {row.lag for row in status.positions} == {0}
 
 
 async def test_a_second_writer_and_missing_topics_are_errors(deployment: Deployment, tmp_path: Path) -> None:
-    code, said = await _run(Deployment(deployment.bootstrap, name="nothing"), tmp_path)
+    code, said = await run(Deployment(deployment.bootstrap, name="nothing"), tmp_path)
     assert code == 2
     assert "topic_missing" in said
-    first = _start(deployment, tmp_path)
-    try:
-        deadline = time.monotonic() + 30
-        while not (tmp_path / schema.FILE).is_file() and time.monotonic() < deadline:
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(1)
-        code, said = await _run(deployment, tmp_path)
-        assert code == 2
-        assert "store_in_use" in said
-    finally:
-        first.terminate()
-        await asyncio.to_thread(first.communicate, timeout=60)
-    assert first.returncode == 0
+    first = start(deployment, tmp_path)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / schema.FILE).is_file() and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(1)
+    code, said = await run(deployment, tmp_path)
+    assert code == 2
+    assert "store_in_use" in said
+    assert await asyncio.to_thread(first.terminate) == 0
 
 
 async def test_retention_that_overtakes_filling_is_counted(deployment: Deployment, tmp_path: Path) -> None:
     """What was deleted before a running filler read it is lost, and said so; filling goes on behind it."""
     await deployment.send(Role.EVIDENCE, [(b"server-0", b"{}")])
-    assert (await _run(deployment, tmp_path))[0] == 0
-    filling = _start(deployment, tmp_path)
-    admin = await start_admin(deployment.settings)
-    try:
+    assert (await run(deployment, tmp_path))[0] == 0
+    filling = start(deployment, tmp_path)
+    async with open_admin(deployment.settings) as admin:
         await deployment.send(Role.EVIDENCE, [(b"server-0", b"{}")])
         await _until_read(tmp_path, 2)
-        filling.send_signal(signal.SIGSTOP)
+        filling.process.send_signal(signal.SIGSTOP)
         for _ in range(5):
             await deployment.send(Role.EVIDENCE, [(b"server-0", b"{}")] * 10)
             await asyncio.sleep(0.5)
@@ -180,30 +160,24 @@ async def test_retention_that_overtakes_filling_is_counted(deployment: Deploymen
             row for row in Store(schema.reading(tmp_path)).positions() if row.role == Role.EVIDENCE.value and row.read
         )
         await admin.delete_records({TopicPartition(place.topic, place.partition): RecordsToDelete(before_offset=-1)})
-        filling.send_signal(signal.SIGCONT)
+        filling.process.send_signal(signal.SIGCONT)
         await deployment.send(Role.EVIDENCE, [(b"server-0", b"{}")] * 7)
         await _until_read(tmp_path, 2 + 50 + 7)
-    finally:
-        filling.send_signal(signal.SIGCONT)
-        filling.terminate()
-        _, said = await asyncio.to_thread(filling.communicate, timeout=30)
-        await admin.close()
-    assert filling.returncode == 0, said
+    assert await asyncio.to_thread(filling.terminate) == 0, filling.tail()
     positions = Store(schema.reading(tmp_path)).positions()
     row = next(each for each in positions if (each.topic, each.partition) == (place.topic, place.partition))
     assert row.lost > 0
     assert row.read + row.lost == 2 + 50 + 7
-    assert "input_expired" in said
+    assert "input_expired" in filling.tail()
 
 
 @pytest.mark.tier(name="outages")
 async def test_partitions_that_are_added_are_filled(deployment: Deployment, tmp_path: Path) -> None:
     """While the store is filled, and equal to a recount; a kill in between changes nothing."""
     await deployment.send(Role.EVIDENCE, _some_evidence(0))
-    filling = _start(deployment, tmp_path)
-    admin = await start_admin(deployment.settings)
+    filling = start(deployment, tmp_path)
     topic = deployment.topics[Role.EVIDENCE]
-    try:
+    async with open_admin(deployment.settings) as admin:
         await _until_read(tmp_path, 40)
         described = await admin.describe_topics([topic])
         before = len(described[0]["partitions"])
@@ -212,12 +186,9 @@ async def test_partitions_that_are_added_are_filled(deployment: Deployment, tmp_
         for number in range(1, 6):
             await deployment.send(Role.EVIDENCE, _some_evidence(number))
         await _until_read(tmp_path, 240)
-        await asyncio.to_thread(_kill, filling)
+        filling.kill()
         await deployment.send(Role.EVIDENCE, _some_evidence(6))
-        assert (await _run(deployment, tmp_path))[0] == 0
-    finally:
-        await asyncio.to_thread(_kill, filling)
-        await admin.close()
+        assert (await run(deployment, tmp_path))[0] == 0
     found = answers(Store(schema.reading(tmp_path)))
     assert len(found["evidence"]) == 280
     assert found == await _recount(deployment, added=3)
@@ -241,7 +212,7 @@ async def test_a_store_killed_within_a_batch_is_filled_on(deployment: Deployment
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         status = Store(schema.reading(tmp_path)).status()
         assert status.counts["evidence"] == sum(row.read for row in status.positions if row.role == "evidence")
-    assert (await _run(deployment, tmp_path))[0] == 0
+    assert (await run(deployment, tmp_path))[0] == 0
     found = answers(Store(schema.reading(tmp_path)))
     assert len(found["evidence"]) == 200
     assert found == await _recount(deployment)

@@ -92,8 +92,7 @@ async def test_tokens_that_end_while_calls_come_lose_and_double_nothing(
     with SecuredDeployment(secured.bootstrap, "tokens", broker=secured) as deployment:
         await deployment.grant()
         await deployment.apply_topics()
-        worker = deployment.start_worker(**client_env(secured, server, ALL_STAGES))
-        await worker.wait_ready()
+        worker = await deployment.ready_worker(**client_env(secured, server, ALL_STAGES))
         publisher = await asyncio.create_subprocess_exec(
             *[sys.executable, "-m", "assay_stream", "publish", "--from", "observations", "-"],
             env=os.environ | deployment.env | client_env(secured, server, AccessRole.PROXY),

@@ -50,8 +50,7 @@ async def test_work_on_an_alert_is_part_of_its_life(deployment: Deployment) -> N
     worker = await deployment.ready_worker()
     start = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=50)
     for version in (0, 1):
-        role, key, value = a_listing(0, 0, version, version, start + timedelta(seconds=version))
-        await deployment.send(role, [(key, value)])
+        await deployment.put(a_listing(0, 0, version, version, start + timedelta(seconds=version)))
     written = await deployment.wait_for(Role.ALERTS, lambda records: len(alerts_on_changes(records)) == 1)
     [created] = alerts_on_changes(written)
     uid = json.loads(created.value or b"")["finding_info"]["uid"]

@@ -23,8 +23,7 @@ FREEZES = 3
 
 async def test_a_frozen_worker_that_wakes_joins_nothing_twice(deployment: Deployment) -> None:
     """Its partitions are another's; what it had in hand, in open transactions or before, is written once."""
-    role, key, value = a_listing(0, 0, 0, 1, START)
-    await deployment.send(role, [(key, value)])
+    await deployment.put(a_listing(0, 0, 0, 1, START))
     small = {"ASSAY_STREAM_BATCH_RECORDS_MAX": "30"}
     workers = [deployment.start_worker(**small) for _ in range(2)]
     for worker in workers:
@@ -76,8 +75,7 @@ async def dies_in_a_transaction(deployment: Deployment) -> None:
 
 async def test_a_worker_that_wakes_need_not_wait_for_the_transaction_of_a_dead_one(deployment: Deployment) -> None:
     """The other had its partitions meanwhile, and died with the offsets of one in an open transaction."""
-    role, key, value = a_listing(0, 0, 0, 1, START)
-    await deployment.send(role, [(key, value)])
+    await deployment.put(a_listing(0, 0, 0, 1, START))
     calls = [a_call_by(0, 0, number, START + timedelta(seconds=1), None)[2] for number in range(80)]
     worker = await deployment.ready_worker()
     await deployment.send(Role.CALLS, [(b"%d" % number, call) for number, call in enumerate(calls[:40])])

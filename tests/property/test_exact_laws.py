@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.kafka import exact
-from assay_stream.kafka.exact import Cost, Gap, Run, fillers, steps
+from assay_stream.kafka.exact import Cost, Gap, fillers, steps
 from assay_stream.model.record import Origin, Record, Role
 
 
@@ -27,8 +27,8 @@ class BrokerLog:
         """Write what is missing, until killed; an open transaction is then aborted by its next owner."""
         first = len(self.entries)
         for step in steps((each for each in wanted if each.origin.offset >= first), first=first, end=end):
-            if isinstance(step, Run):
-                for record in step.records:
+            if isinstance(step, list):
+                for record in step:
                     self._append(record)
                 continue
             assert step.first == len(self.entries)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,6 +55,13 @@ class Worker:
         except OSError:
             return 0, ""
 
+    def metric(self, name: str, **labels: str) -> float | None:
+        """Return a sample of its metrics, ``None`` where there is none."""
+        wanted = ",".join(f'{label}="{value}"' for label, value in labels.items())
+        sample = re.escape(f"{name}{{{wanted}}}" if labels else name)
+        found = re.search(rf"^{sample} (\S+)$", self.get("/metrics")[1], re.MULTILINE)
+        return float(found[1]) if found else None
+
     async def wait_ready(self) -> None:
         deadline = time.monotonic() + _READY_LIMIT_S
         while time.monotonic() < deadline:
@@ -68,9 +76,9 @@ class Worker:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
 
-    def terminate(self) -> int:
+    def terminate(self, limit_s: float = 30) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(limit_s)
 
     def reason(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()
@@ -193,6 +201,12 @@ class Deployment:
         """Publish records to the topics of their roles, in this order."""
         for role, some in groupby(published, key=itemgetter(0)):
             await self.send(role, [(key, value) for _, key, value in some])
+
+    async def publish(self, history: Iterable[tuple[Role, bytes, bytes]]) -> int:
+        """Publish lists, and then the calls that rest on them; return how many calls."""
+        published = sorted(history, key=lambda each: each[0] is Role.CALLS)
+        await self.put(*published)
+        return sum(role is Role.CALLS for role, _, _ in published)
 
     async def send_with_headers(
         self, role: Role, records: Iterable[tuple[bytes | None, bytes | None, Headers]], *, transactional: bool = False

@@ -6,7 +6,7 @@ import datetime
 import ipaddress
 import ssl
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from cryptography import x509
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.support.receivers import Serving
+from tests.support.receivers import QuietHandler, Serving
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -87,35 +87,22 @@ class HttpsServer(Serving):
         self.paths: list[str] = []
         asked = self.paths
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
+        class Handler(QuietHandler):
+            def do_GET(self) -> None:  # noqa: N802 - the base class's name
                 asked.append(self.path)
                 self.close_connection = True
                 answer(self)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                pass
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = False
-
-            def handle_error(self, request: object, client_address: object) -> None:
-                pass  # the client hung up, as some tests want it to
-
-        self._server = Server(("127.0.0.1", 0), Handler)
+        server = self.bind(0, Handler)
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self.port = int(self._server.server_address[1])
+            server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        self.port = int(server.server_address[1])
         self.domain = f"localhost:{self.port}"
 
     def __enter__(self) -> HttpsServer:
-        return self.serving(self._server)
+        return self.serve()
 
 
 def serve(body: bytes, status: int = 200, **headers: str) -> Answer:

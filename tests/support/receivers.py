@@ -8,19 +8,33 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
+Answer = tuple[int, dict[str, str], bytes]
 Judge = Callable[[str, bytes], tuple[int, dict[str, str]]]
 
 
-def _willing(key: str, body: bytes) -> tuple[int, dict[str, str]]:
-    return 204, {}
+class QuietHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # so that closing waits for the posts in hand
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass  # the client was killed or hung up, as some tests want it to
 
 
 class Serving:
-    """Serves HTTP in a thread from ``serving`` until its ``with`` block ends."""
+    """Serves HTTP in a thread from ``serve`` until its ``with`` block ends."""
 
-    def serving(self, server: ThreadingHTTPServer) -> Self:
-        self._server = server
-        self._thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    def bind(self, port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+        self._server = _Server(("127.0.0.1", port), handler)
+        return self._server
+
+    def serve(self) -> Self:
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
         self._thread.start()
         return self
 
@@ -32,12 +46,52 @@ class Serving:
         self._server.server_close()
 
 
-class WebhookServer(Serving):
-    """Takes what is posted while its ``with`` block runs; may be entered again, on the same port."""
+class HttpReceiver(Serving):
+    """Answers what is posted while its ``with`` block runs; may be entered again, on the same port."""
 
-    def __init__(self, port: int, judge: Judge = _willing, *, delay_s: float = 0.0) -> None:
+    delay_s = 0.0
+
+    def __init__(self, port: int) -> None:
         self.port = port
-        self.url = f"http://127.0.0.1:{port}/alerts"
+        self.base = f"http://127.0.0.1:{port}"
+
+    def answer(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        """Return status, headers and body of the answer to a post; ``headers`` have names in lower case."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        outer = self
+
+        class Handler(QuietHandler):
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"])
+                body = self.rfile.read(length)
+                # No connection outlives the server.
+                self.close_connection = True
+                if len(body) < length:
+                    return  # the client was killed between its headers and the end of its body: nothing was received
+                time.sleep(outer.delay_s)
+                given = {name.lower(): text for name, text in self.headers.items()}
+                status, headers, content = outer.answer(self.path, given, body)
+                self.send_response(status)
+                for name, text in headers.items():
+                    self.send_header(name, text)
+                if status != 204:
+                    self.send_header("Content-Length", str(len(content)))
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.wfile.write(content)
+
+        self.bind(self.port, Handler)
+        return self.serve()
+
+
+class WebhookServer(HttpReceiver):
+    """Takes what is posted to it, unless ``judge`` answers otherwise: it is given the idempotency key and the body."""
+
+    def __init__(self, port: int, judge: Judge = lambda _key, _body: (204, {}), *, delay_s: float = 0.0) -> None:
+        super().__init__(port)
+        self.url = f"{self.base}/alerts"
         self.taken: list[tuple[str, bytes, dict[str, str]]] = []
         self._judge = judge
         self.delay_s = delay_s
@@ -46,44 +100,13 @@ class WebhookServer(Serving):
     def keys(self) -> list[str]:
         return [key for key, _, _ in self.taken]
 
-    def __enter__(self) -> Self:
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                length = int(self.headers["Content-Length"])
-                body = self.rfile.read(length)
-                if len(body) < length:
-                    # The client was killed between its headers and the end of its body: nothing was received.
-                    self.close_connection = True
-                    return
-                key = self.headers["Idempotency-Key"]
-                time.sleep(outer.delay_s)
-                status, headers = outer._judge(key, body)
-                if status < 300:
-                    outer.taken.append((key, body, {name.lower(): text for name, text in self.headers.items()}))
-                self.send_response(status)
-                for name, text in headers.items():
-                    self.send_header(name, text)
-                if status != 204:
-                    self.send_header("Content-Length", "0")
-                # No connection outlives the server.
-                self.send_header("Connection", "close")
-                self.end_headers()
-                self.close_connection = True
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                pass
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = False  # so that closing waits for the posts in hand
-
-            def handle_error(self, request: object, client_address: object) -> None:
-                pass  # the client was killed, as some tests want it to be
-
-        return self.serving(Server(("127.0.0.1", self.port), Handler))
+    def answer(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        assert path
+        key = headers.get("idempotency-key", "")
+        status, more = self._judge(key, body)
+        if status < 300:
+            self.taken.append((key, body, headers))
+        return status, more, b""
 
 
 class SyslogServer:

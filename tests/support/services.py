@@ -16,25 +16,21 @@ What each asks for and answers is held against what is published; none was held 
 
 import json
 import re
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.support.receivers import Serving
-
-Answer = tuple[int, dict[str, str], bytes]
+from tests.support.receivers import Answer, HttpReceiver
 
 
-class Service(Serving):
-    """Takes posts while its ``with`` block runs; may be entered again, on the same port.
+class Service(HttpReceiver):
+    """A receiver that judges each post as its service does.
 
     Args:
         answers: what it answers first, in turn, instead of judging a post.
     """
 
     def __init__(self, port: int, *answers: Answer) -> None:
-        self.port = port
-        self.base = f"http://127.0.0.1:{port}"
+        super().__init__(port)
         self.taken: list[dict[str, Any]] = []
         self.answers = list(answers)
         self.requests = 0
@@ -42,26 +38,9 @@ class Service(Serving):
     def judge(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         raise NotImplementedError
 
-    def __enter__(self) -> Self:
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                outer.requests += 1
-                headers = {name.lower(): text for name, text in self.headers.items()}
-                status, more, answer = outer.answers.pop(0) if outer.answers else outer.judge(self.path, headers, body)
-                self.send_response(status)
-                for name, text in more.items():
-                    self.send_header(name, text)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                pass
-
-        return self.serving(ThreadingHTTPServer(("127.0.0.1", self.port), Handler))
+    def answer(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        self.requests += 1
+        return self.answers.pop(0) if self.answers else self.judge(path, headers, body)
 
 
 class Splunk(Service):

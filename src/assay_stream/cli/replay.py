@@ -26,7 +26,7 @@ from assay_stream.cli.verify import AlertFiles, hold_against, hold_against_topic
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.local import locked_folder, writing_to
 from assay_stream.files.spool import LogSpool
-from assay_stream.kafka.transport import shadow_topics, write_shadow
+from assay_stream.kafka.shadow import shadow_topics, write_shadow
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Role
 from assay_stream.replay.order import Selection

@@ -167,29 +167,18 @@ class RecordFetcher(fetcher.Fetcher):  # type: ignore[misc]
 # Committed offsets (KIP-447): OffsetFetch version 7 is flexible, with compact strings and arrays, and tagged fields
 
 
+_PARTITION_NUMBER = ("partition", Int32)
+_COMMITTED = CompactArray(
+    _PARTITION_NUMBER, ("offset", Int64), ("leader_epoch", Int32), ("metadata", _STRING), ("error_code", Int16), _TAGS
+)
+
+
 class _OffsetFetchResponseV7(Response):  # type: ignore[misc]
     API_KEY = 9
     API_VERSION = 7
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("name", _STRING),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", _STRING),
-                        ("error_code", Int16),
-                        _TAGS,
-                    ),
-                ),
-                _TAGS,
-            ),
-        ),
+        ("topics", CompactArray(("name", _STRING), ("partitions", _COMMITTED), _TAGS)),
         ("error_code", Int16),
         _TAGS,
     )
@@ -225,35 +214,22 @@ class StableOffsetFetch(Request[_OffsetFetchRequestV7]):  # type: ignore[misc]
         return request_struct_class(self._group_id, named, True, _NO_TAGS)
 
 
+_ERROR = ("error_code", Int16)
+_BROKERS = Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String()))
+_REPLICAS = [(name, Array(Int32)) for name in ("replicas", "isr", "offline_replicas")]
+_LED = Array(_ERROR, _PARTITION_NUMBER, ("leader", Int32), ("leader_epoch", Int32), *_REPLICAS)
+_TOPICS = Array(_ERROR, ("name", String()), ("is_internal", Boolean), ("partitions", _LED), ("operations", Int32))
+
+
 class _TopicRightsResponseV8(Response):  # type: ignore[misc]
     API_KEY = 3
     API_VERSION = 8
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        ("brokers", Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String()))),
+        ("brokers", _BROKERS),
         ("cluster_id", String()),
         ("controller_id", Int32),
-        (
-            "topics",
-            Array(
-                ("error_code", Int16),
-                ("name", String()),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", Array(Int32)),
-                        ("isr", Array(Int32)),
-                        ("offline_replicas", Array(Int32)),
-                    ),
-                ),
-                ("operations", Int32),
-            ),
-        ),
+        ("topics", _TOPICS),
         ("cluster_operations", Int32),
     )
 

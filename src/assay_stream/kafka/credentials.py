@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import ssl
 import time
-from abc import abstractmethod
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 from weakref import WeakKeyDictionary
 
+import orjson
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
 
@@ -107,7 +106,23 @@ class RereadTls(ssl.SSLContext):
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka is not typed
-    """Gives each new connection a token that is still good. Brokers end a connection with its token."""
+    """Gives each new connection a token that is still good: brokers end a connection with its token.
+
+    A token is used for most of its life, and to its end while there is no newer one.
+
+    Args:
+        ask: returns a new token, and how long it lives in seconds. It raises ``OperatingError`` if the issuer cannot
+            be asked now, ``ConfigurationError`` if it refuses.
+    """
+
+    def __init__(
+        self, ask: Callable[[], Awaitable[tuple[str, float]]], monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask = ask
+        self._monotonic_s = monotonic_s
+        self._found, self._fresh_until_s, self._ends_s = "", 0.0, 0.0
+        # A lock belongs to one event loop, and a command may run several, one after the other.
+        self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     async def token(self) -> str:
         """Return a token.
@@ -115,61 +130,24 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka is not ty
         Raises:
             KafkaConnectionError: if there is none now, which clients take for a broker that is away: they try again.
         """
-        try:
-            return await self.get()
-        except AssayStreamError as error:
-            _log.warning("no token for the brokers: %s", error)
-            raise KafkaConnectionError(f"no token: {error.code}") from error
-
-    @abstractmethod
-    async def get(self) -> str:
-        """Return a token.
-
-        Raises:
-            ConfigurationError: if its issuer refuses, or its file cannot be used.
-            OperatingError: ``token_unavailable`` if its issuer cannot be asked now.
-        """
-
-
-class FileTokens(Tokens):
-    """The token in a file that something else keeps fresh, as Kubernetes does with a projected one."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    async def get(self) -> str:
-        return secret_of_file(self._path, variable="ASSAY_STREAM_SASL_TOKEN_FILE")
-
-
-class IssuedTokens(Tokens):
-    """Tokens by an issuer. Each is used for most of its life, and to its end while there is no newer one."""
-
-    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic_s = monotonic_s
-        self._found, self._fresh_until_s, self._ends_s = "", 0.0, 0.0
-        # A lock belongs to one event loop, and a command may run several, one after the other.
-        self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-
-    async def get(self) -> str:
         async with self._asking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             now_s = self._monotonic_s()
             if now_s >= self._fresh_until_s:
                 try:
-                    self._found, life_s = await self.ask()
-                except OperatingError:
-                    if now_s >= self._ends_s:
-                        raise
+                    self._found, life_s = await self._ask()
+                except AssayStreamError as error:
+                    if now_s >= self._ends_s or not isinstance(error, OperatingError):
+                        _log.warning("no token for the brokers: %s", error)
+                        raise KafkaConnectionError(f"no token: {error.code}") from error
                 else:
                     self._fresh_until_s, self._ends_s = now_s + _FRESH_SHARE * life_s, now_s + life_s
             return self._found
 
-    @abstractmethod
-    async def ask(self) -> tuple[str, float]:
-        """Return a new token, and how long it lives in seconds; errors are those of ``get``."""
 
-
-class ClientCredentials(IssuedTokens):
-    """Tokens that an OAuth 2.0 server issues to a client (RFC 6749, section 4.4).
+async def ask_token_server(
+    endpoint: str, client_id: str, secret_of: Callable[[], str], *, scope: str, tls: ssl.SSLContext
+) -> tuple[str, float]:
+    """Ask an OAuth 2.0 server for a token of a client (RFC 6749, section 4.4).
 
     Args:
         endpoint: the server's token endpoint.
@@ -177,82 +155,67 @@ class ClientCredentials(IssuedTokens):
         scope: empty for the server's default.
         tls: how the server is verified.
     """
+    # Only a client with tokens needs it: the base install does without.
+    with needing_extra("cli"):
+        import aiohttp
 
-    def __init__(
-        self, endpoint: str, client_id: str, secret_of: Callable[[], str], *, scope: str, tls: ssl.SSLContext
-    ) -> None:
-        super().__init__()
-        self._endpoint = endpoint
-        self._client_id = client_id
-        self._secret_of = secret_of
-        self._scope = scope
-        self._tls = tls
-
-    async def ask(self) -> tuple[str, float]:
-        # Only a client with tokens needs it: the base install does without.
-        with needing_extra("cli"):
-            import aiohttp
-
-        # Both are encoded first (RFC 6749, section 2.3.1).
-        user = b64encode(f"{quote_plus(self._client_id)}:{quote_plus(self._secret_of())}".encode()).decode()
-        headers = {"Authorization": f"Basic {user}"}
-        form = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
-        timeout = aiohttp.ClientTimeout(total=_ANSWER_LIMIT_S)
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-                session.post(
-                    self._endpoint, data=form, headers=headers, ssl=self._tls, allow_redirects=False
-                ) as answer,
-            ):
-                body = await answer.content.readexactly(_ANSWER_BYTES_MAX)
-        except asyncio.IncompleteReadError as whole:  # it ends before the limit
-            body = whole.partial
-        except (aiohttp.ClientError, OSError) as error:
-            raise _unavailable(f"does not answer ({type(error).__name__})") from None
-        if answer.status in (400, 401, 403):
-            raise ConfigurationError(
-                "token_refused",
-                "the token endpoint refuses the client: check ASSAY_STREAM_SASL_CLIENT_ID, "
-                "ASSAY_STREAM_SASL_CLIENT_SECRET (or _SECRET_FILE) and ASSAY_STREAM_SASL_TOKEN_SCOPE",
-            )
-        try:
-            found = json.loads(body) if answer.status == 200 else None
-        except (ValueError, RecursionError):
-            found = None
-        match found:
-            case {"access_token": str(token), **rest} if token:
-                life_s = rest.get("expires_in", _LIFE_S)
-                return token, life_s if isinstance(life_s, int | float) else _LIFE_S
-        raise _unavailable(f"gives no access_token (status {answer.status})")
-
-
-class AwsTokens(IssuedTokens):
-    """Tokens for Amazon MSK, signed here with the credentials that AWS's own library finds.
-
-    Args:
-        sign: returns a token for a region, and when it ends, milliseconds since the epoch.
-    """
-
-    def __init__(self, region: str, sign: Callable[[str], tuple[str, int]]) -> None:
-        super().__init__()
-        self._region = region
-        self._sign = sign
-
-    async def ask(self) -> tuple[str, float]:
-        try:
-            # It may ask services for the credentials, and waits for them.
-            token, until_ms = await asyncio.to_thread(self._sign, self._region)
-        except Exception as error:  # noqa: BLE001 - whatever AWS's library raises; its text may quote a key
-            raise OperatingError(
-                "token_unavailable",
-                f"no AWS credentials can be used ({type(error).__name__}): check the role or AWS_* variables",
-            ) from None
-        return token, until_ms / 1_000 - time.time()
+    # Both are encoded first (RFC 6749, section 2.3.1).
+    user = b64encode(f"{quote_plus(client_id)}:{quote_plus(secret_of())}".encode()).decode()
+    headers = {"Authorization": f"Basic {user}"}
+    form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_LIMIT_S)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+            session.post(endpoint, data=form, headers=headers, ssl=tls, allow_redirects=False) as answer,
+        ):
+            body = await answer.content.readexactly(_ANSWER_BYTES_MAX)
+    except asyncio.IncompleteReadError as whole:  # it ends before the limit
+        body = whole.partial
+    except (aiohttp.ClientError, OSError) as error:
+        raise _unavailable(f"does not answer ({type(error).__name__})") from None
+    if answer.status in (400, 401, 403):
+        raise ConfigurationError(
+            "token_refused",
+            "the token endpoint refuses the client: check ASSAY_STREAM_SASL_CLIENT_ID, "
+            "ASSAY_STREAM_SASL_CLIENT_SECRET (or _SECRET_FILE) and ASSAY_STREAM_SASL_TOKEN_SCOPE",
+        )
+    try:
+        # Unlike json, it takes no NaN and no infinity for a number: a token would never be asked for again.
+        found = orjson.loads(body) if answer.status == 200 else None
+    except orjson.JSONDecodeError:
+        found = None
+    match found:
+        case {"access_token": str(token), **rest} if token:
+            life_s = rest.get("expires_in", _LIFE_S)
+            return token, life_s if isinstance(life_s, int | float) else _LIFE_S
+    raise _unavailable(f"gives no access_token (status {answer.status})")
 
 
 def _unavailable(why: str) -> OperatingError:
     return OperatingError("token_unavailable", f"the server at ASSAY_STREAM_SASL_TOKEN_ENDPOINT {why}")
+
+
+async def sign_for_amazon(region: str, sign: Callable[[str], tuple[str, int]]) -> tuple[str, float]:
+    """Sign a token for Amazon MSK with the credentials that AWS's own library finds.
+
+    Args:
+        sign: returns a token for a region, and when it ends, milliseconds since the epoch.
+    """
+    try:
+        # It may ask services for the credentials, and waits for them.
+        token, until_ms = await asyncio.to_thread(sign, region)
+    except Exception as error:  # noqa: BLE001 - whatever AWS's library raises; its text may quote a key
+        raise OperatingError(
+            "token_unavailable",
+            f"no AWS credentials can be used ({type(error).__name__}): check the role or AWS_* variables",
+        ) from None
+    return token, until_ms / 1_000 - time.time()
+
+
+async def read_token(path: Path) -> tuple[str, float]:
+    """Read a token from a file that something else keeps fresh, as Kubernetes does with a projected one: each time."""
+    return secret_of_file(path, variable="ASSAY_STREAM_SASL_TOKEN_FILE"), 0.0
 
 
 @cache
@@ -263,26 +226,22 @@ def _tokens_of(settings: Settings) -> Tokens:
             raise ConfigurationError("bad_setting", "AWS_MSK_IAM needs ASSAY_STREAM_SASL_AWS_REGION")
         with needing_extra("msk"):
             from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
-        return AwsTokens(settings.sasl_aws_region, MSKAuthTokenProvider.generate_auth_token)
+        return Tokens(partial(sign_for_amazon, settings.sasl_aws_region, MSKAuthTokenProvider.generate_auth_token))
     if settings.sasl_token_file is not None:
-        return FileTokens(settings.sasl_token_file)
-    endpoint, client_id = settings.sasl_token_endpoint, settings.sasl_client_id
-    if endpoint is None or client_id is None or settings.sasl_client_secret is None:
+        return Tokens(partial(read_token, settings.sasl_token_file))
+    endpoint, client_id, secret = settings.sasl_token_endpoint, settings.sasl_client_id, settings.sasl_client_secret
+    if endpoint is None or client_id is None or secret is None:
         raise ConfigurationError(
             "bad_setting",
             "OAUTHBEARER needs ASSAY_STREAM_SASL_TOKEN_FILE, or ASSAY_STREAM_SASL_TOKEN_ENDPOINT, "
             "ASSAY_STREAM_SASL_CLIENT_ID and ASSAY_STREAM_SASL_CLIENT_SECRET (or _SECRET_FILE)",
         )
-    return ClientCredentials(
-        endpoint,
-        client_id,
-        partial(_secret_of, settings),
-        scope=settings.sasl_token_scope,
-        tls=RereadTls(cafile=settings.sasl_token_cafile),
-    )
 
+    def secret_now() -> str:
+        path = settings.sasl_client_secret_file
+        if path is None:
+            return secret.get_secret_value()
+        return secret_of_file(path, variable="ASSAY_STREAM_SASL_CLIENT_SECRET_FILE")
 
-def _secret_of(settings: Settings) -> str:
-    if settings.sasl_client_secret_file is not None:
-        return secret_of_file(settings.sasl_client_secret_file, variable="ASSAY_STREAM_SASL_CLIENT_SECRET_FILE")
-    return "" if settings.sasl_client_secret is None else settings.sasl_client_secret.get_secret_value()
+    tls, scope = RereadTls(cafile=settings.sasl_token_cafile), settings.sasl_token_scope
+    return Tokens(partial(ask_token_server, endpoint, client_id, secret_now, scope=scope, tls=tls))

@@ -98,12 +98,6 @@ _LOOK_S = 0.002
 _MARKER_LIMIT_S = 60.0
 
 
-class Run(NamedTuple):
-    """Records at consecutive offsets."""
-
-    records: list[Record]
-
-
 class Gap(NamedTuple):
     """Offsets that no record has.
 
@@ -116,8 +110,10 @@ class Gap(NamedTuple):
     timestamp_ms: int
 
 
-def steps(records: Iterable[Record], *, first: int, end: int) -> Iterator[Run | Gap]:
+def steps(records: Iterable[Record], *, first: int, end: int) -> Iterator[list[Record] | Gap]:
     """Yield what to write so that a log that ends at ``first`` gets these records and ends at ``end``.
+
+    Records at consecutive offsets come together, up to ``RUN_BYTES_MAX``.
 
     Raises:
         InputError: ``offsets_disagree`` if the records are not in order, or not within the two.
@@ -131,7 +127,7 @@ def steps(records: Iterable[Record], *, first: int, end: int) -> Iterator[Run | 
             text = f"a record of partition {partition} of {topic} has offset {offset}, not one from {at} to {end - 1}"
             raise InputError("offsets_disagree", f"{text}: make the archive again")
         if run and (offset > at or run_bytes >= RUN_BYTES_MAX):
-            yield Run(run)
+            yield run
             run, run_bytes = [], 0
         if offset > at:
             yield Gap(at, offset - at, timestamp_ms)
@@ -139,7 +135,7 @@ def steps(records: Iterable[Record], *, first: int, end: int) -> Iterator[Run | 
         run_bytes += size_bytes(record.key, record.value, record.headers)
         at = offset + 1
     if run:
-        yield Run(run)
+        yield run
     if at < end:
         yield Gap(at, end - at, timestamp_ms)
 
@@ -161,10 +157,10 @@ class Cost:
     filler_records: int = 0
     transactions: int = 0
 
-    def add(self, step: Run | Gap) -> None:
-        if isinstance(step, Run):
-            self.records += len(step.records)
-            self.record_bytes += sum(size_bytes(each.key, each.value, each.headers) for each in step.records)
+    def add(self, step: list[Record] | Gap) -> None:
+        if isinstance(step, list):
+            self.records += len(step)
+            self.record_bytes += sum(size_bytes(each.key, each.value, each.headers) for each in step)
         else:
             # As many as ``fillers`` yields, not counted one by one: a gap can have any length.
             transactions = -(-step.offsets // TRANSACTION_OFFSETS_MAX)
@@ -266,7 +262,7 @@ class ExactWriter:
             first = self._positions[log]
             for step in steps(self._spool.read(log, after=first - 1), first=first, end=span.end):
                 cost.add(step)
-                for record in step.records if isinstance(step, Run) else ():
+                for record in step if isinstance(step, list) else ():
                     largest = max(largest, size_bytes(record.key, record.value, record.headers))
             allowed = int(self._configs[log.topic]["max.message.bytes"])
             if largest + _RECORD_OVERHEAD_BYTES > allowed:
@@ -311,7 +307,7 @@ class ExactWriter:
 
     async def _ends_compared(self) -> dict[Log, int]:
         """Return where each log ends, having found it to be a beginning of what is wanted."""
-        places = {log: TopicPartition(log.topic, log.partition) for log in self._spans}
+        places = {log: _place(log) for log in self._spans}
         async with open_reader(self._settings) as reader:
             begins = await reader.beginning_offsets(list(places.values()))
             ends = await reader.end_offsets(list(places.values()))
@@ -320,7 +316,7 @@ class ExactWriter:
         return {log: ends[place] for log, place in places.items()}
 
     async def _compare(self, reader: Consumer, log: Log, begin: int, end: int) -> None:
-        place, span = TopicPartition(log.topic, log.partition), self._spans[log]
+        place, span = _place(log), self._spans[log]
         if begin > span.begin or end > span.end:
             raise _not_empty(log, f"it has offsets {begin} to {end}, and is to have {span.begin} to {span.end}")
         compared = Compared(
@@ -364,7 +360,14 @@ class ExactWriter:
             raise several.exceptions[0] from None
         finally:
             await disconnect(plain)
-        await self._cut(admin)
+        # The fillers before the beginning of each log.
+        begins = {
+            _place(log): RecordsToDelete(span.begin)
+            for log, span in self._spans.items()
+            if span.begin and "delete" in self._configs[log.topic]["cleanup.policy"]
+        }
+        if begins:
+            await admin.delete_records(begins)
         for log, end in (await self._ends_compared()).items():
             if end != self._spans[log].end:
                 raise _wrong_offset(log, self._spans[log].end, end)
@@ -377,8 +380,8 @@ class ExactWriter:
                 await producer.start()
                 first = await _end(reader, log)
                 for step in steps(self._spool.read(log, after=first - 1), first=first, end=self._spans[log].end):
-                    if isinstance(step, Run):
-                        await self._append(plain, log, step.records[0].origin.offset, step.records)
+                    if isinstance(step, list):
+                        await self._append(plain, log, step[0].origin.offset, step)
                     else:
                         await self._fill(producer, reader, log, step)
             finally:
@@ -401,7 +404,7 @@ class ExactWriter:
             at += count
 
     async def _fill(self, producer: AIOKafkaProducer, reader: Consumer, log: Log, gap: Gap) -> None:
-        place, at = TopicPartition(log.topic, log.partition), gap.first
+        place, at = _place(log), gap.first
         # Compacted topics refuse records without a key.
         filler = Record(log.role, Origin(log.topic, log.partition, at), b"", None, timestamp_ms=gap.timestamp_ms)
         for count in fillers(gap.offsets):
@@ -418,21 +421,14 @@ class ExactWriter:
             if end > at:
                 raise _wrong_offset(log, at, end)
 
-    async def _cut(self, admin: AIOKafkaAdminClient) -> None:
-        """Delete the fillers before the beginning of each log."""
-        begins = {
-            TopicPartition(log.topic, log.partition): RecordsToDelete(span.begin)
-            for log, span in self._spans.items()
-            if span.begin and "delete" in self._configs[log.topic]["cleanup.policy"]
-        }
-        if begins:
-            await admin.delete_records(begins)
+
+def _place(log: Log) -> TopicPartition:
+    return TopicPartition(log.topic, log.partition)
 
 
 async def _end(reader: Consumer, log: Log) -> int:
-    place = TopicPartition(log.topic, log.partition)
-    ends: dict[TopicPartition, int] = await reader.end_offsets([place])
-    return ends[place]
+    [end] = (await reader.end_offsets([_place(log)])).values()
+    return int(end)
 
 
 def _not_empty(log: Log, what: str) -> ConfigurationError:

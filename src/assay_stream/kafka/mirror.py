@@ -229,7 +229,6 @@ class Mirror:
             await self.take(logs, await self._pairs())
 
     async def take(self, logs: LogRanges, pairs: Pairs) -> None:
-        """Take mirrored logs in; errors as ``read``."""
         if len({len(logs.partitions(role)) for role in (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS)}) > 1:
             raise _refused("differs", self._topics[Role.EVIDENCE], "topics of calls differ in their partitions")
         await self._take_evidence(logs)
@@ -248,7 +247,6 @@ class Mirror:
             self.spans[log] = Span(end if first is None else first.origin.offset, end)
 
     async def _pairs(self) -> Pairs:
-        """Return what MirrorMaker noted of the topics of calls, lists and control records."""
         name = f"mm2-offset-syncs.{self._alias}.internal"
         [[place]] = await places_of(self._settings, [name], "Let MirrorMaker keep it on the target (docs/failover.md)")
         wanted = {self._topics[role] for role in _INPUTS}
@@ -379,7 +377,6 @@ class Mirror:
         self._spool.add(Record(role, origin, *content))
 
     def _add(self, record: Record, offset: int) -> Record:
-        """Take a record in, at the place it had at the source."""
         origin = Origin(self._topics[record.role], record.origin.partition, offset)
         placed = record._replace(origin=origin, set_aside=False)
         self._spool.add(placed)

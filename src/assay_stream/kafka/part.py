@@ -59,12 +59,10 @@ class StageMetrics:
         """Set the number of unprocessed offsets of each topic and partition; those of others are removed."""
 
     def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
-        """Count a committed batch: records read, outputs by label, time."""
         self.measure("batch_seconds", seconds)
         self.done(records, labels)
 
     def done(self, records: int, labels: Mapping[str, int]) -> None:
-        """Count records read, and outputs by label."""
         self.count("read", records)
         for label, written in labels.items():
             self.count("outputs", written, label)
@@ -348,7 +346,6 @@ class BrokerWatch(Part):
         return self._answered_s is not None and self.silent_s <= SILENCE_LIMIT_S
 
     async def run(self) -> None:
-        """Probe until stopped. Failures only count as silence."""
         while not self.stopping.is_set():
             client = AIOKafkaClient(**connection_options(self._settings))
             try:

@@ -44,7 +44,7 @@ from aiokafka import TopicPartition
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.connection import Consumer, FetchedRecord
 from assay_stream.kafka.log import MAY_PASS, record_of
-from assay_stream.kafka.transport import Gathered, TransactionalWriter
+from assay_stream.kafka.stage import Gathered, TransactionalWriter
 from assay_stream.model.record import Origin, Output, Record
 
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ def suspicion_after(metadata: str) -> Suspicion:
         left, attempt = int(fields["left"]), int(fields["attempt"])
     except (ValueError, TypeError, KeyError):
         return Suspicion()
+    if left < 1 or attempt < 0:
+        return Suspicion()  # with no record to try, the partition would stand still
     following = SuspicionLevel.FEW if level is SuspicionLevel.BATCH else SuspicionLevel.ONE
     return Suspicion(level=following, left=left, record=record, attempt=attempt)
 
@@ -275,7 +277,13 @@ class PartitionTask:
         topology = self.stage.topology
         self._roles = {topology.names[role]: role for role in self.stage.input_roles}
         self._inputs = [TopicPartition(topic, partition) for topic in self._roles]
-        self._check_count()
+        first, counts = self._inputs[0].topic, [topology.counts[role] for role in self.stage.input_roles]
+        if partition >= max(counts):
+            raise ConfigurationError(
+                "partitions_added",
+                f"{first} has a partition {partition} now and had {counts[0]} partitions when this worker started: it "
+                "begins again once the topics of this group have as many",
+            )
         self.writer = TransactionalWriter(topology, runner.group_id, partition)
         self.committed: dict[TopicPartition, int] = {}
         self.metadata = ""
@@ -296,7 +304,6 @@ class PartitionTask:
 
     @property
     def busy_s(self) -> float:
-        """Seconds its thread has spent on the current item."""
         return 0.0 if self.running is None else self._thread.busy_s
 
     @property
@@ -346,18 +353,8 @@ class PartitionTask:
             self._consumer.seek(place, max(position, begin))
 
     async def close(self) -> None:
-        """Drop the state and close the connection; uncommitted work is left to the next owner."""
         self.stage.close(self.partition)
         await self.writer.close()
-
-    def _check_count(self) -> None:
-        roles, counts, topics = self.stage.input_roles, self.stage.topology.counts, self.stage.topology.names
-        if all(self.partition >= counts[role] for role in roles):
-            raise ConfigurationError(
-                "partitions_added",
-                f"{topics[roles[0]]} has a partition {self.partition} now and had {counts[roles[0]]} partitions when "
-                "this worker started: it begins again once the topics of this group have as many",
-            )
 
     async def _check_reset(self, place: TopicPartition, committed: int | None, done: int) -> None:
         """Report offsets that the group lost or that were reset; completed records are not repeated."""
@@ -433,7 +430,9 @@ class PartitionTask:
                 await self.stage.wait(_PROGRESS_WAIT_S, since=changes)
 
     async def _fetch(self) -> None:
-        places = sorted(self.committed, key=self._input_order)
+        suspect = self.suspicion.record
+        # In the order of the stage's inputs, but first from where a suspect stands.
+        places = sorted(self._inputs, key=lambda place: suspect is None or place.topic != suspect.topic)
         fetched: dict[TopicPartition, list[FetchedRecord]] = {}
         # A client returns what it fetched first, up to the limit, so a backlog of calls would delay re-routed ones.
         for place in places[:-1]:
@@ -448,11 +447,6 @@ class PartitionTask:
         if self._records:
             self._fetched_s = time.monotonic()
             self._ends = await self.stage.upstream_ends()
-
-    def _input_order(self, place: TopicPartition) -> tuple[bool, int]:
-        suspect = self.suspicion.record
-        is_suspect = suspect is not None and place.topic == suspect.topic
-        return not is_suspect, self.stage.input_roles.index(self._roles[place.topic])
 
     async def _admitted(self) -> int:
         """Return how many records are ready, or have waited as long as configured."""
@@ -518,7 +512,7 @@ class PartitionTask:
             raise AgentFailed(self.stage.name, self.partition, error) from error
 
     def _complete(self, batch: Batch[Any], positions: dict[TopicPartition, int]) -> bool:
-        """Add the outputs that accompany the offsets, in the state's thread; return True if there is work to commit."""
+        """Add the outputs that accompany the offsets; return True if there is work to commit."""
         punctuated = self.stage.punctuate(self.partition)
         if not (batch.done or punctuated or positions != self.committed):
             return False
@@ -550,7 +544,6 @@ class PartitionTask:
         return self._thread.run(guarded)
 
     def note_piece(self, record: Record) -> None:
-        """Record, in the thread, which record is being processed."""
         self.working_on = record.origin
         self._thread.note_progress()
 

@@ -369,10 +369,14 @@ class KafkaLogs:
                 return
 
     def batches(self, role: Role, number: int, *, first: int = 0, end: int | None = None) -> Iterator[list[Record]]:
-        """Yield the committed records of a partition in batches, like ``LogRanges.read``."""
         batches = self.ranges.read(role, number, first=first, end=end)
+
+        async def following() -> list[Record] | None:
+            async with asyncio.timeout(self._limit_s):
+                return await anext(batches, None)
+
         try:
-            while (batch := self.run(self._next(batches))) is not None:
+            while (batch := self.run(following())) is not None:
                 yield batch
         finally:
             self.run(batches.aclose())
@@ -403,7 +407,3 @@ class KafkaLogs:
             raise OperatingError(
                 "brokers_failing", f"reading the topics of {topics} failed with {type(error).__name__}: try again"
             ) from error
-
-    async def _next(self, batches: AsyncGenerator[list[Record], None]) -> list[Record] | None:
-        async with asyncio.timeout(self._limit_s):
-            return await anext(batches, None)

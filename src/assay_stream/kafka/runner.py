@@ -238,7 +238,6 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         return sorted(opened, key=lambda partition: (opened[partition], self.stage.needed_by(partition), partition))
 
     def note_gauges(self) -> None:
-        """Set the gauges of each partition's lag and of the state size."""
         if self._consumer is not None:
             committed = {place: offset for task in self._open.values() for place, offset in task.committed.items()}
             self.metrics.lags(lags_of(self._consumer, committed))
@@ -365,7 +364,6 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         return self._assigned - self._open.keys() - {task.partition for task in self._dropped}
 
     async def _look(self, consumer: Consumer) -> None:
-        """Wait briefly; raise the error of an ended task, or stop if a record takes too long."""
         tasks = list(self._open.values())
         running = [task.running for task in tasks if task.running is not None]
         if running:
@@ -381,11 +379,8 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
                 with suppress(BatchDropped):
                     ended.result()
         self.metrics.measure("buffered", sum(task.buffered for task in tasks))
-        self._stop_if_stuck([*tasks, *self._dropped])
-
-    def _stop_if_stuck(self, tasks: Iterable[PartitionTask]) -> None:
         limit_s = self.settings.record_limit_s
-        for task in tasks:
+        for task in (*tasks, *self._dropped):
             origin = task.working_on
             if task.busy_s > limit_s and origin is not None:
                 raise OperatingError(
@@ -399,7 +394,6 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
     # Opening and closing
 
     async def _take_over(self, consumer: Consumer, missing: set[int]) -> None:
-        """Close paused tasks not in ``missing``; open those partitions or resume their tasks."""
         started_s, self._is_opening = time.monotonic(), True
         # A member that owned them in between and died may have left a transaction open.
         member = consumer.member()
@@ -422,11 +416,7 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     async def _start(self, consumer: Consumer, kept: set[int], new: set[int]) -> None:
-        """Resume paused tasks, and open others concurrently.
-
-        Raises:
-            KafkaError: a task could not be opened; the others are running.
-        """
+        """Resume paused tasks, and open others concurrently: where one cannot be opened, the others run."""
         self._openings += 1
         records_max = max(self.settings.batch_records_max // max(len(self._open) + len(kept) + len(new), 1), 1)
         if kept:
@@ -453,7 +443,6 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         task.start(records_max)
 
     async def _close(self, numbers: Iterable[int], limit_s: float = 0.0) -> None:
-        """Close open or paused tasks; uncommitted work is left to the next owner."""
         tasks = [kind.pop(number) for number in list(numbers) for kind in (self._open, self._paused) if number in kind]
         await asyncio.gather(*(task.finish(limit_s) for task in tasks))
         await self._discard(tasks)
@@ -471,14 +460,11 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
     async def _recover(self, error: Exception) -> None:
         async with self._lock:
             await self._close([task.partition for task in self._open.values() if task.running and task.running.done()])
-        # A fenced task's partition has a new owner: the pause gives the group time to notice.
-        if isinstance(error, AgentFailed):
-            await self._endure_agent(error)
-        else:
+        if not isinstance(error, AgentFailed):
+            # A fenced task's partition has a new owner: the pause gives the group time to notice.
             self.failures = max(self.failures, *(count - 1 for count in self._failures.values()), 0)
             await self.endure(error)
-
-    async def _endure_agent(self, error: AgentFailed) -> None:
+            return
         self._agent_failures[error.partition] += 1
         failures = self._agent_failures[error.partition]
         text = (

@@ -1,39 +1,43 @@
-"""A stage: its input topics, its state for each partition, the thread that works on it, and how far upstream ones are.
+"""A stage: its topics, its state for each partition, the thread that works on it, and the transactions it writes.
 
 Processing is up to the agent: a coroutine function that takes a ``Batch``. It runs steps in the state's thread. Python
 switches threads every few milliseconds, so a record that costs seconds delays the event loop by milliseconds.
-
-Evidence, findings and alerts follow from what proxies and operators publish, with a delay. So one of their topics that
-was read to its end may still lack something. Progress decides, not the clock (``docs/adr/0001``):
-
-1. Read the end offsets of the published topics.
-2. Wait until the stages that read them have committed those; then the same for the topics that they write and
-   later stages read. Ends include open transactions: a commit shows before its records do.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.producer.message_accumulator import BatchBuilder
 
+from assay_stream.canonical.digest import sha256_of
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
-from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
+from assay_stream.kafka.connection import Clients, KafkaClients
 from assay_stream.kafka.log import read_partition
-from assay_stream.kafka.part import Part
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.record import Output, Record, Role
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Output, Record, Role, murmur2_partition, size_bytes
 from assay_stream.model.state_table import KEY, read_level, write_level
 
 Result = TypeVar("Result")
+
+_CLOSE_LIMIT_S = 10.0
+_ERROR_HEADERS = 5
+_REJECTED = Role.REJECTED
+REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
+"""Between the largest input and the limit of the rejected topic, which is a mebibyte above it."""
 
 OUT_OF_MEMORY = OperatingError(
     "out_of_memory",
@@ -93,17 +97,26 @@ class StateThread:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
 
+        def settle(give: Callable[[Any], None], what: object) -> None:
+            if not answer.done():
+                give(what)
+
+        def hand_over(give: Callable[[Any], None], what: object) -> None:
+            # Once the loop is closed, nothing awaits the answer.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, give, what)
+
         def call() -> None:
             try:
                 result = function(*arguments)
             except MemoryError as error:
                 # What the frames hold is what fills the memory.
                 traceback.clear_frames(error.__traceback__)
-                _hand_over(loop, answer.set_exception, answer, OUT_OF_MEMORY)
+                hand_over(answer.set_exception, OUT_OF_MEMORY)
             except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-                _hand_over(loop, answer.set_exception, answer, error)
+                hand_over(answer.set_exception, error)
             else:
-                _hand_over(loop, answer.set_result, answer, result)
+                hand_over(answer.set_result, result)
 
         self._calls.put(call)
         return answer
@@ -118,18 +131,6 @@ class StateThread:
             self._moved_s = None
             # The last call holds a whole batch.
             del call
-
-
-def _hand_over(
-    loop: asyncio.AbstractEventLoop, give: Callable[[Any], None], answer: asyncio.Future[Any], what: object
-) -> None:
-    def settle() -> None:
-        if not answer.done():
-            give(what)
-
-    # Once the loop is closed, nothing awaits the answer.
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(settle)
 
 
 class PartitionState(Protocol):
@@ -299,107 +300,120 @@ class Stage(Generic[State]):
         return self._states[partition].punctuate()
 
 
-class UpstreamStage(NamedTuple):
-    """One stage between published input and the topics derived from it."""
-
-    stage: str
-    reads: tuple[Role, ...]
-    writes: tuple[Role, ...]
-
-
-STEPS = (
-    UpstreamStage("registry", (Role.SNAPSHOTS, Role.CONTROL), (Role.DEFINITIONS, Role.FINDINGS)),
-    UpstreamStage("join", (Role.CALLS,), (Role.EVIDENCE, Role.FINDINGS, Role.REROUTED)),
-    UpstreamStage("join", (Role.REROUTED,), (Role.EVIDENCE, Role.FINDINGS)),
-    UpstreamStage("alerts", (Role.FINDINGS,), (Role.ALERTS,)),
-)
-"""In processing order."""
-
-_PAUSE_S = 0.02
-_INTERVAL_S = 0.1
-"""Minimum interval between checks. Each takes several requests, and a waiting reader gets larger batches."""
-
-
-def steps_to(roles: Iterable[Role]) -> list[UpstreamStage]:
-    wanted, steps = set(roles), []
-    for step in reversed(STEPS):
-        if wanted & set(step.writes):
-            steps.append(step)
-            wanted |= set(step.reads)
-    return steps[::-1]
-
-
-class UpstreamStages(Part):
-    """Track the progress of stages.
+class Gathered:
+    """The outputs of one transaction, copied into the batches to send, so that none has to be kept.
 
     Args:
-        steps: the stages, in processing order.
+        create_batch: creates a batch of the sending producer.
+
+    Attributes:
+        batches: by topic and partition.
+        labels: number of outputs by label.
     """
 
-    def __init__(self, steps: Sequence[UpstreamStage], topology: Topology) -> None:
-        super().__init__()
-        self._steps = list(steps)
+    def __init__(self, create_batch: Callable[[], BatchBuilder], topology: Topology) -> None:
+        self._create_batch = create_batch
         self._topology = topology
-        self._readers: dict[str, Consumer] = {}
-        self._started = asyncio.Event()
-        self._asking = asyncio.Lock()
-        self._answered_s = -_INTERVAL_S
-        self._next: asyncio.Task[None] | None = None
+        self.batches: dict[tuple[str, int], list[BatchBuilder]] = {}
+        self.labels: Counter[str] = Counter()
 
-    @property
-    def ready(self) -> bool:
-        return self._started.is_set()
+    def add(self, outputs: Sequence[Output]) -> None:
+        self.labels.update([output.label for output in outputs])
+        # Outputs of one place follow each other, by the thousand.
+        last: tuple[Role | None, int | None] = (None, None)
+        builders: list[BatchBuilder] = []
+        for output in outputs:
+            role, partition = output.role, output.partition
+            if partition is None:
+                partition = murmur2_partition(output.key or b"", self._topology.counts[role])
+            if (role, partition) != last:
+                last = (role, partition)
+                builders = self.batches.setdefault((self._topology.names[role], partition), [])
+            if role is _REJECTED:
+                output = fitting(output)
+            if not builders or not _append(builders[-1], output):
+                builders.append(self._create_batch())
+                if not _append(builders[-1], output):
+                    raise AssertionError("an empty batch takes any record")
 
-    async def run(self) -> None:
-        try:
-            for step in {step.stage: step for step in self._steps}.values():
-                group_id = f"{self._topology.settings.group_prefix}-{step.stage}"
-                # It joins no group.
-                reader = self._topology.clients.consumer(group_id=group_id, isolation_level="read_uncommitted")
-                self._readers[step.stage] = reader
-                await reader.start()
-            self._started.set()
-            await self.stopping.wait()
-        finally:
-            if self._next is not None:
-                self._next.cancel()
-            for reader in self._readers.values():
-                await reader.stop()
 
-    async def complete(self) -> None:
-        """Wait until the stages have processed everything published so far, and everything derived from it.
+class TransactionalWriter:
+    """Write outputs and input offsets of one input partition atomically.
 
-        Concurrent callers share one check, unless it began before their call.
+    Opening it ends the transaction of the previous owner of its transactional id, and fences that owner for good.
+
+    Args:
+        group_id: owner of the offsets; no generation is needed, since the transactional id fences other owners.
+        partition: makes its transactional id, with the group.
+    """
+
+    def __init__(self, topology: Topology, group_id: str, partition: int) -> None:
+        self._topology = topology
+        self._group_id = group_id
+        self._producer = topology.clients.producer(f"{group_id}-{partition}")
+
+    async def open(self) -> None:
+        await self._producer.start()
+
+    def gather(self) -> Gathered:
+        return Gathered(self._producer.create_batch, self._topology)
+
+    async def write(self, gathered: Gathered, offsets: Mapping[TopicPartition, int], *, metadata: str = "") -> None:
+        """Write outputs and commit input offsets in one transaction.
+
+        Args:
+            offsets: next offset to read of each input partition.
 
         Raises:
-            KafkaError: brokers are unreachable.
+            KafkaError: nothing was written; the writer must be closed.
         """
-        if self._next is None:
-            self._next = asyncio.create_task(self._complete())
-        await asyncio.shield(self._next)
+        batches = gathered.batches
+        producer = self._producer
+        await producer.begin_transaction()
+        deliveries = [
+            await producer.send_batch(batch, topic, partition=partition)
+            for (topic, partition), builders in batches.items()
+            for batch in builders
+        ]
+        positions = {tp: (offset, metadata) for tp, offset in offsets.items()}
+        await producer.send_offsets_to_transaction(positions, self._group_id)
+        await asyncio.gather(*deliveries)
+        await producer.commit_transaction()
 
-    async def _complete(self) -> None:
-        async with self._asking:
-            await self._started.wait()
-            await asyncio.sleep(self._answered_s + _INTERVAL_S - time.monotonic())
-            # What was read until here is covered.
-            self._next = None
-            self._answered_s = time.monotonic()
-            published = {role for step in self._steps for role in step.reads}
-            published -= {role for step in self._steps for role in step.writes}
-            ends = await self._ends(published)
-            for step in self._steps:
-                if not published.issuperset(step.reads):
-                    ends |= await self._ends(step.reads)
-                await self._wait(step.stage, {tp: ends[tp] for tp in self._topology.places(*step.reads)})
+    async def close(self) -> None:
+        """Close the connection; an open transaction is left for the next owner or the broker to end."""
+        # A fenced or unreachable producer cannot flush. What matters has been committed or never will be.
+        with suppress(KafkaError, TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._producer.stop(), _CLOSE_LIMIT_S)
 
-    async def _wait(self, stage: str, ends: Mapping[TopicPartition, int]) -> None:
-        while True:
-            committed = await self._readers[stage].committed_with_metadata(ends)
-            if all((committed.get(tp, (None, ""))[0] or 0) >= end for tp, end in ends.items()):
-                return
-            await asyncio.sleep(_PAUSE_S)
 
-    async def _ends(self, roles: Iterable[Role]) -> dict[TopicPartition, int]:
-        reader = next(iter(self._readers.values()))
-        return dict(await reader.end_offsets(self._topology.places(*roles)))
+def fitting(output: Output, *, bytes_max: int = REJECTED_BYTES_MAX) -> Output:
+    """Return a rejected copy that fits its topic.
+
+    A record that was small on the wire, being compressed, can be larger than any topic takes as it is. Its copy
+    holds the value compressed (``error.value.encoding: gzip``). If even that does not fit, it holds the value's
+    digest (``error.value.omitted``): the original stands where the ``error.topic``, ``.partition`` and ``.offset``
+    headers say.
+
+    Args:
+        bytes_max: bytes of key, value and headers that fit.
+    """
+    if size_bytes(output.key, output.value, output.headers) <= bytes_max:
+        return output
+    value = output.value or b""
+    # No name and no time: the same value gives the same bytes.
+    packed = output._replace(
+        value=gzip.compress(value, mtime=0), headers=(*output.headers, ("error.value.encoding", b"gzip"))
+    )
+    if size_bytes(packed.key, packed.value, packed.headers) <= bytes_max:
+        return packed
+    why = tuple(header for header in output.headers if header[0].startswith("error."))
+    omitted = ("error.value.omitted", str(sha256_of(value)).encode())
+    return output._replace(key=None, value=None, headers=(*why[-_ERROR_HEADERS:], omitted))
+
+
+def _append(builder: BatchBuilder, output: Output) -> bool:
+    appended = builder.append(
+        timestamp=output.timestamp_ms, key=output.key, value=output.value, headers=list(output.headers)
+    )
+    return appended is not None

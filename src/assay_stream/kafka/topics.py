@@ -357,7 +357,6 @@ class Grant:
 
     @property
     def is_prefix(self) -> bool:
-        """Return True if the grant is for every name that begins so."""
         return self.name.endswith((".", "-"))
 
 
@@ -374,7 +373,6 @@ class Access:
     sees: tuple[str, ...] = ()
 
     def operations(self, role: Role) -> list[Operation]:
-        """Return what it does with the records of a topic."""
         return [Operation.READ] * (role in self.reads) + [Operation.WRITE] * (role in self.writes)
 
 

@@ -9,6 +9,8 @@
 An agent that raises, blocks or returns junk ends this process, with its name. What it has in hand is not committed.
 """
 
+from __future__ import annotations
+
 import asyncio
 import gc
 import time
@@ -22,8 +24,9 @@ import msgspec
 from assay_stream.agents import AgentSet, AgentState, Rekeying
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.connection import TopicPartition
-from assay_stream.kafka.stage import NoState, Stage, Topology, UpstreamStage, UpstreamStages, steps_to
+from assay_stream.kafka.connection import Consumer, TopicPartition
+from assay_stream.kafka.part import Part
+from assay_stream.kafka.stage import NoState, Stage, Topology
 from assay_stream.kafka.topics import ACCESS, AccessRole
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role
@@ -33,6 +36,9 @@ from assay_stream.worker.worker import GC_THRESHOLDS, Batches, add_stage
 
 _LOOK_S = 0.01
 _HOLD_LIMIT_S = 5.0
+_PAUSE_S = 0.02
+_INTERVAL_S = 0.1
+"""Minimum interval between checks. Each takes several requests, and a waiting reader gets larger batches."""
 _PIECE_RECORDS = 16
 """A user's code may take long: few enough that the watchdog names the record closely."""
 
@@ -75,9 +81,10 @@ def preceding_stages(agents: AgentSet, name: str, topology: Topology) -> Upstrea
     if not others or Role.EVIDENCE not in agents.roles:
         return None
     # The join has written what follows from a call when its evidence can be read.
-    steps = [step for step in steps_to(others) if Role.EVIDENCE not in step.writes]
-    steps += [UpstreamStage(f"agents-{name}-{role}", (role,), (Role.AGENT_INPUTS,)) for role in others]
-    return UpstreamStages(steps, topology)
+    steps: dict[str, tuple[Role, ...]] = {"registry": (Role.SNAPSHOTS, Role.CONTROL)}
+    if Role.ALERTS in others:
+        steps["alerts"] = (Role.FINDINGS,)
+    return UpstreamStages(steps | {f"agents-{name}-{role}": (role,) for role in others}, topology)
 
 
 def stages_of(agents: AgentSet, name: str, preceding: UpstreamStages | None, topology: Topology) -> list[Stage[Any]]:
@@ -102,6 +109,78 @@ def stages_of(agents: AgentSet, name: str, preceding: UpstreamStages | None, top
         piece_records=_PIECE_RECORDS,
     )
     return [*stages, detecting]
+
+
+class UpstreamStages(Part):
+    """Tracks how far the stages are whose output goes before evidence.
+
+    Findings and alerts follow from what proxies and operators publish, with a delay. So one of their topics that was
+    read to its end may still lack something. Progress decides, not the clock (``docs/adr/0001``).
+
+    Args:
+        steps: the input topics of each stage, in processing order.
+    """
+
+    def __init__(self, steps: Mapping[str, tuple[Role, ...]], topology: Topology) -> None:
+        super().__init__()
+        self._steps = steps
+        self._topology = topology
+        self._readers: dict[str, Consumer] = {}
+        self._started = asyncio.Event()
+        self._asking = asyncio.Lock()
+        self._answered_s = -_INTERVAL_S
+        self._next: asyncio.Task[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self._started.is_set()
+
+    async def run(self) -> None:
+        try:
+            for stage in self._steps:
+                group_id = f"{self._topology.settings.group_prefix}-{stage}"
+                # It joins no group. Ends include open transactions: a commit shows before its records do.
+                reader = self._topology.clients.consumer(group_id=group_id, isolation_level="read_uncommitted")
+                self._readers[stage] = reader
+                await reader.start()
+            self._started.set()
+            await self.stopping.wait()
+        finally:
+            if self._next is not None:
+                self._next.cancel()
+            for reader in self._readers.values():
+                await reader.stop()
+
+    async def complete(self) -> None:
+        """Wait until the stages have processed everything published so far, and everything derived from it.
+
+        Concurrent callers share one check, unless it began before their call.
+
+        Raises:
+            KafkaError: brokers are unreachable.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._complete())
+        await asyncio.shield(self._next)
+
+    async def _complete(self) -> None:
+        async with self._asking:
+            await self._started.wait()
+            await asyncio.sleep(self._answered_s + _INTERVAL_S - time.monotonic())
+            # What was read until here is covered.
+            self._next = None
+            self._answered_s = time.monotonic()
+            for stage, roles in self._steps.items():
+                reader = self._readers[stage]
+                ends = await reader.end_offsets(self._topology.places(*roles))
+                while not _has_reached(await reader.committed_with_metadata(ends), ends):
+                    await asyncio.sleep(_PAUSE_S)
+
+
+def _has_reached(
+    committed: Mapping[TopicPartition, tuple[int | None, str]], ends: Mapping[TopicPartition, int]
+) -> bool:
+    return all((committed.get(place, (None, ""))[0] or 0) >= end for place, end in ends.items())
 
 
 class Rekeyed(Rekeying, NoState):
@@ -180,7 +259,6 @@ class EvidenceStage(Stage[Rekeyed]):
 
     @property
     def changes(self) -> int:
-        """Grows whenever another partition has moved."""
         return self._pace.changes
 
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
@@ -199,7 +277,6 @@ class EvidenceStage(Stage[Rekeyed]):
         return {}
 
     def admit(self, records: Sequence[Record], _: object) -> int:
-        """Admit the records that are not far ahead of the slowest partition."""
         partition = records[0].origin.partition
         self._has_records.add(partition)
         return self._pace.admit(partition, map(_time_us, records))

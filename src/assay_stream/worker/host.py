@@ -88,7 +88,6 @@ class Health:
         return (200 if is_ready else 503), {"ready": is_ready, "stages": stages, **why}
 
     def stages(self) -> dict[str, bool]:
-        """Return which stages do their work now."""
         stuck = self._stuck()
         return {name: part.ready and name not in stuck for name, part in self.parts}
 
@@ -272,7 +271,6 @@ class Host:
             self.fail(error)
 
     async def _serve(self, port: int, end: asyncio.Event) -> asyncio.Task[None]:
-        """Serve the pages until ``end`` is set."""
         brokers, metrics = BrokerWatch(self._settings), self.metrics
         self.add("brokers", brokers)
 
@@ -293,14 +291,9 @@ class Host:
                 "web_port_taken",
                 f"{failure.message}: choose another ASSAY_STREAM_WEB_PORT (--web-port) for each process of a machine",
             )
-        serving.add_done_callback(self._note_pages_end)
-        return serving
-
-    def _note_pages_end(self, serving: asyncio.Task[None]) -> None:
         # A process without pages is not watched any more, and looks like one that hangs.
-        error = None if serving.cancelled() else serving.exception()
-        if error is not None:
-            self.fail(error)
+        serving.add_done_callback(self._note_end)
+        return serving
 
 
 Build = Callable[[Host, PartitionCounts], None]

@@ -47,7 +47,6 @@ class LatencyHistogram(Collector):  # type: ignore[misc]
         self._sums_ms[since] += first * _LATENCY_MAX_MS + (end - first) * now_ms - sum(times[first:end])
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what was observed so far."""
         family = HistogramMetricFamily(self._name, self._text, labels=["since"])
         for since, counts in self._counts.items():
             bounds = [*map(floatToGoString, _LATENCY_BUCKETS_S), "+Inf"]

@@ -23,9 +23,8 @@ from assay_stream.errors import ConfigurationError, InputError, IntegrityError, 
 from assay_stream.kafka.connection import Consumer, ProducerFenced, TopicPartition
 from assay_stream.kafka.log import read_last, record_of
 from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics, lags_of
-from assay_stream.kafka.stage import Topology
+from assay_stream.kafka.stage import Topology, TransactionalWriter
 from assay_stream.kafka.topics import AccessRole
-from assay_stream.kafka.transport import TransactionalWriter
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.schemes import tlog
@@ -129,11 +128,9 @@ class Sealer(Following):
 
     @property
     def ready(self) -> bool:
-        """Whether every partition is open, and what was read last could be sealed."""
         return self._consumer is not None and not self.failures
 
     def note_gauges(self) -> None:
-        """Note how much evidence of each partition is not sealed yet."""
         if self._consumer is not None:
             befores = {place: self._ranges[place.partition].before for place in self.ends}
             sealed_to = {place: 0 if last is None else last.last_offset + 1 for place, last in befores.items()}
@@ -219,7 +216,6 @@ class Sealer(Following):
         return max(following, beginning)
 
     async def turn(self, consumer: Consumer) -> bool:
-        """Read and seal a little, and say whether that was all."""
         fetched = await consumer.getmany(
             timeout_ms=self.settings.poll_timeout_ms, max_records=self.settings.batch_records_max
         )

@@ -155,7 +155,6 @@ class RecentObservers:
         self._heard_ms: dict[str, int] = {}
 
     def heard(self, observer_id: str, at_ms: int) -> None:
-        """Record when an observer published; times in the future count as now."""
         now = self._clock_ms()
         at_ms = min(at_ms, now)
         if at_ms <= now - OBSERVER_ALIVE_S * 1_000 or at_ms <= self._heard_ms.get(observer_id, 0):
@@ -397,17 +396,14 @@ class JoinState(PartitionState):
         self._partition = partition
         self._calls, self._rerouted = topics[Role.CALLS], topics[Role.REROUTED]
 
-    def read_call(self, record: Record) -> Call | InputError:
-        """Return the call that a record holds or copies, or why it is refused."""
-        return self._read_one(record)[1]
-
     def read_some(self, records: Sequence[Record]) -> Iterable[tuple[Record, Call | InputError]]:
         """Yield for each record the call that it is or copies, and the result of ``Join.read`` for that."""
         if self.waiting or any(record.role is _REROUTED for record in records):
-            return map(self._read_one, records)
+            return map(self.read_one, records)
         return zip(records, self.join.read_some(records), strict=True)
 
-    def _read_one(self, record: Record) -> tuple[Record, Call | InputError]:
+    def read_one(self, record: Record) -> tuple[Record, Call | InputError]:
+        """Return the call that a record is or copies, and what was read of it."""
         waited = self.waiting.pop(record.origin, None)
         call = record
         if record.role is _REROUTED:
@@ -494,7 +490,6 @@ class JoinStage(Stage[JoinState]):
         return self._view.changes
 
     def close(self, partition: int) -> None:
-        """Drop the partition's waiting calls, and release its bindings."""
         if partition in self._states:
             self._view.release(self.needed_by(partition))
         super().close(partition)
@@ -549,7 +544,7 @@ class JoinStage(Stage[JoinState]):
     def _is_ready(self, state: JoinState, record: Record, missing: set[str]) -> bool:
         event = state.waiting.get(record.origin)
         if event is None:
-            event = state.read_call(record)
+            _, event = state.read_one(record)
         if isinstance(event, InputError) or not self._routing.is_home(event.server_id, record.origin.partition):
             return True
         if missing == {self._topics[Role.SNAPSHOTS]} and state.join.names_known_snapshot(event):

@@ -95,7 +95,6 @@ class StoreFilling(Following):
         self.status: StoreStatus | None = None
 
     def note_gauges(self) -> None:
-        """Note what is in the store, and how many offsets of each log are not, as of the last look."""
         self.metrics.lags(dict(self._lags))
         if self.status is not None:
             for kind, rows in self.status.counts.items():
@@ -183,7 +182,6 @@ class StoreFilling(Following):
             )
 
     async def turn(self, consumer: Consumer) -> bool:
-        """Take in what was fetched, and say whether that was all."""
         fetched = await consumer.getmany(
             timeout_ms=self.settings.poll_timeout_ms,
             max_records=min(self.settings.batch_records_max, STORE_BATCH_RECORDS),
@@ -204,7 +202,6 @@ class StoreFilling(Following):
         return self.stopping.is_set() or (self._once and self.is_ready)
 
     async def _look(self, consumer: Consumer) -> None:
-        """Note how far the logs go, and drop what is beyond the bounds."""
         self._looked_s = time.monotonic()
         places = list(self.ends)
         positions = {place: await consumer.position(place) for place in places}
@@ -236,7 +233,6 @@ class StoreFilling(Following):
         self.status = await asyncio.to_thread(status_of, self._filler.connection)
 
     def _tell(self, *, was_ready: bool) -> None:
-        """Say how far the store is until it is up to date, and that it is."""
         if self.is_ready and not was_ready:
             _log.info("up_to_date", records=self._filler.read)
         elif not self.is_ready and self._looked_s - self._told_s >= _TELL_S:

@@ -95,8 +95,12 @@ def test_metadata_of_somebody_else_counts_as_none() -> None:
         "[]",
         '{"level": "none"}',
         '{"level":"one","left":1,"record":[1],"attempt":1}',
+        '{"level":"batch","left":0,"record":null,"attempt":0}',
+        '{"level":"few","left":-3,"record":null,"attempt":0}',
+        '{"level":"one","left":1,"record":["snapshots",0,3],"attempt":-9}',
     ):
         assert suspicion_after(metadata) == Suspicion()
+        assert suspicion_after(metadata).plan(at(0), 5, attempts_max=ATTEMPTS_MAX).count == 5
 
 
 def test_attempts_are_counted_for_the_record_that_they_name() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import ssl
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,12 +18,12 @@ from aiokafka.errors import KafkaConnectionError
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.credentials import (
-    AwsTokens,
-    ClientCredentials,
-    FileTokens,
-    IssuedTokens,
     RereadTls,
+    Tokens,
+    ask_token_server,
+    read_token,
     sasl_options,
+    sign_for_amazon,
 )
 from deploy.local.secured import make_certificates
 
@@ -34,15 +35,15 @@ class Clock:
         return self.now_s
 
 
-class Issuer(IssuedTokens):
+class Issuer:
     """Issues tokens of a hundred seconds, unless it is away."""
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
+        self.token = Tokens(self._ask, clock).token
         self.issued = 0
         self.is_away = False
 
-    async def ask(self) -> tuple[str, float]:
+    async def _ask(self) -> tuple[str, float]:
         await asyncio.sleep(0)
         if self.is_away:
             raise OperatingError("token_unavailable", "away")
@@ -79,7 +80,7 @@ async def test_a_token_serves_to_its_end_while_its_issuer_is_away() -> None:
 async def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
     """Whatever writes it has renewed it meanwhile; without it there is no connection."""
     file = tmp_path / "token"
-    tokens = FileTokens(file)
+    tokens = Tokens(partial(read_token, file))
     with pytest.raises(KafkaConnectionError, match="bad_secret_file"):
         await tokens.token()
     for each in ("first", "second"):
@@ -87,11 +88,13 @@ async def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
         assert await tokens.token() == each
 
 
-async def test_an_answer_that_comes_in_parts_is_read_whole() -> None:
+async def answered(*parts: bytes) -> tuple[str, float]:
+    """What is had of a token server that answers in these parts."""
+
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        for part in (b'{"access_token": "of-', b'two-parts", "expires_in": 60}'):
+        for part in parts:
             await response.write(part)
             await asyncio.sleep(0.05)
         return response
@@ -100,8 +103,18 @@ async def test_an_answer_that_comes_in_parts_is_read_whole() -> None:
     app.router.add_post("/token", answer)
     async with TestServer(app) as server:
         endpoint = str(server.make_url("/token"))
-        tokens = ClientCredentials(endpoint, "client", lambda: "secret", scope="", tls=RereadTls())
-        assert await tokens.get() == "of-two-parts"
+        return await ask_token_server(endpoint, "client", lambda: "secret", scope="", tls=RereadTls())
+
+
+async def test_an_answer_that_comes_in_parts_is_read_whole() -> None:
+    assert await answered(b'{"access_token": "of-', b'two-parts", "expires_in": 60}') == ("of-two-parts", 60)
+
+
+@pytest.mark.parametrize("life", [b"NaN", b"Infinity", b"1" + b"0" * 400, b"[" * 10_000])
+async def test_a_token_whose_life_is_no_number_is_none(life: bytes) -> None:
+    """It would be taken for fresh for ever, and refused by every broker once it has ended."""
+    with pytest.raises(OperatingError, match="token_unavailable"):
+        await answered(b'{"access_token": "t", "expires_in": %s}' % life)
 
 
 async def test_what_aws_raises_is_named_without_its_text() -> None:
@@ -111,7 +124,7 @@ async def test_what_aws_raises_is_named_without_its_text() -> None:
         raise RuntimeError(f"planted key for {region}")
 
     with pytest.raises(OperatingError, match="RuntimeError") as caught:
-        await AwsTokens("eu-north-1", sign).get()
+        await sign_for_amazon("eu-north-1", sign)
     assert "planted" not in str(caught.value)
 
 

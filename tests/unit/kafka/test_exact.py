@@ -14,7 +14,6 @@ from assay_stream.kafka.exact import (
     Compared,
     Cost,
     Gap,
-    Run,
     fillers,
     steps,
 )
@@ -30,9 +29,9 @@ def test_records_between_gaps_are_runs() -> None:
     three, four, six = a_record(3), a_record(4), a_record(6)
     assert list(steps([three, four, six], first=0, end=8)) == [
         Gap(0, 3, 7),
-        Run([three, four]),
+        [three, four],
         Gap(5, 1, 7),
-        Run([six]),
+        [six],
         Gap(7, 1, 7),
     ]
 
@@ -45,7 +44,7 @@ def test_a_log_that_never_had_a_record_is_one_gap() -> None:
 def test_a_run_is_bounded_in_bytes() -> None:
     """Two records that exceed the bound together are two runs."""
     large = [a_record(offset, value=bytes(RUN_BYTES_MAX)) for offset in range(2)]
-    assert [len(step.records) for step in steps(large, first=0, end=2) if isinstance(step, Run)] == [1, 1]
+    assert list(steps(large, first=0, end=2)) == [[record] for record in large]
 
 
 @pytest.mark.parametrize("offsets", [[2, 2], [3, 2], [8], [0]])

@@ -18,7 +18,6 @@ from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
-from assay_stream.kafka import runner as module
 from assay_stream.kafka.partition import Batch, BatchHandler
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Stage, Topology
@@ -34,14 +33,11 @@ GROUP = "assay-stream-number"
 RECORDS = 7
 
 
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
+
 class KilledError(BaseException):
     """What ends a process without another word."""
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
-    monkeypatch.setattr(module, "_LOOK_S", 0.005)
 
 
 @pytest.fixture
@@ -111,6 +107,14 @@ def expected(count: int = RECORDS) -> list[str]:
 async def run_until(task: Runner, condition: Callable[[], bool]) -> None:
     async with running(task) as run:
         await until(lambda: condition() or run.done())
+
+
+@asynccontextmanager
+async def killed(task: Runner) -> AsyncIterator[None]:
+    run = asyncio.create_task(task.run())
+    yield
+    run.cancel()
+    await asyncio.wait([run])
 
 
 async def finish(cluster: MemoryCluster) -> None:
@@ -189,11 +193,9 @@ async def test_buffered_records_are_not_committed(cluster: MemoryCluster) -> Non
         await batch.process(number)
         done.set()
 
-    dying = asyncio.create_task(a_runner(cluster, first_batch_only).run())
-    await until(lambda: len(written(cluster)) == 2)
-    assert committed(cluster) == 2
-    dying.cancel()
-    await asyncio.wait([dying])
+    async with killed(a_runner(cluster, first_batch_only)):
+        await until(lambda: len(written(cluster)) == 2)
+        assert committed(cluster) == 2
     await finish(cluster)
     assert written(cluster) == expected()
 
@@ -225,15 +227,13 @@ async def test_a_zombie_can_write_nothing(cluster: MemoryCluster) -> None:
         await thaw.wait()
 
     zombie = a_runner(cluster, freezing)
-    running = asyncio.create_task(zombie.run())
-    await asyncio.wait_for(frozen.wait(), 10)
-    await cluster.members(GROUP)[0].fall_silent()
-    await finish(cluster)
-    taken = producers_started(cluster, 0)
-    thaw.set()
-    await until(lambda: producers_started(cluster, 0) > taken)
-    zombie.stop()
-    await running
+    async with running(zombie):
+        await asyncio.wait_for(frozen.wait(), 10)
+        await cluster.members(GROUP)[0].fall_silent()
+        await finish(cluster)
+        taken = producers_started(cluster, 0)
+        thaw.set()
+        await until(lambda: producers_started(cluster, 0) > taken)
     assert written(cluster) == expected()
 
 
@@ -245,18 +245,15 @@ async def test_a_rebalance_hands_partitions_over(cluster: MemoryCluster) -> None
         return all(len(written(cluster, partition)) == RECORDS + 20 for partition in (0, 1))
 
     first, second = a_runner(cluster), a_runner(cluster)
-    tasks = [asyncio.create_task(first.run())]
-    await until(lambda: len(written(cluster)) > 0)
-    tasks.append(asyncio.create_task(second.run()))
-    for more in range(20):
-        for partition in (0, 1):
-            publish(cluster, [RECORDS + more], partition)
-        await asyncio.sleep(0.001)
-    await until(is_done)
-    assert (first.open_partitions, second.open_partitions) == ({0}, {1})
-    for task in (first, second):
-        task.stop()
-    await asyncio.gather(*tasks)
+    async with running(first):
+        await until(lambda: len(written(cluster)) > 0)
+        async with running(second):
+            for more in range(20):
+                for partition in (0, 1):
+                    publish(cluster, [RECORDS + more], partition)
+                await asyncio.sleep(0.001)
+            await until(is_done)
+            assert (first.open_partitions, second.open_partitions) == ({0}, {1})
     for partition in (0, 1):
         assert written(cluster, partition) == expected(RECORDS + 20)
 
@@ -270,41 +267,34 @@ async def test_a_partition_that_stays_over_a_rebalance_keeps_its_producer_and_st
     """Only what moves is opened anew, when a worker comes and when it goes."""
     publish(cluster, range(RECORDS), partition=1)
     first, second = a_runner(cluster), a_runner(cluster)
-    staying = asyncio.create_task(first.run())
-    await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
-    passing = asyncio.create_task(second.run())
-    await until(lambda: second.ready and first.ready)
-    publish(cluster, [RECORDS], partition=0)
-    publish(cluster, [RECORDS], partition=1)
-    await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS + 1)
-    second.stop()
-    await passing
-    await until(lambda: first.ready)
-    publish(cluster, [RECORDS + 1], partition=0)
-    await until(lambda: committed(cluster) >= RECORDS + 2)
-    assert (producers_started(cluster, 0), producers_started(cluster, 1)) == (1, 3)
-    assert written(cluster) == expected(RECORDS + 2)
-    assert written(cluster, 1) == expected(RECORDS + 1)
-    first.stop()
-    await staying
+    async with running(first):
+        await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS)
+        async with running(second):
+            await until(lambda: second.ready and first.ready)
+            publish(cluster, [RECORDS], partition=0)
+            publish(cluster, [RECORDS], partition=1)
+            await until(lambda: committed(cluster) == committed(cluster, 1) == RECORDS + 1)
+        await until(lambda: first.ready)
+        publish(cluster, [RECORDS + 1], partition=0)
+        await until(lambda: committed(cluster) >= RECORDS + 2)
+        assert (producers_started(cluster, 0), producers_started(cluster, 1)) == (1, 3)
+        assert written(cluster) == expected(RECORDS + 2)
+        assert written(cluster, 1) == expected(RECORDS + 1)
 
 
 async def test_a_partition_that_stays_is_worked_on_while_others_are_opened(cluster: MemoryCluster) -> None:
     """To restore the state of what a worker takes over takes long where there is much."""
     stage = NumberStage(cluster)
     first, second = a_runner(cluster, stage=stage), a_runner(cluster)
-    running = [asyncio.create_task(runner.run()) for runner in (first, second)]
-    await until(lambda: first.ready and second.ready and committed(cluster) == RECORDS)
-    stage.may_open.clear()
-    second.stop()
-    await running[1]
-    publish(cluster, [RECORDS])
-    await until(lambda: committed(cluster) == RECORDS + 1)
-    assert not first.ready
-    stage.may_open.set()
-    await until(lambda: first.ready)
-    first.stop()
-    await asyncio.gather(*running)
+    async with running(first):
+        async with running(second):
+            await until(lambda: first.ready and second.ready and committed(cluster) == RECORDS)
+            stage.may_open.clear()
+        publish(cluster, [RECORDS])
+        await until(lambda: committed(cluster) == RECORDS + 1)
+        assert not first.ready
+        stage.may_open.set()
+        await until(lambda: first.ready)
 
 
 async def test_a_partition_that_stays_over_two_rebalances_in_a_row_is_kept(cluster: MemoryCluster) -> None:
@@ -484,9 +474,7 @@ async def test_an_agent_that_waits_for_ever_holds_up_nobody_on_a_rebalance(clust
     async def waiting(batch: Batch[NumberTable]) -> None:
         await asyncio.Event().wait()
 
-    stuck = asyncio.create_task(a_runner(cluster, waiting, session_timeout_ms=1_000).run())
-    await asyncio.sleep(0.05)
-    stuck.cancel()
-    await asyncio.wait([stuck])
+    async with killed(a_runner(cluster, waiting, session_timeout_ms=1_000)):
+        await asyncio.sleep(0.05)
     await finish(cluster)
     assert written(cluster) == expected()

@@ -24,6 +24,8 @@ from tests.support.deployment import free_port
 from tests.support.memory_cluster import MemoryCluster, running, until
 from tests.unit.kafka.test_log import HOME, filled
 
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
 
 class Following:
     def __init__(self, cluster: MemoryCluster, *failures: Exception) -> None:
@@ -58,9 +60,8 @@ class Following:
         self.values += [record.value for record in records]
 
 
-async def test_what_is_followed_comes_once_however_often_brokers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_followed_comes_once_however_often_brokers_fail() -> None:
     """It goes on where it was; each failure is said. It is ready once what was there at first has been read."""
-    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
     following = Following(filled(5), KafkaConnectionError(), OSError())
     async with running(following.follower):
         await until(lambda: following.follower.ready)
@@ -88,9 +89,8 @@ async def test_what_cannot_be_handled_ends_it() -> None:
         await following.follower.run()
 
 
-async def test_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_brokers_that_are_away_are_waited_for() -> None:
     """Without a limit, by a process that goes on; a run that ends gives up. Half an hour takes no time here."""
-    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}")
     away = [KafkaConnectionError(), NodeNotReadyError(), OperatingError("token_unavailable", "away")]
     part = PatientPart("reading", settings)
@@ -103,7 +103,6 @@ async def test_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPa
 
 async def test_brokers_that_refuse_us_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """To a client they look as if they were away, so a process asks why once it has waited for a while."""
-    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
 
     async def refuse(_connection: object) -> ConfigurationError:
         return ConfigurationError("sasl_refused", "another password")
@@ -117,7 +116,6 @@ async def test_brokers_that_refuse_us_are_not_waited_for(monkeypatch: pytest.Mon
 
 async def test_other_failures_in_a_row_are_endured_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever makes progress sets them back. A stop ends a pause; what brokers do not allow is raised at once."""
-    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
     part = PatientPart("reading", Settings())
     assert all([await part.endure(OSError()) for _ in range(10)])
     with pytest.raises(OperatingError, match=r"brokers_failing.*reading failed 11 times in a row, last with OSError"):

@@ -14,7 +14,6 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka import part
-from assay_stream.kafka import runner as module
 from assay_stream.kafka.partition import Batch, BatchDropped
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage, Topology
@@ -28,10 +27,7 @@ INPUT, OUTPUT = TOPICS[Role.CALLS], TOPICS[Role.EVIDENCE]
 GROUP = "assay-stream-pass"
 
 
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part, "_PAUSE_S", 0.0)
-    monkeypatch.setattr(module, "_LOOK_S", 0.005)
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 @pytest.fixture

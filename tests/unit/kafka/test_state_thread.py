@@ -6,6 +6,7 @@ import asyncio
 import statistics
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,9 +15,15 @@ from assay_stream.kafka.stage import StateThread
 from tests.support.errors import raises_code
 
 
-async def test_the_loop_lives_while_a_record_is_worked_on() -> None:
+@pytest.fixture
+def thread() -> Iterator[StateThread]:
+    made = StateThread("engine")
+    yield made
+    made.close()
+
+
+async def test_the_loop_lives_while_a_record_is_worked_on(thread: StateThread) -> None:
     """Pure Python that goes on until the loop has had its turns delays nobody else for long."""
-    thread = StateThread("engine")
     enough = threading.Event()
     working = asyncio.ensure_future(thread.run(spin_until, enough))
     delays_s = []
@@ -27,7 +34,6 @@ async def test_the_loop_lives_while_a_record_is_worked_on() -> None:
         assert not working.done()
     enough.set()
     await working
-    thread.close()
     assert statistics.median(delays_s) < 0.25
 
 
@@ -38,9 +44,8 @@ def spin_until(enough: threading.Event) -> None:
         sum(range(100))
 
 
-async def test_calls_run_one_after_the_other_in_one_thread() -> None:
+async def test_calls_run_one_after_the_other_in_one_thread(thread: StateThread) -> None:
     """State that they share needs no lock."""
-    thread = StateThread("engine")
     seen: list[tuple[int, str]] = []
 
     def note(number: int) -> int:
@@ -49,20 +54,16 @@ async def test_calls_run_one_after_the_other_in_one_thread() -> None:
 
     assert await asyncio.gather(*(thread.run(note, number) for number in range(5))) == list(range(5))
     assert seen == [(number, "engine") for number in range(5)]
-    thread.close()
 
 
-async def test_an_error_is_raised_where_it_is_waited_for() -> None:
-    thread = StateThread("engine")
+async def test_an_error_is_raised_where_it_is_waited_for(thread: StateThread) -> None:
     with pytest.raises(ValueError, match="bad"):
         await thread.run(int, "bad")
     assert await thread.run(int, "7") == 7
-    thread.close()
 
 
-async def test_a_lack_of_memory_is_an_operating_error_that_holds_nothing() -> None:
+async def test_a_lack_of_memory_is_an_operating_error_that_holds_nothing(thread: StateThread) -> None:
     """The frames of the original would keep what fills the memory."""
-    thread = StateThread("engine")
 
     def exhaust() -> None:
         raise MemoryError
@@ -70,16 +71,13 @@ async def test_a_lack_of_memory_is_an_operating_error_that_holds_nothing() -> No
     with raises_code("out_of_memory", kind=OperatingError) as raised:
         await thread.run(exhaust)
     assert raised.value.__cause__ is None
-    thread.close()
 
 
-async def test_a_caller_that_is_cancelled_leaves_the_thread_in_order() -> None:
+async def test_a_caller_that_is_cancelled_leaves_the_thread_in_order(thread: StateThread) -> None:
     """The answer is dropped; the next call gets its own."""
-    thread = StateThread("engine")
     release = threading.Event()
     working = asyncio.ensure_future(thread.run(release.wait, 10))
     await asyncio.sleep(0.01)
     working.cancel()
     release.set()
     assert await thread.run(int, "7") == 7
-    thread.close()

@@ -18,16 +18,14 @@ from aiokafka.errors import KafkaError
 from assay_stream.agents import Agent, AgentSet, Detection, Event, Memory
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka import runner as module
-from assay_stream.kafka import stage
 from assay_stream.kafka.partition import Batch
 from assay_stream.kafka.runner import Runner
-from assay_stream.kafka.stage import Stage, Topology, UpstreamStages
+from assay_stream.kafka.stage import Stage, Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.record import Output, Role
 from assay_stream.worker import detections
-from assay_stream.worker.detections import Pace, add_agents, preceding_stages, process, stages_of
+from assay_stream.worker.detections import Pace, UpstreamStages, add_agents, preceding_stages, process, stages_of
 from assay_stream.worker.host import Deadline, Host
 from tests.support.agents import a_set, evidence
 from tests.support.errors import raises_code
@@ -77,10 +75,8 @@ def actor(number: int) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
-    monkeypatch.setattr(module, "_LOOK_S", 0.005)
-    monkeypatch.setattr(stage, "_INTERVAL_S", 0.0)
+def never_waits(no_pauses: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detections, "_INTERVAL_S", 0.0)
 
 
 @pytest.fixture

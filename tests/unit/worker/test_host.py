@@ -132,12 +132,8 @@ async def test_pages_that_fail_end_the_process(monkeypatch: pytest.MonkeyPatch) 
         raise error
 
     monkeypatch.setattr(module, "serve", serve)
-    deadline = Deadline(60)
-    host = Host(Settings(bootstrap_servers=f"127.0.0.1:{free_port()}"), deadline, web_port=free_port())
-    host.add("seal", Done())
-    async with asyncio.timeout(20):
-        await host.run()
-    deadline.cancel()
+    async with asyncio.timeout(20), hosted(Done(), web_port=free_port()) as host:
+        pass
     assert host.failure is error
 
 
@@ -215,11 +211,8 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
         added = ConfigurationError("partitions_added", "more than before")
         host.add("join", Done(added) if len(counted) == 1 else Done(ends=True))
 
+    with_topics(monkeypatch, inspect)
     monkeypatch.setattr(module, "_AWAITED_LOOK_S", 0.01)
-    monkeypatch.setattr(module, "inspect_topics", inspect)
-    monkeypatch.setattr(module, "require_rights", AsyncMock())
-    monkeypatch.setattr("assay_stream.kafka.connection.start_admin", an_admin)
-    monkeypatch.setattr(module, "configure_logs", lambda _settings: None)
     run_host(settings, {Role.CALLS, Role.EVIDENCE}, [AccessRole.JOIN], build, web_port=port)
     assert counted == [8, 12]
     assert [status for status, _ in pages] == [200, 503]
@@ -232,7 +225,7 @@ def test_brokers_that_go_away_while_a_part_starts_are_waited_for(monkeypatch: py
     """They had answered when the topics were looked at."""
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}")
     parts = [Done(KafkaConnectionError()), Done(ends=True)]
-    with_topics_as_specified(monkeypatch)
+    with_topics(monkeypatch)
 
     def build(host: Host, _counts: PartitionCounts) -> None:
         host.add("join", parts.pop(0))
@@ -258,7 +251,7 @@ class FailsAtItsEnd(Done):
 def test_a_process_that_is_told_to_stop_does_not_begin_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """However its parts fail meanwhile: brokers may go away together with it."""
     parts = [FailsAtItsEnd(error), Done(ends=True)]
-    with_topics_as_specified(monkeypatch)
+    with_topics(monkeypatch)
 
     def build(host: Host, _counts: PartitionCounts) -> None:
         host.add("join", parts.pop(0))
@@ -269,10 +262,11 @@ def test_a_process_that_is_told_to_stop_does_not_begin_again(monkeypatch: pytest
     assert len(parts) == 1
 
 
-def with_topics_as_specified(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def inspect(_admin: object, settings: Settings, *, agents: str = "") -> list[TopicState]:
-        return [TopicState(spec=spec, partitions=spec.partitions, differing={}) for spec in topic_table(settings)]
+async def as_specified(_admin: object, settings: Settings, *, agents: str = "") -> list[TopicState]:
+    return [TopicState(spec=spec, partitions=spec.partitions, differing={}) for spec in topic_table(settings)]
 
+
+def with_topics(monkeypatch: pytest.MonkeyPatch, inspect: Callable[..., object] = as_specified) -> None:
     monkeypatch.setattr(module, "inspect_topics", inspect)
     monkeypatch.setattr(module, "require_rights", AsyncMock())
     monkeypatch.setattr("assay_stream.kafka.connection.start_admin", an_admin)
@@ -355,16 +349,12 @@ def test_a_worker_makes_no_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def a_part(*, is_ready: bool = True, still_s: float = 0.0) -> Part:
-    part = Part()
-    part.is_ready, part.moved_s = is_ready, time.monotonic() - still_s
-    return part
-
-
 def a_process(**still_s: float) -> Health:
     health = Health(stall_limit_s=60)
     for name, seconds in still_s.items():
-        health.watch(name, a_part(still_s=seconds))
+        part = Done()
+        part.moved_s = time.monotonic() - seconds
+        health.watch(name, part)
     return health
 
 
@@ -383,8 +373,8 @@ def test_a_stage_that_hangs_is_neither_and_is_named() -> None:
 
 def test_a_stage_that_is_not_ready_is_alive() -> None:
     """Whoever restores is not restarted for it."""
-    health = Health(stall_limit_s=60)
-    health.watch("alerts", a_part(is_ready=False, still_s=5.0))
+    health = a_process(alerts=5.0)
+    health.parts[0][1].is_ready = False
     assert health.liveness()[0] == 200
     assert health.readiness() == (503, {"ready": False, "stages": {"alerts": False}})
 
@@ -392,9 +382,9 @@ def test_a_stage_that_is_not_ready_is_alive() -> None:
 def test_of_alternatives_one_is_enough() -> None:
     """One receiver that is down is named, and leaves the process ready; all of them, or what is needed, do not."""
     up = {"soc": False, "siem": True, "brokers": True}
-    parts = {name: a_part(is_ready=is_ready) for name, is_ready in up.items()}
-    health = Health()
+    parts, health = {name: Done() for name in up}, Health()
     for name, part in parts.items():
+        part.is_ready = up[name]
         health.watch(name, part, is_alternative=name != "brokers")
     assert health.readiness() == (200, {"ready": True, "stages": up})
     parts["siem"].is_ready = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,6 @@ from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.join import FIRST_ORIGIN, Join, Routing
-from assay_stream.kafka import runner as module
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.partition import Batch
 from assay_stream.kafka.runner import Runner
@@ -22,7 +20,7 @@ from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
-from assay_stream.model.record import Role, murmur2_partition
+from assay_stream.model.record import Record, Role, murmur2_partition
 from assay_stream.registry.ledger import progress
 from assay_stream.registry.processor import Registry, process
 from assay_stream.replay.run import replay
@@ -43,9 +41,7 @@ FLEET = Fleet(servers=9, calls=CALLS, changes=5)
 
 
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay_stream.kafka.part._PAUSE_S", 0.0)
-    monkeypatch.setattr(module, "_LOOK_S", 0.005)
+def never_waits(no_pauses: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view_module, "_POLL_MS", 5)
 
 
@@ -245,31 +241,30 @@ async def test_a_header_of_a_producer_forges_no_origin(cluster: MemoryCluster) -
     assert evidence(cluster) == replayed(cluster)
 
 
-def server_of(is_wanted: Callable[[int], bool]) -> int:
-    return next(number for number in range(99) if is_wanted(murmur2_partition(f"server-{number}".encode(), 4)))
+async def opened_with_a_call(cluster: MemoryCluster, *, is_at_home: bool) -> tuple[JoinStage, list[Record]]:
+    """A stage that has partition 0 of the calls, and a call in it of a server that belongs there, or elsewhere."""
+    stage = Worker(cluster).stage
+    await stage.open(0)
+    homes = (murmur2_partition(f"server-{number}".encode(), 4) == 0 for number in range(99))
+    server = next(number for number, is_home in enumerate(homes) if is_home is is_at_home)
+    _, key, value = a_call_by(server, 0, 1, START, None)
+    offset = cluster.append(TOPICS[Role.CALLS], 0, key, value)
+    found = (m for m in cluster.read(TOPICS[Role.CALLS]) if (m.partition, m.offset) == (0, offset))
+    return stage, [record_of(Role.CALLS, message) for message in found]
 
 
 async def test_a_misplaced_call_waits_for_nothing_where_it_came(cluster: MemoryCluster) -> None:
     """A partition whose own registry hangs passes on what belongs elsewhere."""
-    worker = Worker(cluster)
-    await worker.stage.open(0)
-    _, key, value = a_call_by(server_of(lambda home: home != 0), 0, 1, START, None)
-    cluster.append(TOPICS[Role.CALLS], 0, key, value)
-    [message] = [m for m in cluster.read(TOPICS[Role.CALLS]) if m.partition == 0][-1:]
+    stage, records = await opened_with_a_call(cluster, is_at_home=False)
     ends = {TopicPartition(TOPICS[role], 0): 10**6 for role in (Role.SNAPSHOTS, Role.CONTROL)}
-    assert worker.stage.admit([record_of(Role.CALLS, message)], ends) == 1
+    assert stage.admit(records, ends) == 1
 
 
 async def test_a_call_waits_for_its_own_registry_only(cluster: MemoryCluster) -> None:
     """What another partition of the bindings lacks is no concern of it, even if it is not followed here."""
-    worker = Worker(cluster)
-    await worker.stage.open(0)
-    _, key, value = a_call_by(server_of(lambda home: home == 0), 0, 1, START, None)
-    cluster.append(TOPICS[Role.CALLS], 0, key, value)
-    [message] = [m for m in cluster.read(TOPICS[Role.CALLS]) if m.partition == 0][-1:]
-    records = [record_of(Role.CALLS, message)]
-    assert worker.stage.admit(records, {TopicPartition(TOPICS[Role.SNAPSHOTS], 1): 10**6}) == 1
-    assert worker.stage.admit(records, {TopicPartition(TOPICS[Role.SNAPSHOTS], 0): 10**6}) == 0
+    stage, records = await opened_with_a_call(cluster, is_at_home=True)
+    assert stage.admit(records, {TopicPartition(TOPICS[Role.SNAPSHOTS], 1): 10**6}) == 1
+    assert stage.admit(records, {TopicPartition(TOPICS[Role.SNAPSHOTS], 0): 10**6}) == 0
 
 
 async def test_a_record_behind_a_stranger_s_open_transaction_is_waited_for(cluster: MemoryCluster) -> None:

@@ -19,8 +19,10 @@ from assay_stream.text.escaping import is_unseen
 from assay_stream.worker.logs import RateLimitFilter, watching_memory
 
 
-def a_line(at_s: float, name: str = "aiokafka", msg: str = "no connection to %s", node: int = 1) -> logging.LogRecord:
-    record = logging.LogRecord(name, logging.ERROR, "", 0, msg, (node,), None)
+def a_line(
+    at_s: float, name: str = "aiokafka", msg: str = "no connection to %s", *about: object, level: int = logging.ERROR
+) -> logging.LogRecord:
+    record = logging.LogRecord(name, level, "", 0, msg, about or (1,), None)
     record.created = at_s
     return record
 
@@ -32,7 +34,7 @@ def written(lines: list[logging.LogRecord]) -> list[str]:
 
 def test_a_library_says_the_same_once_in_a_while() -> None:
     """Of any broker: what is left out is counted, and told with the next one."""
-    lines = [a_line(at / 10, node=at) for at in range(101)]
+    lines = [a_line(at / 10, "aiokafka", "no connection to %s", at) for at in range(101)]
     assert written(lines) == ["no connection to 0", "no connection to 100 (and 99 more times since last logged)"]
 
 
@@ -45,9 +47,7 @@ PRODUCE_ERROR = "Got error produce response on topic-partition %s, retrying. Err
 
 
 def a_produce_error(at_s: float, error: type[KafkaError]) -> logging.LogRecord:
-    record = logging.LogRecord("aiokafka.producer.sender", logging.WARNING, "", 0, PRODUCE_ERROR, ("tp", error), None)
-    record.created = at_s
-    return record
+    return a_line(at_s, "aiokafka.producer.sender", PRODUCE_ERROR, "tp", error, level=logging.WARNING)
 
 
 def levels(lines: list[logging.LogRecord]) -> list[str]:
@@ -58,17 +58,9 @@ def levels(lines: list[logging.LogRecord]) -> list[str]:
 
 def test_what_healthy_brokers_answer_is_no_warning() -> None:
     """A transaction that follows the one before at once, and the first group of a new cluster."""
-    unavailable = GroupCoordinatorNotAvailableError()
-    first = logging.LogRecord(
-        "aiokafka.consumer.group_coordinator",
-        logging.ERROR,
-        "",
-        0,
-        "Group Coordinator Request failed: %s",
-        (unavailable,),
-        None,
-    )
-    moved = a_line(0, "aiokafka.consumer.group_coordinator", "Marking the coordinator dead (node %s)for group %s.")
+    logger = "aiokafka.consumer.group_coordinator"
+    first = a_line(0, logger, "Group Coordinator Request failed: %s", GroupCoordinatorNotAvailableError())
+    moved = a_line(0, logger, "Marking the coordinator dead (node %s)for group %s.")
     assert levels([a_produce_error(0, NotEnoughReplicasError), first, moved]) == ["INFO", "INFO", "INFO"]
 
 
@@ -149,9 +141,7 @@ def test_memory_that_runs_out_in_a_library_is_acted_upon_once(caplog: pytest.Log
 def test_lines_of_the_host_framework_are_not_ours() -> None:
     """Faust logs each start and stop of a service under the name of the module that inherits it."""
     seldom = RateLimitFilter()
-    record = logging.LogRecord("assay_stream.worker.host", logging.INFO, "", 0, "[^AgentApp]: Starting...", (), None)
-    assert not seldom.filter(record)
-    record.levelno = logging.WARNING
-    assert seldom.filter(record)
-    ours = logging.LogRecord("assay_stream.worker.host", logging.INFO, "", 0, "listed a server", (), None)
-    assert seldom.filter(ours)
+    host, starting = "assay_stream.worker.host", "[^AgentApp]: Starting..."
+    assert not seldom.filter(a_line(0, host, starting, level=logging.INFO))
+    assert seldom.filter(a_line(0, host, starting, level=logging.WARNING))
+    assert seldom.filter(a_line(0, host, "listed a server", level=logging.INFO))

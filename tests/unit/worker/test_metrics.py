@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -13,43 +15,39 @@ def registry() -> CollectorRegistry:
     return CollectorRegistry()
 
 
-def test_outputs_are_counted_by_what_happened(registry: CollectorRegistry) -> None:
-    """Each label has a counter of its own, and records read are counted too."""
-    meter = PrometheusStage(Metrics(registry), "join")
-    meter.done(3, {"bound:exact": 2, "rejected:not_json": 1})
-    read = registry.get_sample_value("assay_stream_records_read_total", {"stage": "join"})
-    exact = registry.get_sample_value("assay_stream_outputs_total", {"stage": "join", "what": "bound:exact"})
-    assert (read, exact) == (3, 2)
-
-
-def test_stages_are_counted_apart(registry: CollectorRegistry) -> None:
-    """Two stages of one process share the metrics, not the counts."""
-    meter = Metrics(registry)
-    PrometheusStage(meter, "join").measure("buffered", 5)
-    PrometheusStage(meter, "registry").count("lost", 7)
-    assert registry.get_sample_value("assay_stream_records_buffered", {"stage": "join"}) == 5
-    assert registry.get_sample_value("assay_stream_records_buffered", {"stage": "registry"}) is None
-    assert registry.get_sample_value("assay_stream_input_expired_total", {"stage": "registry"}) == 7
-
-
-def test_claims_that_are_not_remembered_are_counted(registry: CollectorRegistry) -> None:
-    """So that an operator sees that a name has more look-alikes than are compared."""
-    PrometheusStage(Metrics(registry), "alerts").count("claims_left_out")
-    assert registry.get_sample_value("assay_stream_name_claims_left_out_total", {"stage": "alerts"}) == 1
-
-
-def test_a_batch_is_timed(registry: CollectorRegistry) -> None:
-    """A batch counts its records and how long it took; a take-over how many partitions."""
-    meter = PrometheusStage(Metrics(registry), "join")
-    meter.batch(1, {"bound:exact": 1}, seconds=0.5)
-    meter.measure("opened", 3)
-    meter.measure("opening_seconds", 1.5)
-    meter.count("reopened")
-    stage = {"stage": "join"}
-    assert registry.get_sample_value("assay_stream_batch_seconds_sum", stage) == 0.5
-    assert registry.get_sample_value("assay_stream_partitions_opened", stage) == 3
-    assert registry.get_sample_value("assay_stream_opening_seconds", stage) == 1.5
-    assert registry.get_sample_value("assay_stream_partitions_reopened_total", stage) == 1
+@pytest.mark.parametrize(
+    ("counted", "wanted"),
+    [
+        (
+            lambda stage: stage.done(3, {"bound:exact": 2, "rejected:not_json": 1}),
+            {"records_read_total": 3, "outputs_total bound:exact": 2, "outputs_total rejected:not_json": 1},
+        ),
+        (
+            lambda stage: stage.batch(1, {"bound:exact": 1}, seconds=0.5),
+            {"records_read_total": 1, "outputs_total bound:exact": 1, "batch_seconds_sum": 0.5},
+        ),
+        (lambda stage: stage.count("claims_left_out"), {"name_claims_left_out_total": 1}),
+        (lambda stage: stage.count("lost", 7), {"input_expired_total": 7}),
+        (lambda stage: stage.count("reopened"), {"partitions_reopened_total": 1}),
+        (lambda stage: stage.measure("buffered", 5), {"records_buffered": 5}),
+        (lambda stage: stage.measure("opened", 3), {"partitions_opened": 3}),
+        (lambda stage: stage.measure("opening_seconds", 1.5), {"opening_seconds": 1.5}),
+    ],
+)
+def test_what_a_stage_counts_has_its_name(
+    registry: CollectorRegistry, counted: Callable[[PrometheusStage], None], wanted: dict[str, float]
+) -> None:
+    """Each label of outputs has a counter of its own. Two stages of one process share the metrics, not the counts."""
+    metrics = Metrics(registry)
+    join = PrometheusStage(metrics, "join")
+    PrometheusStage(metrics, "registry")
+    counted(join)
+    for sample, value in wanted.items():
+        name, _, what = sample.partition(" ")
+        labels = {"what": what} if what else {}
+        for stage in ("join", "registry"):
+            found = registry.get_sample_value(f"assay_stream_{name}", {"stage": stage, **labels})
+            assert (found or 0) == (value if stage == "join" else 0), sample
 
 
 def test_the_lag_of_a_partition_that_went_elsewhere_is_forgotten(registry: CollectorRegistry) -> None:

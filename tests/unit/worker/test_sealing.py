@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.kafka import part
 from assay_stream.kafka.log import record_of
 from assay_stream.kafka.stage import Topology
 from assay_stream.model.record import Record, Role
@@ -28,11 +28,10 @@ from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, Fleet, checked, che
 HOME = TopicPartition(TOPIC, 0)
 CHECKPOINTS = "assay.evidence.checkpoint"
 GROUP = "assay-stream-seal"
+PLAN = SealPlan(key=KEY, trusted=KEYS, every_records=3, every_s=60.0, log_name="test")
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part, "_PAUSE_S", 0.0)
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 def a_cluster(records: int) -> MemoryCluster:
@@ -75,7 +74,7 @@ async def seal(
     trusted: tlog.Keys = KEYS,
     act: Callable[[Sealer], None] = lambda _: None,
 ) -> None:
-    plan = SealPlan(key=key, trusted=trusted, every_records=3, every_s=60.0, log_name="test", once=True)
+    plan = replace(PLAN, key=key, trusted=trusted, once=True)
     sealer = Sealer(topology(cluster), plan, now=lambda: datetime(2026, 3, 1, 10, tzinfo=UTC))
     act(sealer)
     await sealer.run()
@@ -209,12 +208,8 @@ async def test_brokers_that_fail_for_too_long_end_it(quiet_polls: int, monkeypat
 
 async def test_a_failure_with_nothing_left_to_seal_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quiet deployment would be unready until the next call otherwise."""
-    cluster, fetch, errors, reads_again = (
-        a_cluster(3),
-        MemoryConsumer.getmany,
-        [KafkaConnectionError()],
-        asyncio.Event(),
-    )
+    cluster, fetch = a_cluster(3), MemoryConsumer.getmany
+    errors, reads_again = [KafkaConnectionError()], asyncio.Event()
 
     async def failing_once(consumer: MemoryConsumer, *places: Any, **how: Any) -> Any:
         if consumer.assignment() == {HOME} and checkpoints(cluster):
@@ -224,8 +219,7 @@ async def test_a_failure_with_nothing_left_to_seal_is_forgotten(monkeypatch: pyt
         return await fetch(consumer, *places, **how)
 
     monkeypatch.setattr(MemoryConsumer, "getmany", failing_once)
-    plan = SealPlan(key=KEY, trusted=KEYS, every_records=3, every_s=60.0, log_name="test")
-    sealer = Sealer(topology(cluster), plan)
+    sealer = Sealer(topology(cluster), PLAN)
     async with running(sealer):
         await until(lambda: reads_again.is_set() and sealer.ready)
 
@@ -234,8 +228,7 @@ async def test_brokers_that_fail_while_it_stops_with_nothing_to_seal_are_no_erro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster, fetch = a_cluster(3), MemoryConsumer.getmany
-    plan = SealPlan(key=KEY, trusted=KEYS, every_records=3, every_s=60.0, log_name="test")
-    sealer = Sealer(topology(cluster), plan)
+    sealer = Sealer(topology(cluster), PLAN)
 
     async def failing_at_the_end(consumer: MemoryConsumer, *places: Any, **how: Any) -> Any:
         if consumer.assignment() == {HOME} and checkpoints(cluster):

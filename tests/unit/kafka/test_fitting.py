@@ -10,7 +10,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from assay_stream.errors import InputError
-from assay_stream.kafka.transport import fitting
+from assay_stream.kafka.stage import fitting
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
 
 LIMIT = 10_000
