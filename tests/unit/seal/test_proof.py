@@ -32,16 +32,15 @@ def as_file(proof: dict[str, Any]) -> bytes:
 def test_every_sealed_record_can_be_proven(record: Record) -> None:
     raw = as_file(inclusion(chain, record.origin.offset).as_json())
     shown = check_proof(raw, KEYS, record)
-    assert (shown.offset, shown.leaf_index, shown.record_checked) == (record.origin.offset, RECORDS.index(record), True)
-    assert (shown.checkpoint.topic, shown.checkpoint.sequence) == (TOPIC, 2)
-    assert check_proof(raw, KEYS).record_checked is False
+    named = {"offset": record.origin.offset, "leaf_index": RECORDS.index(record), "record_checked": True}
+    assert shown.items() >= {**named, "topic": TOPIC, "checkpoint": 2}.items()
+    assert check_proof(raw, KEYS)["record_checked"] is False
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 0), (0, 1), (0, 2), (1, 2), (2, 2)])
 def test_every_two_checkpoints_are_consistent(first: int, second: int) -> None:
     shown = check_proof(as_file(consistency(chain, first, second)), KEYS)
-    assert shown.first is not None
-    assert (shown.kind, shown.first.sequence, shown.checkpoint.sequence) == ("consistency", first, second)
+    assert (shown["kind"], shown["first_checkpoint"], shown["checkpoint"]) == ("consistency", first, second)
 
 
 @pytest.mark.parametrize("offset", [0, 4, 12, 14])
@@ -76,7 +75,7 @@ def test_another_record_is_not_the_proven_one() -> None:
 def test_a_proof_with_another_offset_needs_the_record_to_be_refused() -> None:
     """The offset is covered by the leaf alone."""
     raw = as_file(inclusion(chain, 5).as_json() | {"offset": 6})
-    assert check_proof(raw, KEYS).offset == 6
+    assert check_proof(raw, KEYS)["offset"] == 6
     with pytest.raises(InputError, match="proof_of_another_record"):
         check_proof(raw, KEYS, a_record(5))
     with pytest.raises(InputError, match="proof_of_another_record"):
