@@ -26,6 +26,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeVar
 
@@ -60,8 +61,34 @@ def unbounded() -> Limits:
     )
 
 
+class Registries:
+    """One registry per partition, as in a worker: a misrouted server must look the same.
+
+    Args:
+        view: the join's bindings, which get each fact at once.
+        partitions: partition count of the snapshot topic, ``None`` if unknown.
+    """
+
+    def __init__(self, view: Bindings, *, producer: Producer, limits: Limits, partitions: int | None = None) -> None:
+        self._view = view
+        self._new = partial(Registry, producer=producer, limits=limits, partitions=partitions)
+        self._by_partition: dict[int, Registry] = {}
+
+    def process(self, record: Record) -> list[Output]:
+        """Apply one snapshot or control record; return what its registry writes, facts included."""
+        registry = self._by_partition.get(record.origin.partition)
+        if registry is None:
+            registry = self._by_partition[record.origin.partition] = self._new()
+        outputs = process_fact(registry, record)
+        for output in outputs:
+            if output.role is Role.BINDINGS:
+                place = Origin(topic=_BINDING_TOPIC, partition=output.partition or 0, offset=0)
+                self._view.take(Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
+        return outputs
+
+
 class History:
-    """The view of a join that knows both logs up to here: one registry per partition, as in a worker.
+    """The view of a join that knows both logs up to here.
 
     Args:
         limits: bounds on what is accepted and kept; ``unbounded()`` by default, which keeps everything.
@@ -74,8 +101,7 @@ class History:
         self.erasures = Erasures()
         self.ranges: dict[PartitionPlace, tuple[int, int]] = {}
         """The first and the last offset seen of each partition."""
-        self._limits = unbounded() if limits is None else limits
-        self._registries: dict[int, Registry] = {}
+        self._registries = Registries(self.view, producer=_NOBODY, limits=unbounded() if limits is None else limits)
 
     def take(self, record: Record) -> list[Output]:
         """Apply one snapshot or control record, in the order of offsets of its partition; return what a registry
@@ -83,16 +109,7 @@ class History:
         self.note(record.origin)
         for act in acts_in([record]):
             self.erasures.take(act)
-        number = record.origin.partition
-        registry = self._registries.get(number)
-        if registry is None:
-            registry = self._registries[number] = Registry(producer=_NOBODY, limits=self._limits)
-        outputs = process_fact(registry, record)
-        for output in outputs:
-            if output.role is Role.BINDINGS:
-                place = Origin(topic=_BINDING_TOPIC, partition=output.partition or 0, offset=0)
-                self.view.take(Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
-        return outputs
+        return self._registries.process(record)
 
     def note(self, origin: Origin) -> None:
         """Record that an offset exists, whatever its content."""

@@ -32,7 +32,6 @@ from msgspec import Meta, Struct
 from assay_stream import engine
 from assay_stream.alerts.remembered import state_json, state_of
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.errors import ConfigurationError, InputError
@@ -53,8 +52,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Tick
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import LEFT_OUT_HEADER, Origin, Output, Record, Role, made_of, rejected, size_bytes
-from assay_stream.registry import processor
-from assay_stream.registry.processor import Registry
+from assay_stream.replay.log_cut import Registries
 from assay_stream.replay.order import LogPosition, Merge, Placed
 
 _Calls = list[tuple[Placed, Call | InputError]]
@@ -147,16 +145,20 @@ class Replay:
         alert_rules: AlertRules | None = None,
         take_fact: Callable[[Output], None] | None = None,
     ) -> None:
-        self._producer = producer
         self._take_fact = take_fact
-        self._limits = limits
         self.snapshot_partitions = snapshot_partitions
         self._server_ids = None if server_ids is None else frozenset(server_ids)
         self._state = EngineState(
-            producer=producer, limits=limits, redaction=redaction, call_profile=call_profile, alert_rules=alert_rules
+            producer=producer,
+            limits=limits,
+            snapshot_partitions=snapshot_partitions,
+            redaction=redaction,
+            call_profile=call_profile,
+            alert_rules=alert_rules,
         )
-        self._state.join.bindings = Bindings(home_partitions=snapshot_partitions)
-        self._registries: dict[int, Registry] = {}
+        self._registries = Registries(
+            self._state.view, producer=producer, limits=limits, partitions=snapshot_partitions
+        )
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)
         self._positions = [LogPosition()] * len(self._merge.logs)
@@ -225,7 +227,7 @@ class Replay:
             yield outputs
         outputs = []
         # Times may go back in the merged order: a partition keeps its own.
-        self._tick(max(self._ticked_us, self._time_us), outputs)
+        self._tick(self.time_us, outputs)
         yield outputs
 
     def advance_time(self, until_us: int) -> Iterator[list[Output]]:
@@ -233,7 +235,7 @@ class Replay:
         pacing = self._state.alerts.rules.pacing
         # The end of an alert is dated by when it was seen, and written once it has settled.
         until_us += max(pacing.settle_us, pacing.repeat_interval_us)
-        time_us = max(self._ticked_us, self._time_us)
+        time_us = self.time_us
         # An alert may be dated thousands of years ahead.
         step_us = max(pacing.repeat_interval_us, (until_us - time_us) // _STEPS_MAX)
         while time_us < until_us and self._state.alerts.any_due_by(until_us):
@@ -243,36 +245,30 @@ class Replay:
             yield outputs
 
     def _register(self, record: Record) -> list[Output]:
-        """Apply a snapshot or control record and the facts of its registry; return everything else it writes."""
-        # One registry per partition, as in the worker: a misrouted server must look the same.
-        registry = self._registries.get(record.origin.partition)
-        if registry is None:
-            registry = self._registries[record.origin.partition] = Registry(
-                producer=self._producer, limits=self._limits, partitions=self.snapshot_partitions
-            )
+        """Apply a snapshot or control record; return what its registry writes beside facts."""
         outputs = []
-        for output in processor.process(registry, record):
-            if output.role is Role.BINDINGS:
-                engine.process(self._state, _fed_back(output, 0))
-                if self._take_fact is not None:
-                    self._take_fact(output)
-            else:
+        for output in self._registries.process(record):
+            if output.role is not Role.BINDINGS:
                 outputs.append(output)
+            elif self._take_fact is not None:
+                self._take_fact(output)
         return outputs
 
     def _follow(self, written: Iterable[Output], outputs: list[Output]) -> None:
         for output in written:
             outputs.append(output)
             if output.role is Role.FINDINGS:
-                outputs += engine.process(self._state, _fed_back(output, self._findings))
-                self._findings += 1
+                outputs += self._alerts_of(output.key, output.value, output.headers, output.timestamp_ms)
 
     def _tick(self, time_us: int, outputs: list[Output]) -> None:
         while self._state.alerts.any_due_by(time_us):
-            origin = Origin(topic=_FINDING_TOPIC, partition=0, offset=self._findings)
-            tick = Record(role=Role.FINDINGS, origin=origin, key=b"", value=Tick(time_us=time_us).encode())
-            outputs += engine.process(self._state, tick)
-            self._findings += 1
+            outputs += self._alerts_of(b"", Tick(time_us=time_us).encode())
+
+    def _alerts_of(self, *finding: Any) -> list[Output]:
+        """Feed a record back: its key, value, headers and timestamp."""
+        origin = Origin(topic=_FINDING_TOPIC, partition=0, offset=self._findings)
+        self._findings += 1
+        return engine.process(self._state, Record(Role.FINDINGS, origin, *finding))
 
 
 def replay(records: Iterable[Record], *, producer: Producer, **options: Any) -> Iterator[Output]:
@@ -305,19 +301,6 @@ def spooled(records: Iterable[Record]) -> LogSpool:
         spool.close()
         raise
     return spool
-
-
-def _fed_back(output: Output, offset: int) -> Record:
-    # Alerts have one partition here; facts keep that of their registry.
-    partition = 0 if output.role is Role.FINDINGS else output.partition or 0
-    return Record(
-        role=output.role,
-        origin=Origin(topic=_FINDING_TOPIC, partition=partition, offset=offset),
-        key=output.key,
-        value=output.value,
-        headers=output.headers,
-        timestamp_ms=output.timestamp_ms,
-    )
 
 
 FILES = {
