@@ -278,7 +278,8 @@ class AlertLedger:
             self._altered[Difference(what="alert", causes=(ALTERED,), record_id="")] = None
             return
         view = view_of(alert)
-        if _own_uid(view) != view.uid:
+        is_whole = view.kinds and isinstance(alert.get("unmapped"), dict)
+        if not is_whole or _own_uid(view) != view.uid:
             self._altered[_difference_of(view, ALTERED)] = None
             return
         self.latest_ms = max(self.latest_ms, view.time_ms)

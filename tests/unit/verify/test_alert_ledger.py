@@ -7,6 +7,7 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.alert import Activity
+from assay_stream.model.finding import uid_of
 from assay_stream.model.kinds import Kind
 from assay_stream.verify.alert_ledger import (
     FROM_SEVERAL_PARTITIONS,
@@ -98,10 +99,19 @@ def test_another_version_is_told_as_such_and_all_else_compared() -> None:
 
 
 def test_what_is_no_alert_or_not_what_its_uid_says_was_altered() -> None:
-    """Another tool under the same uid, no value, no JSON; an alert of a prompt belongs to its own uid."""
+    """Another tool under the same uid, no value, no JSON, members that are not there; a prompt has its own uid."""
     told = values(CHANGED)
     other = told[0].replace(b'"mcp_tool_name":"tool"', b'"mcp_tool_name":"fool"')
     for value in (other, None, b"{", b"{}"):
+        assert causes(told, [*told, value]) == ["altered_record"], value
+    facts = orjson.loads(told[0])["unmapped"] | {"mcp_finding_kind": "tool_changed"}
+    info = orjson.loads(told[0])["finding_info"]
+    without_types = changed(
+        told[0], unmapped=facts, finding_info={name: info[name] for name in info.keys() - {"types"}}
+    )
+    fold = {"uid": uid_of(Kind.ALERTS_FOLDED, "", None, None, None), "types": ["alerts_folded"]}
+    without_facts = changed(told[0], unmapped=None, finding_info=fold)
+    for value in (without_types, without_facts):
         assert causes(told, [*told, value]) == ["altered_record"], value
     prompts = values([finding_of(None, kind=Kind.PROMPT_CHANGED, item_name="greeting")])
     assert held(prompts, [*prompts])[1] == []
