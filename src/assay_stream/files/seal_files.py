@@ -7,6 +7,7 @@ line of the wanted kind is reported by its number and skipped: the offset it hel
 from __future__ import annotations
 
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -170,19 +171,15 @@ def write_logs(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: boo
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise InputError("folder_not_empty", f"{folder} is not empty: archives are never mixed, choose another")
-        return {
-            role.value: sum(_write_log(folder, role, logs, name, compress=compress) for name in logs.names())
-            for role, logs in ((Role.CHECKPOINTS, checkpoints), (Role.EVIDENCE, evidence))
-        }
-
-
-def _write_log(folder: Path, role: Role, logs: Logs, name: LogName, *, compress: bool) -> int:
-    path = folder / f"{FILE_PREFIX[role]}{name.partition}.ndjson{'.gz' if compress else ''}"
-    count = 0
-    with write_archive(path) as file:
-        for record in logs.records(name):
-            file.write(record_line(record) + b"\n")
-            count += 1
-    if not count:
-        path.unlink()
-    return count
+        suffix = ".ndjson.gz" if compress else ".ndjson"
+        counts = Counter({Role.CHECKPOINTS.value: 0, Role.EVIDENCE.value: 0})
+        for role, logs in ((Role.CHECKPOINTS, checkpoints), (Role.EVIDENCE, evidence)):
+            for name in logs.names():
+                path, before = folder / f"{FILE_PREFIX[role]}{name.partition}{suffix}", counts[role.value]
+                with write_archive(path) as file:
+                    for record in logs.records(name):
+                        file.write(record_line(record) + b"\n")
+                        counts[role.value] += 1
+                if counts[role.value] == before:
+                    path.unlink()
+        return counts

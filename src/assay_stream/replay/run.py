@@ -311,7 +311,7 @@ FILES = {
     Role.REJECTED: "rejected.ndjson",
 }
 # Evidence is the bulk, and reading a member of an enum, or hashing it, takes a call of its own.
-_EVIDENCE, _DEFINITIONS = Role.EVIDENCE, Role.DEFINITIONS
+_EVIDENCE, _DEFINITIONS, _REJECTED = Role.EVIDENCE, Role.DEFINITIONS, Role.REJECTED
 PROGRESS_FILE = "replay.progress.json"
 _PART = ".part"
 LEFTOVERS = frozenset({f"{name}{_PART}" for name in FILES.values()} | {"replay.progress.new"})
@@ -356,7 +356,7 @@ class Tally:
         if role is _DEFINITIONS and not self.is_new(output):
             return False
         self.what[output.label] += 1
-        if role is not _EVIDENCE and (role not in FILES or (role is Role.REJECTED and self._leaves_out(output))):
+        if role is not _EVIDENCE and (role not in FILES or (role is _REJECTED and self._leaves_out(output))):
             return False
         self.written[role._value_] += 1
         return True
@@ -414,8 +414,7 @@ class Results:
         self._folder = folder
         self._what: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(what))
         self._ends = ends
-        self._files: dict[Role, IO[bytes]] = {}
-        self._evidence: IO[bytes] | None = None
+        self._files: dict[str, IO[bytes]] = {}
         self.tally = Tally()
 
     def __enter__(self) -> Results:
@@ -428,8 +427,7 @@ class Results:
     def start(self) -> None:
         """Start with empty files; an interrupted replay in this folder can no longer be resumed."""
         (self._folder / PROGRESS_FILE).unlink(missing_ok=True)
-        self._files = {role: self._part(role).open("wb", 1_024 * 1_024) for role in FILES}
-        self._evidence = self._files[_EVIDENCE]
+        self._files = {role.value: self._part(role).open("wb", 1_024 * 1_024) for role in FILES}
 
     def resume(self) -> ResumePoint | None:
         """Truncate the files to the last resume point and return it, if there is one.
@@ -456,22 +454,17 @@ class Results:
                 raise ConfigurationError(
                     "bad_progress_file", f"{part} is shorter than it was: replay with --force instead of --resume"
                 )
-            file = part.open("r+b", 1_024 * 1_024)
-            self._files[role] = file
+            file = self._files[role.value] = part.open("r+b", 1_024 * 1_024)
             file.truncate(progress.sizes_bytes[role])
             file.seek(0, os.SEEK_END)
-        self._evidence = self._files[_EVIDENCE]
         tally = self.tally
         tally.written, tally.what, tally.refused = Counter(progress.written), Counter(progress.labels), progress.refused
         return progress.resume_point
 
     def write(self, output: Output) -> None:
         if self.tally.takes(output):
-            if output.role is _EVIDENCE and self._evidence is not None:
-                self._evidence.write((output.value or b"") + b"\n")
-                return
-            line = rejected_line(output) if output.role is Role.REJECTED else output.value or b""
-            self._files[output.role].write(line + b"\n")
+            line = rejected_line(output) if output.role is _REJECTED else output.value or b""
+            self._files[output.role._value_].write(line + b"\n")
 
     def resume_point(self, point: ResumePoint) -> None:
         """Make sure that a replay can resume from here."""
@@ -482,7 +475,7 @@ class Results:
             what=self._what,
             ends=self._ends,
             resume_point=point,
-            sizes_bytes={role: file.tell() for role, file in self._files.items()},
+            sizes_bytes={Role(role): file.tell() for role, file in self._files.items()},
             written=self.tally.written,
             labels=self.tally.what,
             refused=self.tally.refused,
@@ -501,7 +494,7 @@ class Results:
 
     def end(self) -> None:
         """Rename the complete files into place; there is nothing left to resume."""
-        self._files[Role.REJECTED].writelines(rejected_line(output) + b"\n" for output in self.tally.left_out())
+        self._files[Role.REJECTED.value].writelines(rejected_line(output) + b"\n" for output in self.tally.left_out())
         for file in self._files.values():
             file.close()
         for role, name in FILES.items():
@@ -512,7 +505,7 @@ class Results:
         """Drop what was written; what the folder held before stays."""
         for role, file in self._files.items():
             file.close()
-            self._part(role).unlink(missing_ok=True)
+            self._part(Role(role)).unlink(missing_ok=True)
         (self._folder / PROGRESS_FILE).unlink(missing_ok=True)
 
     def _part(self, role: Role) -> Path:
