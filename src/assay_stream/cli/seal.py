@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -164,7 +164,8 @@ def logs_of(
     role: Role, paths: list[Path] | None, bootstrap: str | None, starts: dict[int, int] | None = None
 ) -> Iterator[SealLogs]:
     if paths:
-        yield FileLogs(paths, role, starts=starts)
+        with closing(FileLogs(paths, role, starts=starts)) as files:
+            yield files
         return
     settings = command_settings(bootstrap_servers=bootstrap)
     with brokers_of(settings) as runner, KafkaLogs(settings, [role], runner) as logs:
