@@ -147,7 +147,6 @@ def is_closed_by_hand(state: AlertState) -> bool:
 
 
 def without(triage: Triage | None, *names: str) -> Triage | None:
-    """Return the triage without some of its parts."""
     left = {name: said for name, said in (triage or {}).items() if name not in names}
     return cast("Triage", left) if left else None
 
@@ -158,7 +157,6 @@ def is_acknowledged(state: AlertState) -> bool:
 
 
 def with_origin(state: AlertState | None, origin: Origin, *, is_end: bool = False) -> dict[str, tuple[int, ...]]:
-    """Return the applied records, with one more."""
     applied = dict(state.applied) if state else {}
     place = _place(origin, is_end)
     offsets = sorted({*applied.get(place, ()), origin.offset})
@@ -199,7 +197,6 @@ AlertSubject = tuple[str, str, str]
 
 
 def subject_of(finding: Finding) -> AlertSubject | None:
-    """Return the definition that a finding is about, ``None`` for none."""
     name = finding.renamed_to or finding.tool_name
     if finding.kind not in _ABOUT_A_DEFINITION or name is None or finding.after is None:
         return None
@@ -269,7 +266,6 @@ def takes_part(lead: AlertState, member: AlertState, *, is_heard: bool = False) 
 
 
 def with_part(lead: AlertState, member: AlertState) -> AlertState:
-    """Return an alert with the current state of one of its parts."""
     finding = member.last
     part: AlertPart = {"label": finding.label(), "severity_id": member.severity_id, "over_us": member.resolved_us}
     if finding.kind in (Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL):
@@ -298,7 +294,6 @@ _Result = tuple[AlertState, list[Output]]
 
 
 def apply_finding(state: AlertState | None, finding: Finding, rules: AlertRules) -> _Result:
-    """Count a finding on its alert, and return the new state and the records to write."""
     if state is not None and was_applied(state, finding.origin):
         return state, []
     outputs: list[Output] = []

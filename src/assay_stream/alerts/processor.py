@@ -275,7 +275,6 @@ class _Found:
                 self._count_alone(released(known), joins=True)
 
     def _ticked(self, uid: str) -> AlertState | None:
-        """Return an alert after writing what is due on it."""
         state = self._step.alert(uid)
         if state is not None:
             state, outputs = tick(state, self._finding.time_us, self._rules)

@@ -323,8 +323,6 @@ Ends = dict[Role, dict[int, int]]
 
 
 class _Progress(Struct, kw_only=True, forbid_unknown_fields=True):
-    """State file of an interrupted replay."""
-
     version: int = _VERSION
     what: dict[str, Any]
     ends: Ends | None
@@ -392,7 +390,6 @@ class Tally:
                 yield rejected(record, InputError("refused_too_often", message))
 
     def is_new(self, definition: Output) -> bool:
-        """Record a definition; return True if it is new."""
         if definition.key in self._definitions:
             return False
         self._definitions.add(definition.key)

@@ -139,7 +139,6 @@ def sealed(
 
 
 def _stated(made: Checkpoint, log_name: str) -> TlogCheckpoint:
-    """Return the statement of a checkpoint's note."""
     origin = origin_of(log_name, made.topic, made.partition)
     return TlogCheckpoint(origin, made.tree_size, bytes.fromhex(made.root.hex), (f"{_EXTENSION} {made.digest()}",))
 
