@@ -59,11 +59,11 @@ def test_a_comparison_passes_over_alerts_of_agents() -> None:
     ledger = AlertLedger()
     [alert, *_] = alerted(detections()[0].output())
     ledger.recorded(alert.value)
-    assert list(ledger.differences()) == []
+    assert list(ledger.differences({})) == []
     altered = body(alert)
     altered["unmapped"]["mcp_detection_key"] = '["other"]'
     ledger.recorded(orjson.dumps(altered))
-    assert [difference.cause for difference in ledger.differences()] == ["altered_record"]
+    assert [difference.causes for difference in ledger.differences({})] == [("altered_record",)]
 
 
 def tool(name: str, description: str = "Does something") -> dict[str, Any]:

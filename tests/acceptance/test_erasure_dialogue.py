@@ -165,6 +165,15 @@ def test_no_file_is_replaced(tmp_path: Path) -> None:
     assert all_bytes(tmp_path / "sealed-erased") == written
 
 
+def test_what_a_killed_run_left_is_named(tmp_path: Path) -> None:
+    """The folder that was asked for is not there: a message about it would not say what to remove."""
+    kept = Kept(tmp_path, erasure(some_calls()))
+    (tmp_path / ".part.sealed-erased").mkdir()
+    with pytest.raises(InputError, match=r"folder_not_empty: .*\.part\.sealed-erased is there already: .*remove it"):
+        kept.erase("sealed")
+    assert (tmp_path / ".part.sealed-erased").is_dir()
+
+
 def test_a_stub_without_its_erasure_is_a_missing_record(tmp_path: Path) -> None:
     """Of files, only the control records that are given count, and not those that came with the files."""
     kept = Kept(tmp_path, erasure(some_calls()))

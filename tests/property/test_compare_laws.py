@@ -19,8 +19,8 @@ from assay_stream.model.finding import Tick
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay, replay, spooled
 from assay_stream.schemes.assay import tool as assay
-from assay_stream.verify.compare import Difference, ReplayComparison
-from assay_stream.verify.evidence import Pairing, Recorded
+from assay_stream.verify.compare import ReplayComparison
+from assay_stream.verify.evidence import Difference, Pairing, Recorded
 from tests.property.test_engine_laws import PARTITIONS, Logs, logs
 from tests.property.test_engine_laws import live as deployed
 from tests.property.test_replay_laws import (

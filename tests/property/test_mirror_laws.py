@@ -20,9 +20,9 @@ from assay_stream.kafka.mirror import Mirror, Pairs
 from assay_stream.model.facts import read_progress
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.seal.check import Report, check
-from assay_stream.seal.checkpoint import encode, leaf_of, sealed
+from assay_stream.seal.checkpoint import encode
 from assay_stream.verify.evidence import of_record
-from tests.support.seals import KEY, KEYS
+from tests.support.seals import KEYS, a_seal
 
 PARTITIONS = 2
 CALLS, EVIDENCE, CHECKPOINTS = "mcp.tools.call", "assay.tool.decision", "assay.evidence.checkpoint"
@@ -67,18 +67,7 @@ def checkpoints_over(evidence: dict[int, list[Record]], ranges: int) -> dict[int
             size = -(-len(records) // ranges)
             if part := records[(turn - 1) * size : turn * size]:
                 siblings = [made.head for other, made in befores.items() if made is not None and other != number]
-                made = sealed(
-                    befores[number],
-                    [(record.origin.offset, leaf_of(record)) for record in part],
-                    topic=EVIDENCE,
-                    partition=number,
-                    sealed_at="2026-03-01T10:00:00Z",
-                    key=KEY,
-                    software="test",
-                    partitions=PARTITIONS,
-                    siblings=siblings,
-                    log_name="example.com/test",
-                )
+                made = a_seal(befores[number], part, partition=number, partitions=PARTITIONS, siblings=siblings)
                 befores[number] = made.checkpoint
                 origin = Origin(CHECKPOINTS, number, 2 * len(chains[number]))
                 chains[number].append(Record(Role.CHECKPOINTS, origin, None, encode(made)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -35,6 +36,14 @@ def some_records(*offsets: int) -> list[Record]:
     return [a_record(offset) for offset in offsets]
 
 
+def a_seal(before: Checkpoint | None, records: list[Record], **changes: Any) -> Sealed:
+    """Seal records behind a checkpoint; the rest is as in a topic of one partition."""
+    leaves = [(record.origin.offset, leaf_of(record)) for record in records]
+    fields = {"topic": TOPIC, "partition": 0, "partitions": 1, "siblings": (), "log_name": LOG_NAME, "key": KEY}
+    fields |= {"sealed_at": "2026-03-01T10:00:00Z", "software": "test"} | changes
+    return sealed(before, leaves, **fields)  # type: ignore[arg-type]
+
+
 def checkpoints_of(
     *ranges: list[Record], keys: list[Ed25519PrivateKey] | None = None, topic: str = TOPIC, log_name: str = LOG_NAME
 ) -> list[bytes]:
@@ -42,18 +51,8 @@ def checkpoints_of(
     before: Checkpoint | None = None
     values = []
     for number, records in enumerate(ranges):
-        made = sealed(
-            before,
-            [(record.origin.offset, leaf_of(record)) for record in records],
-            topic=topic,
-            partition=0,
-            sealed_at="2026-03-01T10:00:00Z",
-            key=(keys or [KEY] * len(ranges))[number],
-            software="test",
-            partitions=1,
-            siblings=(),
-            log_name=log_name,
-        )
+        key = (keys or [KEY] * len(ranges))[number]
+        made = a_seal(before, records, topic=topic, key=key, log_name=log_name)
         before = made.checkpoint
         values.append(encode(made))
     return values
@@ -107,24 +106,10 @@ class Fleet:
         chain = self.chains[partition]
         before = chain[-1].checkpoint if chain else None
         first = 0 if before is None else before.last_offset + 1
-        leaves = [(record.origin.offset, leaf_of(record)) for record in self.records[partition][first:]]
-        if not leaves:
-            return
-        made = sealed(
-            before,
-            leaves,
-            topic=TOPIC,
-            partition=partition,
-            sealed_at="2026-03-01T10:00:00Z",
-            key=KEY,
-            software="test",
-            partitions=len(self.records),
-            log_name=LOG_NAME,
-            siblings=[
-                other[-1].checkpoint.head for number, other in enumerate(self.chains) if other and number != partition
-            ],
-        )
-        chain.append(made)
+        if records := self.records[partition][first:]:
+            others = [other[-1] for number, other in enumerate(self.chains) if other and number != partition]
+            siblings = [made.checkpoint.head for made in others]
+            chain.append(a_seal(before, records, partition=partition, partitions=len(self.records), siblings=siblings))
 
     def cut(self, partition: int, *, checkpoints: int) -> None:
         """Take the last checkpoints of a partition away, and the evidence from there on."""

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import orjson
+
 from assay_stream.alerts.formats.view import view_of
 from assay_stream.alerts.index import Life
 from assay_stream.canonical.digest import jcs_digest
@@ -55,3 +57,28 @@ def a_life(*alerts: dict[str, Any]) -> Life:
     """The life that these records make, by default of that alert's first."""
     views = [view_of(alert) for alert in alerts or (changed_alert(),)]
     return Life(count=len(views), first=views[:5], latest=views[5:][-15:])
+
+
+B = "sha256:" + "b" * 64
+
+
+def evidence(second: int = 1, *, full_digest: str | None = B, number: int = 0, **data: Any) -> bytes:
+    binding = {"scope": "none"} if full_digest is None else {"scope": "exact", "full_digest": full_digest}
+    return orjson.dumps(
+        {
+            "type": "assay.tool.decision",
+            "assaycontenthash": "sha256:" + "e" * 64,
+            "id": f"evidence-{number}",
+            "time": f"2026-03-01T00:{second // 60:02}:{second % 60:02}.000000Z",
+            "data": {
+                "server_id": "server",
+                "tool": "tool",
+                "tool_call_id": f"call-{number}",
+                "observer_id": "proxy-1",
+                "decision": "allow",
+                "binding": binding,
+                "pin": {"status": "unpinned"},
+            }
+            | data,
+        }
+    )

@@ -119,7 +119,6 @@ def with_member(
 
 
 def with_graver_member(release: AlertState, was: AlertState, now: AlertState) -> AlertState:
-    """Return the alert about a release after one of its parts became more severe."""
     held = release.folded or {}
     counts = dict(held["by_severity"])
     for level, more in ((str(was.severity_id), -1), (str(now.severity_id), 1)):
@@ -137,7 +136,6 @@ def with_graver_member(release: AlertState, was: AlertState, now: AlertState) ->
 
 
 def without_member(fold: AlertState, was: AlertState, now: AlertState | None, time_us: int) -> AlertState:
-    """Return a folded alert after one of its members has ended or left it."""
     held = fold.folded or {}
     still_open = held["open"] - _stands(was) + _stands(now)
     new = replace(fold, folded=held | {"open": still_open})

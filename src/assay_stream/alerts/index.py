@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile, zip_longest
+from operator import eq
 
 from assay_stream.alerts.formats.view import AlertRow, AlertView, ReviewState
 
@@ -73,19 +75,11 @@ def short_uids(uids: Iterable[str]) -> dict[str, str]:
     """Return the shortest prefix of each uid that no other one has, of at least 8 characters."""
     ordered = sorted(uids)
     short: dict[str, str] = {}
-    for index, uid in enumerate(ordered):
-        alike = max(
-            (_alike(uid, ordered[other]) for other in (index - 1, index + 1) if 0 <= other < len(ordered)), default=0
-        )
-        short[uid] = uid[: max(_SHOWN_PREFIX_MIN, alike + 1)]
+    alike = 0
+    for uid, following in zip_longest(ordered, ordered[1:], fillvalue=""):
+        before, alike = alike, sum(1 for _ in takewhile(lambda pair: eq(*pair), zip(uid, following, strict=False)))
+        short[uid] = uid[: max(_SHOWN_PREFIX_MIN, before + 1, alike + 1)]
     return short
-
-
-def _alike(one: str, other: str) -> int:
-    for index, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return index
-    return min(len(one), len(other))
 
 
 def by_group(rows: Iterable[AlertRow]) -> list[list[AlertRow]]:

@@ -39,11 +39,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Literal, NamedTuple, cast
+from typing import Final, Literal, NamedTuple, cast
 
 from assay_stream.alerts.rules import AlertRules, Pacing
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.alert import Activity, AlertStatus, alert_record, reasons_of
+from assay_stream.model.alert import Activity, AlertStatus, alert_record
 from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertPart, AlertState, PinPart, Triage
 from assay_stream.model.finding import PIN_FIELDS, AlertAct, Finding, Resolution, SuppressionRule, covering_rule
 from assay_stream.model.kinds import KINDS, Kind
@@ -52,8 +52,8 @@ from assay_stream.model.record import Origin, Output
 FURTHER_OBSERVERS = ""
 """Counts the observers beyond the limit; no observer can have this name."""
 
-DECIDED = "decided"
-"""End reason of an alert that an operator decided on."""
+DECIDED: Final = "decided"
+"""End reason of an alert that an operator decided on: it closes at once, without settling time."""
 
 Indicator = tuple[str, int, str]
 """Rule, OCSF severity and path, as in a finding."""
@@ -82,11 +82,6 @@ def _is_news(finding: Finding, severity_id: int) -> bool:
     if severity_id < SEVERITY_HIGH:
         return False
     return not finding.offered_elsewhere or any(level >= SEVERITY_HIGH for _, level, _ in finding.indicators)
-
-
-def _only_returns(state: AlertState, finding: Finding, severity_id: int) -> bool:
-    """Return True if a minor alert was closed, and its subject is merely shown again."""
-    return state.closed and finding.kind in _RETURNING and severity_id < SEVERITY_HIGH
 
 
 def counted(state: AlertState | None, finding: Finding, severity_id: int) -> AlertState:
@@ -131,7 +126,9 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
         raised=state.raised or _is_news(finding, severity_id),
         last=finding,
     )
-    if finding.approved or (finding.known and _only_returns(state, finding, new.severity_id)):
+    # A minor alert was closed, and its subject is merely shown again.
+    only_returns = finding.known and state.closed and finding.kind in _RETURNING and new.severity_id < SEVERITY_HIGH
+    if finding.approved or only_returns:
         return new
     if is_closed_by_hand(state) and new.severity_id <= state.severity_id:
         return new
@@ -149,14 +146,7 @@ def is_closed_by_hand(state: AlertState) -> bool:
     return state.closed and "closed" in (state.triage or {})
 
 
-def standing_of(state: AlertState) -> Literal["open", "closed", "closed_by_hand"]:
-    if not state.closed:
-        return "open"
-    return "closed_by_hand" if is_closed_by_hand(state) else "closed"
-
-
 def without(triage: Triage | None, *names: str) -> Triage | None:
-    """Return the triage without some of its parts."""
     left = {name: said for name, said in (triage or {}).items() if name not in names}
     return cast("Triage", left) if left else None
 
@@ -167,7 +157,6 @@ def is_acknowledged(state: AlertState) -> bool:
 
 
 def with_origin(state: AlertState | None, origin: Origin, *, is_end: bool = False) -> dict[str, tuple[int, ...]]:
-    """Return the applied records, with one more."""
     applied = dict(state.applied) if state else {}
     place = _place(origin, is_end)
     offsets = sorted({*applied.get(place, ()), origin.offset})
@@ -208,7 +197,6 @@ AlertSubject = tuple[str, str, str]
 
 
 def subject_of(finding: Finding) -> AlertSubject | None:
-    """Return the definition that a finding is about, ``None`` for none."""
     name = finding.renamed_to or finding.tool_name
     if finding.kind not in _ABOUT_A_DEFINITION or name is None or finding.after is None:
         return None
@@ -278,7 +266,6 @@ def takes_part(lead: AlertState, member: AlertState, *, is_heard: bool = False) 
 
 
 def with_part(lead: AlertState, member: AlertState) -> AlertState:
-    """Return an alert with the current state of one of its parts."""
     finding = member.last
     part: AlertPart = {"label": finding.label(), "severity_id": member.severity_id, "over_us": member.resolved_us}
     if finding.kind in (Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL):
@@ -290,11 +277,6 @@ def with_part(lead: AlertState, member: AlertState) -> AlertState:
         severity_id=max(lead.severity_id, member.severity_id),
         last_us=max(lead.last_us, finding.time_us),
     )
-
-
-def has_told(lead: AlertState, member: AlertState) -> bool:
-    """Return True if the records of an alert already name a finding."""
-    return member.last.label() in reasons_of(lead)
 
 
 def over_us(state: AlertState) -> int | None:
@@ -312,7 +294,6 @@ _Result = tuple[AlertState, list[Output]]
 
 
 def apply_finding(state: AlertState | None, finding: Finding, rules: AlertRules) -> _Result:
-    """Count a finding on its alert, and return the new state and the records to write."""
     if state is not None and was_applied(state, finding.origin):
         return state, []
     outputs: list[Output] = []
@@ -411,11 +392,6 @@ def apply_act(state: AlertState, act: AlertAct, rules: AlertRules) -> _Result:
     return new, outputs + output
 
 
-def settles_at_once(state: AlertState) -> bool:
-    """Return True if an ended alert closes at once: an operator's decision needs no settling time."""
-    return state.resolved_by == DECIDED
-
-
 def tick(state: AlertState, now_us: int, rules: AlertRules) -> _Result:
     """Write what is due, in order: deferred counts, repetitions, closings."""
     outputs: list[Output] = []
@@ -471,7 +447,7 @@ def _next_due(state: AlertState, pacing: Pacing) -> _Due | None:
     due = []
     ended_us = over_us(state)
     if ended_us is not None:
-        due.append(_Due(ended_us + (0 if settles_at_once(state) else pacing.settle_us), "close"))
+        due.append(_Due(ended_us + (0 if state.resolved_by == DECIDED else pacing.settle_us), "close"))
     elif not _lasts(state):
         due.append(_Due(state.last_us + pacing.repeat_interval_us, "close"))
     elif not is_acknowledged(state):

@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from assay_stream.alerts.formats.view import AlertView
-from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.story import EXAMINED, AlertStory
 from assay_stream.drift.definition import PlaceDiff
@@ -79,6 +78,9 @@ def sections(story: AlertStory, *names: str) -> dict[str, Section]:
     # The levels of indicators stand beside them.
     reasons = () if any(sign.level == row.severity_id for sign in story.signs) else story.severity_reasons
     is_old = any(sign.is_carried_over for sign in story.signs)
+    definition_title = "Current definition" if story.has_after else "Previous definition"
+    if story.has_before and story.has_after:
+        definition_title = f"Definition: {'pinned' if story.against_pin else 'previous'} and current"
     since = "" if story.calls is None else f"Calls since {time_ms_text(story.calls.since_ms)}"
     parts: dict[str, tuple[str, Iterable[SectionLine]]] = {
         "head": ("What happened", _head(story)),
@@ -87,7 +89,7 @@ def sections(story: AlertStory, *names: str) -> dict[str, Section]:
         "why": ("Why it matters", _why(story)),
         "next": ("What to do next", _next(story)),
         "severity": (f"Why {row.severity.lower()}", _said(*map(shown, reasons))),
-        "definition": (_definition_title(story), _definition(story)),
+        "definition": ("Definition" if story.diff is None else definition_title, _definition(story)),
         "observers": ("Observers", _observers(story)),
         "history": ("History", _history(story)),
         "calls": (since, _calls(story)),
@@ -153,7 +155,7 @@ def _head(story: AlertStory) -> Iterator[SectionLine]:
     yield SectionLine("head", (severity, LineSpan(f"  {shown(row.kind)}  {row.state}")))
     yield _line("head", shown(story.claim), "title")
     tool = "most severe part" if row.kind == Kind.SERVER_CHANGED else "tool"
-    for label, text in (("server", row.server_id), (tool, row.tool_name), *story.details, ("uid", row.uid)):
+    for label, text in (("server", row.server_id), (tool, row.tool_name), *story.details(), ("uid", row.uid)):
         if text:
             yield _labelled("named", label, text, 19)
 
@@ -183,14 +185,23 @@ def _why(story: AlertStory) -> Iterator[SectionLine]:
     info = story.info
     if not story.signs:
         yield from _said(info.explanation if info else shown(story.view.explanation))
-    yield from _said(here_text(story))
-    if story.calls is None:
+    row, calls = story.view, story.calls
+    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", by no named observer"
+    last = "" if row.last_seen_ms == row.first_seen_ms else f", last at {time_ms_text(row.last_seen_ms)}"
+    offered = f"Found {counted(row.count, 'time')}{by} since {time_ms_text(row.first_seen_ms)}{last}"
+    if calls is None:
+        yield from _said(f"{offered}; calls were not looked up.")
         return
-    for agent_id, calls, first_ms in story.calls.agents[:_AGENTS_MAX]:
+    which = "the part shown" if row.kind == Kind.SERVER_CHANGED else "this definition"
+    used = "of the tool, with any definition" if calls.full_digest is None else f"used {which}"
+    other = f", {calls.other:,} used another" if calls.other else ""
+    unbound = f", {calls.unbound:,} could not be bound to a definition" if calls.unbound else ""
+    yield from _said(f"{offered}; {counted(calls.used, 'call')} {used}{other}{unbound}.")
+    for agent_id, count, first_ms in calls.agents[:_AGENTS_MAX]:
         name = "(no named agent)" if agent_id is None else shown(agent_id)
-        yield _line("named", f"by {name}: {counted(calls, 'call')} since {time_ms_text(first_ms)}")
-    if story.calls.agents_count > _AGENTS_MAX:
-        yield from _said(f"by {counted(story.calls.agents_count - _AGENTS_MAX, 'more agent')}")
+        yield _line("named", f"by {name}: {counted(count, 'call')} since {time_ms_text(first_ms)}")
+    if calls.agents_count > _AGENTS_MAX:
+        yield from _said(f"by {counted(calls.agents_count - _AGENTS_MAX, 'more agent')}")
 
 
 def _next(story: AlertStory) -> Iterator[SectionLine]:
@@ -198,14 +209,6 @@ def _next(story: AlertStory) -> Iterator[SectionLine]:
         yield _line("said", story.info.next_step)
     yield from (_labelled("said", act, effect, 9) for act, effect in story.decisions())
     yield from (_line("command", shown(command)) for command in story.commands())
-
-
-def _definition_title(story: AlertStory) -> str:
-    if story.diff is None:
-        return "Definition"
-    if story.has_before and story.has_after:
-        return f"Definition: {'pinned' if story.against_pin else 'previous'} and current"
-    return "Current definition" if story.has_after else "Previous definition"
 
 
 def _definition(story: AlertStory) -> Iterator[SectionLine]:
@@ -272,40 +275,24 @@ def _observers(story: AlertStory) -> Iterator[SectionLine]:
         yield from _said(f"and {counted(len(seen) - _OBSERVERS_MAX, 'more observer')}")
 
 
-def here_text(story: AlertStory) -> str:
-    """Return what is at stake here: how many observers were offered it since when, and how often it was called."""
-    row = story.view
-    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", by no named observer"
-    last = "" if row.last_seen_ms == row.first_seen_ms else f", last at {time_ms_text(row.last_seen_ms)}"
-    offered = f"Found {counted(row.count, 'time')}{by} since {time_ms_text(row.first_seen_ms)}{last}"
-    calls = story.calls
-    if calls is None:
-        return f"{offered}; calls were not looked up."
-    which = "the part shown" if story.view.kind == Kind.SERVER_CHANGED else "this definition"
-    used = "of the tool, with any definition" if calls.full_digest is None else f"used {which}"
-    other = f", {calls.other:,} used another" if calls.other else ""
-    unbound = f", {calls.unbound:,} could not be bound to a definition" if calls.unbound else ""
-    return f"{offered}; {counted(calls.used, 'call')} {used}{other}{unbound}."
-
-
 def _history(story: AlertStory) -> Iterator[SectionLine]:
-    for view in life_events(story.life):
-        if view is None:
-            left_out = story.life.count - len(story.life.first) - len(story.life.latest)
-            yield _line("said", f"… {counted(left_out, 'record')} not shown …", "dim")
-        else:
-            yield _line("named", f"{time_ms_text(view.time_ms)}  {event_text(view)}")
-    if rule := suppression_text(story):
-        yield _line("named", rule)
+    life = story.life
+    yield from (_event(view) for view in life.first)
+    if left_out := life.count - len(life.first) - len(life.latest):
+        yield _line("said", f"… {counted(left_out, 'record')} not shown …", "dim")
+    yield from (_event(view) for view in life.latest)
+    if rule_id := story.view.fact("mcp_suppressed_by"):
+        text = f"suppressed by the rule {shown(rule_id)}"
+        rule = story.sightings.rule(rule_id) if story.sightings is not None else None
+        if rule is not None:
+            until = "until it is removed" if rule.until_us is None else f"until {time_ms_text(rule.until_us // 1_000)}"
+            text += f" {until} (set by {shown(rule.author)}: {shown(rule.reason)})"
+        elif story.sightings is not None:
+            text += ", which is no longer in force"
+        yield _line("named", text)
 
 
-def life_events(life: Life) -> Iterable[AlertView | None]:
-    """Return the records to show, ``None`` where some are left out."""
-    gap = [None] if life.count > len(life.first) + len(life.latest) else []
-    return [*life.first, *gap, *life.latest]
-
-
-def event_text(view: AlertView) -> str:
+def _event(view: AlertView) -> SectionLine:
     parts = [f"{shown(view.activity)}, {shown(view.status)}", shown(view.severity), f"count {view.count:,}"]
     if view.fact("mcp_act"):
         did = _ACTS.get(view.fact("mcp_act"), view.fact("mcp_act"))
@@ -320,20 +307,7 @@ def event_text(view: AlertView) -> str:
     ):
         if view.fact(name):
             parts.append(f"{label} {shown(view.fact(name))}")
-    return "; ".join(parts)
-
-
-def suppression_text(story: AlertStory) -> str:
-    """Return which rule suppresses an alert and until when, ``""`` where none does."""
-    rule_id = story.view.fact("mcp_suppressed_by")
-    if not rule_id:
-        return ""
-    rule = story.sightings.rule(rule_id) if story.sightings is not None else None
-    if rule is None:
-        gone = ", which is no longer in force" if story.sightings is not None else ""
-        return f"suppressed by the rule {shown(rule_id)}{gone}"
-    until = "until it is removed" if rule.until_us is None else f"until {time_ms_text(rule.until_us // 1_000)}"
-    return f"suppressed by the rule {shown(rule_id)} {until} (set by {shown(rule.author)}: {shown(rule.reason)})"
+    return _line("named", f"{time_ms_text(view.time_ms)}  {'; '.join(parts)}")
 
 
 def _calls(story: AlertStory) -> Iterator[SectionLine]:

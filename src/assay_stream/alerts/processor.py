@@ -24,16 +24,15 @@ from assay_stream.alerts.folding import (
     without_member,
 )
 from assay_stream.alerts.life_cycle import (
+    DECIDED,
     apply_act,
     apply_finding,
     apply_resolution,
     counted,
     covering,
     forgotten_us,
-    has_told,
     is_acknowledged,
-    settles_at_once,
-    standing_of,
+    is_closed_by_hand,
     takes_part,
     tick,
     was_applied,
@@ -46,6 +45,7 @@ from assay_stream.alerts.life_cycle import (
 from assay_stream.alerts.remembered import Alerts, Remembered, names_key, records_key, rules_key
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.alerts.shadowing import Shadow, is_claimed, shadows, shadows_beyond, with_claim
+from assay_stream.model.alert import reasons_of
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import (
     ANY_SERVER,
@@ -179,7 +179,7 @@ class _Step:
             lead = None if known.part_of is None else self.alert(known.part_of)
             if known.part_of is not None and lead is not None and uid in (lead.parts or {}):
                 lead = with_part(lead, new)
-                closing = tick(lead, resolution.time_us, rules) if settles_at_once(lead) else (lead, [])
+                closing = tick(lead, resolution.time_us, rules) if lead.resolved_by == DECIDED else (lead, [])
                 self.note(known.part_of, *closing)
 
     def act(self, act: AlertAct) -> None:
@@ -212,14 +212,14 @@ class _Step:
             self.alerts.names_left_out = new["left_out"]
             after = shadows_beyond(new, claim) | after
         since_us = {(entry["server_id"], entry["tool_name"]): entry["since_us"] for entry in new["names"]}
-        for shadow in sorted(after.keys() - before.keys(), key=_order_of):
+        for shadow in sorted(after.keys() - before.keys()):
             since = since_us.get((shadow.server_id, shadow.tool_name), claim.time_us)
             self.find(shadow.finding(after[shadow], claim), name_group(claim.tool_name), since)
-        for shadow in sorted(ended - after.keys(), key=_order_of):
+        for shadow in sorted(ended - after.keys()):
             end = Resolution(
                 server_id=shadow.server_id,
                 uids=(shadow.uid(),),
-                reason="decided" if claim.approved else "no_longer_offered",
+                reason=DECIDED if claim.approved else "no_longer_offered",
                 observer_id=None,
                 time_us=claim.time_us,
                 origin=claim.origin,
@@ -259,7 +259,8 @@ class _Found:
             self._count_alone(released(known), joins=True)
             return
         member = counted(known, finding, rules.severity(finding))
-        match "member" if known.part_of is None else "part", standing_of(speaker):
+        standing = "open" if not speaker.closed else "closed_by_hand" if is_closed_by_hand(speaker) else "closed"
+        match "member" if known.part_of is None else "part", standing:
             case "part", "open":
                 self._join(speaker_uid, speaker, member)
             case "part", "closed_by_hand" if member.severity_id <= speaker.severity_id:
@@ -274,7 +275,6 @@ class _Found:
                 self._count_alone(released(known), joins=True)
 
     def _ticked(self, uid: str) -> AlertState | None:
-        """Return an alert after writing what is due on it."""
         state = self._step.alert(uid)
         if state is not None:
             state, outputs = tick(state, self._finding.time_us, self._rules)
@@ -330,8 +330,8 @@ class _Found:
     def _join(self, lead_uid: str, lead: AlertState, member: AlertState) -> None:
         """Make a finding a reason of another alert, and write that one if it gained content or severity."""
         new, time_us = with_part(lead, member), member.last.time_us
-        is_graver = new.severity_id > lead.severity_id
-        if lead.fold is None and (is_graver or not (has_told(lead, member) or is_acknowledged(lead))):
+        is_graver, is_told = new.severity_id > lead.severity_id, member.last.label() in reasons_of(lead)
+        if lead.fold is None and (is_graver or not (is_told or is_acknowledged(lead))):
             said = without(new.triage, "acknowledged_by") if is_graver else new.triage
             new, outputs = written_again(replace(new, triage=said), time_us, self._rules)
             self._step.outputs += outputs
@@ -349,10 +349,6 @@ class _Found:
 
     def _covers(self, finding: Finding) -> bool:
         return covering_rule(self._rules.suppressions, finding, finding.time_us) is not None
-
-
-def _order_of(shadow: Shadow) -> tuple[str, str, str, str]:
-    return shadow.server_id, shadow.tool_name, shadow.full, shadow.reason
 
 
 def partition_key(finding: Mapping[str, Any]) -> str:

@@ -68,7 +68,6 @@ class Alerts:
         return found if isinstance(found, dict) else {}
 
     def keep(self, states: Mapping[str, Remembered | None]) -> None:
-        """Store changed states, and drop those that are ``None``."""
         for key, state in states.items():
             if state is not None:
                 self.states[key] = state
@@ -77,7 +76,6 @@ class Alerts:
         self.follow(states)
 
     def follow(self, states: Mapping[str, Remembered | None]) -> None:
-        """Update the indexes from changed states."""
         for uid, state in states.items():
             self._due_us.pop(uid, None)
             for uids in self._open.values():

@@ -14,8 +14,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from assay_stream.limits import DEFAULT_LIMITS
@@ -62,12 +62,9 @@ class Shadow(NamedTuple):
 
 
 def shadow_of(claim: NameClaim, uid: str) -> Shadow | None:
-    return next((shadow for shadow in shadows_of(claim) if shadow.uid() == uid), None)
-
-
-def shadows_of(claim: NameClaim) -> Iterator[Shadow]:
-    for reason in SHADOWING_REASONS:
-        yield Shadow(claim.server_id, claim.tool_name, claim.full, reason)
+    """Return what a claim takes that has this uid, ``None`` if none of it has."""
+    shadows = (Shadow(claim.server_id, claim.tool_name, claim.full, reason) for reason in SHADOWING_REASONS)
+    return next((shadow for shadow in shadows if shadow.uid() == uid), None)
 
 
 def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
@@ -110,80 +107,57 @@ def is_claimed(state: Mapping[str, Any]) -> bool:
 def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
     """Return the claims that take another's name, each with the server that held it first."""
     found: dict[Shadow, str] = {}
-    holders = _Holders()
+    holders: list[_Entry] = []
+    by_name: dict[str, list[_Entry]] = defaultdict(list)
     known: Counter[tuple[Any, ...]] = Counter()
     for newcomer in _in_order(state):
-        found.update(_of(newcomer, holders))
+        found.update(_of(newcomer, holders, by_name[newcomer["tool_name"]]))
         # Of deployments that are alike in all, two are enough: of whatever server the next one is, one is another.
         alike = (newcomer["tool_name"], *sorted(newcomer["definitions"]), *newcomer["sketch"])
         known[alike] += 1
         if known[alike] <= 2:
-            holders.add(newcomer)
+            holders.append(newcomer)
+            by_name[newcomer["tool_name"]].append(newcomer)
     return found
 
 
 def shadows_beyond(state: Mapping[str, Any], claim: NameClaim) -> dict[Shadow, str]:
     """Return the shadows caused by a claim that was left out, each with the server that held it first."""
-    holders = _Holders()
-    added, sketch = claim.added, list(claim.sketch)
-    for entry in _in_order(state):
-        if (entry["server_id"], entry["tool_name"]) == (claim.server_id, claim.tool_name):
-            added, sketch = entry["added"], entry["sketch"]
-            break
-        holders.add(entry)
-    newcomer = {
+    newcomer: _Entry = {
         "server_id": claim.server_id,
         "tool_name": claim.tool_name,
-        "added": added,
-        "sketch": sketch,
-        "definitions": {claim.full: claim.approved},
+        "added": claim.added,
+        "sketch": list(claim.sketch),
     }
-    return dict(_of(newcomer, holders))
+    holders: list[_Entry] = []
+    for entry in _in_order(state):
+        if (entry["server_id"], entry["tool_name"]) == (claim.server_id, claim.tool_name):
+            newcomer = entry
+            break
+        holders.append(entry)
+    namesakes = [one for one in holders if one["tool_name"] == claim.tool_name]
+    return dict(_of({**newcomer, "definitions": {claim.full: claim.approved}}, holders, namesakes))
 
 
 def _in_order(state: Mapping[str, Any]) -> list[_Entry]:
     return sorted(state.get("names", ()), key=lambda entry: (entry["since_us"], entry["server_id"], entry["tool_name"]))
 
 
-class _Holders:
-    """Earlier holders of look-alike names, in order, by name: avoids comparing a newcomer with each of them."""
+def _of(newcomer: _Entry, holders: Iterable[_Entry], of_its_name: Iterable[_Entry]) -> Iterator[tuple[Shadow, str]]:
+    """Yield what a newcomer takes from earlier holders of look-alike names, in order: all, and those of its very name.
 
-    def __init__(self) -> None:
-        self._by_name: dict[str, list[_Entry]] = {}
-        self._in_order: list[_Entry] = []
-
-    def add(self, entry: _Entry) -> None:
-        self._by_name.setdefault(entry["tool_name"], []).append(entry)
-        self._in_order.append(entry)
-
-    def namesakes(self, newcomer: _Entry) -> list[_Entry]:
-        """Return the earlier holders of the newcomer's very name that count."""
-        return [one for one in self._by_name.get(newcomer["tool_name"], ()) if _counts(one, newcomer)]
-
-    def look_alike(self, newcomer: _Entry) -> _Entry | None:
-        """Return the first holder of a look-alike of the newcomer's name that counts."""
-        name = newcomer["tool_name"]
-        return next((one for one in self._in_order if one["tool_name"] != name and _counts(one, newcomer)), None)
-
-
-def _counts(holder: _Entry, newcomer: _Entry) -> bool:
-    return bool(newcomer["added"]) or holder["server_id"] != newcomer["server_id"]
-
-
-def _of(newcomer: _Entry, holders: _Holders) -> Iterator[tuple[Shadow, str]]:
-    who = newcomer["server_id"], newcomer["tool_name"]
-    namesakes = holders.namesakes(newcomer)
-    look_alike = holders.look_alike(newcomer)
+    It is compared with few of them: the first look-alike that counts is enough.
+    """
+    server_id, name, is_added = newcomer["server_id"], newcomer["tool_name"], bool(newcomer["added"])
+    namesakes = [one for one in of_its_name if is_added or one["server_id"] != server_id]
+    others = (one for one in holders if one["tool_name"] != name and (is_added or one["server_id"] != server_id))
+    look_alike = next(others, None)
     for full, approved in sorted(newcomer["definitions"].items()):
         if approved:
             continue
         if look_alike is not None:
-            yield Shadow(*who, full, CONFUSABLE_NAME), look_alike["server_id"]
+            yield Shadow(server_id, name, full, CONFUSABLE_NAME), look_alike["server_id"]
         namesake = next((one for one in namesakes if full not in one["definitions"]), None)
         if namesake is not None:
-            reason = TAKEN_NAME if _takes(newcomer, namesakes) else SAME_NAME
-            yield Shadow(*who, full, reason), namesake["server_id"]
-
-
-def _takes(newcomer: _Entry, namesakes: Sequence[_Entry]) -> bool:
-    return newcomer["added"] and not any(share_names(newcomer["sketch"], one["sketch"]) for one in namesakes)
+            takes = is_added and not any(share_names(newcomer["sketch"], one["sketch"]) for one in namesakes)
+            yield Shadow(server_id, name, full, TAKEN_NAME if takes else SAME_NAME), namesake["server_id"]

@@ -227,9 +227,6 @@ class AlertStory:
     """Everything known about one alert.
 
     Args:
-        info: what its kind means, ``None`` for a kind that this version does not know.
-        details: further content of the record: a label, and text that may be a server's.
-        severity_reasons: one sentence each.
         diff: old and new definition, ``None`` where neither could be read.
         against_pin: whether the older definition is what an operator pinned.
         sightings: from the finding topic, ``None`` where it was not read.
@@ -239,11 +236,8 @@ class AlertStory:
     """
 
     life: Life
-    info: KindInfo | None
-    details: tuple[tuple[str, str], ...]
     changes: tuple[ToldChange, ...]
     signs: tuple[ShownIndicator, ...]
-    severity_reasons: tuple[str, ...]
     diff: DefinitionDiff | None
     has_before: bool
     has_after: bool
@@ -256,6 +250,57 @@ class AlertStory:
     @property
     def view(self) -> AlertView:
         return self.life.last
+
+    @property
+    def info(self) -> KindInfo | None:
+        """What its kind means, ``None`` for a kind that this version does not know."""
+        if self.view.kind == Kind.DETECTION:
+            return replace(KINDS[Kind.DETECTION], title=self.view.title)
+        return KINDS[Kind(self.view.kind)] if self.view.kind in list(Kind) else None
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield further content of the record: a label, and text that may be a server's."""
+        view, is_release = self.view, self.view.kind == Kind.SERVER_CHANGED
+        for name, label in _DETAILS.items():
+            if name == "mcp_reasons" and view.fact(name):
+                yield label, "; ".join(_joined(reason) for reason in view.fact(name).split(","))
+            elif view.fact(name):
+                is_holder = name == "mcp_pin_observed" and view.kind == Kind.TOOL_SHADOWED
+                yield "held before by" if is_holder else label, view.fact(name)
+        if view.fact("mcp_folded"):
+            label = "parts" if is_release else "folded alerts"
+            yield label, f"{view.fact('mcp_folded')}: {view.fact('mcp_folded_by_severity')}"
+        if is_release:
+            for what, parts in groupby(view.related, key=lambda part: f"{part.get('severity')} {part.get('type')}"):
+                yield "named", f"{what}: {', '.join(str(part.get('desc')) for part in parts)}"
+            return
+        for member in view.related:
+            said = (member.get(name) for name in ("severity", "type", "desc", "uid"))
+            yield "folded", " ".join(text for text in said if isinstance(text, str))
+
+    @property
+    def severity_reasons(self) -> tuple[str, ...]:
+        """Every reason that reaches the severity under the default profile, a sentence each."""
+        view, causes = self.view, list[tuple[int, str]]()
+        if view.fact("mcp_folded"):
+            what = "part of the release" if view.kind == Kind.SERVER_CHANGED else "alert folded into it"
+            causes.append((view.severity_id, f"the most severe {what}"))
+        elif view.kind == Kind.DETECTION:
+            causes.append((view.severity_id, "set by the agent that found it"))
+        elif view.kind in list(Kind) and (not self.changes or view.kind in DEFAULT_PROFILE.kinds):
+            default = default_level(Kind(view.kind), view.fact("mcp_reason"))
+            causes.append((assess(DEFAULT_PROFILE, view.kind, default=default), f"an alert of kind {view.kind}"))
+        for change in self.changes:
+            if change.code in CODES:
+                found = Change(change.code, change.path, None, None, ChangeDirection(change.direction))
+                level = assess(DEFAULT_PROFILE, Kind.TOOL_CHANGED.value, [found])
+                causes.append((level, f"{change.code}: {change.title}"))
+        for sign in self.signs:
+            if sign.level is not None:
+                where = "text from before the change" if sign.is_carried_over else "the new text"
+                causes.append((sign.level, f"{sign.rule} in {where}"))
+        reached = tuple(dict.fromkeys(text for level, text in causes if level == view.severity_id))
+        return reached or ("an earlier finding: an alert keeps the highest severity it had",)
 
     @property
     def claim(self) -> str:
@@ -326,7 +371,6 @@ def story_of(
     named_before = view.fact("mcp_digest_before")
     before = known.get(named_before or pinned or "")
     after = known.get(view.fact("mcp_digest_after"))
-    kind = view.kind if view.kind in list(Kind) else None
     changes = tuple(_changes(view, sightings, before, after))
     new, old = _searched(view, before, after, work)
     signs = tuple(sorted(_signs(view, sightings, new, old), key=lambda sign: -(sign.level or 0)))
@@ -336,11 +380,8 @@ def story_of(
         diff = definition_diff(before, after, words=words, full=full, work=work)
     return AlertStory(
         life=life,
-        info=None if kind is None else _info_of(Kind(kind), view),
-        details=tuple(_details(view)),
         changes=changes,
         signs=signs,
-        severity_reasons=tuple(_severity_reasons(view, changes, signs)),
         diff=diff,
         has_before=before is not None,
         has_after=after is not None,
@@ -350,26 +391,6 @@ def story_of(
         is_cut_short=CUT_SHORT in (*new, *old),
         see_also=tuple(see_also),
     )
-
-
-def _details(view: AlertView) -> Iterator[tuple[str, str]]:
-    for name, label in _DETAILS.items():
-        if name == "mcp_reasons" and view.fact(name):
-            yield label, "; ".join(_joined(reason) for reason in view.fact(name).split(","))
-        elif view.fact(name):
-            is_holder = name == "mcp_pin_observed" and view.kind == Kind.TOOL_SHADOWED
-            yield "held before by" if is_holder else label, view.fact(name)
-    is_release = view.kind == Kind.SERVER_CHANGED
-    if view.fact("mcp_folded"):
-        label = "parts" if is_release else "folded alerts"
-        yield label, f"{view.fact('mcp_folded')}: {view.fact('mcp_folded_by_severity')}"
-    if is_release:
-        for what, parts in groupby(view.related, key=lambda part: f"{part.get('severity')} {part.get('type')}"):
-            yield "named", f"{what}: {', '.join(str(part.get('desc')) for part in parts)}"
-        return
-    for member in view.related:
-        said = (member.get(name) for name in ("severity", "type", "desc", "uid"))
-        yield "folded", " ".join(text for text in said if isinstance(text, str))
 
 
 def subject_of(view: AlertView) -> tuple[str, str] | None:
@@ -447,18 +468,14 @@ def _signs(
 def _shown_indicator(
     rule: str, level: int | None, path: str, found: Indicator | None, *, is_carried_over: bool = False
 ) -> ShownIndicator:
+    pieces = () if found is None else marked([Piece("same", found.excerpt)], [found.mark])
     return ShownIndicator(
         rule=rule,
         level=None if level is None else Level(level),
         reason=_REASONS.get(rule, "A rule that this version does not know."),
         path=path,
         excerpt="" if found is None else found.excerpt,
-        pieces=()
-        if found is None
-        else tuple(
-            piece._replace(text=_ENDED_LINE.sub(" ", piece.text))
-            for piece in marked([Piece("same", found.excerpt)], [found.mark])
-        ),
+        pieces=tuple(piece._replace(text=_ENDED_LINE.sub(" ", piece.text)) for piece in pieces),
         is_carried_over=is_carried_over,
     )
 
@@ -471,37 +488,3 @@ def _words(found: Iterable[Indicator], signs: Iterable[ShownIndicator]) -> dict[
         if (sign.rule, sign.path) in shown and sign.words[1]:
             words.setdefault(sign.path, []).append(sign.words)
     return words
-
-
-def _info_of(kind: Kind, view: AlertView) -> KindInfo:
-    return replace(KINDS[kind], title=view.title) if kind is Kind.DETECTION else KINDS[kind]
-
-
-def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Iterable[ShownIndicator]) -> Iterator[str]:
-    """Yield every reason that reaches the severity under the default profile, once."""
-    causes: list[tuple[int, str]] = []
-    told = list(changes)
-    if view.fact("mcp_folded"):
-        what = "part of the release" if view.kind == Kind.SERVER_CHANGED else "alert folded into it"
-        causes.append((view.severity_id, f"the most severe {what}"))
-    elif view.kind == Kind.DETECTION:
-        causes.append((view.severity_id, "set by the agent that found it"))
-    elif view.kind in list(Kind) and (not told or view.kind in DEFAULT_PROFILE.kinds):
-        default = default_level(Kind(view.kind), view.fact("mcp_reason"))
-        causes.append((assess(DEFAULT_PROFILE, view.kind, default=default), f"an alert of kind {view.kind}"))
-    for change in told:
-        if change.code in CODES:
-            level = assess(
-                DEFAULT_PROFILE,
-                Kind.TOOL_CHANGED.value,
-                [Change(change.code, change.path, None, None, ChangeDirection(change.direction))],
-            )
-            causes.append((level, f"{change.code}: {change.title}"))
-    for sign in signs:
-        if sign.level is not None:
-            where = "text from before the change" if sign.is_carried_over else "the new text"
-            causes.append((sign.level, f"{sign.rule} in {where}"))
-    reached = list(dict.fromkeys(text for level, text in causes if level == view.severity_id))
-    yield from reached
-    if not reached:
-        yield "an earlier finding: an alert keeps the highest severity it had"

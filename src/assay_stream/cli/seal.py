@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,16 +38,7 @@ from assay_stream.schemes import tlog
 from assay_stream.schemes.tlog import is_key_name
 from assay_stream.seal.check import Expected, Fault, Report, expected_in, expected_of, heads_as_json
 from assay_stream.seal.checkpoint import origin_of
-from assay_stream.seal.proof import (
-    Chain,
-    Shown,
-    chain_of,
-    check_proof,
-    check_tlog_proof,
-    consistency,
-    inclusion,
-    last_of,
-)
+from assay_stream.seal.proof import Chain, chain_of, check_proof, check_tlog_proof, consistency, inclusion, last_of
 from assay_stream.text.escaping import shown
 from assay_stream.verify.seals import SealOutcome, outcome_of, verify_logs
 
@@ -173,7 +164,8 @@ def logs_of(
     role: Role, paths: list[Path] | None, bootstrap: str | None, starts: dict[int, int] | None = None
 ) -> Iterator[SealLogs]:
     if paths:
-        yield FileLogs(paths, role, starts=starts)
+        with closing(FileLogs(paths, role, starts=starts)) as files:
+            yield files
         return
     settings = command_settings(bootstrap_servers=bootstrap)
     with brokers_of(settings) as runner, KafkaLogs(settings, [role], runner) as logs:
@@ -399,10 +391,7 @@ def check_proof_file(
     if is_tlog and held is None:
         raise ConfigurationError("bad_option", "a tlog-proof does not name its record: pass it with --record")
     try:
-        if is_tlog and held is not None:
-            answer = check_tlog_proof(raw, keys, held)
-        else:
-            answer = _shown_as_json(check_proof(raw, keys, held))
+        answer = check_tlog_proof(raw, keys, held) if is_tlog and held is not None else check_proof(raw, keys, held)
     except InputError as error:
         print_json({"valid": False, "code": error.code, "path": error.path, "message": error.message})
         raise typer.Exit(1) from None
@@ -449,17 +438,6 @@ def _record(path: Path) -> Record:
     if found is None:
         raise InputError("bad_record_line", f"{path} must hold one line of an archive of evidence, and nothing else")
     return found
-
-
-def _shown_as_json(shown: Shown) -> dict[str, Any]:
-    made = shown.checkpoint
-    answer: dict[str, Any] = {"kind": shown.kind, "topic": made.topic, "partition": made.partition}
-    if shown.first is not None:
-        answer |= {"first_checkpoint": shown.first.sequence, "first_tree_size": shown.first.tree_size}
-    else:
-        answer |= {"offset": shown.offset, "leaf_index": shown.leaf_index, "record_checked": shown.record_checked}
-    answer |= {"checkpoint": made.sequence, "tree_size": made.tree_size, "root": str(made.root)}
-    return answer | {"sealed_at": made.sealed_at, "key_id": made.key_id}
 
 
 seal_app.command()(verify)

@@ -42,8 +42,8 @@ from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.log_cut import History, history_of
 from assay_stream.replay.order import Selection
 from assay_stream.replay.run import Replay
-from assay_stream.verify.compare import Difference, ReplayComparison
-from assay_stream.verify.evidence import EvidenceSelection, Pairing, Recorded, of_lines, of_record
+from assay_stream.verify.compare import ReplayComparison
+from assay_stream.verify.evidence import Difference, EvidenceSelection, Pairing, Recorded, of_lines, of_record
 from assay_stream.verify.verification import (
     Coverage,
     Expect,

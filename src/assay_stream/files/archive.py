@@ -63,8 +63,6 @@ class ArchivedPartition(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class GroupOffset(msgspec.Struct, forbid_unknown_fields=True):
-    """The position of a consumer group."""
-
     group: str
     topic: str
     partition: _Offset

@@ -152,7 +152,9 @@ class _Bounded(io.RawIOBase):
                 "archive_truncated", f"{self._name} ends in the middle of its compressed data: fetch it again"
             ) from None
         except (zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
-            raise self._damaged(error) from None
+            raise InputError(
+                "archive_damaged", f"{self._name} is a damaged compressed file ({type(error).__name__}): fetch it again"
+            ) from None
         except OSError as error:
             raise InputError("unreadable_file", f"cannot read {self._name}: {error.strerror}") from None
         self._left -= len(data)
@@ -160,8 +162,3 @@ class _Bounded(io.RawIOBase):
             raise InputError("archive_too_large", f"{self._name} holds over {self._bytes_max} bytes once decompressed")
         buffer[: len(data)] = data
         return len(data)
-
-    def _damaged(self, error: Exception) -> InputError:
-        return InputError(
-            "archive_damaged", f"{self._name} is a damaged compressed file ({type(error).__name__}): fetch it again"
-        )

@@ -112,6 +112,9 @@ def erase_folder(source: Path, target: Path, erasures: Erasures) -> Erased:
     with writing_to(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise InputError("folder_not_empty", f"{target} is there already: choose another folder")
+        if part.exists():
+            why = "another run is writing it, or was killed: remove it if none is, or choose another folder"
+            raise InputError("folder_not_empty", f"{part} is there already: {why}")
         part.mkdir(parents=True)
         try:
             for path in sorted(source.iterdir()):

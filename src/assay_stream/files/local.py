@@ -7,7 +7,8 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,27 +38,18 @@ def decode_toml(raw: bytes) -> dict[str, Any]:
         ) from None
 
 
-def reading(path: object) -> AbstractContextManager[None]:
-    """Read a file within the block; raises ``InputError`` ``unreadable_file``."""
-    return _failing(InputError("unreadable_file", f"cannot read {path}"))
-
-
-def writing(path: object) -> AbstractContextManager[None]:
-    """Write a file within the block; raises ``InputError`` ``unwritable_file``."""
-    return _failing(InputError("unwritable_file", f"cannot write {path}"))
-
-
-def writing_to(folder: object) -> AbstractContextManager[None]:
-    """Write into a folder within the block; raises ``InputError`` ``unwritable_folder``."""
-    return _failing(InputError("unwritable_folder", f"cannot write to {folder}"))
-
-
 @contextmanager
-def _failing(ours: InputError) -> Iterator[None]:
+def _failing(code: str, what: str, path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(ours.code, f"{ours.message}: {error.strerror}") from None
+        raise InputError(code, f"cannot {what} {path}: {error.strerror}") from None
+
+
+# Each takes the path that its block reads or writes.
+reading = partial(_failing, "unreadable_file", "read")
+writing = partial(_failing, "unwritable_file", "write")
+writing_to = partial(_failing, "unwritable_folder", "write to")
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
@@ -108,7 +100,6 @@ class Aside:
         self._stale.add(path)
 
     def drop(self) -> None:
-        """Leave everything as it was."""
         for part in self._parts.values():
             part.unlink(missing_ok=True)
         self._parts.clear()

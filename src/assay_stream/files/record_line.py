@@ -9,6 +9,7 @@ record that the deployment refused unread (``record_kills_worker``).
 
 import base64
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
@@ -95,8 +96,7 @@ def record_of_line(content: dict[str, Any] | bytes, place: Origin, roles: Collec
         ) from None
 
 
-def _from_base64(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
+_from_base64 = partial(base64.b64decode, validate=True)
 
 
 def _bytes(text: str | None, as_base64: str | msgspec.UnsetType) -> bytes | None:

@@ -7,8 +7,10 @@ line of the wanted kind is reported by its number and skipped: the offset it hel
 from __future__ import annotations
 
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -19,6 +21,8 @@ from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import opened, write_archive
 from assay_stream.files.local import reading, writing_to
 from assay_stream.files.record_line import record_line
+from assay_stream.files.spool import Spool, too_many_logs
+from assay_stream.limits import ARCHIVE_LOGS_MAX
 from assay_stream.model.record import Record, Role
 from assay_stream.schemes import tlog
 from assay_stream.seal.check import FAULTS_TOLD_MAX
@@ -107,7 +111,8 @@ class FileLogs:
         starts: partition to the offset at which its log started when the archive was made, where that is not 0.
 
     Raises:
-        InputError: ``unreadable_file``, and as ``compressed.opened``.
+        InputError: ``unreadable_file``, ``too_many_logs``, and as ``compressed.opened``.
+        OperatingError: ``no_room``: files that hold several logs are sorted by log into a temporary one.
     """
 
     def __init__(self, paths: Iterable[Path], role: Role, *, starts: Mapping[int, int] | None = None) -> None:
@@ -115,13 +120,35 @@ class FileLogs:
         self._starts = starts or {}
         self._files: dict[LogName, dict[Path, int]] = {}
         """The files of each log, with the first offset in each."""
+        self._mixed: dict[Path, Spool[LogName]] = {}
+        """Number and line of the records in files of several logs: to read one for each log takes too long."""
         self.bad_lines: list[BadLine] = []
         self.bad_lines_count = 0
         folders = (path.glob(f"{FILE_PREFIX[role]}*") if path.is_dir() else [path] for path in paths)
-        for path in (file for files in folders for file in sorted(files)):
-            for record in self._read(path, reports=True):
-                name = LogName(record.origin.topic, record.origin.partition)
-                self._files.setdefault(name, {}).setdefault(path, record.origin.offset)
+        try:
+            for path in (file for files in folders for file in sorted(files)):
+                self._index(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for spool in self._mixed.values():
+            spool.close()
+
+    def _index(self, path: Path) -> None:
+        names: set[LogName] = set()
+        for record in self._read(path, reports=True):
+            name = _name_of(record)
+            names.add(name)
+            self._files.setdefault(name, {}).setdefault(path, record.origin.offset)
+            if len(self._files) > ARCHIVE_LOGS_MAX:
+                raise too_many_logs(ARCHIVE_LOGS_MAX, *name)
+        if len(names) > 1 and path not in self._mixed:
+            spool = self._mixed[path] = Spool(itemgetter(0))
+            for number, record in enumerate(self._read(path)):
+                spool.put(_name_of(record), (number, record_line(record)))
+            spool.finish()
 
     def names(self) -> list[LogName]:
         return sorted(self._files)
@@ -130,9 +157,11 @@ class FileLogs:
         """Yield the records of a log: file by file, in the order of their first offsets."""
         firsts = self._files.get(name, {})
         for path in sorted(firsts, key=lambda path: firsts[path]):
-            for record in self._read(path):
-                if (record.origin.topic, record.origin.partition) == name:
-                    yield record
+            if path in self._mixed:
+                lines = (line for _, line in self._mixed[path].rows(name))
+                yield from filter(None, (record_in(line, path.name, self._role) for line in lines))
+            else:
+                yield from self._read(path)
 
     def start(self, name: LogName) -> int:
         return self._starts.get(name.partition, 0)
@@ -149,6 +178,10 @@ class FileLogs:
                     self.bad_lines_count += 1
                     if len(self.bad_lines) < FAULTS_TOLD_MAX:
                         self.bad_lines.append(BadLine(path.name, number))
+
+
+def _name_of(record: Record) -> LogName:
+    return LogName(record.origin.topic, record.origin.partition)
 
 
 def record_in(line: bytes, name: str, role: Role) -> Record | None:
@@ -170,19 +203,15 @@ def write_logs(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: boo
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise InputError("folder_not_empty", f"{folder} is not empty: archives are never mixed, choose another")
-        return {
-            role.value: sum(_write_log(folder, role, logs, name, compress=compress) for name in logs.names())
-            for role, logs in ((Role.CHECKPOINTS, checkpoints), (Role.EVIDENCE, evidence))
-        }
-
-
-def _write_log(folder: Path, role: Role, logs: Logs, name: LogName, *, compress: bool) -> int:
-    path = folder / f"{FILE_PREFIX[role]}{name.partition}.ndjson{'.gz' if compress else ''}"
-    count = 0
-    with write_archive(path) as file:
-        for record in logs.records(name):
-            file.write(record_line(record) + b"\n")
-            count += 1
-    if not count:
-        path.unlink()
-    return count
+        suffix = ".ndjson.gz" if compress else ".ndjson"
+        counts = Counter({Role.CHECKPOINTS.value: 0, Role.EVIDENCE.value: 0})
+        for role, logs in ((Role.CHECKPOINTS, checkpoints), (Role.EVIDENCE, evidence)):
+            for name in logs.names():
+                path, before = folder / f"{FILE_PREFIX[role]}{name.partition}{suffix}", counts[role.value]
+                with write_archive(path) as file:
+                    for record in logs.records(name):
+                        file.write(record_line(record) + b"\n")
+                        counts[role.value] += 1
+                if counts[role.value] == before:
+                    path.unlink()
+        return counts

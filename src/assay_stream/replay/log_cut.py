@@ -26,7 +26,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from assay_stream.bindings.erasures import Erasures, acts_in
@@ -60,8 +62,34 @@ def unbounded() -> Limits:
     )
 
 
+class Registries:
+    """One registry per partition, as in a worker: a misrouted server must look the same.
+
+    Args:
+        view: the join's bindings, which get each fact at once.
+        partitions: partition count of the snapshot topic, ``None`` if unknown.
+    """
+
+    def __init__(self, view: Bindings, *, producer: Producer, limits: Limits, partitions: int | None = None) -> None:
+        self._view = view
+        self._new = partial(Registry, producer=producer, limits=limits, partitions=partitions)
+        self._by_partition: dict[int, Registry] = {}
+
+    def process(self, record: Record) -> list[Output]:
+        """Apply one snapshot or control record; return what its registry writes, facts included."""
+        registry = self._by_partition.get(record.origin.partition)
+        if registry is None:
+            registry = self._by_partition[record.origin.partition] = self._new()
+        outputs = process_fact(registry, record)
+        for output in outputs:
+            if output.role is Role.BINDINGS:
+                place = Origin(topic=_BINDING_TOPIC, partition=output.partition or 0, offset=0)
+                self._view.take(Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
+        return outputs
+
+
 class History:
-    """The view of a join that knows both logs up to here: one registry per partition, as in a worker.
+    """The view of a join that knows both logs up to here.
 
     Args:
         limits: bounds on what is accepted and kept; ``unbounded()`` by default, which keeps everything.
@@ -74,8 +102,7 @@ class History:
         self.erasures = Erasures()
         self.ranges: dict[PartitionPlace, tuple[int, int]] = {}
         """The first and the last offset seen of each partition."""
-        self._limits = unbounded() if limits is None else limits
-        self._registries: dict[int, Registry] = {}
+        self._registries = Registries(self.view, producer=_NOBODY, limits=unbounded() if limits is None else limits)
 
     def take(self, record: Record) -> list[Output]:
         """Apply one snapshot or control record, in the order of offsets of its partition; return what a registry
@@ -83,16 +110,7 @@ class History:
         self.note(record.origin)
         for act in acts_in([record]):
             self.erasures.take(act)
-        number = record.origin.partition
-        registry = self._registries.get(number)
-        if registry is None:
-            registry = self._registries[number] = Registry(producer=_NOBODY, limits=self._limits)
-        outputs = process_fact(registry, record)
-        for output in outputs:
-            if output.role is Role.BINDINGS:
-                place = Origin(topic=_BINDING_TOPIC, partition=output.partition or 0, offset=0)
-                self.view.take(Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
-        return outputs
+        return self._registries.process(record)
 
     def note(self, origin: Origin) -> None:
         """Record that an offset exists, whatever its content."""
@@ -231,10 +249,12 @@ def explain(
         open_ = [number for number in range(len(questions)) if number not in answers]
         if not open_ or steps > steps_max:
             break
-        view = _without(logs, record)
+        history = History(limits=DEFAULT_LIMITS)
+        for each in chain.from_iterable(logs):
+            history.take(each._replace(set_aside=True) if each.origin == record.origin else each)
         steps += len(records)
         for number in open_:
-            if gives(view, questions[number]):
+            if gives(history.view, questions[number]):
                 answers[number] = Explanation(found=True, left_out=(record.origin,), causes=(RECORD_SET_ASIDE,))
     return [
         answers.get(number, Explanation(found=False, limited=steps > steps_max)) for number in range(len(questions))
@@ -270,25 +290,16 @@ def explained(
             yield doubt, answer
 
 
-def _without(logs: Sequence[Sequence[Record]], gone: Record) -> Bindings:
-    """Return the view with one record set aside."""
-    history = History(limits=DEFAULT_LIMITS)
-    for log in logs:
-        for record in log:
-            history.take(record._replace(set_aside=True) if record.origin == gone.origin else record)
-    return history.view
+def _logs(records: Sequence[Record]) -> list[list[Record]]:
+    """Return the partitions, the longest last: it is walked once per round, while the others are cut again."""
+    by_place: dict[PartitionPlace, list[Record]] = defaultdict(list)
+    for record in records:
+        by_place[record.origin[:2]].append(record)
+    return sorted(by_place.values(), key=lambda log: (len(log), log[0].origin))
 
 
 def _may_improve(known: tuple[int, Cut] | None, left: int) -> bool:
     return known is None or left < known[0]
-
-
-def _logs(records: Sequence[Record]) -> list[list[Record]]:
-    """Return the partitions, the longest last: it is walked once per round, while the others are cut again."""
-    by_place: dict[tuple[str, int], list[Record]] = defaultdict(list)
-    for record in records:
-        by_place[record.origin[:2]].append(record)
-    return sorted(by_place.values(), key=lambda log: (len(log), log[0].origin))
 
 
 def _rounds(lengths: Sequence[int]) -> Iterator[tuple[int, Cut]]:
@@ -322,27 +333,16 @@ def _round(logs: Sequence[Sequence[Record]], outer: Cut) -> Iterator[tuple[Cut, 
 
 
 def _explanation(logs: Sequence[Sequence[Record]], cut: Sequence[int]) -> Explanation:
-    first = [log[end] for log, end in zip(logs, cut, strict=True) if end < len(log)]
-    first.sort(key=lambda record: record.origin)
-    return Explanation(
-        found=True,
-        left_out=tuple(record.origin for record in first),
-        causes=tuple(sorted({_cause(record) for record in first})),
-    )
+    first = {log[end].origin: _cause(log[end]) for log, end in zip(logs, cut, strict=True) if end < len(log)}
+    return Explanation(found=True, left_out=tuple(sorted(first)), causes=tuple(sorted(set(first.values()))))
 
 
 def _cause(record: Record) -> str:
     if record.role is Role.SNAPSHOTS:
         return LATE_SNAPSHOT
-    kind = _type_of(record)
+    types = [(value or b"").decode("ascii", "replace") for name, value in record.headers if name == "ce_type"]
+    content = None if types else read_leniently(record.value or b"")
+    kind = types[0] if types else str(content.get("type")) if isinstance(content, dict) else ""
     if kind.startswith("assay.control.pin."):
         return PIN_CHANGED
     return POLICY_CHANGED if kind.startswith("assay.control.policy.") else KEY_CHANGED
-
-
-def _type_of(record: Record) -> str:
-    for name, value in record.headers:
-        if name == "ce_type":
-            return (value or b"").decode("ascii", "replace")
-    content = read_leniently(record.value or b"")
-    return str(content.get("type")) if isinstance(content, dict) else ""

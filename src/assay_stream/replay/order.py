@@ -134,9 +134,8 @@ class Selection:
                 return False
             if wanted[1] is not None and record.origin.offset >= wanted[1]:
                 return False
-        return not self.server_ids or self._may_be_of_servers(record)
-
-    def _may_be_of_servers(self, record: Record) -> bool:
+        if not self.server_ids:
+            return True
         key = (record.key or b"").decode("utf-8", "replace")
         if record.role is not Role.CALLS:
             return key in self.server_ids or key == ANY_SERVER
@@ -256,13 +255,13 @@ class Merge:
             if refusal is not None:
                 own_ms = max(latest_ms, time_of_refused_ms(record, limits))
                 held.append(Placed(own_ms, number, offset, record, refusal, latest_ms))
-                held_bytes += _size_bytes(record)
+                held_bytes += len(record.value or b"")
                 while earliest_ms and earliest_ms[-1] > own_ms:
                     earliest_ms.pop()
                 earliest_ms.append(own_ms)
                 while len(held) > REFUSED_AHEAD_MAX or (held_bytes > HELD_BYTES_MAX and len(held) > 1):
                     first = held.popleft()
-                    held_bytes -= _size_bytes(first.record)
+                    held_bytes -= len(first.record.value or b"")
                     yield first._replace(time_ms=earliest_ms[0])
                     if first.time_ms == earliest_ms[0]:
                         earliest_ms.popleft()
@@ -338,10 +337,6 @@ def _released(held: deque[Placed], following_ms: int) -> list[Placed]:
         released.append(placed._replace(time_ms=following_ms))
     released.reverse()
     return released
-
-
-def _size_bytes(record: Record) -> int:
-    return len(record.value or b"")
 
 
 def time_of_refused_ms(record: Record, limits: Limits) -> int:

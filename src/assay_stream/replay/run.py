@@ -32,7 +32,6 @@ from msgspec import Meta, Struct
 from assay_stream import engine
 from assay_stream.alerts.remembered import state_json, state_of
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.errors import ConfigurationError, InputError
@@ -53,8 +52,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Tick
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import LEFT_OUT_HEADER, Origin, Output, Record, Role, made_of, rejected, size_bytes
-from assay_stream.registry import processor
-from assay_stream.registry.processor import Registry
+from assay_stream.replay.log_cut import Registries
 from assay_stream.replay.order import LogPosition, Merge, Placed
 
 _Calls = list[tuple[Placed, Call | InputError]]
@@ -147,16 +145,20 @@ class Replay:
         alert_rules: AlertRules | None = None,
         take_fact: Callable[[Output], None] | None = None,
     ) -> None:
-        self._producer = producer
         self._take_fact = take_fact
-        self._limits = limits
         self.snapshot_partitions = snapshot_partitions
         self._server_ids = None if server_ids is None else frozenset(server_ids)
         self._state = EngineState(
-            producer=producer, limits=limits, redaction=redaction, call_profile=call_profile, alert_rules=alert_rules
+            producer=producer,
+            limits=limits,
+            snapshot_partitions=snapshot_partitions,
+            redaction=redaction,
+            call_profile=call_profile,
+            alert_rules=alert_rules,
         )
-        self._state.join.bindings = Bindings(home_partitions=snapshot_partitions)
-        self._registries: dict[int, Registry] = {}
+        self._registries = Registries(
+            self._state.view, producer=producer, limits=limits, partitions=snapshot_partitions
+        )
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)
         self._positions = [LogPosition()] * len(self._merge.logs)
@@ -225,7 +227,7 @@ class Replay:
             yield outputs
         outputs = []
         # Times may go back in the merged order: a partition keeps its own.
-        self._tick(max(self._ticked_us, self._time_us), outputs)
+        self._tick(self.time_us, outputs)
         yield outputs
 
     def advance_time(self, until_us: int) -> Iterator[list[Output]]:
@@ -233,7 +235,7 @@ class Replay:
         pacing = self._state.alerts.rules.pacing
         # The end of an alert is dated by when it was seen, and written once it has settled.
         until_us += max(pacing.settle_us, pacing.repeat_interval_us)
-        time_us = max(self._ticked_us, self._time_us)
+        time_us = self.time_us
         # An alert may be dated thousands of years ahead.
         step_us = max(pacing.repeat_interval_us, (until_us - time_us) // _STEPS_MAX)
         while time_us < until_us and self._state.alerts.any_due_by(until_us):
@@ -243,36 +245,30 @@ class Replay:
             yield outputs
 
     def _register(self, record: Record) -> list[Output]:
-        """Apply a snapshot or control record and the facts of its registry; return everything else it writes."""
-        # One registry per partition, as in the worker: a misrouted server must look the same.
-        registry = self._registries.get(record.origin.partition)
-        if registry is None:
-            registry = self._registries[record.origin.partition] = Registry(
-                producer=self._producer, limits=self._limits, partitions=self.snapshot_partitions
-            )
+        """Apply a snapshot or control record; return what its registry writes beside facts."""
         outputs = []
-        for output in processor.process(registry, record):
-            if output.role is Role.BINDINGS:
-                engine.process(self._state, _fed_back(output, 0))
-                if self._take_fact is not None:
-                    self._take_fact(output)
-            else:
+        for output in self._registries.process(record):
+            if output.role is not Role.BINDINGS:
                 outputs.append(output)
+            elif self._take_fact is not None:
+                self._take_fact(output)
         return outputs
 
     def _follow(self, written: Iterable[Output], outputs: list[Output]) -> None:
         for output in written:
             outputs.append(output)
             if output.role is Role.FINDINGS:
-                outputs += engine.process(self._state, _fed_back(output, self._findings))
-                self._findings += 1
+                outputs += self._alerts_of(output.key, output.value, output.headers, output.timestamp_ms)
 
     def _tick(self, time_us: int, outputs: list[Output]) -> None:
         while self._state.alerts.any_due_by(time_us):
-            origin = Origin(topic=_FINDING_TOPIC, partition=0, offset=self._findings)
-            tick = Record(role=Role.FINDINGS, origin=origin, key=b"", value=Tick(time_us=time_us).encode())
-            outputs += engine.process(self._state, tick)
-            self._findings += 1
+            outputs += self._alerts_of(b"", Tick(time_us=time_us).encode())
+
+    def _alerts_of(self, *finding: Any) -> list[Output]:
+        """Feed a record back: its key, value, headers and timestamp."""
+        origin = Origin(topic=_FINDING_TOPIC, partition=0, offset=self._findings)
+        self._findings += 1
+        return engine.process(self._state, Record(Role.FINDINGS, origin, *finding))
 
 
 def replay(records: Iterable[Record], *, producer: Producer, **options: Any) -> Iterator[Output]:
@@ -307,19 +303,6 @@ def spooled(records: Iterable[Record]) -> LogSpool:
     return spool
 
 
-def _fed_back(output: Output, offset: int) -> Record:
-    # Alerts have one partition here; facts keep that of their registry.
-    partition = 0 if output.role is Role.FINDINGS else output.partition or 0
-    return Record(
-        role=output.role,
-        origin=Origin(topic=_FINDING_TOPIC, partition=partition, offset=offset),
-        key=output.key,
-        value=output.value,
-        headers=output.headers,
-        timestamp_ms=output.timestamp_ms,
-    )
-
-
 FILES = {
     Role.EVIDENCE: "evidence.ndjson",
     Role.ALERTS: "alerts.ndjson",
@@ -328,7 +311,7 @@ FILES = {
     Role.REJECTED: "rejected.ndjson",
 }
 # Evidence is the bulk, and reading a member of an enum, or hashing it, takes a call of its own.
-_EVIDENCE, _DEFINITIONS = Role.EVIDENCE, Role.DEFINITIONS
+_EVIDENCE, _DEFINITIONS, _REJECTED = Role.EVIDENCE, Role.DEFINITIONS, Role.REJECTED
 PROGRESS_FILE = "replay.progress.json"
 _PART = ".part"
 LEFTOVERS = frozenset({f"{name}{_PART}" for name in FILES.values()} | {"replay.progress.new"})
@@ -340,8 +323,6 @@ Ends = dict[Role, dict[int, int]]
 
 
 class _Progress(Struct, kw_only=True, forbid_unknown_fields=True):
-    """State file of an interrupted replay."""
-
     version: int = _VERSION
     what: dict[str, Any]
     ends: Ends | None
@@ -373,7 +354,7 @@ class Tally:
         if role is _DEFINITIONS and not self.is_new(output):
             return False
         self.what[output.label] += 1
-        if role is not _EVIDENCE and (role not in FILES or (role is Role.REJECTED and self._leaves_out(output))):
+        if role is not _EVIDENCE and (role not in FILES or (role is _REJECTED and self._leaves_out(output))):
             return False
         self.written[role._value_] += 1
         return True
@@ -409,7 +390,6 @@ class Tally:
                 yield rejected(record, InputError("refused_too_often", message))
 
     def is_new(self, definition: Output) -> bool:
-        """Record a definition; return True if it is new."""
         if definition.key in self._definitions:
             return False
         self._definitions.add(definition.key)
@@ -431,8 +411,7 @@ class Results:
         self._folder = folder
         self._what: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(what))
         self._ends = ends
-        self._files: dict[Role, IO[bytes]] = {}
-        self._evidence: IO[bytes] | None = None
+        self._files: dict[str, IO[bytes]] = {}
         self.tally = Tally()
 
     def __enter__(self) -> Results:
@@ -445,8 +424,7 @@ class Results:
     def start(self) -> None:
         """Start with empty files; an interrupted replay in this folder can no longer be resumed."""
         (self._folder / PROGRESS_FILE).unlink(missing_ok=True)
-        self._files = {role: self._part(role).open("wb", 1_024 * 1_024) for role in FILES}
-        self._evidence = self._files[_EVIDENCE]
+        self._files = {role.value: self._part(role).open("wb", 1_024 * 1_024) for role in FILES}
 
     def resume(self) -> ResumePoint | None:
         """Truncate the files to the last resume point and return it, if there is one.
@@ -473,22 +451,17 @@ class Results:
                 raise ConfigurationError(
                     "bad_progress_file", f"{part} is shorter than it was: replay with --force instead of --resume"
                 )
-            file = part.open("r+b", 1_024 * 1_024)
-            self._files[role] = file
+            file = self._files[role.value] = part.open("r+b", 1_024 * 1_024)
             file.truncate(progress.sizes_bytes[role])
             file.seek(0, os.SEEK_END)
-        self._evidence = self._files[_EVIDENCE]
         tally = self.tally
         tally.written, tally.what, tally.refused = Counter(progress.written), Counter(progress.labels), progress.refused
         return progress.resume_point
 
     def write(self, output: Output) -> None:
         if self.tally.takes(output):
-            if output.role is _EVIDENCE and self._evidence is not None:
-                self._evidence.write((output.value or b"") + b"\n")
-                return
-            line = rejected_line(output) if output.role is Role.REJECTED else output.value or b""
-            self._files[output.role].write(line + b"\n")
+            line = rejected_line(output) if output.role is _REJECTED else output.value or b""
+            self._files[output.role._value_].write(line + b"\n")
 
     def resume_point(self, point: ResumePoint) -> None:
         """Make sure that a replay can resume from here."""
@@ -499,7 +472,7 @@ class Results:
             what=self._what,
             ends=self._ends,
             resume_point=point,
-            sizes_bytes={role: file.tell() for role, file in self._files.items()},
+            sizes_bytes={Role(role): file.tell() for role, file in self._files.items()},
             written=self.tally.written,
             labels=self.tally.what,
             refused=self.tally.refused,
@@ -518,7 +491,7 @@ class Results:
 
     def end(self) -> None:
         """Rename the complete files into place; there is nothing left to resume."""
-        self._files[Role.REJECTED].writelines(rejected_line(output) + b"\n" for output in self.tally.left_out())
+        self._files[Role.REJECTED.value].writelines(rejected_line(output) + b"\n" for output in self.tally.left_out())
         for file in self._files.values():
             file.close()
         for role, name in FILES.items():
@@ -529,7 +502,7 @@ class Results:
         """Drop what was written; what the folder held before stays."""
         for role, file in self._files.items():
             file.close()
-            self._part(role).unlink(missing_ok=True)
+            self._part(Role(role)).unlink(missing_ok=True)
         (self._folder / PROGRESS_FILE).unlink(missing_ok=True)
 
     def _part(self, role: Role) -> Path:

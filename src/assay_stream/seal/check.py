@@ -136,13 +136,18 @@ def check(
     reader = _Ordered(records, report)
     last: Sealed | None = None
     for number, raw in checkpoints:
-        found = _continued(report, number, raw, last, keys)
-        if found is None:
+        try:
+            found = decode(raw, keys)
+            why = follows(found, last)
+            if why is None and (found.checkpoint.topic, found.checkpoint.partition) != (report.topic, report.partition):
+                why = "checkpoint_of_another_log"
+        except InputError as error:
+            why = error.code
+        if why is not None:
             # What follows rests on this one: nothing can be said about it.
+            report.tell(Fault("checkpoint", number, why))
             report.chain_broken = True
-            for _ in reader.up_to(None):
-                report.unsealed += 1
-            return
+            break
         last = found
         report.take(found.checkpoint, with_claims=claims_before is None or number < claims_before)
         _check_range(report, found.leaves, reader, log_start, refuse)
@@ -150,48 +155,31 @@ def check(
         report.unsealed += 1
 
 
-def _continued(report: Report, number: int, raw: bytes | None, last: Sealed | None, keys: Keys) -> Sealed | None:
-    try:
-        found = decode(raw, keys)
-        why = follows(found, last)
-        if why is None and (found.checkpoint.topic, found.checkpoint.partition) != (report.topic, report.partition):
-            why = "checkpoint_of_another_log"
-    except InputError as error:
-        why = error.code
-    if why is None:
-        return found
-    report.tell(Fault("checkpoint", number, why))
-    return None
-
-
 class _Ordered:
-    """Gives records in ranges of offsets; one that comes after a later offset is told, and passed over."""
+    """Gives records in ranges of offsets; one that comes after a later offset is reported, and passed over."""
 
     def __init__(self, records: Iterable[Record], report: Report) -> None:
-        self._records = iter(records)
-        self._report = report
+        self._records = self._rising(records, report)
         self._waiting: Record | None = None
-        self._latest = -1
 
     def up_to(self, last: int | None) -> Iterator[Record]:
         """Yield the next records, up to an offset or to the end."""
-        while (record := self._next()) is not None:
+        while (record := self._waiting or next(self._records, None)) is not None:
+            self._waiting = None
             if last is not None and record.origin.offset > last:
                 self._waiting = record
                 return
             yield record
 
-    def _next(self) -> Record | None:
-        if self._waiting is not None:
-            record, self._waiting = self._waiting, None
-            return record
-        for record in self._records:
-            if record.origin.offset > self._latest:
-                self._latest = record.origin.offset
-                return record
-            kind = "inserted" if record.origin.offset == self._latest else "reordered"
-            self._report.tell(Fault(kind, record.origin.offset))
-        return None
+    def _rising(self, records: Iterable[Record], report: Report) -> Iterator[Record]:
+        latest = -1
+        for record in records:
+            if record.origin.offset > latest:
+                latest = record.origin.offset
+                yield record
+            else:
+                kind = "inserted" if record.origin.offset == latest else "reordered"
+                report.tell(Fault(kind, record.origin.offset))
 
 
 def _check_range(

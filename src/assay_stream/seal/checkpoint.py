@@ -106,7 +106,7 @@ def sealed(
         leaves: offset and leaf hash of each record of the range, 1 to ``RANGE_RECORDS_MAX``, in order.
         sealed_at: the time, RFC 3339.
         partitions: how many partitions the evidence topic has.
-        siblings: the latest committed head of each other partition that has one.
+        siblings: the latest committed head of each other partition that has one; the nearest are kept.
         log_name: begins the origin of the signed note.
     """
     if not 0 < len(leaves) <= RANGE_RECORDS_MAX:
@@ -130,21 +130,17 @@ def sealed(
         key_id=key_id(key.public_key()),
         software=software,
         partitions=partitions,
-        siblings=_nearest(siblings, partition, partitions),
+        siblings=tuple(
+            sorted(head for head in siblings if 0 < (head.partition - partition) % partitions <= SIBLINGS_MAX)
+        ),
     )
     note = sign_note(_stated(made, log_name).text, origin_of(log_name, topic, partition), key)
     return Sealed(made, tuple(leaves), note, (made.key_id,))
 
 
 def _stated(made: Checkpoint, log_name: str) -> TlogCheckpoint:
-    """Return the statement of a checkpoint's note."""
     origin = origin_of(log_name, made.topic, made.partition)
     return TlogCheckpoint(origin, made.tree_size, bytes.fromhex(made.root.hex), (f"{_EXTENSION} {made.digest()}",))
-
-
-def _nearest(siblings: Iterable[Head], partition: int, partitions: int) -> tuple[Head, ...]:
-    near = [head for head in siblings if 0 < (head.partition - partition) % partitions <= SIBLINGS_MAX]
-    return tuple(sorted(near))
 
 
 def encode(of: Sealed) -> bytes:
@@ -165,10 +161,8 @@ def decode(raw: bytes | None, keys: Keys) -> Sealed:
     if sha256_of(_packed(leaves)) != checkpoint.leaves or len(leaves) != checkpoint.records:
         raise _bad("$.leaves")
     offsets = [offset for offset, _ in leaves]
-    if offsets != sorted(set(offsets)) or (offsets[0], offsets[-1]) != (
-        checkpoint.first_offset,
-        checkpoint.last_offset,
-    ):
+    ends = (checkpoint.first_offset, checkpoint.last_offset)
+    if offsets != sorted(set(offsets)) or (offsets[0], offsets[-1]) != ends:
         raise _bad("$.leaves")
     return Sealed(checkpoint, leaves, content["note"], key_ids)
 
@@ -226,8 +220,11 @@ def follows(found: Sealed, last: Sealed | None) -> str | None:
         return "checkpoint_chain_broken"
     if before is not None and (made.topic, made.partition) != (before.topic, before.partition):
         return "checkpoint_chain_broken"
-    if before is not None and _went_back(made, before):
-        return "checkpoint_siblings_went_back"
+    if before is not None:
+        sizes = {head.partition: head.tree_size for head in made.siblings}
+        is_smaller = any(sizes.get(head.partition, head.tree_size) < head.tree_size for head in before.siblings)
+        if made.partitions < before.partitions or is_smaller:
+            return "checkpoint_siblings_went_back"
     if before is not None and made.first_offset <= before.last_offset:
         return "checkpoint_range_overlaps"
     tree = Frontier() if before is None else Frontier(before.tree_size, before.frontier)
@@ -238,37 +235,23 @@ def follows(found: Sealed, last: Sealed | None) -> str | None:
     return None
 
 
-def _went_back(made: Checkpoint, before: Checkpoint) -> bool:
-    """Return True if a checkpoint knows less about other partitions than its predecessor."""
-    sizes = {head.partition: head.tree_size for head in made.siblings}
-    return made.partitions < before.partitions or any(
-        sizes.get(head.partition, head.tree_size) < head.tree_size for head in before.siblings
-    )
-
-
 _NUMBERS = attrgetter("partition", "sequence", "first_offset", "last_offset", "records", "tree_size")
 _TEXTS = attrgetter("topic", "sealed_at", "key_id", "software")
 
 
 def _is_plausible(made: Checkpoint) -> bool:
     numbers = (*_NUMBERS(made), *(number for head in made.siblings for number in head[:2]))
+    siblings = [head.partition for head in made.siblings]
     return (
         all(type(number) is int and number >= 0 for number in numbers)
         and all(isinstance(text, str) for text in _TEXTS(made))
         and 0 < made.records <= min(made.tree_size, RANGE_RECORDS_MAX)
         and made.first_offset + made.records - 1 <= made.last_offset
-        and _are_plausible_siblings(made)
-    )
-
-
-def _are_plausible_siblings(made: Checkpoint) -> bool:
-    numbers = [head.partition for head in made.siblings]
-    return (
-        type(made.partitions) is int
+        and type(made.partitions) is int
         and made.partition < made.partitions
-        and len(numbers) <= SIBLINGS_MAX
-        and numbers == sorted(set(numbers) - {made.partition})
-        and all(number < made.partitions for number in numbers)
+        and len(siblings) <= SIBLINGS_MAX
+        and siblings == sorted(set(siblings) - {made.partition})
+        and all(number < made.partitions for number in siblings)
         and all(head.tree_size > 0 for head in made.siblings)
     )
 

@@ -26,26 +26,6 @@ Chain = Callable[[], Iterator[Sealed]]
 """Gives the checkpoints of one partition from the first on, as often as it is called."""
 
 
-class Shown(NamedTuple):
-    """Statement of a valid proof.
-
-    Args:
-        kind: ``inclusion`` or ``consistency``.
-        checkpoint: the checkpoint that it is about; of two the later one.
-        first: the earlier one of a consistency proof.
-        offset: for inclusion, the offset that the proof names. Only the record itself covers it.
-        leaf_index: for inclusion, which leaf of the tree.
-        record_checked: whether a record was checked against the leaf.
-    """
-
-    kind: str
-    checkpoint: Checkpoint
-    first: Checkpoint | None = None
-    offset: int | None = None
-    leaf_index: int | None = None
-    record_checked: bool = False
-
-
 def chain_of(values: Iterable[tuple[int, bytes | None]], keys: Keys) -> Iterator[Sealed]:
     """Yield checkpoints that each continue the one before.
 
@@ -154,11 +134,11 @@ def consistency(chain: Chain, first: int, second: int) -> dict[str, Any]:
     }
 
 
-def check_proof(raw: bytes, keys: Keys, record: Record | None = None) -> Shown:
-    """Return what a proof shows, if it holds.
+def check_proof(raw: bytes, keys: Keys, record: Record | None = None) -> dict[str, Any]:
+    """Return what a proof shows, if it holds, as a JSON object.
 
     Args:
-        record: for inclusion, the record that should be the leaf.
+        record: for inclusion, the record that should be the leaf: without one, only the proof names its offset.
 
     Raises:
         InputError: ``bad_proof``; ``proof_fails``; ``proof_of_another_record``; as ``open_checkpoint``.
@@ -166,14 +146,26 @@ def check_proof(raw: bytes, keys: Keys, record: Record | None = None) -> Shown:
     proof = decode_json(raw)
     if not isinstance(proof, dict) or proof.get("schema") != PROOF_SCHEMA:
         raise _bad("$.schema")
-    path = _hashes(proof.get("path"))
-    if proof.keys() == _INCLUSION_FIELDS and proof["kind"] == "inclusion":
-        return _check_inclusion(proof, path, keys, record)
-    if proof.keys() == _CONSISTENCY_FIELDS and proof["kind"] == "consistency":
+    path, kind = _hashes(proof.get("path")), proof.get("kind")
+    if proof.keys() == _INCLUSION_FIELDS and kind == "inclusion":
+        made, shown = _check_inclusion(proof, path, keys, record)
+    elif proof.keys() == _CONSISTENCY_FIELDS and kind == "consistency":
         if record is not None:
             raise InputError("bad_proof", "a consistency proof is about no record: leave the record out")
-        return _check_consistency(proof, path, keys)
-    raise _bad("$.kind")
+        made, shown = _check_consistency(proof, path, keys)
+    else:
+        raise _bad("$.kind")
+    return {
+        "kind": kind,
+        "topic": made.topic,
+        "partition": made.partition,
+        **shown,
+        "checkpoint": made.sequence,
+        "tree_size": made.tree_size,
+        "root": str(made.root),
+        "sealed_at": made.sealed_at,
+        "key_id": made.key_id,
+    }
 
 
 def check_tlog_proof(raw: bytes, keys: Keys, record: Record) -> dict[str, Any]:
@@ -209,7 +201,9 @@ def check_tlog_proof(raw: bytes, keys: Keys, record: Record) -> dict[str, Any]:
     }
 
 
-def _check_inclusion(proof: dict[str, Any], path: list[bytes], keys: Keys, record: Record | None) -> Shown:
+def _check_inclusion(
+    proof: dict[str, Any], path: list[bytes], keys: Keys, record: Record | None
+) -> tuple[Checkpoint, dict[str, Any]]:
     made, _ = open_checkpoint(proof["checkpoint"], keys)
     offset, index = proof["offset"], proof["leaf_index"]
     if type(offset) is not int or type(index) is not int:
@@ -223,10 +217,10 @@ def _check_inclusion(proof: dict[str, Any], path: list[bytes], keys: Keys, recor
             raise InputError("proof_of_another_record", "the proof is about another topic, partition or offset")
         if leaf_of(record) != leaf:
             raise InputError("proof_of_another_record", "the record is not the one that was sealed at its offset")
-    return Shown("inclusion", made, None, offset, index, record is not None)
+    return made, {"offset": offset, "leaf_index": index, "record_checked": record is not None}
 
 
-def _check_consistency(proof: dict[str, Any], path: list[bytes], keys: Keys) -> Shown:
+def _check_consistency(proof: dict[str, Any], path: list[bytes], keys: Keys) -> tuple[Checkpoint, dict[str, Any]]:
     first, _ = open_checkpoint(proof["first"], keys)
     second, _ = open_checkpoint(proof["second"], keys)
     if (first.topic, first.partition) != (second.topic, second.partition):
@@ -239,7 +233,7 @@ def _check_consistency(proof: dict[str, Any], path: list[bytes], keys: Keys) -> 
         proof=path,
     ):
         raise _fails()
-    return Shown("consistency", second, first)
+    return second, {"first_checkpoint": first.sequence, "first_tree_size": first.tree_size}
 
 
 def _leaves(chain: Chain) -> Iterator[bytes]:
@@ -250,10 +244,9 @@ def _leaves(chain: Chain) -> Iterator[bytes]:
 
 def _hashes(texts: Any) -> list[bytes]:
     try:
-        hashes = [bytes.fromhex(text) for text in texts]
+        return [bytes.fromhex(text) for text in texts]
     except (TypeError, ValueError):
         raise _bad("$.path") from None
-    return hashes
 
 
 def _bad(path: str) -> InputError:

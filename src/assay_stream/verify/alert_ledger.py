@@ -29,9 +29,10 @@ A worker reads partitions side by side, and ticks by its clock. These rest on th
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.alerts.life_cycle import is_round
@@ -40,7 +41,15 @@ from assay_stream.errors import InputError
 from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.finding import LIST_MARK, PIN_FIELDS, uid_of
 from assay_stream.model.kinds import Kind
-from assay_stream.verify.evidence import differing
+from assay_stream.verify.evidence import (
+    ALTERED,
+    MISSING,
+    ORDER_OF_READING,
+    SOFTWARE_CHANGED,
+    UNEXPECTED,
+    Difference,
+    differing,
+)
 
 _PLACE = frozenset(
     f"$.unmapped.mcp_{name}"
@@ -201,44 +210,17 @@ def _stands(alert: Mapping[str, Any]) -> tuple[bool, bool]:
     return alert.get("activity_id") == Activity.CLOSE, alert.get("status_id") == AlertStatus.SUPPRESSED
 
 
-ALTERED, MISSING, UNEXPECTED = "altered_record", "missing_record", "unexpected_record"
-SOFTWARE_CHANGED = "software_changed"
-ORDER_OF_READING = "order_of_reading"
-"""Not a difference: the order in which a worker read its partitions, or the time of its ticks, decided it."""
 _OF_AGENTS = frozenset({Kind.DETECTION.value, Kind.AGENT_LIMITED.value})
+_OWN_CAUSES = ((ORDER_OF_READING,), (SOFTWARE_CHANGED,))
 _LATER_MAX = 16
 
-
-class KnownAlert(NamedTuple):
-    """Subject of an alert; ``tool_name`` if it is about one tool."""
-
-    uid: str
-    kind: str
-    server_id: str | None
-    tool_name: str | None
-
-
-class AlertDifference(NamedTuple):
-    """How the records of one alert differ.
-
-    Args:
-        cause: ``altered_record``, ``missing_record``, ``unexpected_record``, ``software_changed``, or
-            ``order_of_reading``, which is not a difference.
-        paths: the members of its last record that differ, as JSON paths.
-        records: count of findings, activity and time of the records that differ.
-        inherits: whether the alert is derived from calls or decisions, and may share the cause of differing evidence.
-    """
-
-    cause: str
-    alert: KnownAlert
-    paths: tuple[str, ...] = ()
-    records: tuple[str, ...] = ()
-    inherits: bool = False
+CausesByTool = Mapping[tuple[str | None, str | None], Collection[str]]
 
 
 @dataclass(slots=True)
 class _Life:
-    alert: KnownAlert
+    alert: Difference
+    """What names it, without a cause."""
     lacking: dict[bytes, str] = field(default_factory=dict)
     """Digests of the replay's records that were not recorded so far, with their names."""
     said: set[bytes] = field(default_factory=set)
@@ -268,10 +250,10 @@ class AlertLedger:
 
     def __init__(self) -> None:
         self._lives: dict[str, _Life] = {}
-        self._unexpected: dict[str, tuple[KnownAlert, str]] = {}
+        self._unexpected: dict[str, Difference] = {}
         self._folded_otherwise: set[str | None] = set()
         """Servers whose shadowed names were folded, or stood alone, in a record that the replay has not."""
-        self._altered: dict[KnownAlert, None] = {}
+        self._altered: dict[Difference, None] = {}
         self._version = ""
         self.latest_ms = 0
         """Event time of the latest recorded record, milliseconds since the epoch."""
@@ -279,7 +261,7 @@ class AlertLedger:
     def replayed(self, value: bytes | None) -> None:
         alert = read_alert(value)
         view = view_of(alert)
-        life = self._lives.setdefault(view.uid, _Life(_known(view)))
+        life = self._lives.setdefault(view.uid, _Life(_difference_of(view)))
         digest = _digest(value or b"")
         life.lacking[digest] = _name(view)
         life.places[digest] = len(life.places)
@@ -293,11 +275,12 @@ class AlertLedger:
         try:
             alert = read_alert(value)
         except InputError:
-            self._altered[KnownAlert("", "", None, None)] = None
+            self._altered[Difference(what="alert", causes=(ALTERED,), record_id="")] = None
             return
         view = view_of(alert)
-        if _own_uid(view) != view.uid:
-            self._altered[_known(view)] = None
+        is_whole = view.kinds and isinstance(alert.get("unmapped"), dict)
+        if not is_whole or _own_uid(view) != view.uid:
+            self._altered[_difference_of(view, ALTERED)] = None
             return
         self.latest_ms = max(self.latest_ms, view.time_ms)
         life = self._lives.get(view.uid)
@@ -305,9 +288,9 @@ class AlertLedger:
             return
         is_of_names = is_name_fold(alert) or view.kind == Kind.TOOL_SHADOWED
         if is_of_names and (life is None or (life.is_name_fold and _digest(value or b"") not in life.places)):
-            self._folded_otherwise.add(_known(view).server_id)
+            self._folded_otherwise.add(view.server_id or None)
         if life is None:
-            self._unexpected[view.uid] = _known(view), ORDER_OF_READING if is_of_names else UNEXPECTED
+            self._unexpected[view.uid] = _difference_of(view, ORDER_OF_READING if is_of_names else UNEXPECTED)
             return
         life.recorded = True
         if view.version != self._version:
@@ -342,24 +325,26 @@ class AlertLedger:
             for life in self._lives.values()
         )
 
-    def differences(self) -> Iterator[AlertDifference]:
-        for alert in self._altered:
-            yield AlertDifference(ALTERED, alert)
-        for uid in sorted(self._lives):
-            difference = _of(self._lives[uid], self._folded_otherwise)
-            if difference is not None:
-                yield _inheriting(difference)
-        for uid in sorted(self._unexpected):
-            alert, cause = self._unexpected[uid]
-            yield _inheriting(AlertDifference(cause, alert))
+    def differences(self, causes_by_tool: CausesByTool) -> Iterator[Difference]:
+        """Yield how the records of each alert differ.
+
+        Args:
+            causes_by_tool: why evidence differs, by server and tool: what derives from calls or decisions shares it.
+        """
+        yield from self._altered
+        lives = (_difference(self._lives[uid], self._folded_otherwise) for uid in sorted(self._lives))
+        for found in chain(filter(None, lives), (self._unexpected[uid] for uid in sorted(self._unexpected))):
+            shared = causes_by_tool.get((found.server_id, found.tool_name))
+            is_own = found.kind not in FROM_SEVERAL_PARTITIONS or found.causes in _OWN_CAUSES
+            yield found if is_own or not shared else replace(found, causes=tuple(sorted(shared)))
 
 
-def _of(life: _Life, folded_otherwise: Collection[str | None]) -> AlertDifference | None:
+def _difference(life: _Life, folded_otherwise: Collection[str | None]) -> Difference | None:
     alert = life.alert
     if not life.recorded:
         is_shadow = alert.kind == Kind.TOOL_SHADOWED or life.is_name_fold
         is_of_order = is_shadow and (life.is_over or alert.server_id in folded_otherwise)
-        return AlertDifference(ORDER_OF_READING if is_of_order else MISSING, alert)
+        return replace(alert, causes=(ORDER_OF_READING if is_of_order else MISSING,))
     names = tuple(_name(view_of(record)) for record in life.strange.values())
     altered = life.is_reordered
     paths: tuple[str, ...] = ()
@@ -374,19 +359,12 @@ def _of(life: _Life, folded_otherwise: Collection[str | None]) -> AlertDifferenc
             altered |= said not in life.said or not life.reasons.issuperset(reasons_in(record))
             altered |= not is_on_the_way(record, life.ends[-1])
     if altered:
-        return AlertDifference(ALTERED, alert, paths, names)
+        return replace(alert, causes=(ALTERED,), paths=paths, records=names)
     if life.lacking and not life.strange:
-        return AlertDifference(MISSING, alert, (), tuple(life.lacking.values()))
+        return replace(alert, causes=(MISSING,), records=tuple(life.lacking.values()))
     if life.of_other_version:
-        return AlertDifference(SOFTWARE_CHANGED, alert, (*paths, "$.metadata"), names)
-    if life.strange:
-        return AlertDifference(ORDER_OF_READING, alert, paths, names)
-    return None
-
-
-def _inheriting(difference: AlertDifference) -> AlertDifference:
-    own = difference.cause in (ORDER_OF_READING, SOFTWARE_CHANGED)
-    return difference._replace(inherits=not own and difference.alert.kind in FROM_SEVERAL_PARTITIONS)
+        return replace(alert, causes=(SOFTWARE_CHANGED,), paths=(*paths, "$.metadata"), records=names)
+    return replace(alert, causes=(ORDER_OF_READING,), paths=paths, records=names) if life.strange else None
 
 
 def _digest(raw: bytes) -> bytes:
@@ -397,8 +375,15 @@ def _name(view: AlertView) -> str:
     return f"{view.activity} at {view.count} findings, {view.time_ms}"
 
 
-def _known(view: AlertView) -> KnownAlert:
-    return KnownAlert(view.uid, view.kind, view.fact("mcp_server_id") or None, view.fact("mcp_tool_name") or None)
+def _difference_of(view: AlertView, *causes: str) -> Difference:
+    return Difference(
+        what="alert",
+        causes=causes,
+        server_id=view.server_id or None,
+        tool_name=view.tool_name or None,
+        record_id=view.uid,
+        kind=view.kind or None,
+    )
 
 
 def _own_uid(view: AlertView) -> str | None:
@@ -414,9 +399,5 @@ def _own_uid(view: AlertView) -> str | None:
         view.fact("mcp_tool_name") or None,
         about,
         view.fact("mcp_reason") or None,
-        item_name=view.fact("mcp_item_name") or _detected(view) or None,
+        item_name=view.fact("mcp_item_name") or view.fact("mcp_detection") + view.fact("mcp_detection_key") or None,
     )
-
-
-def _detected(view: AlertView) -> str:
-    return f"{view.fact('mcp_detection') or ''}{view.fact('mcp_detection_key') or ''}"

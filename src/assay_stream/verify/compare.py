@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
 
 from assay_stream.bindings.erasures import Account, Erasures, acts_in, subject_of
 from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction, canonicalize
@@ -37,15 +36,14 @@ from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role, erased_by
 from assay_stream.replay.log_cut import Question, explained
-from assay_stream.verify.alert_ledger import (
+from assay_stream.verify.alert_ledger import AlertLedger
+from assay_stream.verify.evidence import (
     ALTERED,
+    ERASED,
     MISSING,
-    ORDER_OF_READING,
     SOFTWARE_CHANGED,
     UNEXPECTED,
-    AlertLedger,
-)
-from assay_stream.verify.evidence import (
+    Difference,
     Pairing,
     Producers,
     Recorded,
@@ -56,7 +54,6 @@ from assay_stream.verify.evidence import (
 )
 
 LATE_CALL = "late_call"
-ERASED = "erased"
 DOUBTS_MAX = 2_000
 """Differences that wait for their causes, which are then searched for together."""
 
@@ -66,50 +63,6 @@ _OF_DEFINITIONS = frozenset({"digest_differs", "pin_differs", "signature_differs
 Read = Callable[[], Iterable[Record]]
 """Gives the records afresh each time."""
 Later = Callable[[int], Iterable[Output]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """One difference between a replay and what was recorded.
-
-    Args:
-        what: ``evidence`` or ``alert``.
-        record_id: ``id`` of the evidence, or ``uid`` of the alert.
-        paths: the members that differ, as JSON paths.
-        left_out: the first record of each log that the recorded run did not have.
-        records: for an alert, the records that differ.
-    """
-
-    what: str
-    causes: tuple[str, ...]
-    server_id: str | None = None
-    tool_name: str | None = None
-    call: Origin | None = None
-    record_id: str | None = None
-    paths: tuple[str, ...] = ()
-    left_out: tuple[Origin, ...] = ()
-    records: tuple[str, ...] = ()
-    kind: str | None = None
-
-    @property
-    def counts(self) -> bool:
-        """Whether it counts as a difference: effects of the order of reading, and of erasures, are only reported."""
-        return self.causes not in ((ORDER_OF_READING,), (ERASED,))
-
-    def as_json(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {
-            "what": self.what,
-            "kind": self.kind,
-            "causes": list(self.causes),
-            "server_id": self.server_id,
-            "tool_name": self.tool_name,
-            "call": None if self.call is None else self.call.as_json(),
-            "id": self.record_id,
-            "paths": list(self.paths),
-            "left_out": [origin.as_json() for origin in self.left_out],
-            "records": list(self.records),
-        }
-        return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
 def of_evidence(
@@ -185,7 +138,15 @@ class ReplayComparison:
             self._causes_by_tool.setdefault(place, set()).update(difference.causes)
             self.causes.update(difference.causes)
             yield difference
-        for difference in () if recorded_alerts is None else self._of_alerts(recorded_alerts, later):
+        if recorded_alerts is None:
+            return
+        for value in recorded_alerts:
+            self._alerts.recorded(value)
+        if later is not None:
+            until_us = self._alerts.latest_ms * 1_000
+            self._alerts.written_later(one.value for one in later(until_us) if one.role is Role.ALERTS)
+        self.identical["alert"] = self._alerts.identical
+        for difference in self._alerts.differences(self._causes_by_tool):
             self.causes.update(difference.causes)
             yield difference
 
@@ -276,23 +237,3 @@ class ReplayComparison:
             elif doubt.other_producer and _OF_DEFINITIONS.issuperset(codes_of(doubt.paths)):
                 causes = (SOFTWARE_CHANGED,)
             yield of_evidence(doubt.given, *causes, paths=doubt.paths, left_out=answer.left_out)
-
-    def _of_alerts(self, recorded_alerts: Iterable[bytes | None], later: Later | None) -> Iterator[Difference]:
-        for value in recorded_alerts:
-            self._alerts.recorded(value)
-        if later is not None:
-            until_us = self._alerts.latest_ms * 1_000
-            self._alerts.written_later(one.value for one in later(until_us) if one.role is Role.ALERTS)
-        self.identical["alert"] = self._alerts.identical
-        for cause, alert, paths, records, inherits in self._alerts.differences():
-            inherited = self._causes_by_tool.get((alert.server_id, alert.tool_name), set()) if inherits else set()
-            yield Difference(
-                what="alert",
-                causes=tuple(sorted(inherited)) or (cause,),
-                server_id=alert.server_id,
-                tool_name=alert.tool_name,
-                record_id=alert.uid,
-                paths=paths,
-                records=records,
-                kind=alert.kind or None,
-            )

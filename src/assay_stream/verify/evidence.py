@@ -61,7 +61,13 @@ class Recorded:
         self.value = value
         self.record = record
         self._content: Mapping[str, Any] | None = None
-        self.call = self._call()
+        # In evidence as we write it, only the call's origin stands before the pin.
+        found = _ORIGIN.findall(value)
+        if len(found) == 1 and len(found[0][0]) + len(found[0][1]) <= _DIGITS_MAX:
+            offset, number, topic = found[0]
+            self.call: Origin | None = Origin(topic=topic.decode(), partition=int(number), offset=int(offset))
+        else:
+            self.call = origin_in(self.content.get("data"), "origin")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recorded, (self.where, self.value, self.record)
@@ -78,27 +84,16 @@ class Recorded:
         return self._content
 
     def text(self, name: str) -> str | None:
-        data = self.content.get("data")
-        found = data.get(name) if isinstance(data, dict) else None
-        return found if isinstance(found, str) else None
+        return _text(self.content.get("data"), name)
 
     @property
     def record_id(self) -> str | None:
-        found = self.content.get("id")
-        return found if isinstance(found, str) else None
+        return _text(self.content, "id")
 
     @property
     def binding(self) -> object:
         data = self.content.get("data")
         return data.get("binding") if isinstance(data, dict) else None
-
-    def _call(self) -> Origin | None:
-        # In evidence as we write it, only the call's origin stands before the pin.
-        found = _ORIGIN.findall(self.value)
-        if len(found) == 1 and len(found[0][0]) + len(found[0][1]) <= _DIGITS_MAX:
-            offset, number, topic = found[0]
-            return Origin(topic=topic.decode(), partition=int(number), offset=int(offset))
-        return origin_in(self.content.get("data"), "origin")
 
 
 def of_record(record: Record) -> Recorded:
@@ -178,8 +173,8 @@ class Producers:
         fragment = value[_HASH_END:end] if end > 0 else b""
         found = self._by_fragment.get(fragment)
         if found is None:
-            content = evidence.content
-            found = Producer(version=_text(content, "assayproducerversion"), git=_text(content, "assaygit"))
+            version, git = (_text(evidence.content, name) or "" for name in ("assayproducerversion", "assaygit"))
+            found = Producer(version=version, git=git)
             if fragment and len(self._by_fragment) < _PRODUCERS_KEPT and found.fragment == fragment + b',"data":':
                 self._by_fragment[fragment] = found
         return found
@@ -214,32 +209,76 @@ class EvidenceSelection:
 
     def wants(self, evidence: Recorded) -> bool:
         """Return True if a record is selected. A record without the deciding member is: it may have been altered."""
-        return (
-            self._wants_time(evidence)
-            and (self.server_id is None or evidence.text("server_id") in (None, self.server_id))
-            and (self.evidence_id is None or evidence.content.get("id") == self.evidence_id)
-            and self._wants_place(evidence.call)
-        )
-
-    def _wants_time(self, evidence: Recorded) -> bool:
-        if self.since_us is None and self.until_us is None:
-            return True
-        time_us = time_us_in(evidence.content.get("time"))
-        if time_us is None:
-            return True
-        return (self.since_us or 0) <= time_us and (self.until_us is None or time_us <= self.until_us)
-
-    def _wants_place(self, call: Origin | None) -> bool:
-        return call is None or (
+        call, time_us = evidence.call, None
+        if self.since_us is not None or self.until_us is not None:
+            time_us = time_us_in(evidence.content.get("time"))
+        is_in_place = call is None or (
             self.partition in (None, call.partition)
             and (self.from_offset is None or call.offset >= self.from_offset)
             and (self.to_offset is None or call.offset < self.to_offset)
         )
+        return (
+            (time_us is None or (self.since_us or 0) <= time_us)
+            and (time_us is None or self.until_us is None or time_us <= self.until_us)
+            and (self.server_id is None or evidence.text("server_id") in (None, self.server_id))
+            and (self.evidence_id is None or evidence.content.get("id") == self.evidence_id)
+            and is_in_place
+        )
 
 
-def _text(content: Mapping[str, Any], name: str) -> str:
-    found = content.get(name)
-    return found if isinstance(found, str) else ""
+def _text(content: object, name: str) -> str | None:
+    found = content.get(name) if isinstance(content, dict) else None
+    return found if isinstance(found, str) else None
+
+
+ALTERED, MISSING, UNEXPECTED = "altered_record", "missing_record", "unexpected_record"
+SOFTWARE_CHANGED, ERASED = "software_changed", "erased"
+ORDER_OF_READING = "order_of_reading"
+"""Not a difference: the order in which a worker read its partitions, or the time of its ticks, decided it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One difference between a replay and what was recorded.
+
+    Args:
+        what: ``evidence`` or ``alert``.
+        record_id: ``id`` of the evidence, or ``uid`` of the alert.
+        paths: the members that differ, as JSON paths.
+        left_out: the first record of each log that the recorded run did not have.
+        records: for an alert, the records that differ.
+    """
+
+    what: str
+    causes: tuple[str, ...]
+    server_id: str | None = None
+    tool_name: str | None = None
+    call: Origin | None = None
+    record_id: str | None = None
+    paths: tuple[str, ...] = ()
+    left_out: tuple[Origin, ...] = ()
+    records: tuple[str, ...] = ()
+    kind: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts as a difference: effects of the order of reading, and of erasures, are only reported."""
+        return self.causes not in ((ORDER_OF_READING,), (ERASED,))
+
+    def as_json(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "what": self.what,
+            "kind": self.kind,
+            "causes": list(self.causes),
+            "server_id": self.server_id,
+            "tool_name": self.tool_name,
+            "call": None if self.call is None else self.call.as_json(),
+            "id": self.record_id,
+            "paths": list(self.paths),
+            "left_out": [origin.as_json() for origin in self.left_out],
+            "records": list(self.records),
+        }
+        return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
 _SPLIT = frozenset({"$.data", "$.data.binding"})

@@ -6,6 +6,7 @@ from enum import StrEnum
 from assay_stream.bindings.erasures import Account, Erasures
 from assay_stream.errors import InputError
 from assay_stream.files.seal_files import LogName, Logs
+from assay_stream.model.record import Record
 from assay_stream.schemes import tlog
 from assay_stream.seal.check import Expected, Report, check, check_heads, check_sealed_offset
 from assay_stream.seal.checkpoint import decode
@@ -42,8 +43,11 @@ def verify_logs(
     """
     reports = []
     account = account or Account(Erasures)
+    topics: dict[int, set[str]] = {}
+    for name in evidence.names():
+        topics.setdefault(name.partition, set()).add(name.topic)
     for chain in _chosen(checkpoints, partitions):
-        topic = _sealed_topic(checkpoints, chain, evidence, keys)
+        topic = _sealed_topic(checkpoints.records(chain), topics.get(chain.partition, set()), keys)
         report = Report(topic=topic, partition=chain.partition)
         name = LogName(topic, chain.partition)
         values = ((record.origin.offset, record.value) for record in checkpoints.records(chain))
@@ -83,12 +87,11 @@ def _chosen(logs: Logs, partitions: Collection[int]) -> list[LogName]:
     return [name for name in logs.names() if not partitions or name.partition in partitions]
 
 
-def _sealed_topic(checkpoints: Logs, chain: LogName, evidence: Logs, keys: tlog.Keys) -> str:
-    """Return the evidence topic of a chain, from its first signed checkpoint."""
-    for record in checkpoints.records(chain):
+def _sealed_topic(chain: Iterable[Record], topics: Collection[str], keys: tlog.Keys) -> str:
+    """Return the evidence topic of a chain, from its first signed checkpoint; else the only one there is."""
+    for record in chain:
         try:
             return decode(record.value, keys).checkpoint.topic
         except InputError:
             continue
-    topics = {name.topic for name in evidence.names() if name.partition == chain.partition}
-    return topics.pop() if len(topics) == 1 else ""
+    return next(iter(topics)) if len(topics) == 1 else ""

@@ -211,8 +211,7 @@ class Verifier:
             return Judgement(status, evidence, (why or "evidence_erased",), erasure=erasure)
         if evidence.call is None:
             return self._wrong(evidence, "not_evidence")
-        wrong = self._unsound(evidence)
-        if wrong is not None:
+        if (wrong := self._unsound(evidence)) is not None:
             return wrong
         if not self._is_gone(evidence.call):
             return self._wrong(evidence, "origin_missing", "$.data.origin")
@@ -256,12 +255,10 @@ class Verifier:
             yield Judgement(status=RecordStatus.WRONG, evidence=doubt.evidence, codes=codes, paths=doubt.paths)
 
     def _look_closer(self, evidence: Recorded, question: Question, expected: Output) -> Judgement | None:
-        wrong = self._unsound(evidence)
-        if wrong is not None:
+        if (wrong := self._unsound(evidence)) is not None:
             return wrong
-        content = strict_content(evidence.value)
+        content, given = strict_content(evidence.value), orjson.loads(expected.value or b"")
         value = canonicalize(content)
-        given = orjson.loads(expected.value or b"")
         if value == expected.value:
             return Judgement(status=RecordStatus.HOLDS, evidence=evidence)
         paths = differing_paths(content, given)
@@ -270,29 +267,24 @@ class Verifier:
             return Judgement(status=RecordStatus.WRONG, evidence=evidence, codes=codes, paths=paths)
         if evidence.text("unbound_reason") == "definition_unavailable":
             # The hold limit of the worker ended first: no log says that, and none contradicts it.
-            cut_short = question.call._replace(hold_expired=True)
-            question = question._replace(call=cut_short)
+            question = question._replace(call=question.call._replace(hold_expired=True))
         self._doubts.append(_Doubt(evidence, question._replace(value=value), codes, paths))
         self._doubts_bytes += len(value) + len(question.call.value or b"")
         return None
 
     def _unsound(self, evidence: Recorded) -> Judgement | None:
         try:
-            content = strict_content(evidence.value)
-            intact = is_intact(content)
+            if is_intact(strict_content(evidence.value)):
+                return None
         except InputError:
             return self._wrong(evidence, "not_evidence")
-        if not intact:
-            return self._wrong(evidence, "content_hash_mismatch", "$.assaycontenthash")
-        return None
+        return self._wrong(evidence, "content_hash_mismatch", "$.assaycontenthash")
 
     def _wrong(self, evidence: Recorded, code: str, *paths: str) -> Judgement:
         return Judgement(status=RecordStatus.WRONG, evidence=evidence, codes=(code,), paths=paths)
 
     def _is_gone(self, origin: Origin) -> bool:
-        if self._starts is None:
-            return True
-        return origin.offset < self._starts.get(origin[:2], 0)
+        return self._starts is None or origin.offset < self._starts.get(origin[:2], 0)
 
     def _missing(self, evidence: Recorded) -> tuple[Origin, ...]:
         """Return what a record rests on and is deleted: the snapshot it names, else where each log starts."""
@@ -399,14 +391,22 @@ def judgements(
         coverage: which calls must have evidence; ``None`` for none.
     """
     coverage = Coverage(Expect.NONE) if coverage is None else coverage
-    selected = _selected(evidence, selection, coverage)
     calls = (record for record in read() if record.role is Role.CALLS)
+
+    def selected() -> Iterator[Recorded]:
+        wants_all = selection == EvidenceSelection()
+        for given in evidence:
+            is_wanted = wants_all or selection.wants(given)
+            # What is not selected does not cover a call that is: it may have been altered to escape the selection.
+            coverage.note(given.call, selected=is_wanted)
+            if is_wanted:
+                yield given
 
     def applied(servers: set[str]) -> Iterator[Record]:
         keys = {name.encode() for name in servers}
         return (record for record in read() if record.role is not Role.CALLS and record.key in keys)
 
-    yield from judged(verifier, selected, calls, applied, selection=selection, coverage=coverage, pairing=pairing)
+    yield from judged(verifier, selected(), calls, applied, selection=selection, coverage=coverage, pairing=pairing)
     if verifier.servers_in_doubt():
         yield from verifier.settle(applied(verifier.servers_in_doubt()))
 
@@ -462,16 +462,6 @@ def _some_at_a_time(
             yield pairs, None, None
         pairs, size_bytes = [], 0
     yield pairs, None, None
-
-
-def _selected(evidence: Iterable[Recorded], selection: EvidenceSelection, coverage: Coverage) -> Iterator[Recorded]:
-    wants_all = selection == EvidenceSelection()
-    for given in evidence:
-        is_wanted = wants_all or selection.wants(given)
-        # What is not selected does not cover a call that is: it may have been altered to escape the selection.
-        coverage.note(given.call, selected=is_wanted)
-        if is_wanted:
-            yield given
 
 
 class Summary:

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import orjson
 import pytest
 
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS, counted, was_applied
 from assay_stream.alerts.processor import process
-from assay_stream.alerts.remembered import AlertTable
+from assay_stream.alerts.remembered import Alerts, AlertTable, OpenCount
 from assay_stream.errors import IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.alert_state import AlertState
+from assay_stream.model.alert_state import AlertState, Triage
 from assay_stream.model.finding import Finding, Tick
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.wire import read_record, write_record
@@ -153,3 +154,62 @@ def test_a_state_is_written_without_copying_what_it_holds() -> None:
     stored = write_record(state)
     assert stored["observers"] is state.observers
     assert read_record(AlertState, json.loads(json.dumps(stored))) == state
+
+
+# --- open alerts, counted from their states -------------------------------------------------------------------
+
+
+@pytest.fixture
+def state() -> AlertState:
+    alerts = Alerts(RULES)
+    process(alerts, found(0, a_finding()))
+    [state] = [each for each in alerts.states.values() if isinstance(each, AlertState)]
+    return state
+
+
+def open_count(*states: AlertState | None) -> OpenCount:
+    alerts = Alerts(RULES)
+    for each in states:
+        alerts.follow({"uid": each})
+    first = states[0]
+    assert first is not None
+    return alerts.open_counts()[first.severity_id]
+
+
+@pytest.mark.parametrize("triage", [Triage(acknowledged_by="kim"), Triage(assigned_to="kim")])
+def test_somebody_who_takes_it_has_reviewed_it(state: AlertState, triage: Triage) -> None:
+    assert open_count(state, replace(state, triage=triage)) == OpenCount(1, None)
+
+
+def test_a_comment_is_no_review(state: AlertState) -> None:
+    """Whoever comments may be asking somebody to look."""
+    assert open_count(state, replace(state, triage={"comment": "?"})).unreviewed_since_us == state.first_us
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"closed": True}, {"reported": False}, {"raised": False}, {"fold": "a" * 64}, {"part_of": "a" * 64}],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_is_closed_suppressed_or_spoken_for_is_not_open(state: AlertState, change: dict[str, bool]) -> None:
+    assert open_count(state, replace(state, **change)) == OpenCount(0, None)  # type: ignore[arg-type]
+
+
+def test_what_is_forgotten_is_not_open(state: AlertState) -> None:
+    assert open_count(state, None) == OpenCount(0, None)
+
+
+def test_an_alert_that_gets_worse_is_counted_once(state: AlertState) -> None:
+    alerts = Alerts(RULES)
+    alerts.follow({"uid": state})
+    alerts.follow({"uid": replace(state, severity_id=5)})
+    assert sum(count.alerts for count in alerts.open_counts().values()) == 1
+    assert alerts.open_counts()[5].alerts == 1
+
+
+def test_a_restored_stage_counts_as_the_one_before(state: AlertState) -> None:
+    alerts = Alerts(RULES)
+    for offset in range(3):
+        process(alerts, found(offset, a_finding(server_id=f"server-{offset}")))
+    assert Alerts(RULES, dict(alerts.states)).open_counts() == alerts.open_counts()
+    assert sum(count.alerts for count in alerts.open_counts().values()) == 3

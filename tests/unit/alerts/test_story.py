@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import orjson
 import pytest
 
 from assay_stream.alerts.page import CUT_SHORT_TEXT, as_page
@@ -49,8 +48,8 @@ def test_the_record_alone_gives_codes_and_rules() -> None:
 def test_of_a_shadowed_tool_it_says_who_held_the_name() -> None:
     shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason="taken_name", observed="mail")
     story = story_of(a_life(shadow))
-    assert ("held before by", "mail") in story.details
-    assert ("reason", "taken_name") in story.details
+    assert ("held before by", "mail") in story.details()
+    assert ("reason", "taken_name") in story.details()
 
 
 @pytest.mark.parametrize("reason", ["confusable_name", "taken_name", "same_name"])
@@ -253,31 +252,6 @@ def test_rules_in_force_are_known() -> None:
     assert seen.rule("rule-1") == everywhere
 
 
-B = "sha256:" + "b" * 64
-
-
-def evidence(second: int = 1, *, full_digest: str | None = B, number: int = 0, **data: Any) -> bytes:
-    binding = {"scope": "none"} if full_digest is None else {"scope": "exact", "full_digest": full_digest}
-    return orjson.dumps(
-        {
-            "type": "assay.tool.decision",
-            "assaycontenthash": "sha256:" + "e" * 64,
-            "id": f"evidence-{number}",
-            "time": f"2026-03-01T00:{second // 60:02}:{second % 60:02}.000000Z",
-            "data": {
-                "server_id": "server",
-                "tool": "tool",
-                "tool_call_id": f"call-{number}",
-                "observer_id": "proxy-1",
-                "decision": "allow",
-                "binding": binding,
-                "pin": {"status": "unpinned"},
-            }
-            | data,
-        }
-    )
-
-
 @pytest.mark.parametrize("reason", ["taken_name", "same_name"])
 def test_an_equal_name_is_not_said_to_look_alike(reason: str) -> None:
     shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason=reason, changed_fields=())
@@ -294,7 +268,7 @@ def test_what_joined_an_alert_is_told_in_words() -> None:
     alert = changed_alert()
     alert["unmapped"]["mcp_reasons"] = "risk_level_changed,pin_mismatch:rejected,later_kind"
     told = "The risk level of a tool rose; A tool's definition differs from its pin (rejected); later_kind"
-    assert ("also found", told) in story_of(a_life(alert)).details
+    assert ("also found", told) in story_of(a_life(alert)).details()
 
 
 def test_an_excerpt_is_read_on_one_line() -> None:

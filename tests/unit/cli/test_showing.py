@@ -18,8 +18,7 @@ from assay_stream.readmodel.queries import load
 from tests.support.alerts import alert_of
 from tests.support.command import error_code, invoke
 from tests.support.events import TOOL, Story
-from tests.support.stories import HOSTILE, NEW, OLD, changed_alert, changed_finding, digest_of
-from tests.unit.alerts.test_story import evidence
+from tests.support.stories import HOSTILE, NEW, OLD, changed_alert, changed_finding, digest_of, evidence
 
 UID = changed_finding().uid()
 LATE_US = 1_772_323_300_000_000

@@ -7,8 +7,7 @@ import orjson
 
 from assay_stream.alerts.story import AlertStory
 from assay_stream.cli.store_sources import StoryOptions
-from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of
-from tests.unit.alerts.test_story import evidence
+from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of, evidence
 
 
 def story(tmp_path: Path, **files: bytes) -> tuple[AlertStory, list[str]]:

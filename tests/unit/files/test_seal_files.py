@@ -1,10 +1,12 @@
 """Evidence and checkpoints in archives."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from assay_stream.errors import InputError
+from assay_stream.files import seal_files
 from assay_stream.files.seal_files import BadLine, FileLogs, LogName, read_private_key, read_public_keys, write_logs
 from assay_stream.model.record import Role
 from assay_stream.schemes.tlog import keys_of, private_pem
@@ -51,6 +53,25 @@ def test_a_log_begins_where_it_is_said_to(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(lines_of(RECORDS))
     assert FileLogs([tmp_path / "a"], Role.EVIDENCE).start(NAME) == 0
     assert FileLogs([tmp_path / "a"], Role.EVIDENCE, starts={0: 1}).start(NAME) == 1
+
+
+def test_logs_of_one_file_are_read_in_its_order(tmp_path: Path) -> None:
+    """Whatever order that is: the check has to see it."""
+    elsewhere = [record._replace(origin=record.origin._replace(partition=1)) for record in RECORDS]
+    mixed = [RECORDS[2], elsewhere[1], RECORDS[0], elsewhere[0], RECORDS[0], RECORDS[1]]
+    (tmp_path / "a").write_bytes(lines_of(mixed))
+    with closing(FileLogs([tmp_path / "a"], Role.EVIDENCE)) as logs:
+        assert logs.names() == [NAME, LogName(TOPIC, 1)]
+        assert list(logs.records(NAME)) == [RECORDS[2], RECORDS[0], RECORDS[0], RECORDS[1]]
+        assert list(logs.records(LogName(TOPIC, 1))) == [elsewhere[1], elsewhere[0]]
+
+
+def test_logs_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seal_files, "ARCHIVE_LOGS_MAX", 2)
+    places = [RECORDS[0].origin._replace(partition=number) for number in range(3)]
+    (tmp_path / "a").write_bytes(lines_of([RECORDS[0]._replace(origin=place) for place in places]))
+    with raises_code("too_many_logs"):
+        FileLogs([tmp_path / "a"], Role.EVIDENCE)
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:

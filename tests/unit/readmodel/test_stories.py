@@ -14,8 +14,7 @@ from assay_stream.readmodel.rows import AlertFilter
 from tests.support.alerts import alert_of
 from tests.support.errors import raises_code
 from tests.support.readmodel import history
-from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of
-from tests.unit.alerts.test_story import evidence
+from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of, evidence
 
 UID = changed_finding().uid()
 START_MS = 1_772_323_200_000

@@ -11,9 +11,8 @@ import pytest
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.model.checkpoint import RANGE_RECORDS_MAX, SIBLINGS_MAX, Head
-from assay_stream.schemes.tlog import keys_of
-from assay_stream.seal.checkpoint import decode, encode, follows, leaf_of, sealed
-from tests.support.seals import KEY, KEYS, LOG_NAME, OTHER_KEY, Fleet, a_record, checkpoints_of, some_records
+from assay_stream.seal.checkpoint import decode, encode, follows, leaf_of
+from tests.support.seals import KEYS, Fleet, a_record, a_seal, checkpoints_of, some_records
 
 FIRST, SECOND = checkpoints_of(some_records(0, 1, 3), some_records(5, 6))
 
@@ -45,22 +44,13 @@ def test_it_says_its_range_and_the_tree_so_far() -> None:
 )
 def test_a_leaf_covers_every_part_of_a_record(change: dict[str, Any]) -> None:
     record = a_record(0)
-    assert leaf_of(record._replace(**change)) != leaf_of(record)
-
-
-def test_a_leaf_covers_the_offset() -> None:
-    assert leaf_of(a_record(0), offset=1) != leaf_of(a_record(0))
+    assert leaf_of(record._replace(**change)) != leaf_of(record) != leaf_of(record, offset=1)
 
 
 def test_a_field_cannot_move_into_the_next() -> None:
     """Lengths are written: key and value cannot share their bytes out otherwise."""
     record = a_record(0)
     assert leaf_of(record._replace(key=b"a", value=b"bc")) != leaf_of(record._replace(key=b"ab", value=b"c"))
-
-
-def test_a_checkpoint_by_another_key_is_refused() -> None:
-    with pytest.raises(InputError, match="seal_key_unknown"):
-        decode(FIRST, keys_of([OTHER_KEY.public_key()]))
 
 
 def test_leaves_that_are_not_the_signed_ones_are_refused() -> None:
@@ -73,17 +63,6 @@ def test_leaves_that_are_not_the_signed_ones_are_refused() -> None:
 def test_any_other_bytes_are_refused(raw: bytes | None) -> None:
     with pytest.raises(InputError):
         decode(raw, KEYS)
-
-
-def test_every_byte_of_a_checkpoint_counts() -> None:
-    said = decode(FIRST, KEYS).checkpoint
-    for at in range(len(FIRST)):
-        raw = FIRST[:at] + bytes([FIRST[at] ^ 1]) + FIRST[at + 1 :]
-        try:
-            found = decode(raw, KEYS)
-        except InputError:
-            continue
-        assert found.checkpoint == said
 
 
 def test_checkpoints_follow_one_another() -> None:
@@ -124,37 +103,15 @@ def test_claims_about_siblings_never_go_back() -> None:
         (2, (newer,), "checkpoint_siblings_went_back"),
         (3, (older,), "checkpoint_siblings_went_back"),
     ):
-        made = sealed(
-            before,
-            [(9, bytes(32))],
-            topic=before.topic,
-            partition=0,
-            sealed_at="",
-            key=KEY,
-            software="test",
-            partitions=partitions,
-            siblings=siblings,
-            log_name=LOG_NAME,
-        )
+        made = a_seal(before, some_records(9), partitions=partitions, siblings=siblings)
         assert follows(made, chain[1]._replace(checkpoint=before)) == expected
 
 
 def test_a_checkpoint_names_so_many_siblings_and_no_more() -> None:
     """Those behind it in a circle, so that each partition is named by as many; a full record fits its topic."""
     heads = [Head(number, 10**12, Digest("0" * 64)) for number in range(3_000)]
-    leaves = [(offset, bytes(32)) for offset in range(RANGE_RECORDS_MAX)]
-    made = sealed(
-        None,
-        leaves,
-        topic="t" * 200,
-        partition=2_900,
-        sealed_at="2026-03-01T10:00:00Z",
-        key=KEY,
-        software="test",
-        partitions=3_000,
-        siblings=heads,
-        log_name=LOG_NAME,
-    )
+    records = some_records(*range(RANGE_RECORDS_MAX))
+    made = a_seal(None, records, topic="t" * 200, partition=2_900, partitions=3_000, siblings=heads)
     named = {head.partition for head in made.checkpoint.siblings}
     assert named == {*range(2_901, 3_000), *range(SIBLINGS_MAX - 99)}
     assert len(encode(made)) < 1_048_576 - 4_096

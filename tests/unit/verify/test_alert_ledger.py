@@ -7,14 +7,16 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.alert import Activity
+from assay_stream.model.finding import uid_of
 from assay_stream.model.kinds import Kind
 from assay_stream.verify.alert_ledger import (
     FROM_SEVERAL_PARTITIONS,
-    AlertDifference,
     AlertLedger,
+    CausesByTool,
     differing_members,
     follows_order,
 )
+from assay_stream.verify.evidence import Difference
 from tests.support.alerts import TIME_US, alert_of, alert_records, finding_of
 
 MINUTE_US = 60_000_000
@@ -30,15 +32,22 @@ def values(findings: Any) -> list[bytes]:
 
 
 def held(
-    replayed: list[bytes], recorded: list[bytes | None], later: list[bytes] | None = None
-) -> tuple[AlertLedger, list[AlertDifference]]:
+    replayed: list[bytes],
+    recorded: list[bytes | None],
+    later: list[bytes] | None = None,
+    causes_by_tool: CausesByTool | None = None,
+) -> tuple[AlertLedger, list[Difference]]:
     ledger = AlertLedger()
     for value in replayed:
         ledger.replayed(value)
     for recorded_value in recorded:
         ledger.recorded(recorded_value)
     ledger.written_later(later or [])
-    return ledger, list(ledger.differences())
+    return ledger, list(ledger.differences(causes_by_tool or {}))
+
+
+def causes(*sides: Any) -> list[str]:
+    return [cause for found in held(*sides)[1] for cause in found.causes]
 
 
 def changed(value: bytes, **members: Any) -> bytes:
@@ -49,7 +58,7 @@ def test_a_record_that_is_gone_is_named() -> None:
     told = values(CHANGED)
     for number, activity in enumerate(("Create at 1", "Update at 2", "Update at 5")):
         _, [difference] = held(told, [*told[:number], *told[number + 1 :]])
-        assert difference.cause == "missing_record"
+        assert difference.causes == ("missing_record",)
         assert [record.split(" findings")[0] for record in difference.records] == [activity]
 
 
@@ -63,34 +72,47 @@ def test_a_record_on_the_way_may_be_written_at_another_moment_and_say_nothing_el
         ({"message": "nothing happened"}, "altered_record"),
     ):
         _, [difference] = held(told, [told[0], changed(told[1], **members), told[2]])
-        assert difference.cause == cause, members
+        assert difference.causes == (cause,), members
 
 
 def test_findings_of_calls_in_another_order_give_the_same_alert() -> None:
     """Place, observer and times follow from which partition was read first; no severity and no text does."""
     told, otherwise = values(CALLED), values([CALLED[number] for number in (3, 1, 4, 0, 2)])
     ledger, [difference] = held(told, [*otherwise])
-    assert difference.cause == "order_of_reading"
+    assert difference.causes == ("order_of_reading",)
     assert ledger.identical == 0
-    _, [graver] = held(told, [*otherwise[:-1], changed(otherwise[-1], severity_id=5)])
-    assert (graver.cause, graver.inherits) == ("altered_record", True)
+    graver: Any = told, [*otherwise[:-1], changed(otherwise[-1], severity_id=5)]
+    assert causes(*graver) == ["altered_record"]
+    late: CausesByTool = {("server", "tool"): {"policy_changed", "late_snapshot"}}
+    _, [difference] = held(graver[0], graver[1], None, late)
+    assert difference.causes == ("late_snapshot", "policy_changed")
+    for unrelated in ((told, [*otherwise], None, late), (*graver, None, {("server", "other"): {"policy_changed"}})):
+        assert not {"late_snapshot", "policy_changed"}.intersection(causes(*unrelated))
 
 
 def test_another_version_is_told_as_such_and_all_else_compared() -> None:
     told = values(CHANGED)
     older = [value.replace(b'"version":"1.2.3"', b'"version":"1.2.2"') for value in told]
     assert older != told
-    assert [found.cause for found in held(told, [*older])[1]] == ["software_changed"]
-    assert [found.cause for found in held(told, [*older[:-1], changed(older[-1], count=9)])[1]] == ["altered_record"]
+    assert causes(told, [*older]) == ["software_changed"]
+    assert causes(told, [*older[:-1], changed(older[-1], count=9)]) == ["altered_record"]
 
 
 def test_what_is_no_alert_or_not_what_its_uid_says_was_altered() -> None:
-    """Another tool under the same uid, no value, no JSON; an alert of a prompt belongs to its own uid."""
+    """Another tool under the same uid, no value, no JSON, members that are not there; a prompt has its own uid."""
     told = values(CHANGED)
     other = told[0].replace(b'"mcp_tool_name":"tool"', b'"mcp_tool_name":"fool"')
     for value in (other, None, b"{", b"{}"):
-        causes = {found.cause for found in held(told, [*told, value])[1]}
-        assert causes == {"altered_record"}, value
+        assert causes(told, [*told, value]) == ["altered_record"], value
+    facts = orjson.loads(told[0])["unmapped"] | {"mcp_finding_kind": "tool_changed"}
+    info = orjson.loads(told[0])["finding_info"]
+    without_types = changed(
+        told[0], unmapped=facts, finding_info={name: info[name] for name in info.keys() - {"types"}}
+    )
+    fold = {"uid": uid_of(Kind.ALERTS_FOLDED, "", None, None, None), "types": ["alerts_folded"]}
+    without_facts = changed(told[0], unmapped=None, finding_info=fold)
+    for value in (without_types, without_facts):
+        assert causes(told, [*told, value]) == ["altered_record"], value
     prompts = values([finding_of(None, kind=Kind.PROMPT_CHANGED, item_name="greeting")])
     assert held(prompts, [*prompts])[1] == []
 
@@ -100,7 +122,7 @@ def test_a_release_is_recognised_by_its_list() -> None:
     told = values([finding_of(kind=Kind.SERVER_CHANGED, release="a" * 64)])
     assert held(told, [*told])[1] == []
     other = [changed(told[0], unmapped=orjson.loads(told[0])["unmapped"] | {"mcp_release": "b" * 64})]
-    assert {found.cause for found in held(told, [*other])[1]} == {"altered_record", "missing_record"}
+    assert causes(told, [*other]) == ["altered_record", "missing_record"]
 
 
 def test_a_shadowed_tool_that_the_other_side_folded_is_of_the_order_of_reading() -> None:
@@ -111,22 +133,22 @@ def test_a_shadowed_tool_that_the_other_side_folded_is_of_the_order_of_reading()
         for reason in ("names-1@17", "mcp.tools.list/0/17")
     )
     for told, recorded in ((alone, fold), (fold, alone)):
-        assert {found.cause for found in held([*told], [*recorded])[1]} == {"order_of_reading"}
-        assert [found.cause for found in held([*told], [])[1]] == ["missing_record"]
-    assert {found.cause for found in held(alone, [*other])[1]} == {"missing_record", "unexpected_record"}
+        assert set(causes([*told], [*recorded])) == {"order_of_reading"}
+        assert causes([*told], []) == ["missing_record"]
+    assert causes(alone, [*other]) == ["missing_record", "unexpected_record"]
     fewer = changed(fold[0], message="21 low")
-    assert [found.cause for found in held(fold, [fewer])[1]] == ["order_of_reading"]
-    assert [found.cause for found in held(other, [changed(other[0], message="21 low")])[1]] == ["altered_record"]
-    assert "missing_record" in {found.cause for found in held([*alone, *fold], [*fold])[1]}
+    assert causes(fold, [fewer]) == ["order_of_reading"]
+    assert causes(other, [changed(other[0], message="21 low")]) == ["altered_record"]
+    assert "missing_record" in causes([*alone, *fold], [*fold])
 
 
 def test_a_shadowed_tool_that_ended_may_be_on_one_side_only() -> None:
     """Which names met on the way follows from the order of reading; one that is open must be on both."""
     told = values([finding_of(kind=Kind.TOOL_SHADOWED, before=None)])
     closed = changed(told[0], activity_id=3)
-    assert [found.cause for found in held(told, [])[1]] == ["missing_record"]
-    assert [found.cause for found in held(told, [], [closed])[1]] == ["order_of_reading"]
-    assert [found.cause for found in held([], [*told])[1]] == ["order_of_reading"]
+    assert causes(told, []) == ["missing_record"]
+    assert causes(told, [], [closed]) == ["order_of_reading"]
+    assert causes([], [*told]) == ["order_of_reading"]
 
 
 def other(alert: dict[str, Any], place: str, value: object) -> dict[str, Any]:

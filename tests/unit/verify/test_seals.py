@@ -1,11 +1,15 @@
 """All logs held against their checkpoints."""
 
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
-from assay_stream.files.seal_files import LogName
-from assay_stream.model.record import Record
+from assay_stream.files.seal_files import FileLogs, LogName
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.seal.check import Expected, Fault, Report
 from assay_stream.verify.seals import SealOutcome, outcome_of, verify_logs
+from tests.support.counting import counted_calls
 from tests.support.seals import (
     KEYS,
     OTHER_KEY,
@@ -14,6 +18,7 @@ from tests.support.seals import (
     MemoryLogs,
     checkpoint_records,
     checkpoints_of,
+    lines_of,
     some_records,
 )
 
@@ -38,6 +43,28 @@ def test_a_chain_that_cannot_be_read_is_told_of_the_log_beside_it() -> None:
     [report] = verified({LogName(TOPIC, 0): RECORDS}, {LogName(CHAIN, 0): foreign})
     assert (report.topic, report.faults) == (TOPIC, [Fault("checkpoint", 0, "seal_key_unknown")])
     assert report.unsealed == 3
+
+
+def test_a_file_of_many_logs_costs_no_more_than_as_many_lines(tmp_path: Path) -> None:
+    """Anybody can write a line for each partition there could be: reading the file for each log took hours."""
+
+    def calls(count: int) -> int:
+        places = [Origin(TOPIC, number, 0) for number in range(count)]
+        (tmp_path / "evidence").write_bytes(lines_of([RECORDS[0]._replace(origin=place) for place in places]))
+        chains = [checkpoint_records([b"{"], partition=number)[0] for number in range(count)]
+        (tmp_path / "checkpoints").write_bytes(lines_of(chains))
+
+        def verify() -> None:
+            with (
+                closing(FileLogs([tmp_path / "evidence"], Role.EVIDENCE)) as evidence,
+                closing(FileLogs([tmp_path / "checkpoints"], Role.CHECKPOINTS)) as checkpoints,
+            ):
+                reports = verify_logs(evidence, checkpoints, KEYS)
+            assert [len(report.faults) for report in reports] == [1] * count
+
+        return counted_calls(verify)
+
+    assert calls(400) < 3 * calls(200)
 
 
 def test_a_damaged_first_checkpoint_does_not_hide_whose_it_is() -> None:

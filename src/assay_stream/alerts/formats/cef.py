@@ -64,17 +64,16 @@ def _extension(view: AlertView) -> list[tuple[str, str]]:
         ("cn3", str(view.activity_id)),
         ("cn3Label", "activityId"),
     ]
-    reason = view.fact("mcp_reason")
-    if reason:
+    if reason := view.fact("mcp_reason"):
         pairs.append(("reason", _value(reason, _MESSAGE_CHARACTERS_MAX)))
-    why = view.fact("mcp_why")
-    if why:
+    if why := view.fact("mcp_why"):
         # A long name leaves no room for it in the message.
         pairs += [("flexString1", _value(why, _MESSAGE_CHARACTERS_MAX)), ("flexString1Label", "why")]
     strings = [
         ("uid", view.uid),
         ("serverId", view.fact("mcp_server_id")),
-        _name(view),
+        # No alert is about both.
+        ("itemName", item) if (item := view.fact("mcp_item_name")) else ("toolName", view.fact("mcp_tool_name")),
         ("digestBefore", view.fact("mcp_digest_before")),
         ("digestAfter", view.fact("mcp_digest_after")),
         ("observerId", view.fact("mcp_observer_id")),
@@ -87,12 +86,6 @@ def _extension(view: AlertView) -> list[tuple[str, str]]:
         if view.fact(name):
             pairs.append((f"AssaystreamAlert{label}", _value(view.fact(name), _STRING_CHARACTERS_MAX)))
     return pairs
-
-
-def _name(view: AlertView) -> tuple[str, str]:
-    """Return the name of the tool, or of the prompt or template: no alert is about both."""
-    item = view.fact("mcp_item_name")
-    return ("itemName", item) if item else ("toolName", view.fact("mcp_tool_name"))
 
 
 def _header(text: str, characters_max: int) -> str:

@@ -12,20 +12,10 @@ from assay_stream.text.times import time_ms_text
 ECS_VERSION = "9.1.0"
 
 _CATEGORIES: dict[str, tuple[list[str], list[str]]] = {
-    "tool_added": (["configuration"], ["creation"]),
-    "tool_removed": (["configuration"], ["deletion"]),
-    "tool_changed": (["configuration"], ["change"]),
-    "prompt_added": (["configuration"], ["creation"]),
-    "prompt_removed": (["configuration"], ["deletion"]),
-    "prompt_changed": (["configuration"], ["change"]),
-    "template_added": (["configuration"], ["creation"]),
-    "template_removed": (["configuration"], ["deletion"]),
-    "template_changed": (["configuration"], ["change"]),
-    "instructions_added": (["configuration"], ["creation"]),
-    "instructions_removed": (["configuration"], ["deletion"]),
-    "instructions_changed": (["configuration"], ["change"]),
-    "blocked_tool_called": (["intrusion_detection"], ["allowed"]),
-}
+    f"{subject}_{act}": (["configuration"], [type_])
+    for subject in ("tool", "prompt", "template", "instructions")
+    for act, type_ in (("added", "creation"), ("removed", "deletion"), ("changed", "change"))
+} | {"blocked_tool_called": (["intrusion_detection"], ["allowed"])}
 """Kind to ``event.category`` and ``event.type``, of the pairs that ECS expects together."""
 
 _ANY_CATEGORY = (["intrusion_detection"], ["info"])
@@ -82,12 +72,11 @@ def to_ecs(alert: dict[str, Any]) -> str:
             }
         },
     }
-    if view.fact("mcp_server_id"):
-        document["service"] = {"name": view.fact("mcp_server_id")}
-    if view.fact("mcp_tool_name"):
-        document["gen_ai"] = {"tool": {"name": view.fact("mcp_tool_name")}}
-    threat = _threat(view)
-    if threat:
+    if view.server_id:
+        document["service"] = {"name": view.server_id}
+    if view.tool_name:
+        document["gen_ai"] = {"tool": {"name": view.tool_name}}
+    if threat := _threat(view):
         document["threat"] = threat
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 

@@ -41,7 +41,6 @@ _DEDUP_KEY_CHARACTERS_MAX = 255
 """``payload.summary`` and ``dedup_key`` (PagerDuty, Events API v2, "Send an Alert Event")."""
 
 _PAGERDUTY_SEVERITIES = {1: "info", 2: "info", 3: "warning", 4: "error", 5: "critical", 6: "critical"}
-_PAGERDUTY_SEVERITY_OTHERWISE = "warning"
 _SAID: dict[int, str] = {Activity.CREATE: "New", Activity.UPDATE: "Updated", Activity.CLOSE: "Closed"}
 _OVER = (AlertStatus.SUPPRESSED, AlertStatus.RESOLVED)
 _ACTIVE = re.compile(r"(?i)(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\{)(?=\{)")
@@ -129,15 +128,18 @@ def to_pagerduty(alert: dict[str, Any], *, routing_key: str) -> str:
     """
     view = view_of(alert)
     too_long = len(view.uid) > _DEDUP_KEY_CHARACTERS_MAX
+    action = "acknowledge" if view.fact("mcp_acknowledged_by") else "trigger"
+    if view.activity_id == Activity.CLOSE or view.status_id in _OVER:
+        action = "resolve"
     event = {
         "routing_key": routing_key,
-        "event_action": _pagerduty_action(view),
+        "event_action": action,
         "dedup_key": sha256(view.uid.encode()).hexdigest() if too_long else view.uid,
         "client": "assay-stream",
         "payload": {
             "summary": one_line(view, _SUMMARY_UNITS_MAX),
             "source": _fact(view, "mcp_server_id") or "assay-stream",
-            "severity": _PAGERDUTY_SEVERITIES.get(view.severity_id, _PAGERDUTY_SEVERITY_OTHERWISE),
+            "severity": _PAGERDUTY_SEVERITIES.get(view.severity_id, "warning"),
             "timestamp": time_ms_text(view.time_ms),
             "class": view.kind,
             "custom_details": {name: _fact(view, fact) for name, fact in _FACTS.items() if view.fact(fact)}
@@ -151,12 +153,6 @@ def one_of_each(view: AlertView) -> str:
     """Return the facts most useful for triage, and the uid, on one line."""
     facts = [f"{name}: {_fact(view, fact)}" for name, fact in _FACTS.items() if view.fact(fact)]
     return " · ".join([*facts, f"uid: {view.uid}"])
-
-
-def _pagerduty_action(view: AlertView) -> str:
-    if view.activity_id == Activity.CLOSE or view.status_id in _OVER:
-        return "resolve"
-    return "acknowledge" if view.fact("mcp_acknowledged_by") else "trigger"
 
 
 def _fact(view: AlertView, name: str) -> str:

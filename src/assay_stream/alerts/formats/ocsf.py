@@ -8,7 +8,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, view_of
+from assay_stream.alerts.formats.view import view_of
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.kinds import Kind
 from assay_stream.plugins import Format
@@ -23,7 +23,8 @@ _EVIDENCE = (
     "mcp_origin_partition",
     "mcp_origin_offset",
 )
-_AUTHORITY = "assay-stream"
+_OF_KIND = {Kind.OBSERVATIONS_LOST.value: "observer"}
+"""Item type of a kind whose name does not begin with it."""
 
 
 def to_ocsf(alert: dict[str, Any]) -> str:
@@ -46,7 +47,7 @@ def to_ocsf_1_9(alert: dict[str, Any]) -> str:
     """
     event = _completed(alert)
     event["metadata"] = _object(alert, "metadata") | {"version": "1.9.0", "profiles": ["record_integrity"]}
-    attestation: dict[str, Any] = {"authority_uid": _AUTHORITY}
+    attestation: dict[str, Any] = {"authority_uid": "assay-stream"}
     event["attestation_list"] = [attestation]
     attestation["fingerprint"] = {
         "algorithm": "SHA-256",
@@ -63,9 +64,12 @@ def to_ocsf_1_9(alert: dict[str, Any]) -> str:
 def _completed(alert: dict[str, Any]) -> dict[str, Any]:
     view = view_of(alert)
     added: dict[str, Any] = {}
-    resources = _resources(view)
-    if resources:
-        added["resources"] = resources
+    server, name = view.server_id, view.tool_name or view.fact("mcp_item_name")
+    if server:
+        added["resources"] = [{"type": "MCP server", "uid": server, "name": server}]
+    if server and name:
+        kind = "tool" if view.tool_name else _OF_KIND.get(view.kind) or view.kind.partition("_")[0]
+        added["resources"].append({"type": f"MCP {kind}", "uid": f"{server}/{name}", "name": name})
     data = {name.removeprefix("mcp_"): view.flat[name] for name in _EVIDENCE if name in view.flat}
     if data:
         named = {"uid": view.fact("mcp_snapshot_id")} if view.fact("mcp_snapshot_id") else {}
@@ -81,19 +85,6 @@ def _completed(alert: dict[str, Any]) -> dict[str, Any]:
 def _object(alert: dict[str, Any], name: str) -> dict[str, Any]:
     value = alert.get(name)
     return value if isinstance(value, dict) else {}
-
-
-_OF_KIND = {Kind.OBSERVATIONS_LOST.value: "observer"}
-"""Item type of a kind whose name does not begin with it."""
-
-
-def _resources(view: AlertView) -> list[dict[str, str]]:
-    server, tool, item = (view.fact(name) for name in ("mcp_server_id", "mcp_tool_name", "mcp_item_name"))
-    resources = [{"type": "MCP server", "uid": server, "name": server}] if server else []
-    if server and (tool or item):
-        kind = "tool" if tool else _OF_KIND.get(view.kind) or view.kind.partition("_")[0]
-        resources.append({"type": f"MCP {kind}", "uid": f"{server}/{tool or item}", "name": tool or item})
-    return resources
 
 
 OCSF = Format(media_type="application/json", write=to_ocsf)

@@ -15,7 +15,6 @@ from assay_stream.text.times import time_ms_text
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 _LEVELS = {1: "note", 2: "note", 3: "warning", 4: "error", 5: "error", 6: "error"}
-_LEVEL_OTHERWISE = "warning"
 
 _SCORES = {1: "0.0", 2: "3.0", 3: "5.0", 4: "8.0", 5: "9.5", 6: "10.0"}
 """``security-severity`` of a rule, as code scanning services read it."""
@@ -45,7 +44,7 @@ def to_sarif(alerts: Sequence[dict[str, Any]]) -> str:
 def _rule(view: AlertView) -> dict[str, Any]:
     rule: dict[str, Any] = {
         "id": view.kind,
-        "defaultConfiguration": {"level": _LEVELS.get(view.severity_id, _LEVEL_OTHERWISE)},
+        "defaultConfiguration": {"level": _LEVELS.get(view.severity_id, "warning")},
         "properties": {"tags": ["security", "mcp"]},
     }
     if view.title:
@@ -61,7 +60,7 @@ def _result(view: AlertView, rule_index: int) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": view.kind,
         "ruleIndex": rule_index,
-        "level": _LEVELS.get(view.severity_id, _LEVEL_OTHERWISE),
+        "level": _LEVELS.get(view.severity_id, "warning"),
         "message": {"text": plain_message(view.message or view.kind)},
         "fingerprints": {"assayStreamAlert/v1": view.uid},
         "properties": {

@@ -20,7 +20,6 @@ DATAGRAM_BYTES_MAX = 65_507
 _SEVERITY = {1: 6, 2: 5, 3: 4, 4: 3, 5: 2, 6: 1}
 """OCSF severity to syslog's (RFC 5424, table 2): informational, notice, warning, error, critical, alert."""
 
-_SEVERITY_OTHERWISE = 5
 _BOM = b"\xef\xbb\xbf"
 _NOT_PRINTABLE = re.compile(r"[^\x21-\x7e]")
 _HOST_CHARACTERS_MAX = 255
@@ -39,7 +38,7 @@ def syslog_message(view: AlertView, body: str, *, host: str, enterprise: int = E
         host: HOSTNAME; an invalid one becomes the NILVALUE.
         enterprise: private enterprise number of the structured data's id.
     """
-    priority = FACILITY_SECURITY * 8 + _SEVERITY.get(view.severity_id, _SEVERITY_OTHERWISE)
+    priority = FACILITY_SECURITY * 8 + _SEVERITY.get(view.severity_id, 5)
     hostname = _header_field(host, _HOST_CHARACTERS_MAX)
     message_id = _header_field(view.kind, _MSGID_CHARACTERS_MAX)
     header = f"<{priority}>1 {time_ms_text(view.time_ms)} {hostname} assay-stream - {message_id} "
@@ -53,11 +52,11 @@ def syslog_message(view: AlertView, body: str, *, host: str, enterprise: int = E
         ("tool", view.fact("mcp_tool_name")),
         ("item", view.fact("mcp_item_name")),
     ]
-    parameters = "".join(f' {name}="{_param_value(value)}"' for name, value in facts if value)
+    # Escaped (6.3.3), and on one line for line-based readers.
+    escaped = ((name, _PARAM_SPECIAL.sub(r"\\\g<0>", visible(value))) for name, value in facts if value)
+    parameters = "".join(f' {name}="{value}"' for name, value in escaped)
     structured = f"[alert@{enterprise}{parameters}] "
-    encoded = body.encode("utf-8")
-    mark = b"" if body.isascii() else _BOM
-    return (header + structured).encode("utf-8") + mark + encoded
+    return (header + structured).encode("utf-8") + (b"" if body.isascii() else _BOM) + body.encode("utf-8")
 
 
 def octet_counted(message: bytes) -> bytes:
@@ -67,8 +66,3 @@ def octet_counted(message: bytes) -> bytes:
 
 def _header_field(text: str, characters_max: int) -> str:
     return _NOT_PRINTABLE.sub("_", text)[:characters_max] or "-"
-
-
-def _param_value(text: str) -> str:
-    """Escape a PARAM-VALUE (RFC 5424, 6.3.3), on one line for line-based readers."""
-    return _PARAM_SPECIAL.sub(lambda found: "\\" + found[0], visible(text))

@@ -62,8 +62,6 @@ def _entry(technique: str) -> dict[str, str]:
     return {"uid": technique, "name": _TECHNIQUES[technique]["name"]}
 
 
-"""The last millisecond of the year 9999."""
-
 _UID = re.compile(r"[\x21-\x7e]{1,256}")
 """Ours are 64 hexadecimal digits. It becomes part of headers, so it may contain nothing else."""
 
