@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from assay_stream.observe import Observation, Vantage
-from assay_stream.observe.inspection import LineSession
 from assay_stream.observe.session import Commands, Session
+from assay_stream.observe.tap import LineSession
 from assay_stream.observe.wire import Direction
 
 START = datetime(2026, 11, 21, 2, 6, 7, 386_000, tzinfo=UTC)

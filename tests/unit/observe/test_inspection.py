@@ -13,8 +13,8 @@ from unittest.mock import patch
 import pytest
 
 from assay_stream.observe import Observation
-from assay_stream.observe.inspection import ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.session import LINE_BYTES_MAX, Session
+from assay_stream.observe.tap import ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.wire import BLOCKED_CODE, NOT_RULED_ON
 from tests.support.gates import Connection, a_call, a_tool, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE
@@ -476,7 +476,7 @@ def test_a_call_that_races_a_new_list_is_decided_by_the_one_that_the_client_has(
         begun.set()
         may_end.wait(10)
 
-    with patch("assay_stream.observe.inspection.write_all", blocked):
+    with patch("assay_stream.observe.tap.write_all", blocked):
         line = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": [EVIL]}}).encode() + b"\n"
         writing = threading.Thread(target=bench.serve, args=(line,))
         assert passes(7), "before it begins to pass, the old one counts"

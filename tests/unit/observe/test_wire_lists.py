@@ -39,7 +39,7 @@ def test_a_list_is_awaited_from_its_request_to_its_answer(talk: Dialogue) -> Non
     assert not talk.observer.awaits_list(7)
     talk.request("tools/list", 7)
     assert talk.observer.awaits_list(7), "any exchange may answer"
-    assert list(talk.observer.awaited_lists(0)) == [7]
+    assert list(talk.observer.lists.for_tools(0)) == [(False, 7)]
     talk.server({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
     assert talk.result(7, {"tools": []})
     assert not talk.observer.awaits_list()

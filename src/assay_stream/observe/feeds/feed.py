@@ -34,10 +34,10 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS, FeedLimits
 from assay_stream.observe.calls import CALL as CALL
-from assay_stream.observe.delivery import Sink
 from assay_stream.observe.lists import LIST_CHANGED
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import LINE_BYTES_MAX, Event, Failed, Missed, ServerSaid, Session, to_evict
+from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import (
     BLOCKED_CODE,
     EVENT_BREAK,
@@ -207,7 +207,7 @@ class Feed:
             with self._lock:
                 for view, session in self._sessions.items():
                     if (view.client, view.auth_context) == (asked.view.client, asked.view.auth_context):
-                        session.doubt()
+                        session.offered.doubt()
 
     def unanswered(self, asked: Asked | None, code: str, *, ok: bool | None = None, at: datetime | None = None) -> None:
         """Record that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
@@ -276,7 +276,7 @@ class Feed:
         if session is not None:
             self._sessions.move_to_end(view)
             if view.shown_prefix is not None:
-                session.shown_as(view.shown_prefix)
+                session.vantage = replace(session.vantage, shown_prefix=view.shown_prefix)
             return session
         vantage = replace(
             self._vantage,
@@ -326,7 +326,7 @@ class Feed:
         raw = encoded_within(message, self.limits.message_bytes_max)
         if raw:
             self._receive(session, ServerSaid(raw), at)
-            session.delivered()
+            session.offered.delivered()
         elif session.awaits_list():
             self._receive(session, Missed("server->client"), at)
         else:

@@ -152,7 +152,7 @@ class Traffic:
         exchange = self.exchanges.get(number)
         # Anyone can have a request refused.
         if exchange is not None and not exchange.is_refused:
-            exchange.session.doubt()
+            exchange.session.offered.doubt()
         return Commands()
 
     def missed(self, exchanges: int, at: datetime) -> list[Observation]:
@@ -307,7 +307,7 @@ class Traffic:
             return self._ended(exchange, ending, at)
         except Exception:
             if not exchange.is_refused:
-                exchange.session.doubt()
+                exchange.session.offered.doubt()
             raise
 
     def _ended(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
