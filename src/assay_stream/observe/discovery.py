@@ -129,7 +129,7 @@ async def fetch_well_known(
 
 
 def well_known_url(domain: str) -> str:
-    if not _DOMAIN.fullmatch(domain.lower()):
+    if not _DOMAIN.fullmatch(domain.lower()) or int(domain.partition(":")[2] or 0) > 65_535:
         raise ConfigurationError(
             "bad_domain", "write the domain as example.com or example.com:8443, in ASCII, without https:// or a path"
         )
