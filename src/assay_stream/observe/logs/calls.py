@@ -174,7 +174,7 @@ def response_of(logged: object) -> Mapping[str, Any] | None:
     for line in logged.splitlines() if isinstance(logged, str) else ():
         if line.startswith("data:"):
             try:
-                message = decode_json(line[5:].strip().encode())
+                message = decode_json(line[5:].strip().encode("utf-8", "surrogatepass"))
             except InputError:
                 return None
             if isinstance(message, dict) and ("result" in message or "error" in message):
