@@ -53,6 +53,9 @@ _CHUNK_BYTES = 64 * 1_024
 BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
 """Limit of bytes waiting for inspection: two of the longest lines. The wire never waits for the observer."""
 
+STEP_BYTES = 512
+"""Overhead counted per piece that waits: a server may write byte by byte."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -334,7 +337,7 @@ class Watch(Backlog):
 
     def _note(self, direction: Direction, data: bytes) -> None:
         at = self.clock()
-        if self.add(len(data), lambda: self._inspect(direction, data, at)):
+        if self.add(STEP_BYTES + len(data), lambda: self._inspect(direction, data, at)):
             self._losing.discard(direction)
         elif direction not in self._losing:
             self._losing.add(direction)
@@ -456,9 +459,6 @@ async def run_tap(
     loop = asyncio.get_running_loop()
     process = _start(command, environment)
 
-    def publish(observation: Observation) -> None:
-        loop.call_soon_threadsafe(sink.publish, observation)
-
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
     server_input = process.stdin.fileno()
     session: Session
@@ -466,14 +466,14 @@ async def run_tap(
     if rule is None:
         session = Session(vantage, session_id=new_id(), new_id=new_id)
         target = {"client->server": server_input, "server->client": stdout}
-        host = Watch(session, publish=publish, clock=clock, write=lambda way, data: write_all(target[way], data))
+        host = Watch(session, publish=sink.publish, clock=clock, write=lambda way, data: write_all(target[way], data))
         host.start()
     else:
         # Imported here: a tap that does not enforce starts faster without the schemes.
         from assay_stream.observe.gate import gate_class
 
         session = gate_class(hide)(vantage, session_id=new_id(), new_id=new_id, decide=rule)
-        host = Enforcer(session, server_input=server_input, client=ClientOutput(stdout), publish=publish, clock=clock)
+        host = Enforcer(session, server_input=server_input, client=ClientOutput(stdout), publish=sink.publish, clock=clock)
     output_ended = asyncio.Event()
 
     def end() -> None:
@@ -496,7 +496,6 @@ async def run_tap(
             inward.stop()
             outward.stop()
         await asyncio.to_thread(host.close, _WATCH_LIMIT_S)
-        # Also lets the loop take in what the pumps' threads have passed to it.
         await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
         _report(session, host)
     code = process.returncode

@@ -14,7 +14,7 @@ import pytest
 
 from assay_stream.observe import Observation
 from assay_stream.observe.session import LINE_BYTES_MAX, Session
-from assay_stream.observe.tap import ClientOutput, Enforcer, LineSplitter, Watch
+from assay_stream.observe.tap import STEP_BYTES, ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.wire import BLOCKED_CODE, NOT_RULED_ON
 from tests.support.gates import Connection, a_call, a_tool, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE
@@ -56,7 +56,7 @@ def test_what_was_seen_is_looked_at_in_order_and_open_calls_are_given() -> None:
 def test_a_backlog_that_is_full_loses_lines_but_not_the_fact() -> None:
     """A list that may have been among them is published as bad."""
     found: list[Observation] = []
-    watch = a_watch(found, bytes_max=100)
+    watch = a_watch(found, bytes_max=100 + 2 * STEP_BYTES)
     watch.receive("client->server", LIST)
     for _ in range(3):
         watch.receive("server->client", b'{"id":1,"result":{"tools":[' + b" " * 100)
@@ -64,6 +64,14 @@ def test_a_backlog_that_is_full_loses_lines_but_not_the_fact() -> None:
     finish(watch)
     [observation] = found
     assert json.loads(observation.value)["data"]["tools"] == {"unreadable": "line missed"}
+
+
+def test_the_backlog_bounds_memory_also_where_a_server_writes_byte_by_byte() -> None:
+    """Each piece that waits costs hundreds of bytes, whatever its size."""
+    watch = a_watch([], bytes_max=100 * STEP_BYTES)
+    for _ in range(1_000):
+        watch.receive("server->client", b" ")
+    assert watch._steps.qsize() < 110
 
 
 def test_a_line_too_long_is_missed() -> None:

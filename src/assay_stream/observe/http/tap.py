@@ -40,16 +40,13 @@ from assay_stream.observe.http.upstreams import Client, Upstream, routes
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands, Session
 from assay_stream.observe.sinks import Sink
-from assay_stream.observe.tap import Backlog, Inspector
+from assay_stream.observe.tap import STEP_BYTES, Backlog, Inspector
 from assay_stream.observe.wire import Direction
 from assay_stream.text.urls import is_loopback
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
 
-
-_NOTE_BYTES = 512
-"""Overhead counted per note of bytes: a server may send its answer byte by byte."""
 
 _FINISH_LIMIT_S = 30.0
 
@@ -135,7 +132,7 @@ class Watched(ExchangeObserver):
             if isinstance(event, Answered):
                 event = Answered(event.status, _read(event.fields))
             elif isinstance(event, Passed):
-                size_bytes = _NOTE_BYTES + len(event.data or b"")
+                size_bytes = STEP_BYTES + len(event.data or b"")
             if self.watch.note(size_bytes, self.traffic, self.number, event):
                 return
             if isinstance(event, Passed):
