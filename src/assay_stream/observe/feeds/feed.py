@@ -211,8 +211,15 @@ class Feed:
 
     def unanswered(self, asked: Asked | None, code: str, *, ok: bool | None = None, at: datetime | None = None) -> None:
         """Record that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
-        if asked is not None and asked.error is None:
-            self._run(lambda now: self._unanswered(asked, code, at or now, ok=ok))
+        key = None if asked is None or asked.error is not None else request_key(asked.message["id"])
+        if asked is None or key is None:
+            return
+
+        def end(now: datetime) -> None:
+            if (session := self._sessions.get(asked.view)) is not None:
+                self._found += session.unanswered(key, code, at or now, ok=ok)
+
+        self._run(end)
 
     def changed(self, view: ClientView | None = None) -> None:
         """Record that a client was notified of changed tools."""
@@ -265,11 +272,6 @@ class Feed:
         for view, part in self._by_server(asked.view, reply):
             self._take(self._follow(view, at), "client->server", asked.message, raw, at)
             self._outward(view, part, at)
-
-    def _unanswered(self, asked: Asked, code: str, at: datetime, *, ok: bool | None) -> None:
-        key, session = request_key(asked.message["id"]), self._sessions.get(asked.view)
-        if key is not None and session is not None:
-            self._found += session.unanswered(key, code, at, ok=ok)
 
     def _follow(self, view: ClientView, at: datetime) -> Session:
         session = self._sessions.get(view)
