@@ -591,6 +591,13 @@ class CallObserver:
         wire, task = self._wire, call.task
         duration_us = max(0, round((wire.at - call.started_at).total_seconds() * 1_000_000))
         traceparent, trace_id = call.trace or (None, None)
+        unusual: dict[str, Any] = {
+            "rounds": call.rounds if call.rounds > 1 else None,
+            "unmatched_retry": call.is_unmatched or None,
+            "progress_count": call.progress_count or None,
+            "inputs": None if call._inputs is None else call._inputs.as_json(),
+            "task": None if task is None else {"id_hash": f"sha256:{task.id_hash.hex()}", "status": task.status},
+        }
         event = call_event(
             wire.vantage,
             event_id=wire.new_id(),
@@ -612,10 +619,6 @@ class CallObserver:
                 "ended_at": rfc3339(wire.at),
                 "duration_ms": duration_us / 1_000,
             },
-            rounds=call.rounds if call.rounds > 1 else None,
-            unmatched_retry=call.is_unmatched or None,
-            progress_count=call.progress_count or None,
-            inputs=None if call._inputs is None else call._inputs.as_json(),
-            task=None if task is None else {"id_hash": f"sha256:{task.id_hash.hex()}", "status": task.status},
+            **unusual,
         )
         wire.found.append(event)

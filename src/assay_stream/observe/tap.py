@@ -473,7 +473,9 @@ async def run_tap(
         from assay_stream.observe.gate import gate_class
 
         session = gate_class(hide)(vantage, session_id=new_id(), new_id=new_id, decide=rule)
-        host = Enforcer(session, server_input=server_input, client=ClientOutput(stdout), publish=sink.publish, clock=clock)
+        host = Enforcer(
+            session, server_input=server_input, client=ClientOutput(stdout), publish=sink.publish, clock=clock
+        )
     output_ended = asyncio.Event()
 
     def end() -> None:

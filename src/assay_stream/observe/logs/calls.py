@@ -222,7 +222,7 @@ def from_log(
 def _entries(reader: LogReader, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes | InputError]]:
     """Yield the entries of a log with their numbers, and an error in place of those that cannot be told apart."""
     if reader.split is None:
-        yield from numbered(iter(pieces))
+        yield from numbered(pieces)
         return
     number = 0
     try:
