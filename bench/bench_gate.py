@@ -21,8 +21,8 @@ import orjson
 from assay_stream.bindings.controls import VerdictTable
 from assay_stream.observe import Observation, Vantage
 from assay_stream.observe.gate import Gate
-from assay_stream.observe.inspection import ClientOutput, Enforcer, Pump, Watch, write_all
 from assay_stream.observe.session import ClientSaid, ServerSaid, Session
+from assay_stream.observe.tap import ClientOutput, Enforcer, Pump, Watch, write_all
 from assay_stream.registry.ledger import verdict_key
 from assay_stream.schemes.fingerprint import fingerprint
 
@@ -108,7 +108,7 @@ def _enforcing(source: int, target: int) -> tuple[Pump, Callable[[], None]]:
     enforcer = Enforcer(gate, server_input=target, client=ClientOutput(target), publish=_ignore, clock=_now)
     gate.receive(ClientSaid(b'{"id":"list","method":"tools/list"}'), _now())
     gate.receive(ServerSaid(orjson.dumps({"id": "list", "result": {"tools": tools}})), _now())
-    gate.delivered()
+    gate.offered.delivered()
 
     def end() -> None:
         assert enforcer.blocked == enforcer.failures == 0

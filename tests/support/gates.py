@@ -109,7 +109,7 @@ class Connection:
         """The server says something, and the client gets it; the data of what is observed."""
         shown = self.shows(message)
         for each in (self.gate, *([] if self._pieces is None else [self._pieces.session])):
-            each.delivered()
+            each.offered.delivered()
         return [json.loads(each.value)["data"] for each in shown.observations]
 
     def shows(self, message: object) -> Commands:

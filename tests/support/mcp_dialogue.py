@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from assay_stream.observe import Observation, Vantage
-from assay_stream.observe.inspection import LineSession
 from assay_stream.observe.session import Commands, Session
+from assay_stream.observe.tap import LineSession
 from assay_stream.observe.wire import Direction
 
 START = datetime(2026, 11, 21, 2, 6, 7, 386_000, tzinfo=UTC)
@@ -61,6 +61,16 @@ class Dialogue:
 
     def call(self, number: object, name: str = "echo", **params: Any) -> list[dict[str, Any]]:
         return self.request("tools/call", number, name=name, **params)
+
+    def round(self, method: str, number: object, result: Any, **params: Any) -> list[dict[str, Any]]:
+        """A request and its result, and what comes of the result."""
+        self.request(method, number, **params)
+        return self.result(number, result)
+
+    def called(self, number: object, result: Any, **params: Any) -> list[dict[str, Any]]:
+        """The same of a call."""
+        self.call(number, **params)
+        return self.result(number, result)
 
     def close(self) -> list[dict[str, Any]]:
         return [json.loads(observation.value) for observation in self.observer.close(self.tick())]

@@ -183,21 +183,6 @@ class OpenCall:
             self._inputs = InputCounter(self.inputs_max)
         return self._inputs
 
-    def optional_fields(self) -> dict[str, Any]:
-        """Return what is out of the ordinary about it, as fields of its event."""
-        fields: dict[str, Any] = {}
-        if self.rounds > 1:
-            fields["rounds"] = self.rounds
-        if self.is_unmatched:
-            fields["unmatched_retry"] = True
-        if self.progress_count:
-            fields["progress_count"] = self.progress_count
-        if self._inputs is not None and (inputs := self._inputs.as_json()) is not None:
-            fields["inputs"] = inputs
-        if self.task is not None:
-            fields["task"] = {"id_hash": f"sha256:{self.task.id_hash.hex()}", "status": self.task.status}
-        return fields
-
     def unfinished(self) -> tuple[bool | None, str]:
         """Return the outcome of a call that an answer left open for good."""
         task = self.task
@@ -261,10 +246,6 @@ def status_of(state: Mapping[str, Any]) -> str:
     """Return a task's status: one of MCP's values, or ``unknown``."""
     status = state.get("status")
     return status if isinstance(status, str) and status in _STATUSES else "unknown"
-
-
-def is_retry(params: Mapping[str, Any]) -> bool:
-    return params.get("requestState") is not None or params.get("inputResponses") is not None
 
 
 def retry_key(tool_name: str, args_hash: str | None, state: object) -> Hashable:
@@ -331,7 +312,10 @@ class CallObserver:
             self._end(call, None, "no_response")
             return
         evicted = self._pending.put(key, call)
-        self._follow_progress(call, params)
+        self._unfollow_progress(call)
+        token = request_key(meta_of(params).get("progressToken"), self._wire.exchange)
+        if token is not None and len(str(token[1])) <= _TOKEN_CHARS_MAX:
+            self._tokens[token], call.token = call, token
         if evicted is not None:
             self._wire.counts.evicted_requests += 1
             self._end(evicted[1], None, "no_response")
@@ -396,9 +380,7 @@ class CallObserver:
                 call.elsewhere = *outcome_of(final), self._result_hash(final)
 
     def task_changed(self, params: Mapping[str, Any]) -> None:
-        id_hash = task_hash(params)
-        if id_hash is not None:
-            self._task_state(id_hash, params)
+        self._task_state(task_hash(params), params)
 
     def progressed(self, params: Mapping[str, Any]) -> None:
         for scope in (self._wire.exchange, 0):
@@ -476,7 +458,7 @@ class CallObserver:
         tool_name = name[: wire.limits.identifier_chars_max + 1] if isinstance(name, str) else ""
         args_hash = digest_of(params["arguments"]) if wire.exact and "arguments" in params else None
         reason_code = "forwarded" if wire.exact else "forwarded_inexact_json"
-        resumes = is_retry(params)
+        resumes = params.get("requestState") is not None or params.get("inputResponses") is not None
         waits_for = retry_key(tool_name, args_hash, params.get("requestState"))
         earlier = self._held.take_under(waits_for) if resumes else None
         if earlier is not None:
@@ -517,12 +499,6 @@ class CallObserver:
             self._highest_id = value
             return f"{session_id}:{text}"
         return f"{session_id}:{text}#{number}"
-
-    def _follow_progress(self, call: OpenCall, params: Mapping[str, Any]) -> None:
-        self._unfollow_progress(call)
-        token = request_key(meta_of(params).get("progressToken"), self._wire.exchange)
-        if token is not None and len(str(token[1])) <= _TOKEN_CHARS_MAX:
-            self._tokens[token], call.token = call, token
 
     def _share_progress(self, call: OpenCall) -> None:
         """Accept progress of a call in another exchange than its own."""
@@ -571,7 +547,7 @@ class CallObserver:
             if "status" in result:
                 self._task_state(id_hash, result, is_answer=True)
 
-    def _task_state(self, id_hash: bytes, state: Mapping[str, Any], *, is_answer: bool = False) -> None:
+    def _task_state(self, id_hash: bytes | None, state: Mapping[str, Any], *, is_answer: bool = False) -> None:
         call = self._held.get(("task", id_hash))
         if call is None or call.task is None:
             return
@@ -612,9 +588,16 @@ class CallObserver:
 
     def _end(self, call: OpenCall, ok: bool | None, code: str | None, result_hash: str | None = None) -> None:
         self._unfollow_progress(call)
-        wire = self._wire
+        wire, task = self._wire, call.task
         duration_us = max(0, round((wire.at - call.started_at).total_seconds() * 1_000_000))
         traceparent, trace_id = call.trace or (None, None)
+        unusual: dict[str, Any] = {
+            "rounds": call.rounds if call.rounds > 1 else None,
+            "unmatched_retry": call.is_unmatched or None,
+            "progress_count": call.progress_count or None,
+            "inputs": None if call._inputs is None else call._inputs.as_json(),
+            "task": None if task is None else {"id_hash": f"sha256:{task.id_hash.hex()}", "status": task.status},
+        }
         event = call_event(
             wire.vantage,
             event_id=wire.new_id(),
@@ -636,6 +619,6 @@ class CallObserver:
                 "ended_at": rfc3339(wire.at),
                 "duration_ms": duration_us / 1_000,
             },
-            **call.optional_fields(),
+            **unusual,
         )
         wire.found.append(event)

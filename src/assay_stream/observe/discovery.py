@@ -36,6 +36,15 @@ REDIRECTS_MAX = 3
 _DOMAIN = re.compile(r"(?=.{1,253}(:|$))[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*(:[0-9]{1,5})?")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _URL_CHARS_MAX = 2_048
+_REDIRECTED = {
+    "invalid": "the host redirects to an invalid address",
+    "elsewhere": "the host redirects elsewhere: only redirects within the same host over https are followed",
+}
+_REVOKED = dict.fromkeys(
+    ("invalid", "elsewhere"),
+    "the revocation endpoint is not an https address on the host that may serve it: "
+    "check the document, then name the host with --revocation-domain",
+)
 _EVENT_DEPTH = 2
 """Containers around a document in its event (the event and its data), which count towards ``depth_max``."""
 
@@ -108,7 +117,7 @@ async def fetch_well_known(
             endpoint = parse_well_known(document).revocation_endpoint
             if endpoint is None:
                 return found
-            visit = _Visit(_on_host(allowed, endpoint), limits.discovery_bytes_max)
+            visit = _Visit(_same_host(endpoint, allowed, None, **_REVOKED), limits.discovery_bytes_max)
             raw = await visit.get(session)
         try:
             return replace(found, url=visit.url, revocations=_checked(raw, parse_revocations, limits))
@@ -129,7 +138,7 @@ async def fetch_well_known(
 
 
 def well_known_url(domain: str) -> str:
-    if not _DOMAIN.fullmatch(domain.lower()):
+    if not _DOMAIN.fullmatch(domain.lower()) or int(domain.partition(":")[2] or 0) > 65_535:
         raise ConfigurationError(
             "bad_domain", "write the domain as example.com or example.com:8443, in ASCII, without https:// or a path"
         )
@@ -164,7 +173,7 @@ class _Visit:
         for _ in range(REDIRECTS_MAX + 1):
             async with session.get(URL(self.url), headers=headers, allow_redirects=False) as response:
                 if response.status in _REDIRECTS:
-                    self.url = _redirected(self.url, response.headers.get("location", ""))
+                    self.url = _same_host(response.headers.get("location", ""), self.url, self.url, **_REDIRECTED)
                     continue
                 if response.status != 200:
                     raise _FailedError(f"the host answered with status {response.status}")
@@ -177,38 +186,20 @@ class _Visit:
         raise _FailedError(f"the host redirects more than {REDIRECTS_MAX} times")
 
 
-def _redirected(url: str, location: str) -> str:
-    there = _address(location, url)
-    if there is None:
-        raise _FailedError("the host redirects to an invalid address")
-    if not _is_same_host(there, url):
-        raise _FailedError("the host redirects elsewhere: only redirects within the same host over https are followed")
-    return str(there.with_fragment(None))
-
-
-def _on_host(allowed: str, endpoint: str) -> str:
-    there = _address(endpoint)
-    if there is None or not _is_same_host(there, allowed):
-        raise _FailedError(
-            "the revocation endpoint is not an https address on the host that may serve it: "
-            "check the document, then name the host with --revocation-domain"
-        )
-    return str(there.with_fragment(None))
-
-
-def _address(text: str, base: str | None = None) -> URL | None:
+def _same_host(text: str, url: str, base: str | None, *, invalid: str, elsewhere: str) -> str:
+    """Return an address of the host of ``url``, https and without credentials; raises ``_FailedError``."""
     if not text or len(text) > _URL_CHARS_MAX or not text.isprintable():
-        return None
+        raise _FailedError(invalid)
     try:
         there = URL(text) if base is None else URL(base).join(URL(text))
     except ValueError:
-        return None
-    return None if there.user or there.password else there
-
-
-def _is_same_host(there: URL, url: str) -> bool:
+        raise _FailedError(invalid) from None
+    if there.user or there.password:
+        raise _FailedError(invalid)
     here = URL(url)
-    return (there.scheme, there.host, there.port) == ("https", here.host, here.port)
+    if (there.scheme, there.host, there.port) != ("https", here.host, here.port):
+        raise _FailedError(elsewhere)
+    return str(there.with_fragment(None))
 
 
 def _reason(error: Exception, timeout_s: float) -> str:

@@ -30,6 +30,7 @@ from assay_stream.bindings.controls import ACTION_WEIGHT, NO_VERDICT, UNREADABLE
 from assay_stream.bindings.offers import content_key
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.observe.calls import CALL
 from assay_stream.observe.lists import HiddenTool
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands, Failed, Session
@@ -65,6 +66,9 @@ _HELD_BACK = {
     "not_ruled_on": "the line could not be ruled on",
 }
 _CODES = {"header_mismatch": HEADER_MISMATCH_CODE, "not_ruled_on": BLOCKED_CODE}
+_BLOCKED = f"jsonrpc_{BLOCKED_CODE}"
+"""Outcome of a call whose answer is withheld: to the client it fails, whatever the server sent."""
+
 _DEFINITIONS_KEPT = 1_024
 
 _WITHHELD = {
@@ -104,7 +108,7 @@ class Gate(Session):
         unclear = _unclear(line, raw, None if self.over_http else LINE_BREAK)
         if unclear is not None:
             return self._held_back(line, at, unclear)
-        rulings = {id(message): self._ruling(message) for message in line.messages if _is_call(message)}
+        rulings = {id(message): self._ruling(message) for message in line.messages if message.get("method") == CALL}
         blocked = {call: ruling.reason_code for call, ruling in rulings.items() if ruling.action is Action.BLOCK}
         if blocked:
             observations = self.refuse(line, lambda call: blocked.get(id(call), "batch_blocked"), at)
@@ -149,24 +153,22 @@ class Gate(Session):
         if is_doubtful and self.awaits_list(exchange):
             observations += self.missed("server->client", at, exchange=exchange)
         elif is_doubtful and self.over_http:
-            self.doubt()  # the list may have another one inside
+            self.offered.doubt()  # the list may have another one inside
         return observations
 
     def _ruling(self, call: Mapping[str, Any]) -> Ruling:
-        name = params_of(call)["name"]
-        server_id = self.vantage.server_id
-        rulings = [self.decide(server_id, name, each) for each in self._definitions(name)]
-        return max(rulings, key=lambda ruling: ACTION_WEIGHT[ruling.action])
-
-    def _definitions(self, name: str) -> list[Fingerprint | None]:
-        offered = self.offered
+        name, server_id, offered = params_of(call)["name"], self.vantage.server_id, self.offered
+        definitions: list[Fingerprint | None]
         if offered.in_doubt:
-            return [UNREADABLE]
-        if offered.is_withdrawn(name):
-            return [WITHDRAWN]
-        given = offered.of(name)
-        prints = [self._fingerprint(tool) for tool in (*given, *offered.on_the_way(name))]
-        return [*prints] if given else [None, *prints]
+            definitions = [UNREADABLE]
+        elif offered.is_withdrawn(name):
+            definitions = [WITHDRAWN]
+        else:
+            given = offered.of(name)
+            prints = [self._fingerprint(tool) for tool in (*given, *offered.on_the_way(name))]
+            definitions = [*prints] if given else [None, *prints]
+        rulings = [self.decide(server_id, name, each) for each in definitions]
+        return max(rulings, key=lambda ruling: ACTION_WEIGHT[ruling.action])
 
     def _fingerprint(self, tool: dict[str, Any]) -> Fingerprint:
         vantage = self.vantage
@@ -201,10 +203,6 @@ class Gate(Session):
         return error_of(BLOCKED_CODE, text, "call_blocked", **detail)
 
 
-def _is_call(message: Mapping[str, Any]) -> bool:
-    return message.get("method") == "tools/call"
-
-
 def _unclear(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None) -> str | None:
     if not line.exact:
         return "inexact_json"
@@ -212,7 +210,7 @@ def _unclear(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None) -> str | 
         return "not_a_message"
     if is_ambiguous(line, raw, breaks):
         return "ambiguous_message"
-    calls = [message for message in line.messages if _is_call(message)]
+    calls = [message for message in line.messages if message.get("method") == CALL]
     return "tool_not_named" if any(not isinstance(params_of(call).get("name"), str) for call in calls) else None
 
 
@@ -264,7 +262,7 @@ class HidingGate(Gate):
         is_clear = line.exact and line.whole and not is_ambiguous(line, raw, self._breaks)
         if not is_list or (not is_clear and (lists or may_list(raw))):
             # The client gets no list, but the registry must hear of it.
-            known = self._unanswered(line, at, exchange)
+            known = self.withheld(line, _BLOCKED, at, exchange=exchange)
             if is_clear or not line.exact:
                 known += self._look(line, raw, at, exchange)
             else:
@@ -279,7 +277,7 @@ class HidingGate(Gate):
             for place, each in dropped.items()
         }
         is_withheld = any(ruling.reason_code == "verdicts_unavailable" for _, _, ruling in refusals)
-        observations = self._unanswered(line, at, exchange) if is_withheld else []
+        observations = self.withheld(line, _BLOCKED, at, exchange=exchange) if is_withheld else []
         observations += self._look(line, raw, at, exchange, hidden)
         names = tuple(_name_of(tool) for tool, _, _ in refusals)
         if is_withheld:
@@ -309,27 +307,23 @@ class HidingGate(Gate):
         return self._withheld("not_inspected", Line((), exact=False), exchange, observations)
 
     def _dropped(self, tools: Iterable[Any]) -> list[tuple[Any, Fingerprint, Ruling]]:
-        entries = [(tool, *self._entry(tool)) for tool in tools]
+        entries, server_id = list[tuple[Any, Fingerprint, Ruling]](), self.vantage.server_id
+        for tool in tools:
+            print_, ruling = UNREADABLE, self.decide(server_id, _name_of(tool), UNREADABLE)
+            if ruling is not NO_VERDICT and isinstance(tool, dict):
+                print_ = self._fingerprint(tool)
+                ruling = self.decide(server_id, _name_of(tool), print_)
+            entries.append((tool, print_, ruling))
         refused = {_name_of(tool) for tool, _, ruling in entries if ruling.action is Action.BLOCK}
         return [entry for entry in entries if _name_of(entry[0]) in refused]
-
-    def _entry(self, tool: Any) -> tuple[Fingerprint, Ruling]:
-        server_id, name = self.vantage.server_id, _name_of(tool)
-        ruling = self.decide(server_id, name, UNREADABLE)
-        if ruling is NO_VERDICT or not isinstance(tool, dict):
-            return UNREADABLE, ruling
-        print_ = self._fingerprint(tool)
-        return print_, self.decide(server_id, name, print_)
-
-    def _unanswered(self, line: Line, at: datetime, exchange: int) -> list[Observation]:
-        """Return the calls that a withheld message answers: to the client they fail, whatever the server sent."""
-        return self.withheld(line, f"jsonrpc_{BLOCKED_CODE}", at, exchange=exchange)
 
     def _withheld(
         self, code: str, line: Line, exchange: int, observations: list[Observation], names: tuple[str, ...] = ()
     ) -> Commands:
         named = [answerable(message.get("id")) for message in line.messages if "method" not in message]
-        ids = [each for each in named if each is not None] or list(islice(self.awaited_lists(exchange), 1))
+        ids = [each for each in named if each is not None] or [
+            key[1] for key in islice(self.lists.for_tools(exchange), 1)
+        ]
         error = error_of(BLOCKED_CODE, _WITHHELD[code], code)
         answers = [{"jsonrpc": "2.0", "id": each, "error": error} for each in ids or (None,)]
         text = json.dumps(answers if line.batch else answers[0], allow_nan=False).encode()

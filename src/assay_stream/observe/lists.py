@@ -92,11 +92,14 @@ class Assembly:
     def with_page(
         self, page: Any, result: Mapping[str, Any], limits: Limits, *, size_bytes: int, hidden: Iterable[HiddenTool]
     ) -> Assembly:
+        stated, ttl_ms = result.get("ttlMs"), self.ttl_ms
+        if isinstance(stated, int) and not isinstance(stated, bool) and 0 <= stated <= _TTL_MS_MAX:
+            ttl_ms = max(ttl_ms or 0, stated)
         grown = replace(
             self,
             next_cursor=result.get("nextCursor"),
             size_bytes=self.size_bytes + size_bytes,
-            ttl_ms=_longest(self.ttl_ms, result.get("ttlMs")),
+            ttl_ms=ttl_ms,
             hidden=(*self.hidden, *hidden)[: limits.tools_max + 1],
         )
         if not isinstance(page, list):
@@ -109,12 +112,6 @@ class Assembly:
 
 _START = Assembly()
 _UNMATCHED = Assembly(sound=False)
-
-
-def _longest(known: int | None, stated: Any) -> int | None:
-    if isinstance(stated, bool) or not isinstance(stated, int) or not 0 <= stated <= _TTL_MS_MAX:
-        return known
-    return max(known or 0, stated)
 
 
 class _Listing(NamedTuple):
@@ -212,7 +209,7 @@ class Offered:
         return self._listed.get(name, self._whole) < self._whole
 
     def doubt(self) -> None:
-        """Record that inspecting the server failed: until the next complete list its tools are unknown."""
+        """Record that the client may have seen an unknown list, or that inspecting the server failed."""
         self.doubts += 1
 
     def _show(self, listing: _Listing) -> None:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from assay_stream.canonical.decode import decode_json, is_unicode, member_bytes, read_leniently
@@ -66,6 +66,7 @@ def check_observation(observation: Observation) -> None:
     )
 
 
+T = TypeVar("T")
 OnError = Callable[[InputError], None]
 
 _NAMESPACE = uuid.UUID("6f7c3f0e-5d2b-5a53-9d0c-1f2a2f3b9c11")
@@ -105,18 +106,16 @@ def from_mcp_wire(
     )
     new_id = StableIds(vantage)
     observer: WireObserver | None = None
-    at: datetime | None = None
-    for number, raw in numbered(iter(lines)):
+
+    def read(raw: bytes) -> tuple[Direction, datetime, bytes]:
         new_id.line(raw)
-        try:
-            direction, at, message = _wire_line(raw)
-        except InputError as error:
-            report(error, number, on_error)
-            continue
+        return _wire_line(raw)
+
+    for direction, at, message in _each(lines, read, on_error):
         if observer is None:
             observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
         yield from observer.feed(direction, message, at)
-    if observer is not None and at is not None:
+    if observer is not None:
         yield from observer.close(at)
 
 
@@ -126,11 +125,7 @@ def from_observations(lines: Iterable[bytes], *, on_error: OnError | None = None
     Events are not validated here: one that no stage accepts is published anyway and ends among the rejected
     records with its reason. Only a line without a destination is an error.
     """
-    for number, raw in numbered(iter(lines)):
-        try:
-            yield recorded_observation(raw)
-        except InputError as error:
-            report(error, number, on_error)
+    yield from _each(lines, recorded_observation, on_error)
 
 
 def from_assay_log(
@@ -143,18 +138,16 @@ def from_assay_log(
     """
     vantage = Vantage(server_id=server_id, observer_id=observer_id)
     new_id = StableIds(vantage)
-    for number, raw in numbered(iter(lines)):
+
+    def read(raw: bytes) -> Observation | None:
         new_id.line(raw)
-        try:
-            observation = _decision(vantage, raw, new_id)
-            if observation is not None:
-                # Reject here what the join would reject, while the line's number is still known.
-                check_observation(observation)
-        except InputError as error:
-            report(error, number, on_error)
-            continue
+        observation = _decision(vantage, raw, new_id)
         if observation is not None:
-            yield observation
+            # Reject here what the join would reject, while the line's number is still known.
+            check_observation(observation)
+        return observation
+
+    yield from (each for each in _each(lines, read, on_error) if each is not None)
 
 
 class StableIds:
@@ -197,7 +190,18 @@ def report(error: InputError, number: int, on_error: OnError | None) -> None:
     on_error(located)
 
 
-def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+def _each(lines: Iterable[bytes], read: Callable[[bytes], T], on_error: OnError | None) -> Iterator[T]:
+    """Yield what is read of each line, and report the lines that cannot be read."""
+    for number, raw in numbered(lines):
+        try:
+            found = read(raw)
+        except InputError as error:
+            report(error, number, on_error)
+        else:
+            yield found
+
+
+def numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     for number, line in enumerate(lines, start=1):
         raw = line.strip(b" \t\r\n")
         if raw:

@@ -1,6 +1,6 @@
 """One MCP connection without I/O: messages in, observations and commands for its host out.
 
-A host owns the bytes (``observe.inspection`` for pipes, ``observe.http`` for HTTP, ``observe.feeds`` for hooks of
+A host owns the bytes (``observe.tap`` for pipes, ``observe.http`` for HTTP, ``observe.feeds`` for hooks of
 gateways). It passes in each message as an event and executes the resulting commands. ``Session`` only
 observes; ``observe.gate`` has the sessions that refuse calls and hide tools.
 
@@ -21,7 +21,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
@@ -78,10 +78,6 @@ class WireObserver(WireConnection):
     @property
     def offered(self) -> Offered:
         return self.lists.offered
-
-    def awaited_lists(self, exchange: int) -> Iterator[int | float | str]:
-        """Yield the ids of the requests for tools that a response in an exchange may answer; 0 means any."""
-        return (key[1] for key in self.lists.for_tools(exchange))
 
     def awaits_list(self, exchange: int = 0) -> bool:
         """Return True if a response in an exchange may be a list of tools that the client asked for."""
@@ -183,9 +179,6 @@ class WireObserver(WireConnection):
             return []
         self._lost_at = at
         return [loss_event(self.vantage, event_id=self.new_id(), observed_at=at, lists=0, calls=1)]
-
-    def shown_as(self, prefix: str) -> None:
-        self.vantage = replace(self.vantage, shown_prefix=prefix)
 
     def unanswered(
         self, key: RequestKey, code: str, observed_at: datetime, *, ok: bool | None = None
@@ -399,13 +392,6 @@ class Session(WireObserver):
     def rule(self, line: Line, raw: bytes, at: datetime) -> Commands:  # noqa: ARG002 - for sessions that refuse
         """Rule on a line, without observing it if it may pass."""
         return Commands(raw)
-
-    def delivered(self, exchange: int = 0) -> None:
-        self.offered.delivered(exchange)
-
-    def doubt(self) -> None:
-        """Record that inspecting the server failed: its lists are unknown."""
-        self.offered.doubt()
 
     def _from_client(self, raw: bytes, at: datetime) -> Commands:
         if not raw.strip(BLANKS):

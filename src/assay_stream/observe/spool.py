@@ -83,8 +83,15 @@ class Spool:
     def append(self, observations: Sequence[Observation]) -> int:
         """Append as many observations as fit, and return how many; on ``OSError`` none."""
         with self._transaction():
-            [place] = self._db.execute("SELECT ifnull(max(place), 0) + 1 FROM waiting").fetchone()
-            count = self._write(place, observations)
+            [first] = self._db.execute("SELECT ifnull(max(place), 0) + 1 FROM waiting").fetchone()
+            count = 0
+            for place, observation in enumerate(observations, first):
+                body = _packed(observation)
+                self._db.execute("INSERT INTO waiting VALUES (?, ?, ?)", (place, _checksum(place, body), body))
+                if self._used_bytes() > self._bytes_max:
+                    self._db.execute("DELETE FROM waiting WHERE place = ?", (place,))
+                    break
+                count += 1
         self.records += count
         return count
 
@@ -130,15 +137,6 @@ class Spool:
             with self._transaction():
                 # A script, since ``execute`` takes one step of the statement, which frees one page.
                 self._db.executescript("PRAGMA incremental_vacuum")
-
-    def _write(self, start: int, observations: Sequence[Observation]) -> int:
-        for count, observation in enumerate(observations):
-            place, body = start + count, _packed(observation)
-            self._db.execute("INSERT INTO waiting VALUES (?, ?, ?)", (place, _checksum(place, body), body))
-            if self._used_bytes() > self._bytes_max:
-                self._db.execute("DELETE FROM waiting WHERE place = ?", (place,))
-                return count
-        return len(observations)
 
     def _used_bytes(self) -> int:
         [pages] = self._db.execute("PRAGMA page_count").fetchone()

@@ -1,11 +1,17 @@
-"""The tap: a transparent proxy around an MCP server over standard input and output.
+"""The stdio tap: a transparent proxy around an MCP server, which copies the bytes between it and its client.
 
-Client and server get each other's bytes unchanged, except for client lines that a rule blocks. The server inherits
-standard error. Another thread inspects what passes (``observe.inspection``); whatever goes wrong there is counted and
-logged, and never affects the connection.
+Client and server get each other's bytes unchanged, except for lines that a rule blocks or hides. The server inherits
+standard error. End of stream propagates as without a tap: when the client closes our input, the server's input is
+closed; when the server closes its output, ours is.
 
-End of stream propagates as without a tap: when the client closes our input, the
-server's input is closed; when the server closes its output, ours is.
+Watching never delays the connection and never breaks it: it runs in a thread of its own, in the order in which bytes
+passed, and whatever goes wrong there is counted and logged. Enforcing reads each line before it passes: if inspecting a
+client's line fails, the line is held back and answered; if inspecting a server's line fails, the failure is counted and
+the line passes, unless tools are hidden.
+
+Threads with blocking reads and writes serve every kind of descriptor (pipes, sockets, terminals, plain files) and
+never change a descriptor's mode, which other processes may share. Nothing that happens in the event loop or in the
+observer delays them.
 """
 
 from __future__ import annotations
@@ -14,20 +20,26 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import os
+import queue
+import select
 import signal
 import subprocess
+import threading
+import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.observe.delivery import Sink
-from assay_stream.observe.inspection import ClientOutput, Enforcer, Pump, Watch, write_all
 from assay_stream.observe.observation import Observation, Vantage
-from assay_stream.observe.session import Session
-from assay_stream.observe.wire import Direction
+from assay_stream.observe.session import LINE_BYTES_MAX, ClientSaid, Commands, Failed, Missed, ServerSaid, Session
+from assay_stream.observe.sinks import Sink
+from assay_stream.observe.wire import NOT_RULED_ON, Direction, failure
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -36,8 +48,386 @@ _STOP_LIMIT_S = 5.0
 _WATCH_LIMIT_S = 30.0
 _INWARD_LIMIT_S = 1.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_CHUNK_BYTES = 64 * 1_024
+
+BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
+"""Limit of bytes waiting for inspection: two of the longest lines. The wire never waits for the observer."""
+
+STEP_BYTES = 512
+"""Overhead counted per piece that waits: a server may write byte by byte."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Inspector:
+    """Execute commands, except forwarding and replies, and count failures: none may affect a connection."""
+
+    publish: Callable[[Observation], object]
+    clock: Callable[[], datetime]
+    failures: int = field(default=0, init=False)
+    blocked: int = field(default=0, init=False)
+    withheld: int = field(default=0, init=False)
+
+    def note_failure(self) -> None:
+        self.failures += 1
+        if self.failures == 1:
+            _log.exception("inspecting failed; further failures are only counted")
+
+    def execute(self, commands: Commands) -> Commands:
+        for observation in commands.observations:
+            try:
+                self.publish(observation)
+            except Exception:  # noqa: BLE001 - the others are still to be published
+                self.note_failure()
+        for notice in commands.notices:
+            _log.warning("%s", notice)
+        self.withheld += commands.withheld
+        return commands
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Backlog(Inspector, threading.Thread):
+    """Inspect in a thread, one step after the other; a failing step does not stop the rest.
+
+    Args:
+        bytes_max: total size of the queued steps.
+        share_bytes_max: total size queued per owner, so that one owner cannot starve the others.
+        pause_s: seconds to wait for more steps before each run: two threads that alternate at every step spend
+            more time switching than working.
+    """
+
+    bytes_max: int
+    share_bytes_max: float = math.inf
+    pause_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        threading.Thread.__init__(self, name="assay-stream watch", daemon=True)
+        self._steps: queue.SimpleQueue[tuple[int, Hashable, Callable[[], object]] | None] = queue.SimpleQueue()
+        self._bytes = 0
+        self._shares: Counter[Hashable] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, size_bytes: int, step: Callable[[], object], owner: Hashable = None) -> bool:
+        """Add a step and return True if there was room; there always is for a step of size 0."""
+        with self._lock:
+            if size_bytes and (
+                self._bytes + size_bytes > self.bytes_max or self._shares[owner] + size_bytes > self.share_bytes_max
+            ):
+                return False
+            self._bytes += size_bytes
+            self._shares[owner] += size_bytes
+            self._steps.put((size_bytes, owner, step))
+        return True
+
+    def finish(self) -> None:
+        self._steps.put(None)
+
+    def close(self, limit_s: float) -> None:
+        """Inspect what waits, within a time limit."""
+        self.finish()
+        self.join(limit_s)
+        if self.is_alive():
+            _log.warning("gave up inspecting what was still in the backlog")
+
+    def run(self) -> None:
+        while (waiting := self._steps.get()) is not None:
+            if self.pause_s:
+                time.sleep(self.pause_s)
+            while waiting is not None:
+                size_bytes, owner, step = waiting
+                with self._lock:
+                    self._bytes -= size_bytes
+                    self._shares[owner] -= size_bytes
+                self._guard(step)
+                if self._steps.empty():
+                    break
+                waiting = self._steps.get()
+            else:
+                break
+        for step in self._last():
+            self._guard(step)
+
+    def _last(self) -> Iterable[Callable[[], object]]:
+        """Return what runs after everything else."""
+        raise NotImplementedError
+
+    def _guard(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except Exception:  # noqa: BLE001 - as above
+            self.note_failure()
+
+
+class Pump(threading.Thread):
+    """Copy until the source ends, the destination is gone, or it is stopped."""
+
+    def __init__(
+        self, source: int, take: Callable[[bytes], None], *, done: Callable[[], None], name: str = "assay-stream pump"
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._source = source
+        self._take = take
+        self._done = done
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def run(self) -> None:
+        try:
+            while data := self._read():
+                self._take(data)
+        except OSError:
+            pass  # The source or the target is gone: an end like any other, which each side sees for itself.
+        finally:
+            with self._lock:
+                self._ended = True
+                os.close(self._wake_reader)
+                os.close(self._wake_writer)
+            self._done()
+
+    def stop(self) -> None:
+        with self._lock:
+            if not self._ended:
+                os.write(self._wake_writer, b"!")
+
+    def _read(self) -> bytes:
+        poll = select.poll()
+        poll.register(self._source, select.POLLIN)
+        poll.register(self._wake_reader, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._source in ready:
+                try:
+                    return os.read(self._source, _CHUNK_BYTES)
+                except BlockingIOError:
+                    continue  # another reader of the same pipe was first
+            if self._wake_reader in ready:
+                return b""
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all bytes, whatever the descriptor's mode; raises ``OSError`` if the other side is gone."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLOUT)
+            poll.poll()
+
+
+class LineSplitter:
+    """Split a stream into lines; one over the limit comes out as ``None``."""
+
+    def __init__(self, line_bytes_max: int) -> None:
+        self._line_bytes_max = line_bytes_max
+        self._line = bytearray()
+        self._broken = False
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        """Yield the lines that end in ``data``, without line feeds; ``None`` for a lost one."""
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._add(end)
+            yield self._take()
+        self._add(rest)
+
+    def lose(self) -> None:
+        self._line.clear()
+        self._broken = True
+
+    def end(self) -> Iterator[bytes | None]:
+        if self._broken or self._line:
+            yield self._take()
+
+    def _add(self, part: bytes) -> None:
+        if len(self._line) + len(part) > self._line_bytes_max:
+            self.lose()
+        elif not self._broken:
+            self._line += part
+
+    def _take(self) -> bytes | None:
+        line = None if self._broken else bytes(self._line)
+        self._line.clear()
+        self._broken = False
+        return line
+
+
+def _refusal(text: str) -> bytes:
+    return failure("not_ruled_on", text) + b"\n"
+
+
+@dataclass(eq=False, repr=False)
+class LineSession:
+    """A session whose messages are lines: bytes in, commands out."""
+
+    session: Session
+    note_failure: Callable[[], None]
+    _: KW_ONLY
+    line_bytes_max: int = LINE_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        self._splitters: dict[Direction, LineSplitter] = {
+            "client->server": LineSplitter(self.line_bytes_max),
+            "server->client": LineSplitter(self.line_bytes_max),
+        }
+
+    def lose(self, direction: Direction) -> None:
+        self._splitters[direction].lose()
+
+    def receive(self, direction: Direction, data: bytes | None, clock: Callable[[], datetime]) -> list[Commands]:
+        """Return the commands for the lines completed by some bytes; ``None`` stands for the end of the stream."""
+        splitter, end = self._splitters[direction], b"" if data is None else b"\n"
+        inspect = self._from_client if direction == "client->server" else self._from_server
+        return [inspect(line, end, clock) for line in (splitter.end() if data is None else splitter.feed(data))]
+
+    def _from_client(self, line: bytes | None, end: bytes, clock: Callable[[], datetime]) -> Commands:
+        if line is None and self.session.enforces:
+            return Commands(reply=_refusal("the line is too long to inspect; it was not passed on"))
+        event = Missed("client->server") if line is None else ClientSaid(line)
+        for attempt in (event, Failed(line or b"")):
+            try:
+                commands = self.session.receive(attempt, clock())
+            except Exception:  # noqa: BLE001 - a call that could not be ruled on does not pass
+                if attempt is event:
+                    self.note_failure()
+                continue
+            if commands.forward is not None:
+                commands.forward += end
+            return commands
+        return Commands(reply=_refusal(NOT_RULED_ON))
+
+    def _from_server(self, line: bytes | None, end: bytes, clock: Callable[[], datetime]) -> Commands:
+        try:
+            event = Missed("server->client") if line is None else ServerSaid(line)
+            commands = self.session.receive(event, clock())
+        except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
+            self.note_failure()
+            self.session.offered.doubt()
+            text = _refusal("a line of the server could not be inspected; it was not passed on")
+            return Commands(text + end, withheld=int(self.session.hides))
+        commands.forward = (commands.forward or b"") + end
+        return commands
+
+
+@dataclass(eq=False, repr=False)
+class Watch(Backlog):
+    """Forward bytes at once, and inspect them in a thread."""
+
+    session: Session
+    _: KW_ONLY
+    bytes_max: int = BACKLOG_BYTES_MAX
+    line_bytes_max: int = LINE_BYTES_MAX
+    write: Callable[[Direction, bytes], object] = lambda *_: None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._lines = LineSession(self.session, self.note_failure, line_bytes_max=self.line_bytes_max)
+        self._losing: set[Direction] = set()
+
+    def receive(self, direction: Direction, data: bytes) -> None:
+        """Forward bytes; raises ``OSError`` if the other side is gone."""
+        self._guard(lambda: self._note(direction, data))  # before any reaction of the other side
+        self.write(direction, data)
+
+    def ended(self, direction: Direction) -> None:
+        """Do nothing yet: the other side may still send."""
+
+    def _note(self, direction: Direction, data: bytes) -> None:
+        at = self.clock()
+        if self.add(STEP_BYTES + len(data), lambda: self._inspect(direction, data, at)):
+            self._losing.discard(direction)
+        elif direction not in self._losing:
+            self._losing.add(direction)
+            self.add(0, lambda: self._lines.lose(direction))
+
+    def _inspect(self, direction: Direction, data: bytes | None, at: datetime) -> None:
+        for commands in self._lines.receive(direction, data, lambda: at):
+            self.execute(commands)
+
+    def _last(self) -> Iterable[Callable[[], object]]:
+        at = self.clock()
+        yield lambda: self._inspect("client->server", None, at)
+        yield lambda: self._inspect("server->client", None, at)
+        yield lambda: self.execute(Commands(observations=self.session.close(at)))
+
+
+class ClientOutput:
+    """The client's input: the server's bytes, with our own replies between its lines."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+        self._within_line = False
+        self._waiting: list[bytes] = []
+
+    def pass_on(self, data: bytes) -> None:
+        """Write bytes of the server, which need not end at a line end."""
+        with self._lock:
+            head, line_feed, rest = data.rpartition(b"\n")
+            if line_feed and self._waiting:
+                write_all(self._descriptor, head + line_feed + b"".join(self._waiting) + rest)
+                self._waiting.clear()
+            else:
+                write_all(self._descriptor, data)
+            self._within_line = bool(rest) if line_feed else self._within_line or bool(rest)
+
+    def answer(self, line: bytes) -> None:
+        """Write our own reply, in whole lines, after the server's current line."""
+        with self._lock:
+            if self._within_line:
+                self._waiting.append(line)
+            else:
+                write_all(self._descriptor, line)
+
+
+@dataclass(eq=False, repr=False)
+class Enforcer(Inspector):
+    """Inspect each line before it passes."""
+
+    session: Session
+    _: KW_ONLY
+    server_input: int
+    client: ClientOutput
+
+    def __post_init__(self) -> None:
+        self._lines = LineSession(self.session, self.note_failure)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def receive(self, direction: Direction, data: bytes | None) -> None:
+        """Forward what may pass; raises as ``Watch.receive``."""
+        with self._lock:
+            if self._closed and direction == "client->server":
+                return
+            received = self._lines.receive(direction, data, self.clock)
+        for commands in received:
+            self.execute(commands)
+        if direction == "client->server":
+            for commands in received:
+                self.blocked += commands.forward is None
+                if commands.forward is not None:
+                    write_all(self.server_input, commands.forward)
+                elif commands.reply:
+                    self.client.answer(commands.reply)
+            return
+        # A line means nothing to a client before its end, so holding it back delays nothing.
+        shown = b"".join(each.forward or b"" for each in received) if self.session.hides else data or b""
+        self.client.pass_on(shown)
+        with self._lock:
+            self.session.offered.delivered()
+
+    def ended(self, direction: Direction) -> None:
+        with contextlib.suppress(OSError):  # the other side is gone
+            self.receive(direction, None)
+
+    def close(self, limit_s: float) -> None:  # noqa: ARG002 - nothing waits
+        with self._lock:
+            self._closed = True
+            observations = self.session.close(self.clock())
+        self.execute(Commands(observations=observations))
 
 
 async def run_tap(
@@ -69,9 +459,6 @@ async def run_tap(
     loop = asyncio.get_running_loop()
     process = _start(command, environment)
 
-    def publish(observation: Observation) -> None:
-        loop.call_soon_threadsafe(sink.publish, observation)
-
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
     server_input = process.stdin.fileno()
     session: Session
@@ -79,14 +466,16 @@ async def run_tap(
     if rule is None:
         session = Session(vantage, session_id=new_id(), new_id=new_id)
         target = {"client->server": server_input, "server->client": stdout}
-        host = Watch(session, publish=publish, clock=clock, write=lambda way, data: write_all(target[way], data))
+        host = Watch(session, publish=sink.publish, clock=clock, write=lambda way, data: write_all(target[way], data))
         host.start()
     else:
         # Imported here: a tap that does not enforce starts faster without the schemes.
         from assay_stream.observe.gate import gate_class
 
         session = gate_class(hide)(vantage, session_id=new_id(), new_id=new_id, decide=rule)
-        host = Enforcer(session, server_input=server_input, client=ClientOutput(stdout), publish=publish, clock=clock)
+        host = Enforcer(
+            session, server_input=server_input, client=ClientOutput(stdout), publish=sink.publish, clock=clock
+        )
     output_ended = asyncio.Event()
 
     def end() -> None:
@@ -109,7 +498,6 @@ async def run_tap(
             inward.stop()
             outward.stop()
         await asyncio.to_thread(host.close, _WATCH_LIMIT_S)
-        # Also lets the loop take in what the pumps' threads have passed to it.
         await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
         _report(session, host)
     code = process.returncode

@@ -89,20 +89,21 @@ def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE
     Some see an end of the message within it, and another message after that. Some ignore case, so that they read
     ``Method`` as ``method`` and find a message where others find none.
     """
-    is_broken = breaks is not None and breaks.search(raw.strip(BLANKS)) is not None
-    return is_broken or any(_has_case_variants(message) for message in line.messages)
+    if breaks is not None and breaks.search(raw.strip(BLANKS)) is not None:
+        return True
+    for message in line.messages:
+        parts = [message, *(part for part in (message.get("params"), message.get("result")) if isinstance(part, dict))]
+        tools = [tool for tool in listed_in(message) or () if isinstance(tool, dict)]
+        if any(_folds(part, _MEMBERS, _FOLDED_MEMBERS) for part in parts) or any(
+            _folds(tool, _TOOL_MEMBERS, _FOLDED_TOOL_MEMBERS) for tool in tools
+        ):
+            return True
+    return False
 
 
 def may_be_misread(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE_BREAK) -> bool:
     """Return True if some program may find other messages in a line than those parsed here."""
     return not (line.sure and line.whole) or is_ambiguous(line, raw, breaks)
-
-
-def _has_case_variants(message: Mapping[str, Any]) -> bool:
-    inner = [part for part in (message.get("params"), message.get("result")) if isinstance(part, dict)]
-    return any(_folds(part, _MEMBERS, _FOLDED_MEMBERS) for part in (message, *inner)) or any(
-        _folds(tool, _TOOL_MEMBERS, _FOLDED_TOOL_MEMBERS) for tool in listed_in(message) or () if isinstance(tool, dict)
-    )
 
 
 def _folds(part: Mapping[str, Any], names: frozenset[str], folded: frozenset[str]) -> bool:

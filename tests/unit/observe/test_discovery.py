@@ -319,7 +319,7 @@ class TestContent:
 
 
 class TestDomain:
-    @pytest.mark.parametrize("domain", ["example.com", "Example.COM", "a-b.example.com:8443", "xn--bcher-kva.ch"])
+    @pytest.mark.parametrize("domain", ["example.com", "Example.COM", "a-b.example.com:65535", "xn--bcher-kva.ch"])
     def test_domains(self, domain: str) -> None:
         """A host name with or without a port."""
         assert well_known_url(domain) == f"https://{domain.lower()}{PATH}"
@@ -334,6 +334,7 @@ class TestDomain:
             "user@example.com",
             "example.com:",
             "example.com:123456",
+            "example.com:65536",
             "example..com",
             ".example.com",
             "bücher.ch",

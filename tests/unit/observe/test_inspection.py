@@ -6,15 +6,14 @@ import os
 import random
 import threading
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from assay_stream.observe import Observation
-from assay_stream.observe.inspection import ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.session import LINE_BYTES_MAX, Session
+from assay_stream.observe.tap import STEP_BYTES, ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.wire import BLOCKED_CODE, NOT_RULED_ON
 from tests.support.gates import Connection, a_call, a_tool, pinned
 from tests.support.mcp_dialogue import START, THE_VANTAGE
@@ -30,6 +29,10 @@ def a_session() -> Session:
 
 def a_watch(found: list[Observation], **options: Any) -> Watch:
     return Watch(a_session(), publish=found.append, clock=lambda: START, **options)
+
+
+def fail(*_: object) -> Any:
+    raise RuntimeError("boom")
 
 
 def finish(watch: Watch) -> None:
@@ -56,7 +59,7 @@ def test_what_was_seen_is_looked_at_in_order_and_open_calls_are_given() -> None:
 def test_a_backlog_that_is_full_loses_lines_but_not_the_fact() -> None:
     """A list that may have been among them is published as bad."""
     found: list[Observation] = []
-    watch = a_watch(found, bytes_max=100)
+    watch = a_watch(found, bytes_max=100 + 2 * STEP_BYTES)
     watch.receive("client->server", LIST)
     for _ in range(3):
         watch.receive("server->client", b'{"id":1,"result":{"tools":[' + b" " * 100)
@@ -64,6 +67,14 @@ def test_a_backlog_that_is_full_loses_lines_but_not_the_fact() -> None:
     finish(watch)
     [observation] = found
     assert json.loads(observation.value)["data"]["tools"] == {"unreadable": "line missed"}
+
+
+def test_the_backlog_bounds_memory_also_where_a_server_writes_byte_by_byte() -> None:
+    """Each piece that waits costs hundreds of bytes, whatever its size."""
+    watch = a_watch([], bytes_max=100 * STEP_BYTES)
+    for _ in range(1_000):
+        watch.receive("server->client", b" ")
+    assert watch._steps.qsize() < 110
 
 
 def test_a_line_too_long_is_missed() -> None:
@@ -95,10 +106,7 @@ def test_a_failure_is_counted_and_said_once_and_nothing_stops(caplog: pytest.Log
 
 
 def test_seeing_never_raises() -> None:
-    def broken_clock() -> Any:
-        raise RuntimeError("boom")
-
-    watch = Watch(a_session(), publish=print, clock=broken_clock)
+    watch = Watch(a_session(), publish=print, clock=fail)
     watch.receive("client->server", LIST)
     assert watch.failures == 1
 
@@ -119,18 +127,18 @@ class Bench:
             connection.gate,
             server_input=self._server_input,
             client=self.output,
-            publish=self.publish,
+            publish=self.observations.append,
             clock=lambda: START,
         )
-
-    def publish(self, observation: Observation) -> None:
-        self.observations.append(observation)
 
     def at_server(self) -> bytes:
         return _all(self.server_reads)
 
     def at_client(self) -> bytes:
         return _all(self.client_reads)
+
+    def send(self, data: bytes) -> None:
+        self.enforcer.receive("client->server", data)
 
     def serve(self, data: bytes) -> None:
         self.enforcer.receive("server->client", data)
@@ -153,7 +161,7 @@ def line(message: Any) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-CALL_enforcing = line(a_call())
+RULED_CALL = line(a_call())
 ASK = line({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
 
 
@@ -169,7 +177,7 @@ def bench() -> Iterator[Bench]:
 
 
 def told(bench: Bench, *tools: Any) -> None:
-    bench.enforcer.receive("client->server", ASK)
+    bench.send(ASK)
     bench.serve(listed(*tools))
     assert (bench.at_server(), bench.at_client()) == (ASK, listed(*tools))
 
@@ -178,27 +186,21 @@ def told(bench: Bench, *tools: Any) -> None:
 def test_lines_that_pass_reach_the_server_byte_by_byte_as_they_were(bench: Bench, size: int) -> None:
     """However they are cut: line feeds, carriage returns, blanks and empty lines included."""
     told(bench, GOOD)
-    sent = (
-        b"\n\r\n  "
-        + CALL_enforcing
-        + b'{ "id" : 2.50, "method":"ping" }\r\n'
-        + CALL_enforcing
-        + CALL_enforcing.rstrip()
-    )
+    sent = b"\n\r\n  " + RULED_CALL + b'{ "id" : 2.50, "method":"ping" }\r\n' + RULED_CALL + RULED_CALL.rstrip()
     for start in range(0, len(sent), size):
-        bench.enforcer.receive("client->server", sent[start : start + size])
+        bench.send(sent[start : start + size])
     assert bench.at_server() == sent[: sent.rindex(b"\n") + 1]
     bench.enforcer.ended("client->server")
-    assert bench.at_server() == CALL_enforcing.rstrip()
+    assert bench.at_server() == RULED_CALL.rstrip()
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_a_blocked_line_leaves_no_trace_between_others(bench: Bench, size: int) -> None:
     told(bench, EVIL)
     ping = line({"id": 3, "method": "ping"})
-    sent = ping + CALL_enforcing + ping
+    sent = ping + RULED_CALL + ping
     for start in range(0, len(sent), size):
-        bench.enforcer.receive("client->server", sent[start : start + size])
+        bench.send(sent[start : start + size])
     assert bench.at_server() == ping + ping
     [said] = bench.at_client().splitlines()
     assert json.loads(said)["id"] == 7
@@ -209,7 +211,7 @@ def test_a_blocked_line_leaves_no_trace_between_others(bench: Bench, size: int) 
 def test_a_blocked_last_line_without_its_end_is_answered_too(bench: Bench) -> None:
     """The client closed early; it may still read."""
     told(bench, EVIL)
-    bench.enforcer.receive("client->server", CALL_enforcing.rstrip())
+    bench.send(RULED_CALL.rstrip())
     assert bench.at_client() == b""
     bench.enforcer.ended("client->server")
     assert bench.at_server() == b""
@@ -220,14 +222,14 @@ def test_an_answer_waits_for_the_end_of_the_servers_line(bench: Bench) -> None:
     """Two messages on one line would be none."""
     told(bench, EVIL)
     bench.serve(b'{"part":')
-    bench.enforcer.receive("client->server", CALL_enforcing + CALL_enforcing)
+    bench.send(RULED_CALL + RULED_CALL)
     bench.serve(b"1")
     assert bench.at_client() == b'{"part":1'
     bench.serve(b'}\n{"next":2}\n{"third"')
     first, second, *answers, rest = bench.at_client().split(b"\n")
     assert (first, second, rest) == (b"}", b'{"next":2}', b'{"third"')
     assert [json.loads(each)["id"] for each in answers] == [7, 7]
-    bench.enforcer.receive("client->server", CALL_enforcing)
+    bench.send(RULED_CALL)
     assert bench.at_client() == b""
     bench.serve(b":3}\n")
     assert bench.at_client().startswith(b":3}\n{")
@@ -236,14 +238,14 @@ def test_an_answer_waits_for_the_end_of_the_servers_line(bench: Bench) -> None:
 def test_between_lines_an_answer_does_not_wait(bench: Bench) -> None:
     """The server may say nothing for hours."""
     told(bench, EVIL)
-    bench.enforcer.receive("client->server", CALL_enforcing)
+    bench.send(RULED_CALL)
     assert json.loads(bench.at_client())["id"] == 7
 
 
 def test_something_of_the_server_that_looks_like_our_answer_is_passed_on_as_it_is(bench: Bench) -> None:
     """The client has its answer once: under the id of a call that the server never got."""
     told(bench, EVIL)
-    bench.enforcer.receive("client->server", CALL_enforcing)
+    bench.send(RULED_CALL)
     ours = bench.at_client()
     bench.serve(ours)
     assert bench.at_client() == ours
@@ -268,7 +270,7 @@ def test_answers_and_the_servers_lines_are_never_mixed_under_load() -> None:
 
     def call() -> None:
         for number in range(400):
-            bench.enforcer.receive("client->server", line(a_call("read", number)))
+            bench.send(line(a_call("read", number)))
 
     threads = [threading.Thread(target=each, daemon=True) for each in (serve, call)]
     for thread in threads:
@@ -288,9 +290,9 @@ def test_a_line_too_long_to_look_at_does_not_pass(bench: Bench) -> None:
     told(bench, GOOD)
     piece = b"x" * (LINE_BYTES_MAX // 4)
     for _ in range(5):
-        bench.enforcer.receive("client->server", piece)
-    bench.enforcer.receive("client->server", b"\n" + CALL_enforcing)
-    assert bench.at_server() == CALL_enforcing
+        bench.send(piece)
+    bench.send(b"\n" + RULED_CALL)
+    assert bench.at_server() == RULED_CALL
     said = json.loads(bench.at_client())
     assert (said["id"], said["error"]["data"]) == (None, {"code": "not_ruled_on"})
 
@@ -299,11 +301,8 @@ def test_a_rule_that_fails_holds_the_call_back(bench: Bench, caplog: pytest.LogC
     """Its caller hears so, and one traceback is logged however often it fails."""
     told(bench, GOOD)
 
-    def fail(*_: Any) -> Any:
-        raise RuntimeError
-
     bench.connection.gate.decide = fail
-    bench.enforcer.receive("client->server", CALL_enforcing + CALL_enforcing + line({"id": 3, "method": "ping"}))
+    bench.send(RULED_CALL + RULED_CALL + line({"id": 3, "method": "ping"}))
     assert bench.at_server() == line({"id": 3, "method": "ping"})
     said = [json.loads(each) for each in bench.at_client().splitlines()]
     assert [(each["id"], each["error"]["data"]["code"]) for each in said] == [(7, "not_ruled_on")] * 2
@@ -320,11 +319,8 @@ def test_a_clock_that_fails_holds_everything_back_but_ends_nothing(bench: Bench)
     """Closed towards the server, open towards the client."""
     told(bench, GOOD)
 
-    def fail() -> datetime:
-        raise RuntimeError
-
     bench.enforcer.clock = fail
-    bench.enforcer.receive("client->server", CALL_enforcing)
+    bench.send(RULED_CALL)
     bench.serve(b"hello\n")
     assert bench.at_server() == b""
     answered, greeting = bench.at_client().splitlines()
@@ -336,29 +332,23 @@ def test_a_failure_while_looking_at_the_server_is_not_felt_but_leaves_its_lists_
     """Its bytes pass, and pinned tools are held back until the next list."""
     told(bench, GOOD)
 
-    def fail(*_: Any) -> Any:
-        raise RuntimeError
-
     with patch.object(bench.connection.gate, "_from_server", fail):
         bench.serve(b"anything\n")
     assert bench.at_client() == b"anything\n"
-    bench.enforcer.receive("client->server", CALL_enforcing)
+    bench.send(RULED_CALL)
     assert bench.at_server() == b""
     bench.at_client()
     told(bench, GOOD)
-    bench.enforcer.receive("client->server", CALL_enforcing)
-    assert bench.at_server() == CALL_enforcing
+    bench.send(RULED_CALL)
+    assert bench.at_server() == RULED_CALL
 
 
 def test_a_publisher_that_fails_is_not_felt(bench: Bench) -> None:
     """What may pass passes, what may not does not."""
     told(bench, EVIL)
 
-    def fail(_: Observation) -> None:
-        raise RuntimeError
-
     bench.enforcer.publish = fail
-    bench.enforcer.receive("client->server", CALL_enforcing + ASK)
+    bench.send(RULED_CALL + ASK)
     assert bench.at_server() == ASK
     bench.serve(listed(GOOD))
     assert bench.at_client().count(b"\n") == 2
@@ -367,7 +357,7 @@ def test_a_publisher_that_fails_is_not_felt(bench: Bench) -> None:
 
 def test_the_servers_last_line_is_looked_at_without_its_end(bench: Bench) -> None:
     """It died in the middle of saying its tools."""
-    bench.enforcer.receive("client->server", ASK)
+    bench.send(ASK)
     bench.serve(listed(EVIL).rstrip())
     assert bench.observations == []
     bench.enforcer.ended("server->client")
@@ -376,12 +366,12 @@ def test_the_servers_last_line_is_looked_at_without_its_end(bench: Bench) -> Non
 
 def test_after_the_end_nothing_passes_and_open_calls_are_published(bench: Bench) -> None:
     told(bench, GOOD)
-    bench.enforcer.receive("client->server", CALL_enforcing)
+    bench.send(RULED_CALL)
     bench.enforcer.close(0)
     assert json.loads(bench.observations[-1].value)["data"]["error"] == {"code": "no_response"}
     count = len(bench.observations)
     bench.at_server()
-    bench.enforcer.receive("client->server", CALL_enforcing)
+    bench.send(RULED_CALL)
     assert (bench.at_server(), bench.at_client()[len(listed(GOOD)) :]) == (b"", b"")
     assert len(bench.observations) == count
 
@@ -391,7 +381,7 @@ def test_a_server_that_has_gone_is_an_error_for_the_pump(bench: Bench) -> None:
     os.close(bench.server_reads)
     try:
         with pytest.raises(BrokenPipeError):
-            bench.enforcer.receive("client->server", CALL_enforcing)
+            bench.send(RULED_CALL)
     finally:
         bench.server_reads = os.open(os.devnull, os.O_RDONLY)
 
@@ -401,7 +391,7 @@ def test_a_warned_call_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> 
     tool = a_tool("re\nad")
     bench = Bench(Connection(pinned(tool, enforcement="warn"), cut=False))
     told(bench, a_tool("re\nad", "Other."))
-    bench.enforcer.receive("client->server", line(a_call("re\nad")))
+    bench.send(line(a_call("re\nad")))
     assert bench.at_server() != b""
     assert r"'re\nad'" in caplog.text
     bench.close()
@@ -424,7 +414,7 @@ class TestHiding:
         line = ANSWER % json.dumps(EVIL).encode() + b"\n"
         for place, byte in enumerate(line):
             if place == len(line) - 1:
-                hiding.enforcer.receive("client->server", LIST)
+                hiding.send(LIST)
             assert hiding.at_client() == b""
             hiding.serve(bytes([byte]))
         assert hiding.at_client() == HIDDEN
@@ -437,9 +427,6 @@ class TestHiding:
         assert hiding.at_client() == said
 
     def test_a_line_that_fails_to_be_inspected_is_withheld(self, hiding: Bench) -> None:
-        def fail(*_: Any) -> None:
-            raise RuntimeError("boom")
-
         with patch.object(hiding.connection.gate, "_from_server", fail):
             hiding.serve(ANSWER % json.dumps(EVIL).encode() + b"\n")
         assert b"IMPORTANT" not in (said := hiding.at_client())
@@ -449,7 +436,7 @@ class TestHiding:
     def test_a_line_too_long_is_withheld(self, hiding: Bench) -> None:
         """Whoever waits for a list gets an error."""
         hiding.enforcer._lines._splitters["server->client"] = LineSplitter(60)
-        hiding.enforcer.receive("client->server", LIST)
+        hiding.send(LIST)
         hiding.serve(ANSWER % json.dumps(EVIL).encode() + b"\n" + b"{}\n")
         said, rest = hiding.at_client().splitlines()
         assert (json.loads(said)["id"], rest) == (1, b"{}")
@@ -476,7 +463,7 @@ def test_a_call_that_races_a_new_list_is_decided_by_the_one_that_the_client_has(
         begun.set()
         may_end.wait(10)
 
-    with patch("assay_stream.observe.inspection.write_all", blocked):
+    with patch("assay_stream.observe.tap.write_all", blocked):
         line = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": [EVIL]}}).encode() + b"\n"
         writing = threading.Thread(target=bench.serve, args=(line,))
         assert passes(7), "before it begins to pass, the old one counts"

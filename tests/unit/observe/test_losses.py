@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.observe.delivery import DeliveryQueue, PublisherLimits
 from assay_stream.observe.observation import Observation
+from assay_stream.observe.publisher import DeliveryQueue, PublisherLimits
 from tests.support.ingest import a_call
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from assay_stream.observe.inspection import LineSplitter, Pump, write_all
+from assay_stream.observe.tap import LineSplitter, Pump, write_all
 
 
 def a_pump(source: int, target: int, seen: list[bytes]) -> tuple[Pump, threading.Event]:

@@ -7,8 +7,8 @@ import pytest
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe import FileSink, from_observations
-from assay_stream.observe.delivery import SinkStats
 from assay_stream.observe.observation import RawMessage
+from assay_stream.observe.sinks import SinkStats
 from tests.unit.observe.test_events import a_call, a_snapshot
 
 

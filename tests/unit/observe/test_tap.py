@@ -39,6 +39,11 @@ class Pipes:
             os.close(descriptor)
 
 
+async def tapped(command: list[str], pipes: Pipes, sink: MemorySink | None = None, rule: Rule | None = None) -> int:
+    sink = sink or MemorySink()
+    return await run_tap(command, vantage=THE_VANTAGE, sink=sink, stdin=pipes.stdin, stdout=pipes.stdout, rule=rule)
+
+
 async def through(command: list[str], sent: list[bytes], rule: Rule | None = None) -> tuple[int, bytes, MemorySink]:
     """Send bytes through a tap: its exit code, the bytes that came back, and what it observed."""
     pipes, sink = Pipes(), MemorySink()
@@ -56,7 +61,7 @@ async def through(command: list[str], sent: list[bytes], rule: Rule | None = Non
     threads = [threading.Thread(target=write, daemon=True), threading.Thread(target=read, daemon=True)]
     for thread in threads:
         thread.start()
-    code = await run_tap(command, vantage=THE_VANTAGE, sink=sink, stdin=pipes.stdin, stdout=pipes.stdout, rule=rule)
+    code = await tapped(command, pipes, sink, rule=rule)
     for thread in threads:
         await asyncio.to_thread(thread.join, 10)
     pipes.close()
@@ -97,7 +102,7 @@ async def test_a_sink_that_fails_does_not_break_the_connection() -> None:
     pipes = Pipes()
     os.write(pipes.to_tap, CALL)
     pipes.close(pipes.to_tap)
-    code = await run_tap(ECHO, vantage=THE_VANTAGE, sink=BrokenSink(), stdin=pipes.stdin, stdout=pipes.stdout)
+    code = await tapped(ECHO, pipes, BrokenSink())
     assert code == 0
     assert os.read(pipes.from_tap, 1_000) == CALL
     assert len(complaints) <= 1
@@ -109,12 +114,7 @@ async def test_the_servers_exit_code_is_the_taps(script: str, code: int) -> None
     """Also after a signal. The client's input is still open."""
     pipes = Pipes()
     async with asyncio.timeout(10):
-        assert (
-            await run_tap(
-                ["sh", "-c", script], vantage=THE_VANTAGE, sink=MemorySink(), stdin=pipes.stdin, stdout=pipes.stdout
-            )
-            == code
-        )
+        assert await tapped(["sh", "-c", script], pipes) == code
     pipes.close()
 
 
@@ -122,9 +122,7 @@ async def test_a_servers_last_words_reach_a_slow_client() -> None:
     """It had ended long before they were read."""
     pipes = Pipes()
     command = [sys.executable, "-c", "import os; os.write(1, b'z' * 60000); os.write(1, b'end')"]
-    task = asyncio.create_task(
-        run_tap(command, vantage=THE_VANTAGE, sink=MemorySink(), stdin=pipes.stdin, stdout=pipes.stdout)
-    )
+    task = asyncio.create_task(tapped(command, pipes))
     await asyncio.sleep(0.5)
     received = b""
     while data := await asyncio.to_thread(os.read, pipes.from_tap, 1_000):
@@ -140,7 +138,7 @@ async def test_a_client_that_stops_reading_is_an_end_for_the_server_too() -> Non
     pipes.close(pipes.from_tap)
     command = ["sh", "-c", "while echo line; do sleep 0.01; done 2>/dev/null; exit 9"]
     async with asyncio.timeout(10):
-        code = await run_tap(command, vantage=THE_VANTAGE, sink=MemorySink(), stdin=pipes.stdin, stdout=pipes.stdout)
+        code = await tapped(command, pipes)
     assert code in (9, 128 + signal.SIGPIPE)
     pipes.close()
 
@@ -149,28 +147,14 @@ async def test_a_grandchild_that_keeps_the_output_open_does_not_keep_the_tap() -
     """The server has ended, and that is what counts."""
     pipes = Pipes()
     async with asyncio.timeout(10):
-        await run_tap(
-            ["sh", "-c", "sleep 30 & echo $!"],
-            vantage=THE_VANTAGE,
-            sink=MemorySink(),
-            stdin=pipes.stdin,
-            stdout=pipes.stdout,
-        )
+        await tapped(["sh", "-c", "sleep 30 & echo $!"], pipes)
     os.kill(int(os.read(pipes.from_tap, 100)), signal.SIGKILL)
     pipes.close()
 
 
 async def test_cancelling_ends_the_server_and_leaves_no_zombie() -> None:
     pipes = Pipes()
-    task = asyncio.create_task(
-        run_tap(
-            ["sh", "-c", "echo $$; exec sleep 60"],
-            vantage=THE_VANTAGE,
-            sink=MemorySink(),
-            stdin=pipes.stdin,
-            stdout=pipes.stdout,
-        )
-    )
+    task = asyncio.create_task(tapped(["sh", "-c", "echo $$; exec sleep 60"], pipes))
     child = int(await asyncio.to_thread(os.read, pipes.from_tap, 100))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -249,13 +233,6 @@ async def test_an_enforcing_tap_in_front_of_a_client_that_went_away() -> None:
     os.write(pipes.to_tap, CALL)
     command = ["sh", "-c", "while echo line; do sleep 0.01; done 2>/dev/null; exit 9"]
     async with asyncio.timeout(10):
-        code = await run_tap(
-            command,
-            vantage=THE_VANTAGE,
-            sink=MemorySink(),
-            stdin=pipes.stdin,
-            stdout=pipes.stdout,
-            rule=a_rule(Action.BLOCK),
-        )
+        code = await tapped(command, pipes, rule=a_rule(Action.BLOCK))
     assert code in (9, 128 + signal.SIGPIPE)
     pipes.close()

@@ -63,11 +63,9 @@ def test_outcomes(talk: Dialogue, answer: dict[str, Any], ok: bool | None, code:
 def test_a_call_names_the_last_snapshot_before_it(talk: Dialogue) -> None:
     """Not the one that came while it ran."""
     talk.call(1)
-    talk.request("tools/list", 2)
-    [first] = talk.result(2, {"tools": []})
+    [first] = talk.round("tools/list", 2, {"tools": []})
     talk.call(3)
-    talk.request("tools/list", 4)
-    talk.result(4, {"tools": []})
+    talk.round("tools/list", 4, {"tools": []})
     [before] = talk.result(1, {})
     [after] = talk.result(3, {})
     assert "snapshot_id" not in before["data"]
@@ -136,8 +134,7 @@ def test_an_unsound_call_is_recorded_without_digests(talk: Dialogue) -> None:
 
 
 def test_a_very_long_name_is_cut_to_what_is_refused_anyway(talk: Dialogue) -> None:
-    talk.call(1, "x" * 2_000_000)
-    [event] = talk.result(1, {})
+    [event] = talk.round("tools/call", 1, {}, name="x" * 2_000_000)
     assert len(event["data"]["tool_name"]) == 1_025
 
 

@@ -57,8 +57,7 @@ def test_rounds_of_input_are_one_call(talk: Dialogue) -> None:
 def test_calls_that_do_not_differ_go_on_one_after_the_other(talk: Dialogue) -> None:
     """A server need not give a state; two calls and two retries are two events."""
     for number in (1, 2):
-        talk.call(number)
-        talk.result(number, requires(name=FORM))
+        talk.called(number, requires(name=FORM))
     for number in (3, 4):
         talk.call(number, inputResponses={"name": ACCEPTED})
     events = talk.result(3, {}) + talk.result(4, {})
@@ -80,10 +79,8 @@ def test_calls_that_do_not_differ_go_on_one_after_the_other(talk: Dialogue) -> N
 )
 def test_a_retry_of_no_call_known_here_is_a_call_of_its_own(talk: Dialogue, retry: dict[str, Any]) -> None:
     """It says so; the call that waits goes on waiting."""
-    talk.call(1)
-    talk.result(1, requires("s", name=FORM))
-    talk.request("tools/call", 2, **retry)
-    [event] = talk.result(2, {})
+    talk.called(1, requires("s", name=FORM))
+    [event] = talk.round("tools/call", 2, {}, **retry)
     assert event["data"]["unmatched_retry"] is True
     assert "rounds" not in event["data"]
     [event] = talk.close()
@@ -93,8 +90,7 @@ def test_a_retry_of_no_call_known_here_is_a_call_of_its_own(talk: Dialogue, retr
 
 def test_a_state_goes_on_once(talk: Dialogue) -> None:
     """Sent again, it belongs to no call that waits."""
-    talk.call(1)
-    talk.result(1, requires("s"))
+    talk.called(1, requires("s"))
     talk.call(2, requestState="s")
     talk.call(3, requestState="s")
     events = talk.result(2, {}) + talk.result(3, {})
@@ -103,8 +99,7 @@ def test_a_state_goes_on_once(talk: Dialogue) -> None:
 
 def test_input_that_is_never_given_is_neither_success_nor_failure(talk: Dialogue) -> None:
     """The event comes when the connection ends, or after an hour."""
-    talk.call(1)
-    talk.result(1, requires(name=FORM) | {"isError": True})
+    talk.called(1, requires(name=FORM) | {"isError": True})
     talk.now += timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s + 1)
     [event] = talk.request("ping", 2)
     assert "ok" not in event["data"]
@@ -128,8 +123,7 @@ def test_a_call_that_goes_on_and_on_is_recorded_after_an_hour_at_the_next_round(
 
 def test_a_retry_that_is_refused_is_the_end_of_its_call(talk: Dialogue) -> None:
     """One event, which says that it was denied after it had begun."""
-    talk.call(1)
-    talk.result(1, requires("s", name=FORM))
+    talk.called(1, requires("s", name=FORM))
     line = talk.observer.read(
         b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","requestState":"s"}}'
     )
@@ -141,17 +135,14 @@ def test_a_retry_that_is_refused_is_the_end_of_its_call(talk: Dialogue) -> None:
 
 def test_input_may_be_followed_by_a_task(talk: Dialogue) -> None:
     """And a task may ask for input: what is asked at every poll is counted once."""
-    talk.call(1)
-    talk.result(1, requires("s", name=FORM))
+    talk.called(1, requires("s", name=FORM))
     talk.call(2, requestState="s", inputResponses={"name": ACCEPTED})
     talk.result(2, {"resultType": "task", "taskId": "t", "status": "working"})
     for number in (3, 4):
         talk.request("tasks/get", number, taskId="t")
         talk.result(number, {"taskId": "t", "status": "input_required", "inputRequests": {"where": URL}})
-    talk.request("tasks/update", 5, taskId="t", inputResponses={"where": DECLINED})
-    talk.result(5, {})
-    talk.request("tasks/get", 6, taskId="t")
-    [event] = talk.result(6, {"taskId": "t", "status": "completed", "result": {}})
+    talk.round("tasks/update", 5, {}, taskId="t", inputResponses={"where": DECLINED})
+    [event] = talk.round("tasks/get", 6, {"taskId": "t", "status": "completed", "result": {}}, taskId="t")
     data = event["data"]
     assert (data["rounds"], data["ok"], data["task"]["status"]) == (2, True, "completed")
     assert data["inputs"] == {
@@ -198,8 +189,7 @@ def test_requests_of_the_server_that_belong_to_no_call_are_counted(talk: Dialogu
 
 
 def test_requests_during_a_task_name_it(talk: Dialogue) -> None:
-    talk.call(1, task={})
-    talk.result(1, {"task": {"taskId": "t", "status": "working"}})
+    talk.called(1, {"task": {"taskId": "t", "status": "working"}}, task={})
     talk.call(2)
     related = {"_meta": {"io.modelcontextprotocol/related-task": {"taskId": "t"}}}
     talk.server({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": FORM["params"] | related})

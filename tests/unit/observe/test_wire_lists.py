@@ -21,10 +21,8 @@ MODERN = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
 def test_every_result_gives_a_snapshot_of_what_is_put_together_so_far(talk: Dialogue) -> None:
     """Partial, then complete, each with an id of its own."""
-    talk.request("tools/list", 1)
-    [first] = talk.result(1, {"tools": [tool("a")], "nextCursor": ""})
-    talk.request("tools/list", 2, cursor="")
-    [second] = talk.result(2, {"tools": [tool("b")]})
+    [first] = talk.round("tools/list", 1, {"tools": [tool("a")], "nextCursor": ""})
+    [second] = talk.round("tools/list", 2, {"tools": [tool("b")]}, cursor="")
     assert (names(first), first["data"]["completeness"]) == (["a"], "partial")
     assert (names(second), second["data"]["completeness"]) == (["a", "b"], "complete")
     assert first["data"]["snapshot_id"] != second["data"]["snapshot_id"]
@@ -39,41 +37,32 @@ def test_a_list_is_awaited_from_its_request_to_its_answer(talk: Dialogue) -> Non
     assert not talk.observer.awaits_list(7)
     talk.request("tools/list", 7)
     assert talk.observer.awaits_list(7), "any exchange may answer"
-    assert list(talk.observer.awaited_lists(0)) == [7]
+    assert list(talk.observer.lists.for_tools(0)) == [(False, 7)]
     talk.server({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
     assert talk.result(7, {"tools": []})
     assert not talk.observer.awaits_list()
 
 
 def test_a_null_cursor_is_no_cursor(talk: Dialogue) -> None:
-    talk.request("tools/list", 1, cursor=None)
-    [snapshot] = talk.result(1, {"tools": [], "nextCursor": None})
+    [snapshot] = talk.round("tools/list", 1, {"tools": [], "nextCursor": None}, cursor=None)
     assert snapshot["data"]["completeness"] == "complete"
 
 
 def test_the_protocol_version_comes_from_either_era(talk: Dialogue) -> None:
     """From the answer to initialize, or from each request."""
-    talk.request("initialize", 0, protocolVersion="2099-01-01")
-    assert talk.result(0, {"protocolVersion": "2025-06-18"}) == []
-    talk.request("tools/list", 1)
-    [legacy] = talk.result(1, {"tools": []})
-    talk.request("tools/list", 2, _meta=MODERN)
-    [modern] = talk.result(2, {"tools": [], "resultType": "complete"})
+    assert talk.round("initialize", 0, {"protocolVersion": "2025-06-18"}, protocolVersion="2099-01-01") == []
+    [legacy] = talk.round("tools/list", 1, {"tools": []})
+    [modern] = talk.round("tools/list", 2, {"tools": [], "resultType": "complete"}, _meta=MODERN)
     assert legacy["data"]["protocol_version"] == "2025-06-18"
     assert modern["data"]["protocol_version"] == "2026-07-28"
 
 
 def test_prompts_and_resource_templates_go_with_the_next_snapshot(talk: Dialogue) -> None:
-    talk.request("prompts/list", 1)
-    assert talk.result(1, {"prompts": [{"name": "p"}], "nextCursor": "2"}) == []
-    talk.request("resources/templates/list", 2)
-    talk.result(2, {"resourceTemplates": [{"name": "t"}]})
-    talk.request("tools/list", 3)
-    [before] = talk.result(3, {"tools": []})
-    talk.request("prompts/list", 4, cursor="2")
-    talk.result(4, {"prompts": [{"name": "q"}]})
-    talk.request("tools/list", 5)
-    [after] = talk.result(5, {"tools": []})
+    assert talk.round("prompts/list", 1, {"prompts": [{"name": "p"}], "nextCursor": "2"}) == []
+    talk.round("resources/templates/list", 2, {"resourceTemplates": [{"name": "t"}]})
+    [before] = talk.round("tools/list", 3, {"tools": []})
+    talk.round("prompts/list", 4, {"prompts": [{"name": "q"}]}, cursor="2")
+    [after] = talk.round("tools/list", 5, {"tools": []})
     assert "prompts" not in before["data"]
     assert before["data"]["resource_templates"] == [{"name": "t"}]
     assert after["data"]["prompts"] == [{"name": "p"}, {"name": "q"}]
@@ -81,21 +70,16 @@ def test_prompts_and_resource_templates_go_with_the_next_snapshot(talk: Dialogue
 
 def test_prompts_that_are_asked_for_after_the_tools_are_published_with_them_once_more(talk: Dialogue) -> None:
     """Once known whole, and once for each content: most clients ask in this order, and only once."""
-    talk.request("tools/list", 1)
-    talk.result(1, {"tools": [tool("a")]})
-    talk.request("prompts/list", 2)
-    assert talk.result(2, {"prompts": [{"name": "p"}], "nextCursor": "2"}) == []
-    talk.request("prompts/list", 3, cursor="2")
-    [snapshot] = talk.result(3, {"prompts": [{"name": "q"}]})
+    talk.round("tools/list", 1, {"tools": [tool("a")]})
+    assert talk.round("prompts/list", 2, {"prompts": [{"name": "p"}], "nextCursor": "2"}) == []
+    [snapshot] = talk.round("prompts/list", 3, {"prompts": [{"name": "q"}]}, cursor="2")
     assert names(snapshot) == ["a"]
     assert snapshot["data"]["completeness"] == "complete"
     assert snapshot["data"]["prompts"] == [{"name": "p"}, {"name": "q"}]
-    talk.request("resources/templates/list", 4)
-    [snapshot] = talk.result(4, {"resourceTemplates": [{"name": "t"}]})
+    [snapshot] = talk.round("resources/templates/list", 4, {"resourceTemplates": [{"name": "t"}]})
     assert snapshot["data"]["prompts"] == [{"name": "p"}, {"name": "q"}]
     assert snapshot["data"]["resource_templates"] == [{"name": "t"}]
-    talk.request("resources/templates/list", 5)
-    assert talk.result(5, {"resourceTemplates": [{"name": "t"}]}) == []
+    assert talk.round("resources/templates/list", 5, {"resourceTemplates": [{"name": "t"}]}) == []
     [call] = talk.call(6) or talk.result(6, {})
     assert call["data"]["snapshot_id"] == snapshot["data"]["snapshot_id"]
 
@@ -103,21 +87,16 @@ def test_prompts_that_are_asked_for_after_the_tools_are_published_with_them_once
 @pytest.mark.parametrize("tools", [{"tools": [3]}, {"tools": {}}, {}])
 def test_prompts_do_not_repeat_a_list_of_tools_that_cannot_be_accepted(talk: Dialogue, tools: dict[str, Any]) -> None:
     """Nor the one before it, which is in force no more."""
-    talk.request("tools/list", 1)
-    talk.result(1, {"tools": [tool("a")]})
-    talk.request("tools/list", 2)
-    talk.result(2, tools)
-    talk.request("prompts/list", 3)
-    assert talk.result(3, {"prompts": [{"name": "p"}]}) == []
+    talk.round("tools/list", 1, {"tools": [tool("a")]})
+    talk.round("tools/list", 2, tools)
+    assert talk.round("prompts/list", 3, {"prompts": [{"name": "p"}]}) == []
 
 
 def test_prompts_that_come_amid_the_tools_wait_for_them(talk: Dialogue) -> None:
     """What is under way gives the snapshot."""
-    talk.request("tools/list", 1)
-    talk.result(1, {"tools": [tool("a")]})
+    talk.round("tools/list", 1, {"tools": [tool("a")]})
     talk.request("tools/list", 2)
-    talk.request("prompts/list", 3)
-    assert talk.result(3, {"prompts": [{"name": "p"}]}) == []
+    assert talk.round("prompts/list", 3, {"prompts": [{"name": "p"}]}) == []
     [snapshot] = talk.result(2, {"tools": [tool("b")]})
     assert names(snapshot) == ["b"]
     assert snapshot["data"]["prompts"] == [{"name": "p"}]
@@ -176,8 +155,7 @@ def test_an_answer_whose_number_became_text_is_still_the_list(talk: Dialogue) ->
 def test_an_answer_to_another_id_is_nobodys(talk: Dialogue) -> None:
     """Text and number are two ids where both are awaited."""
     talk.request("tools/list", "1")
-    talk.request("prompts/list", 1)
-    assert talk.result(1, {"prompts": []}) == []
+    assert talk.round("prompts/list", 1, {"prompts": []}) == []
     assert talk.result(2, {"tools": []}) == []
     [snapshot] = talk.result("1", {"tools": []})
     assert snapshot["data"]["tools"] == []
@@ -190,10 +168,8 @@ def test_an_error_is_no_list(talk: Dialogue) -> None:
 
 
 def test_what_does_not_fit_goes_without_its_companions(talk: Dialogue) -> None:
-    talk.request("prompts/list", 1)
-    talk.result(1, {"prompts": [{"name": "x" * 5_000_000}]})
-    talk.request("tools/list", 2)
-    [snapshot] = talk.result(2, {"tools": [{"name": "y" * 5_000_000}]})
+    talk.round("prompts/list", 1, {"prompts": [{"name": "x" * 5_000_000}]})
+    [snapshot] = talk.round("tools/list", 2, {"tools": [{"name": "y" * 5_000_000}]})
     assert "prompts" not in snapshot["data"]
     assert len(snapshot["data"]["tools"]) == 1
 
@@ -214,8 +190,7 @@ CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures" / "wire"
 
 
 def listed(talk: Dialogue, number: int, *tools: str, **params: Any) -> dict[str, Any]:
-    talk.request("tools/list", number, **params)
-    [snapshot] = talk.result(number, {"tools": [tool(name) for name in tools]})
+    [snapshot] = talk.round("tools/list", number, {"tools": [tool(name) for name in tools]}, **params)
     return snapshot
 
 
@@ -237,8 +212,7 @@ def test_the_client_cannot_announce(talk: Dialogue) -> None:
     """What it says of lists is not the server's word."""
     listed(talk, 1, "echo")
     assert talk.client(NOTICE) == []
-    talk.call(2)
-    [call] = talk.result(2, {})
+    [call] = talk.called(2, {})
     assert "snapshot_id" in call["data"]
 
 
@@ -266,8 +240,7 @@ def test_repeated_announcements_are_published_seldom(talk: Dialogue) -> None:
 
 def test_pages_from_before_it_are_no_part_of_the_next_list(talk: Dialogue) -> None:
     """What the server changed since is not known of them."""
-    talk.request("tools/list", 1)
-    talk.result(1, {"tools": [tool("old")], "nextCursor": "2"})
+    talk.round("tools/list", 1, {"tools": [tool("old")], "nextCursor": "2"})
     talk.request("tools/list", 2, cursor="2")
     talk.server(NOTICE)
     [under_way] = talk.result(2, {"tools": [tool("new")], "nextCursor": "3"})
@@ -281,8 +254,7 @@ def test_prompts_that_become_known_after_it_do_not_bring_the_old_list_back(talk:
     """A snapshot would put the old tools in force again."""
     listed(talk, 1, "echo")
     talk.server(NOTICE)
-    talk.request("prompts/list", 2)
-    assert talk.result(2, {"prompts": [{"name": "p"}]}) == []
+    assert talk.round("prompts/list", 2, {"prompts": [{"name": "p"}]}) == []
 
 
 @pytest.mark.parametrize(
@@ -316,8 +288,7 @@ def test_instructions_go_with_the_next_snapshot(talk: Dialogue, greeting: str) -
 
 @pytest.mark.parametrize("result", [{}, {"instructions": None}])
 def test_a_server_without_instructions_states_none(talk: Dialogue, result: dict[str, Any]) -> None:
-    talk.request("initialize", 0)
-    talk.result(0, result)
+    talk.round("initialize", 0, result)
     assert "instructions" not in listed(talk, 1, "a")["data"]
 
 
@@ -325,16 +296,14 @@ def test_instructions_that_become_known_after_the_tools_are_published_with_them_
     """Once for each text: what the model reads must not wait for a client that lists again."""
     listed(talk, 1, "a")
     for number, text, count in ((2, "One.", 1), (3, "One.", 0), (4, "Two.", 1), (5, None, 1), (6, None, 0)):
-        talk.request("server/discover", number)
-        events = talk.result(number, {"instructions": text})
+        events = talk.round("server/discover", number, {"instructions": text})
         assert [event["data"]["instructions"] for event in events] == [text or ""] * count
         assert [names(event) for event in events] == [["a"]] * count
 
 
 def test_an_error_says_nothing_of_instructions(talk: Dialogue) -> None:
     """The client knows those that it had."""
-    talk.request("server/discover", 0)
-    talk.result(0, {"instructions": "One."})
+    talk.round("server/discover", 0, {"instructions": "One."})
     talk.request("server/discover", 2)
     talk.server({"jsonrpc": "2.0", "id": 2, "error": {"code": -32601, "message": "no"}})
     assert listed(talk, 1, "a")["data"]["instructions"] == "One."
@@ -379,8 +348,7 @@ def test_an_unseen_answer_may_have_held_instructions() -> None:
 
 def test_instructions_as_long_as_the_limit_are_accepted(talk: Dialogue) -> None:
     """Whatever they are made of, but not without them where the list leaves no room."""
-    talk.request("initialize", 0)
-    talk.result(0, {"instructions": "\u2028" * DEFAULT_LIMITS.instructions_chars_max})
+    talk.round("initialize", 0, {"instructions": "\u2028" * DEFAULT_LIMITS.instructions_chars_max})
     talk.request("tools/list", 1)
     line = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [tool("x" * 7_700_000)]}}
     [observation] = talk.raw("server->client", json.dumps(line).encode())

@@ -249,14 +249,11 @@ def test_news_of_unknown_tasks_change_nothing(era: str) -> None:
 def test_a_result_is_no_handle_unless_a_task_was_asked_for() -> None:
     """Until 2025-11-25 the client asks for it; a member of the same name is part of the result."""
     talk = Dialogue()
-    talk.call(1)
-    [event] = talk.result(1, {"task": {"taskId": "t", "status": "working"}})
+    [event] = talk.called(1, {"task": {"taskId": "t", "status": "working"}})
     assert event["data"]["ok"] is True
-    talk.call(2, task={})
-    [event] = talk.result(2, RESULT)
+    [event] = talk.called(2, RESULT, task={})
     assert event["data"]["result_hash"] == str(redacted_digest(RESULT))
-    talk.call(3)
-    [event] = talk.result(3, {"resultType": "task", "taskId": 5})
+    [event] = talk.called(3, {"resultType": "task", "taskId": 5})
     assert event["data"]["error"] == {"code": "interim_result"}
 
 

@@ -34,10 +34,10 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS, FeedLimits
 from assay_stream.observe.calls import CALL as CALL
-from assay_stream.observe.delivery import Sink
 from assay_stream.observe.lists import LIST_CHANGED
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import LINE_BYTES_MAX, Event, Failed, Missed, ServerSaid, Session, to_evict
+from assay_stream.observe.sinks import Sink
 from assay_stream.observe.wire import (
     BLOCKED_CODE,
     EVENT_BREAK,
@@ -207,12 +207,19 @@ class Feed:
             with self._lock:
                 for view, session in self._sessions.items():
                     if (view.client, view.auth_context) == (asked.view.client, asked.view.auth_context):
-                        session.doubt()
+                        session.offered.doubt()
 
     def unanswered(self, asked: Asked | None, code: str, *, ok: bool | None = None, at: datetime | None = None) -> None:
         """Record that the answer to a request will not be seen; ``code`` says why, ``ok`` whether it means success."""
-        if asked is not None and asked.error is None:
-            self._run(lambda now: self._unanswered(asked, code, at or now, ok=ok))
+        key = None if asked is None or asked.error is not None else request_key(asked.message["id"])
+        if asked is None or key is None:
+            return
+
+        def end(now: datetime) -> None:
+            if (session := self._sessions.get(asked.view)) is not None:
+                self._found += session.unanswered(key, code, at or now, ok=ok)
+
+        self._run(end)
 
     def changed(self, view: ClientView | None = None) -> None:
         """Record that a client was notified of changed tools."""
@@ -266,17 +273,12 @@ class Feed:
             self._take(self._follow(view, at), "client->server", asked.message, raw, at)
             self._outward(view, part, at)
 
-    def _unanswered(self, asked: Asked, code: str, at: datetime, *, ok: bool | None) -> None:
-        key, session = request_key(asked.message["id"]), self._sessions.get(asked.view)
-        if key is not None and session is not None:
-            self._found += session.unanswered(key, code, at, ok=ok)
-
     def _follow(self, view: ClientView, at: datetime) -> Session:
         session = self._sessions.get(view)
         if session is not None:
             self._sessions.move_to_end(view)
             if view.shown_prefix is not None:
-                session.shown_as(view.shown_prefix)
+                session.vantage = replace(session.vantage, shown_prefix=view.shown_prefix)
             return session
         vantage = replace(
             self._vantage,
@@ -326,7 +328,7 @@ class Feed:
         raw = encoded_within(message, self.limits.message_bytes_max)
         if raw:
             self._receive(session, ServerSaid(raw), at)
-            session.delivered()
+            session.offered.delivered()
         elif session.awaits_list():
             self._receive(session, Missed("server->client"), at)
         else:

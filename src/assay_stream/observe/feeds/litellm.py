@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.errors import needing_extra
-from assay_stream.observe.delivery import Sink
 from assay_stream.observe.feeds.feed import CALL, ClientView, Feed
+from assay_stream.observe.sinks import Sink
 
 with needing_extra("litellm"):
     import mcp_types

@@ -24,7 +24,7 @@ from assay_stream.limits import DEFAULT_LIMITS, HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.messages import Body, HeldEvents, Opaque
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import Session, to_evict
-from assay_stream.observe.wire import Line, RequestKey, WireStats, request_key
+from assay_stream.observe.wire import RequestKey, WireStats
 
 OPAQUE = "opaque"
 _HASH_CHARS = 32
@@ -98,7 +98,6 @@ _OPEN_LIMIT = timedelta(seconds=DEFAULT_LIMITS.open_call_limit_s)
 _Key = tuple[str | None, str | None, bytes]
 
 _OK = range(200, 300)
-_CLOSING_CANCELS = "2026-07-28"
 Ending = Literal["complete", "client_left", "upstream_failed"]
 
 
@@ -232,10 +231,6 @@ class Exchange:
     def session(self) -> Session:
         return self.connection.session
 
-    def note_asked(self, line: Line) -> None:
-        keys = (request_key(each.get("id"), self.number) for each in line.messages if "method" in each)
-        self.asked += [key for key in keys if key is not None]
-
     def let_go(self) -> int:
         """Drop its buffered bytes, and return how many there were."""
         kept_bytes = self.request.kept_bytes + self.response.kept_bytes
@@ -247,11 +242,3 @@ class Exchange:
             kept_bytes += self.events.kept_bytes
             self.events = None
         return kept_bytes
-
-    def why_unanswered(self, ending: Ending) -> str:
-        if self.is_refused:
-            return f"http_{self.status}"
-        if ending == "upstream_failed":
-            return "upstream_failed"
-        closing_cancels = self.version is not None and self.version >= _CLOSING_CANCELS
-        return "cancelled" if ending == "client_left" and closing_cancels else "no_response"

@@ -178,7 +178,9 @@ class HeldEvents:
             self._add(data[start : end.end()])
             start = end.end()
             if self._events.is_between:
-                yield self._take()
+                yield HeldEvent(bytes(self._raw), self._messages)
+                self._raw.clear()
+                self._messages, self._is_lost = [], False
         self._add(data[start:])
 
     def lose(self) -> None:
@@ -192,12 +194,6 @@ class HeldEvents:
         if not self._is_lost:
             self._raw += part
         self._messages += self._events.feed(part)
-
-    def _take(self) -> HeldEvent:
-        event = HeldEvent(bytes(self._raw), self._messages)
-        self._raw.clear()
-        self._messages, self._is_lost = [], False
-        return event
 
 
 _IDENTITY = "identity"

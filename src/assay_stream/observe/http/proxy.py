@@ -106,15 +106,12 @@ class Upload:
     limits: HttpLimits
     stalled: bool = field(default=False, init=False)
     _whole: bytes | None = field(default=None, init=False)
-    _deadline: asyncio.Timeout | None = field(default=None, init=False)
-
-    def starts(self, deadline: asyncio.Timeout | None) -> None:
-        self._deadline = deadline
+    deadline: asyncio.Timeout | None = field(default=None, init=False)
 
     def end(self) -> None:
         self.observer.note(Passed("client->server", None))
-        if self._deadline is not None:
-            self._deadline.reschedule(asyncio.get_running_loop().time() + self.limits.answer_limit_s)
+        if self.deadline is not None:
+            self.deadline.reschedule(asyncio.get_running_loop().time() + self.limits.answer_limit_s)
 
     def here(self) -> bytes:
         """Return the body if all of it has arrived, to be sent together with its head; otherwise empty."""
@@ -251,7 +248,9 @@ class Proxy:
         except HttpProblem as problem:
             return answer_of(problem.code)
         except Exception as error:  # noqa: BLE001 - the client gets an answer whatever goes wrong here
-            if not _is_client_gone(request, error):
+            # That a client disconnects is no failure of ours.
+            is_gone = request.transport is None or request.transport.is_closing()
+            if not (isinstance(error, ConnectionError) and is_gone):
                 self.failures += 1
                 _log.exception("a request failed in the tap")
             return answer_of("tap_failed")
@@ -281,8 +280,13 @@ class Proxy:
                 body = await upload.hold(self._holding)
                 held_bytes = len(body)
                 ruled = await observer.inspect(Asked(body, asked))
-                if ruled is None or ruled.forward is None:
-                    return _refusal(ruled)
+                if ruled is None:
+                    return web.Response(status=500)
+                if ruled.forward is None:
+                    # With its id; or, if it expects no answer, as accepted.
+                    status = 400 if ruled.is_bad_request else 200 if ruled.reply else 202
+                    kind = "application/json" if ruled.reply else None
+                    return web.Response(status=status, body=ruled.reply, content_type=kind)
             sent = forwarded(asked, plain=observer.hides)
             answer = await self._send(request, f"{url}?{query}" if query else url, sent, upload)
             answered = passed_on(answer.fields)
@@ -306,13 +310,12 @@ class Proxy:
 
     async def _send(self, request: web.Request, url: str, fields: HeaderFields, upload: Upload) -> ResponseHead:
         try:
-            async with asyncio.timeout(None) as deadline:
-                upload.starts(deadline)
+            async with asyncio.timeout(None) as upload.deadline:
                 if not request.body_exists:
                     upload.end()
                 body = upload.here() or aiter(upload) if request.body_exists else None
                 answer = await self.client.send(request.method, url, fields, body)
-                upload.starts(None)
+                upload.deadline = None
                 return answer
         except TimeoutError:
             raise HttpProblem("upstream_silent") from None
@@ -398,16 +401,3 @@ def _without(fields: HeaderFields, names: Collection[str]) -> HeaderFields:
 async def _passing(observer: ExchangeObserver, data: bytes | None) -> bytes:
     commands = await observer.inspect(Passed("server->client", data))
     return b"" if commands is None else commands.forward or b""
-
-
-def _refusal(ruled: Commands | None) -> web.Response:
-    """Return the response to a blocked request: with its id, or, if it expects no answer, as accepted."""
-    if ruled is None:
-        return web.Response(status=500)
-    status = 400 if ruled.is_bad_request else 200 if ruled.reply else 202
-    return web.Response(status=status, body=ruled.reply, content_type="application/json" if ruled.reply else None)
-
-
-def _is_client_gone(request: web.Request, error: Exception) -> bool:
-    """Return True if a request failed because its client disconnected, which is not the server's failure."""
-    return isinstance(error, ConnectionError) and (request.transport is None or request.transport.is_closing())

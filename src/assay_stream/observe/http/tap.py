@@ -32,24 +32,21 @@ from aiohttp import web
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.delivery import Sink
 from assay_stream.observe.http.connections import Contexts
 from assay_stream.observe.http.messages import LOOPBACK, HeaderFields, is_event_stream
 from assay_stream.observe.http.proxy import ExchangeObserver, Proxy
 from assay_stream.observe.http.traffic import READ_FIELDS, Answered, Asked, HttpEvent, Lost, Opened, Passed, Traffic
 from assay_stream.observe.http.upstreams import Client, Upstream, routes
-from assay_stream.observe.inspection import Backlog, Inspector
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands, Session
+from assay_stream.observe.sinks import Sink
+from assay_stream.observe.tap import STEP_BYTES, Backlog, Inspector
 from assay_stream.observe.wire import Direction
 from assay_stream.text.urls import is_loopback
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
 
-
-_NOTE_BYTES = 512
-"""Overhead counted per note of bytes: a server may send its answer byte by byte."""
 
 _FINISH_LIMIT_S = 30.0
 
@@ -135,7 +132,7 @@ class Watched(ExchangeObserver):
             if isinstance(event, Answered):
                 event = Answered(event.status, _read(event.fields))
             elif isinstance(event, Passed):
-                size_bytes = _NOTE_BYTES + len(event.data or b"")
+                size_bytes = STEP_BYTES + len(event.data or b"")
             if self.watch.note(size_bytes, self.traffic, self.number, event):
                 return
             if isinstance(event, Passed):
@@ -191,7 +188,7 @@ class HttpEnforcer(Inspector):
         def step() -> None:
             exchange = traffic.exchanges.get(number)
             if exchange is not None:
-                exchange.session.delivered(number)
+                exchange.session.offered.delivered(number)
 
         self._threads[traffic].submit(step)
 

@@ -45,10 +45,20 @@ from assay_stream.observe.http.messages import (
 )
 from assay_stream.observe.observation import Observation, Vantage, loss_event
 from assay_stream.observe.session import CANCELLED, LINE_BYTES_MAX, Commands, Failed, Missed, ServerSaid, Session
-from assay_stream.observe.wire import BLANKS, EVENT_BREAK, Direction, Line, is_ambiguous, may_be_misread, may_list
+from assay_stream.observe.wire import (
+    BLANKS,
+    EVENT_BREAK,
+    Direction,
+    Line,
+    is_ambiguous,
+    may_be_misread,
+    may_list,
+    request_key,
+)
 
 SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
+_CLOSING_CANCELS = "2026-07-28"
 READ_FIELDS = frozenset((SESSION, _VERSION, "authorization", "content-type", "content-encoding"))
 """Fields read here when no session rules; others need not be kept."""
 
@@ -152,7 +162,7 @@ class Traffic:
         exchange = self.exchanges.get(number)
         # Anyone can have a request refused.
         if exchange is not None and not exchange.is_refused:
-            exchange.session.doubt()
+            exchange.session.offered.doubt()
         return Commands()
 
     def missed(self, exchanges: int, at: datetime) -> list[Observation]:
@@ -208,13 +218,6 @@ class Traffic:
             exchange.waiting = None
         return observations
 
-    def _from_server(self, exchange: Exchange, data: bytes | None, at: datetime) -> list[Observation]:
-        observations: list[Observation] = []
-        for message in self._read(exchange, "server->client", data):
-            if not self._says_nothing(exchange, message):
-                observations += self._heard(exchange, message, at).observations
-        return observations
-
     @staticmethod
     def _heard(exchange: Exchange, message: bytes | None, at: datetime) -> Commands:
         if message is None:
@@ -239,7 +242,11 @@ class Traffic:
         """Return the server's bytes for the client: unchanged, or event by event for a held stream."""
         events = exchange.events
         if events is None:
-            return Commands(data or b"", self._from_server(exchange, data, at))
+            passing = Commands(data or b"")
+            for message in self._read(exchange, "server->client", data):
+                if not self._says_nothing(exchange, message):
+                    passing.observations += self._heard(exchange, message, at).observations
+            return passing
         if data is None:
             return Commands()  # an event that the end cuts off is none
         given, total = bytearray(), Commands()
@@ -304,26 +311,27 @@ class Traffic:
     def _closed(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
         """End an exchange; its unanswered requests are answered elsewhere, or never."""
         try:
-            return self._ended(exchange, ending, at)
+            session, asked = exchange.session, exchange.asked
+            exchange.asked = []
+            session.exchange_ended(exchange.number)
+            # A server that refused it did nothing, and anyone can have a request refused.
+            lost = self.missed(1, at) if exchange.is_unread and not exchange.is_refused else []
+            self._kept_bytes -= exchange.let_go()
+            session.offered.cut_off(exchange.number)
+            if exchange.method == "DELETE" and exchange.is_successful:
+                return lost + (self.connections.end(exchange.connection, at) if exchange.session_id is not None else [])
+            if exchange.session_id is not None and exchange.is_successful:
+                return lost + [each for key in asked for each in session.orphaned(key, at)]
+            code, ok = "upstream_failed" if ending == "upstream_failed" else "no_response", None
+            if exchange.is_refused:
+                code, ok = f"http_{exchange.status}", False
+            elif ending == "client_left" and exchange.version is not None and exchange.version >= _CLOSING_CANCELS:
+                code = "cancelled"
+            return lost + [each for key in asked for each in session.unanswered(key, code, at, ok=ok)]
         except Exception:
             if not exchange.is_refused:
-                exchange.session.doubt()
+                exchange.session.offered.doubt()
             raise
-
-    def _ended(self, exchange: Exchange, ending: Ending, at: datetime) -> list[Observation]:
-        session, asked = exchange.session, exchange.asked
-        exchange.asked = []
-        session.exchange_ended(exchange.number)
-        # A server that refused it did nothing, and anyone can have a request refused.
-        lost = self.missed(1, at) if exchange.is_unread and not exchange.is_refused else []
-        self._kept_bytes -= exchange.let_go()
-        session.offered.cut_off(exchange.number)
-        if exchange.method == "DELETE" and exchange.is_successful:
-            return lost + (self.connections.end(exchange.connection, at) if exchange.session_id is not None else [])
-        if exchange.session_id is not None and exchange.is_successful:
-            return lost + [each for key in asked for each in session.orphaned(key, at)]
-        code, ok = exchange.why_unanswered(ending), False if exchange.is_refused else None
-        return lost + [each for key in asked for each in session.unanswered(key, code, at, ok=ok)]
 
     def _response_body(self, exchange: Exchange, fields: HeaderFields) -> Body:
         """Return the parser of a response: as messages, whatever its type, unless clients may find others in it."""
@@ -354,7 +362,8 @@ class Traffic:
         return messages
 
     def _asked(self, exchange: Exchange, line: Line, message: bytes, at: datetime) -> list[Observation]:
-        exchange.note_asked(line)
+        keys = (request_key(each.get("id"), exchange.number) for each in line.messages if "method" in each)
+        exchange.asked += [key for key in keys if key is not None]
         if not any(map(_concerns_others, line.messages)):
             return self._take(exchange, "client->server", line, message, at)
         observations = self._take_part(exchange, message, at, of_others=False)

@@ -281,15 +281,15 @@ class StdioTransport:
             self.conversation.end(self._failure.reason)
 
     async def _read_lines(self) -> None:
-        parts, size_bytes = list[bytes](), 0
+        # One buffer: a list of parts would take many times their size where a server writes byte by byte.
+        held = bytearray()
         while chunk := await self.reader.read(_CHUNK_BYTES):
             *lines, rest = chunk.split(b"\n")
             for line in lines:
-                await self.conversation.heard(b"".join([*parts, line]))
-                parts, size_bytes = [], 0
-            parts.append(rest)
-            size_bytes += len(rest)
-            if size_bytes > self.conversation.limits.message_bytes_max:
+                await self.conversation.heard(bytes(held + line))
+                held.clear()
+            held += rest
+            if len(held) > self.conversation.limits.message_bytes_max:
                 await self.conversation.heard(None)
                 raise ListingError("too_much")
 

@@ -158,7 +158,9 @@ class Conversation:
             if "method" not in message:
                 answered = self._resolve(message) or answered
             elif "id" in message:
-                await self._answer(message)
+                reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+                is_ping = message.get("method") == "ping"
+                await self._send(reply | ({"result": {}} if is_ping else {"error": _METHOD_UNKNOWN}), None)
         return answered
 
     def _note_size(self, messages: int, size_bytes: int) -> None:
@@ -258,11 +260,6 @@ class Conversation:
             raise AssertionError("nothing to send with")
         expects_answer = method is not None and "id" in message
         await self.transport.send(raw, method=method, version=version, expects_answer=expects_answer)
-
-    async def _answer(self, request: Mapping[str, Any]) -> None:
-        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
-        reply |= {"result": {}} if request.get("method") == "ping" else {"error": _METHOD_UNKNOWN}
-        await self._send(reply, None)
 
     def _resolve(self, message: dict[str, Any]) -> bool:
         number = message.get("id")

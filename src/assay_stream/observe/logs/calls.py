@@ -174,7 +174,7 @@ def response_of(logged: object) -> Mapping[str, Any] | None:
     for line in logged.splitlines() if isinstance(logged, str) else ():
         if line.startswith("data:"):
             try:
-                message = decode_json(line[5:].strip().encode())
+                message = decode_json(line[5:].strip().encode("utf-8", "surrogatepass"))
             except InputError:
                 return None
             if isinstance(message, dict) and ("result" in message or "error" in message):
@@ -222,7 +222,7 @@ def from_log(
 def _entries(reader: LogReader, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes | InputError]]:
     """Yield the entries of a log with their numbers, and an error in place of those that cannot be told apart."""
     if reader.split is None:
-        yield from numbered(iter(pieces))
+        yield from numbered(pieces)
         return
     number = 0
     try:

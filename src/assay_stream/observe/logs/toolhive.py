@@ -44,7 +44,7 @@ def read_unsound(raw: bytes, whose: Whose) -> Iterator[Observation]:
     line = read_leniently(raw)
     if not isinstance(line, dict) or line.get("msg") != "audit_event" or line.get("type") != _LIST:
         return
-    with suppress(InputError):
+    with suppress(InputError, UnicodeEncodeError):  # such as a lone surrogate in its id
         try:
             found = list(read(decode_json(raw, limits=_DEEP), "", whose, Counter()))
         except InputError:

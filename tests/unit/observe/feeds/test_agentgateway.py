@@ -15,9 +15,8 @@ grpc = pytest.importorskip("grpc", reason="the extra extmcp is not installed")
 from assay_stream.errors import ConfigurationError  # noqa: E402
 from assay_stream.limits import DEFAULT_LIMITS, FEED_LIMITS  # noqa: E402
 from assay_stream.observe import MemorySink, WireObserver  # noqa: E402
-from assay_stream.observe.feeds import agentgateway, ext_mcp  # noqa: E402
+from assay_stream.observe.feeds import agentgateway  # noqa: E402
 from assay_stream.observe.feeds.agentgateway import ExtMcp  # noqa: E402
-from assay_stream.observe.feeds.ext_mcp import start_server  # noqa: E402
 from assay_stream.observe.feeds.feed import Feed  # noqa: E402
 from assay_stream.observe.gate import Rule  # noqa: E402
 from assay_stream.observe.observation import Prefixes  # noqa: E402
@@ -55,7 +54,7 @@ class Service:
 
 @contextmanager
 def served(service: Service, **metadata: str) -> Iterator[Gateway]:
-    server, port = start_server(service.answers, "127.0.0.1:0")
+    server, port = service.answers.serve("127.0.0.1:0")
     gateway = Gateway(port, **metadata)
     try:
         yield gateway
@@ -224,7 +223,7 @@ def test_a_list_that_cannot_be_read_is_read_once_for_all_servers(
     """Each server's list is on record as unreadable, with a few bytes."""
     decoded: list[int] = []
     for name in ("decode_json", "read_leniently"):
-        monkeypatch.setattr(ext_mcp, name, counting(getattr(ext_mcp, name), decoded))
+        monkeypatch.setattr(agentgateway, name, counting(getattr(agentgateway, name), decoded))
     service = Service()
     names = [f"s{number}" for number in range(20)]
     with served(service) as gateway:
@@ -313,7 +312,7 @@ def test_only_clients_of_the_named_authority_are_served(tmp_path: Path) -> None:
     """TLS on both sides: a gateway without a certificate of the authority gets no answer."""
     authority = Authority(tmp_path)
     own, client, ca = authority.issue("localhost").read_bytes(), authority.issue("gateway"), authority.file.read_bytes()
-    server, port = start_server(Service().answers, "localhost:0", tls=(own, own), client_ca=ca)
+    server, port = Service().answers.serve("localhost:0", tls=(own, own), client_ca=ca)
     certified = grpc.ssl_channel_credentials(ca, client.read_bytes(), client.read_bytes())
     try:
         assert 1 in Gateway(port, certified).request("github", {"name": "read"})
@@ -325,9 +324,9 @@ def test_only_clients_of_the_named_authority_are_served(tmp_path: Path) -> None:
 
 
 def test_an_address_in_use_is_named() -> None:
-    server, port = start_server(Service().answers, "127.0.0.1:0")
+    server, port = Service().answers.serve("127.0.0.1:0")
     with pytest.raises(ConfigurationError, match="cannot_listen"):
-        start_server(Service().answers, f"127.0.0.1:{port}")
+        Service().answers.serve(f"127.0.0.1:{port}")
     server.stop(None).wait()
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe import MemorySink
-from assay_stream.observe.feeds import shared
 from tests.unit.observe.feeds.stand_ins import standing_in
 
 MODULE = "assay_stream.observe.feeds.contextforge"
@@ -64,8 +63,8 @@ def published(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Publi
         made.append(Publisher(connection, **options))
         return made[-1]
 
-    monkeypatch.setattr(shared, "ObservationPublisher", publisher)
-    monkeypatch.setattr(shared.SharedFeed, "_all", {})
+    monkeypatch.setattr(module, "ObservationPublisher", publisher)
+    monkeypatch.setattr(module.SharedFeed, "_all", {})
     return made
 
 

@@ -82,6 +82,10 @@ class Wire:
             event = b"data: " + json.dumps(message).encode() + b"\n\n"
             self.takes(exchange.number, Passed("server->client", event))
 
+    def finishes(self, exchange: Exchange, *messages: Any, status: int = 200, **fields: str) -> None:
+        self.answers(exchange, *messages, status=status, **fields)
+        self.ends(exchange)
+
     def passes(self, exchange: Exchange, data: bytes) -> None:
         self.takes(exchange.number, Passed("server->client", data))
 
@@ -91,9 +95,8 @@ class Wire:
         self.takes(exchange.number, Closed(ending))
 
     def round(self, message: Any, result: Any, **fields: str) -> None:
-        exchange = self.posts(message, **fields)
-        self.answers(exchange, {"jsonrpc": "2.0", "id": message["id"], "result": result})
-        self.ends(exchange)
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        self.finishes(self.posts(message, **fields), answer)
 
     def closes(self) -> None:
         self._note(self.traffic.close(self.now))
@@ -124,10 +127,8 @@ def test_equal_ids_of_clients_without_a_session_are_told_apart(wire: Wire) -> No
     """Every stateless client counts from 1: each response answers the request of its own exchange."""
     wire.round(ask("tools/list"), {"tools": [TOOL]}, **MODERN)
     one, two = wire.posts(call(2, "one"), **MODERN), wire.posts(call(2, "two"), **MODERN)
-    wire.answers(two, result(2, isError=True))
-    wire.ends(two)
-    wire.answers(one, result(2))
-    wire.ends(one)
+    wire.finishes(two, result(2, isError=True))
+    wire.finishes(one, result(2))
     snapshot, *calls = wire.observed
     assert [(each["tool_name"], each["ok"]) for each in calls] == [("two", False), ("one", True)]
     assert {each["snapshot_id"] for each in calls} == {snapshot["snapshot_id"]}
@@ -149,8 +150,7 @@ def test_a_call_with_two_answers_that_differ_is_no_success(wire: Wire, elsewhere
     stream = wire.posts(None, method="GET", Mcp_Session_Id="a")
     asked = wire.posts(call(2), Mcp_Session_Id="a")
     wire.answers(stream, elsewhere)
-    wire.answers(asked, result(2, content=[]))
-    wire.ends(asked)
+    wire.finishes(asked, result(2, content=[]))
     wire.answers(stream, result(2, content=[]))
     [record] = wire.observed
     assert record.get("ok") is None
@@ -175,8 +175,7 @@ def test_a_task_with_two_answers_that_differ_is_no_success(inline: bool, other: 
         method, answers = "tasks/result", [other, done]
     asked = wire.posts({"jsonrpc": "2.0", "id": 3, "method": method, "params": {"taskId": "t"}}, Mcp_Session_Id="a")
     wire.answers(stream, {"jsonrpc": "2.0", "id": 3, "result": answers[0]})
-    wire.answers(asked, {"jsonrpc": "2.0", "id": 3, "result": answers[1]})
-    wire.ends(asked)
+    wire.finishes(asked, {"jsonrpc": "2.0", "id": 3, "result": answers[1]})
     [record] = wire.observed
     if other == done:
         assert (record["ok"], record.get("error")) == (True, None)
@@ -192,8 +191,7 @@ def test_a_call_with_two_equal_answers_or_an_error_is_what_they_say(wire: Wire) 
     for number, own in ((2, {}), (3, {"isError": True})):
         asked = wire.posts(call(number), Mcp_Session_Id="a")
         wire.answers(stream, result(number), result(9, isError=True))
-        wire.answers(asked, result(number, **own))
-        wire.ends(asked)
+        wire.finishes(asked, result(number, **own))
     assert [each["ok"] for each in wire.observed] == [True, False]
     assert errors(wire) == [None, "tool_error"]
 
@@ -211,8 +209,7 @@ def test_sessions_are_connections_of_their_own(wire: Wire) -> None:
 def test_the_session_begins_with_the_response_to_initialize(wire: Wire) -> None:
     """Its version is that of the session's lists."""
     hello = wire.posts(ask("initialize", protocolVersion="2025-06-18"))
-    wire.answers(hello, result(protocolVersion="2025-06-18"), Mcp_Session_Id="s")
-    wire.ends(hello)
+    wire.finishes(hello, result(protocolVersion="2025-06-18"), Mcp_Session_Id="s")
     wire.round(ask("tools/list", 2), {"tools": [TOOL]}, Mcp_Session_Id="s")
     wire.round(ask("tools/list", 2), {"tools": [TOOL]})
     assert [each.get("protocol_version") for each in wire.observed] == ["2025-06-18", None]
@@ -267,9 +264,7 @@ def test_a_cancellation_comes_in_an_exchange_of_its_own(wire: Wire) -> None:
 def test_the_end_of_a_session_ends_its_calls(wire: Wire) -> None:
     wire.posts(call(), Mcp_Session_Id="s")
     for status in (405, 200):
-        end = wire.posts(None, method="DELETE", Mcp_Session_Id="s")
-        wire.answers(end, status=status)
-        wire.ends(end)
+        wire.finishes(wire.posts(None, method="DELETE", Mcp_Session_Id="s"), status=status)
         assert errors(wire) == ["no_response"] * (status == 200)
 
 
@@ -327,9 +322,7 @@ def test_a_list_too_long_to_read_is_published_as_unreadable(wire: Wire) -> None:
 )
 def test_a_list_of_a_doubtful_kind_is_published_as_unreadable(wire: Wire, kind: str) -> None:
     """Some clients look for the name of a kind anywhere in the header, or read other charsets."""
-    exchange = wire.posts(ask("tools/list"), **MODERN)
-    wire.answers(exchange, result(tools=[TOOL]), Content_Type=kind)
-    wire.ends(exchange)
+    wire.finishes(wire.posts(ask("tools/list"), **MODERN), result(tools=[TOOL]), Content_Type=kind)
     assert [each["tools"] for each in wire.observed] == [{"unreadable": "line missed"}]
 
 
@@ -391,9 +384,7 @@ def test_the_connection_that_rested_longest_is_forgotten_and_made_up_ones_displa
     wire = Wire(connections_max=2)
     wire.round(ask("tools/list"), {"tools": [TOOL]}, Mcp_Session_Id="a")
     for number in range(5):
-        forged = wire.posts(call(), Mcp_Session_Id=f"forged-{number}")
-        wire.answers(forged, status=404)
-        wire.ends(forged)
+        wire.finishes(wire.posts(call(), Mcp_Session_Id=f"forged-{number}"), status=404)
     wire.round(call(2), {}, Mcp_Session_Id="a")
     assert wire.observed[-1]["snapshot_id"] == wire.observed[0]["snapshot_id"]
     for session in ("b", "c"):
@@ -426,9 +417,7 @@ def test_the_end_of_the_tap_leaves_no_call_without_a_record(wire: Wire) -> None:
 def test_someone_who_knows_a_session_cannot_answer_for_it(wire: Wire) -> None:
     """A request under another's session that the server refuses displaces nothing."""
     mine = wire.posts(call(2), Mcp_Session_Id="s")
-    forged = wire.posts(call(2, "other"), Mcp_Session_Id="s")
-    wire.answers(forged, status=401)
-    wire.ends(forged)
+    wire.finishes(wire.posts(call(2, "other"), Mcp_Session_Id="s"), status=401)
     wire.answers(mine, result(2))
     assert [(each["tool_name"], each["ok"]) for each in wire.observed] == [("other", False), ("echo", True)]
 
@@ -457,8 +446,7 @@ def test_equal_ids_of_requests_about_tasks_are_told_apart(wire: Wire) -> None:
         wire.round(call(number, task), {"resultType": "task", "taskId": task, "status": "working"}, **MODERN)
     polls = [wire.posts(ask("tasks/get", 9, taskId=task), **MODERN) for task in "ab"]
     for task, poll in zip("ba", reversed(polls), strict=True):
-        wire.answers(poll, result(9, taskId=task, status="completed", result={"isError": task == "b"}))
-        wire.ends(poll)
+        wire.finishes(poll, result(9, taskId=task, status="completed", result={"isError": task == "b"}))
     assert [(each["tool_name"], each["ok"]) for each in wire.observed] == [("b", False), ("a", True)]
 
 
@@ -493,9 +481,7 @@ def test_what_is_asked_on_the_stream_of_a_call_belongs_to_it(wire: Wire) -> None
     """However many others are in progress; the answer comes in an exchange of its own."""
     one, two = wire.posts(call(1, "one"), Mcp_Session_Id="s"), wire.posts(call(2, "two"), Mcp_Session_Id="s")
     wire.answers(one, ask("elicitation/create", 1, mode="url", url="https://phish.example"))
-    answer = wire.posts(result(1, action="accept"), Mcp_Session_Id="s")
-    wire.answers(answer, status=202)
-    wire.ends(answer)
+    wire.finishes(wire.posts(result(1, action="accept"), Mcp_Session_Id="s"), status=202)
     wire.answers(two, result(2))
     wire.answers(one, result(1))
     second, first = wire.observed
@@ -549,8 +535,7 @@ def test_a_forged_token_cancels_nobodys_call(wire: Wire, fields: dict[str, str],
     if status is not None:
         wire.answers(forged, status=status)
     wire.ends(forged, "complete" if status else "client_left")
-    wire.answers(mine, result(2))
-    wire.ends(mine)
+    wire.finishes(mine, result(2))
     snapshot, record = wire.observed
     assert (record["ok"], record["snapshot_id"]) == (True, snapshot["snapshot_id"])
 
@@ -592,9 +577,7 @@ def test_a_cancellation_counts_once_the_server_accepted_it(wire: Wire, status: i
 def test_without_a_session_a_cancellation_names_nobodys_request(wire: Wire) -> None:
     """Clients without credentials all count from 1: a server cannot know whose request is meant either."""
     mine = wire.posts(call(2))
-    other = wire.posts(CANCEL)
-    wire.answers(other, status=202)
-    wire.ends(other)
+    wire.finishes(wire.posts(CANCEL), status=202)
     wire.answers(mine, result(2))
     assert [each["ok"] for each in wire.observed] == [True]
 
@@ -602,15 +585,12 @@ def test_without_a_session_a_cancellation_names_nobodys_request(wire: Wire) -> N
 def test_a_refused_request_leaves_no_version_list_or_session(wire: Wire) -> None:
     """Neither that of its header nor that of its message; and the session that a refusal names is none."""
     hello = wire.posts(ask("initialize"), Mcp_Protocol_Version="2025-06-18")
-    wire.answers(hello, result(protocolVersion="2025-06-18", instructions="x"), Mcp_Session_Id="s")
-    wire.ends(hello)
+    wire.finishes(hello, result(protocolVersion="2025-06-18", instructions="x"), Mcp_Session_Id="s")
     wire.round(ask("tools/list", 2), {"tools": [TOOL]}, Mcp_Session_Id="s")
     meta = {"io.modelcontextprotocol/protocolVersion": "forged"}
     for message in (ask("tools/list", 3, _meta=meta), ask("prompts/list", 4), ask("initialize", 5)):
         for session in ({"Mcp_Session_Id": "s"}, {}):
-            forged = wire.posts(message, Mcp_Protocol_Version="forged", **session)
-            wire.answers(forged, status=401, Mcp_Session_Id="s")
-            wire.ends(forged)
+            wire.finishes(wire.posts(message, Mcp_Protocol_Version="forged", **session), status=401, Mcp_Session_Id="s")
     wire.round(ask("prompts/list", 6), {"prompts": [{"name": "p"}]}, Mcp_Session_Id="s")
     wire.round(call(7), {}, Mcp_Session_Id="s")
     first, second, called = wire.observed
@@ -625,8 +605,7 @@ def test_a_refused_list_request_keeps_nothing_else_unpublished(wire: Wire) -> No
     forged = wire.posts(ask("tools/list", 9), Mcp_Session_Id="s")
     wire.round(ask("prompts/list", 2), {"prompts": [{"name": "p"}]}, Mcp_Session_Id="s")
     assert len(wire.observed) == 1
-    wire.answers(forged, status=401)
-    wire.ends(forged)
+    wire.finishes(forged, status=401)
     assert [len(each.get("prompts", ())) for each in wire.observed] == [0, 1]
 
 
@@ -641,8 +620,7 @@ def test_a_refusal_says_something_of_its_own_requests_only(wire: Wire, method: s
     forged = wire.posts(ask(method, 2, name="other"), Mcp_Session_Id="s")
     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
     refusal = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32001, "message": "no"}}
-    wire.answers(forged, refusal, {**refusal, "id": "2"}, changed, status=401)
-    wire.ends(forged)
+    wire.finishes(forged, refusal, {**refusal, "id": "2"}, changed, status=401)
     assert errors(wire) == (["jsonrpc_-32001"] if method == "tools/call" else [])
     stream = wire.posts(None, method="GET", Mcp_Session_Id="s") if broken else mine
     wire.answers(stream, result(2))
@@ -654,9 +632,7 @@ def test_answers_to_a_server_count_once_it_took_them(wire: Wire) -> None:
     mine = wire.posts(call(1), Mcp_Session_Id="s")
     wire.answers(mine, ask("elicitation/create", 1, mode="form"))
     for status, action in ((401, "decline"), (202, "accept")):
-        answer = wire.posts(result(1, action=action), Mcp_Session_Id="s")
-        wire.answers(answer, status=status)
-        wire.ends(answer)
+        wire.finishes(wire.posts(result(1, action=action), Mcp_Session_Id="s"), status=status)
     wire.answers(mine, result(1))
     [record] = wire.observed
     assert (record["inputs"].get("accepted"), record["inputs"].get("declined")) == (1, None)
@@ -670,8 +646,7 @@ def test_a_refused_retry_is_no_round_of_the_call_that_waits(wire: Wire) -> None:
     for number in (3, 4):
         declined = {"a": {"action": "decline"}}
         refused = wire.posts(ask("tools/call", number, **retry, inputResponses=declined), Mcp_Session_Id="a")
-        wire.answers(refused, status=401)
-        wire.ends(refused)
+        wire.finishes(refused, status=401)
     wire.round(ask("tools/call", 5, **retry, inputResponses={"a": {"action": "accept"}}), {}, Mcp_Session_Id="a")
     [record] = wire.observed
     assert (record["ok"], record["rounds"], "unmatched_retry" in record) == (True, 2, False)
@@ -685,9 +660,7 @@ def test_what_waits_to_be_accepted_fills_no_memory() -> None:
     assert wire.traffic.connections.stats.missed_lines == 3
     for exchange in waiting:
         wire.ends(exchange, "client_left")
-    accepted = wire.posts({**CANCEL, "filler": "x" * 2_500}, Mcp_Session_Id="s")
-    wire.answers(accepted, status=202)
-    wire.ends(accepted)
+    wire.finishes(wire.posts({**CANCEL, "filler": "x" * 2_500}, Mcp_Session_Id="s"), status=202)
     assert (wire.traffic.connections.stats.missed_lines, wire.traffic._kept_bytes) == (3, 0)
 
 

@@ -105,6 +105,19 @@ def test_a_list_in_an_unsound_line_ends_those_before_it(tool: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [({"data": {"response": "data: {}\ud800"}}, [dict, type(None)]), ({"audit_id": "\ud800"}, [type(None)])],
+)
+def test_a_lone_surrogate_does_not_end_the_import(changes: dict[str, Any], kinds: list[type]) -> None:
+    """A server chooses what its list holds. The line is reported, and the one after it is read."""
+    errors: list[Any] = []
+    lines = toolhive("mcp_tools_list", **changes), toolhive()
+    found, _ = read("toolhive", *lines, on_error=errors.append)
+    assert [type(each.get("tools")) for each in found] == kinds
+    assert [each.code for each in errors] == ["lone_surrogate"]
+
+
+@pytest.mark.parametrize(
     ("outcome", "extra", "expected"),
     [
         ("denied", {}, ("deny", None, "not_passed_on")),
