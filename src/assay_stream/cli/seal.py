@@ -23,7 +23,7 @@ from assay_stream.cli.options import (
     refuse_existing_file,
     write_key_files,
 )
-from assay_stream.cli.output import json_line, print_json
+from assay_stream.cli.output import json_line, print_json, refusal
 from assay_stream.cli.shared import argument, brokers_of, flag, on_kafka, option, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
@@ -33,7 +33,7 @@ from assay_stream.kafka.ranges import KafkaLogs, committed_offsets
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import LINE_BYTES_MAX
 from assay_stream.model.checkpoint import RANGE_RECORDS_MAX
-from assay_stream.model.record import TOPIC_NAMES, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.schemes import tlog
 from assay_stream.schemes.tlog import is_key_name
 from assay_stream.seal.check import Expected, Fault, Report, expected_in, expected_of, heads_as_json
@@ -74,6 +74,10 @@ _NOTHING_VERIFIED = 3
 
 
 def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:
+    def row(fault: Fault) -> dict[str, Any]:
+        why = {"detail": fault.detail, "fix": _FIXES[fault.code]} if fault.kind == "head" else {}
+        return {"kind": fault.kind, "offset": fault.offset, "code": fault.code, **why}
+
     return {
         "result": outcome.value,
         "logs": [
@@ -83,20 +87,13 @@ def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) 
                 "root": str(report.roots[report.tree_size]) if report.tree_size else None,
                 **{name: getattr(report, name) for name in ("verified", "expired", "unsealed", "faults_count")},
                 "erased": dict(report.erased),
-                "faults": [_fault_as_json(fault) for fault in report.faults],
+                "faults": list(map(row, report.faults)),
             }
             for report in reports
         ],
         "bad_lines_count": sum(logs.bad_lines_count for logs in files),
         "bad_lines": [line._asdict() for logs in files for line in logs.bad_lines],
     }
-
-
-def _fault_as_json(fault: Fault) -> dict[str, Any]:
-    row: dict[str, Any] = {"kind": fault.kind, "offset": fault.offset, "code": fault.code}
-    if fault.kind == "head":
-        row |= {"detail": fault.detail, "fix": _FIXES[fault.code]}
-    return row
 
 
 def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> None:
@@ -238,21 +235,16 @@ def verify(
     else:
         print_table(outcome, reports, files)
         print_erased(account)
-    if write_head is not None:
-        _write_head(write_head, outcome, reports)
+    if write_head is not None and outcome in (SealOutcome.HOLDS, SealOutcome.PARTLY_SEALED):
+        with writing(write_head), Aside() as aside:
+            aside.path(write_head).write_bytes(json_line(heads_as_json(reports)).encode() + b"\n")
+    elif write_head is not None:
+        say(f"{write_head} is not written: {outcome.value.replace('_', ' ')}")
     lacking = sorted(set(partition or ()) - {report.partition for report in reports})
     if lacking:
         say(f"there is neither evidence nor a checkpoint of partition {', '.join(map(str, lacking))}")
     # What was asked for and is not there was not verified.
     return _EXIT_CODES.get(outcome, _NOTHING_VERIFIED) or (_NOTHING_VERIFIED if lacking else 0)
-
-
-def _write_head(path: Path, outcome: SealOutcome, reports: list[Report]) -> None:
-    if outcome not in (SealOutcome.HOLDS, SealOutcome.PARTLY_SEALED):
-        say(f"{path} is not written: {outcome.value.replace('_', ' ')}")
-        return
-    with writing(path), Aside() as aside:
-        aside.path(path).write_bytes(json_line(heads_as_json(reports)).encode() + b"\n")
 
 
 def archive(
@@ -388,13 +380,19 @@ def check_proof_file(
     file: Annotated[Path, argument("The proof, in either form.", metavar="FILE")],
     key: PublicKeysOption,
     record: Path | None = option("File with the record as one archive line. Required for a tlog-proof."),
-) -> None:
+) -> bool:
     """Check a proof without any log, and print the answer as one JSON object.
 
     Exit code 0 if it holds, 1 if not. Without --record it is not checked which record the proof is about.
     """
     keys = read_public_keys(key)
-    raw, held = read_input(file), None if record is None else _record(record)
+    raw, held = read_input(file), None
+    if record is not None:
+        lines = [line for line in read_input(record, bytes_max=LINE_BYTES_MAX).splitlines() if line.strip()]
+        held = record_in(lines[0], record.name, Role.EVIDENCE) if len(lines) == 1 else None
+        if held is None:
+            message = f"{record} must hold one line of an archive of evidence, and nothing else"
+            raise InputError("bad_record_line", message)
     is_tlog = raw.startswith(tlog.PROOF_TAG.encode())
     if is_tlog and held is None:
         raise ConfigurationError("bad_option", "a tlog-proof does not name its record: pass it with --record")
@@ -404,9 +402,10 @@ def check_proof_file(
         else:
             answer = _shown_as_json(check_proof(raw, keys, held))
     except InputError as error:
-        print_json({"valid": False, "code": error.code, "path": error.path, "message": error.message})
-        raise typer.Exit(1) from None
+        print_json(refusal(error))
+        return True
     print_json({"valid": True, **answer})
+    return False
 
 
 def checkpoint(
@@ -441,14 +440,6 @@ def _chain(paths: list[Path] | None, bootstrap: str | None, partition: int, key:
                 f"there are some for {', '.join(map(str, others)) or 'none'}",
             )
         yield lambda: chain_of(((record.origin.offset, record.value) for record in seals.records(names[0])), keys)
-
-
-def _record(path: Path) -> Record:
-    lines = [line for line in read_input(path, bytes_max=LINE_BYTES_MAX).splitlines() if line.strip()]
-    found = record_in(lines[0], path.name, Role.EVIDENCE) if len(lines) == 1 else None
-    if found is None:
-        raise InputError("bad_record_line", f"{path} must hold one line of an archive of evidence, and nothing else")
-    return found
 
 
 def _shown_as_json(shown: Shown) -> dict[str, Any]:
