@@ -10,7 +10,7 @@ import ssl
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -135,24 +135,18 @@ def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str
 
 
 def write_key_files(private: tuple[Path, bytes], public: tuple[Path, bytes]) -> None:
-    """Write both files of a key pair, or neither."""
-    _write_new(*private, 0o600)
-    try:
-        _write_new(*public, 0o644)
-    except (ConfigurationError, InputError):
-        private[0].unlink(missing_ok=True)
-        raise
-
-
-def _write_new(path: Path, content: bytes, file_mode: int) -> None:
-    """Write a file that must not exist, with its final permissions from the first byte on."""
-    with writing(path):
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode)
-        except FileExistsError:
-            raise ConfigurationError("file_exists", f"{path} exists: keys are never overwritten") from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    """Write both files of a key pair, or neither, with their final permissions from the first byte on."""
+    with ExitStack() as undoing:
+        for (path, content), file_mode in ((private, 0o600), (public, 0o644)):
+            with writing(path):
+                try:
+                    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode)
+                except FileExistsError:
+                    raise ConfigurationError("file_exists", f"{path} exists: keys are never overwritten") from None
+                undoing.callback(path.unlink, missing_ok=True)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+        undoing.pop_all()
 
 
 def time_option(help_: str, *names: str, ahead: bool = False) -> Any:
