@@ -23,7 +23,7 @@ from assay_stream.cli.options import (
     refuse_existing_file,
     write_key_files,
 )
-from assay_stream.cli.output import json_line, print_json, refusal
+from assay_stream.cli.output import json_line, print_json, print_line, refusal
 from assay_stream.cli.shared import argument, brokers_of, flag, on_kafka, option, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
@@ -97,25 +97,25 @@ def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) 
 
 
 def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> None:
-    typer.echo(_ROW.format("LOG", "VERIFIED", "SEALED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS"))
+    print_line(_ROW.format("LOG", "VERIFIED", "SEALED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS"))
     for report in reports:
         sealed_to = "-" if report.sealed_to is None else report.sealed_to
         counts = (report.verified, report.tree_size, report.expired, report.unsealed, report.checkpoints, sealed_to)
-        typer.echo(_ROW.format(_name(report), *counts, report.faults_count))
+        print_line(_ROW.format(_name(report), *counts, report.faults_count))
     for report in reports:
         for fault in report.faults:
             what = "checkpoint record" if fault.kind == "checkpoint" else "offset"
             why = f": {shown(fault.detail)}. {_FIXES[fault.code]}" if fault.kind == "head" else ""
             code = f": {fault.code}" if fault.code else ""
-            typer.echo(f"{fault.kind:<10} {_name(report)} {what} {fault.offset}{code}{why}")
+            print_line(f"{fault.kind:<10} {_name(report)} {what} {fault.offset}{code}{why}")
         if report.faults_count > len(report.faults):
-            typer.echo(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
+            print_line(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
     for logs in files:
         for line in logs.bad_lines:
-            typer.echo(f"unreadable {shown(line.file)} line {line.line}")
+            print_line(f"unreadable {shown(line.file)} line {line.line}")
         if logs.bad_lines_count > len(logs.bad_lines):
-            typer.echo(f"and {logs.bad_lines_count - len(logs.bad_lines)} more such lines")
-    typer.echo(_SUMMARY[outcome])
+            print_line(f"and {logs.bad_lines_count - len(logs.bad_lines)} more such lines")
+    print_line(_SUMMARY[outcome])
 
 
 def _name(report: Report) -> str:
@@ -371,8 +371,8 @@ def prove(
             text = inclusion(chain, offset).as_tlog()
         else:
             text = json_line(inclusion(chain, offset).as_json()) + "\n"
-    with writing(output):
-        output.write_text(text, encoding="utf-8")
+    with writing(output), Aside() as aside:
+        aside.path(output).write_text(text, encoding="utf-8")
     say(f"wrote {output}")
 
 
@@ -413,7 +413,8 @@ def checkpoint(
 ) -> None:
     """Print the last checkpoint of a partition as a signed note (C2SP tlog-checkpoint)."""
     with _chain(checkpoints, bootstrap_servers, partition, key) as chain:
-        typer.echo(last_of(chain).note, nl=False)
+        # In UTF-8 whatever the locale: its bytes are what was signed.
+        typer.echo(last_of(chain).note.encode(), nl=False)
 
 
 def vkey(
@@ -424,7 +425,7 @@ def vkey(
 ) -> None:
     """Print the public key of one partition's log for other verifiers (C2SP signed-note), one line per key."""
     for public in read_public_keys(key).values():
-        typer.echo(tlog.verifier_key(origin_of(log_name, topic, partition), public))
+        print_line(tlog.verifier_key(origin_of(log_name, topic, partition), public))
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from assay_stream.seal.checkpoint import decode
 from tests.support.command import run_command_text
+from tests.support.disk import files_of_at_most
 from tests.support.seals import (
     KEYS,
     OTHER_KEY,
@@ -189,7 +192,29 @@ def test_a_proof_is_replaced_only_when_asked(folder: Path) -> None:
     done = prove(folder, "--offset", "5")
     assert (done.returncode, "output_exists" in done.stderr) == (2, True)
     assert (folder / "proof.json").read_text() == "kept"
+    with files_of_at_most(20):
+        done = prove(folder, "--offset", "5", "--force")
+    assert (done.returncode, "unwritable_file" in done.stderr) == (2, True)
+    assert (folder / "proof.json").read_text() == "kept"
     assert prove(folder, "--offset", "5", "--force").returncode == 0
+
+
+def test_a_note_and_a_table_are_utf_8_in_every_locale(folder: Path) -> None:
+    """The dash of a signed note is part of it, and names in a table may have any character."""
+    evil = a_record(1)._replace(origin=a_record(1).origin._replace(topic="\x1b[2Jx"))
+    (folder / "kept" / "evidence-1.ndjson").write_bytes(lines_of([evil]))
+    place = ("--key", folder / "seal.pub.pem", "--checkpoints", folder / "kept")
+    note, table = (
+        subprocess.run(
+            [sys.executable, "-m", "assay_stream", "seal", *command, *place],
+            env=os.environ | {"PYTHONIOENCODING": "cp1252"},
+            capture_output=True,
+            check=False,
+        ).stdout.decode()
+        for command in (("checkpoint", "--partition", "0"), ("verify", "--evidence", folder / "kept"))
+    )
+    assert "\n\n\N{EM DASH} " in note
+    assert "⟦U+001B ESCAPE⟧[2Jx/0" in table
 
 
 def test_two_checkpoints_are_proven_consistent(folder: Path) -> None:
