@@ -121,14 +121,15 @@ def add(
 ) -> None:
     """Add a user, or give one a new role and password. The password is asked for, or read from standard input."""
     with needing_extra("console"):
-        from assay_stream.console.identity import UserRole, new_user, write_users
+        from assay_stream.console.identity import UserRole, new_user, read_users, write_users
     if role not in set(UserRole):
         raise ConfigurationError("bad_option", "--role is viewer or operator")
-    if not identity.exists():
-        users_file = identity.with_suffix(".users")
-        users: dict[str, User] = {}
-    else:
+    if identity.exists():
         users_file, users = _users_of(identity)
+    else:
+        # It may be left of an identity file that was lost, and has people's passwords.
+        users_file = identity.with_suffix(".users")
+        users = read_users(users_file) if users_file.exists() else {}
     users[name] = new_user(name, UserRole(role), _password())
     write_users(users_file, users)
     if not identity.exists():

@@ -57,6 +57,17 @@ def test_users_are_added_changed_listed_and_removed(tmp_path: Path) -> None:
     assert (tmp_path / "console.users").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_lost_identity_file_takes_no_user_with_it(tmp_path: Path) -> None:
+    """The users' own file is still there: a new user comes to those in it."""
+    identity = tmp_path / "console.toml"
+    for name in ("alice", "bob"):
+        done = run_command_text("console", "user", "add", name, "--identity", str(identity), stdin=PASSWORD.encode())
+        assert done.returncode == 0, done.stderr
+        users = (tmp_path / "console.users").read_text()
+        identity.unlink()
+    assert [line.partition(":")[0] for line in users.splitlines() if not line.startswith("#")] == ["alice", "bob"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
