@@ -35,7 +35,7 @@ from assay_stream.cli.store_sources import (
     published_definitions,
 )
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS, DIFF_LINES_MAX, PIN_FILE_LIMITS
 from assay_stream.model.control import (
     KEY_ACCEPT_TYPE,
     KEY_REVOKE_TYPE,
@@ -336,6 +336,8 @@ def _body_diff(bodies: dict[str, dict[str, Any]], pinned: str | None, offered: s
         return ["  cannot be compared: the pinned definition was never observed here"]
     # ASCII only, so that invisible and right-to-left characters are seen for what they are.
     before, after = (json.dumps(bodies[digest], indent=2, sort_keys=True).splitlines() for digest in (pinned, offered))
+    if max(len(before), len(after)) > DIFF_LINES_MAX:
+        return [f"  too long to compare line by line: {len(before):,} lines are pinned, {len(after):,} offered"]
     return list(difflib.unified_diff(before, after, "pinned", "offered", lineterm=""))
 
 
