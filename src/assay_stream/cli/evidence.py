@@ -195,9 +195,11 @@ def digest(
 def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
     """Print evidence as it is written (committed records only), one line a call, until interrupted."""
 
+    wanted = which.filter()
+
     def take(records: Sequence[Record]) -> None:
         with closing(load(records)) as store:
-            rows = list(every_row(lambda paging: store.evidence(which.filter(), paging)))
+            rows = list(every_row(lambda paging: store.evidence(wanted, paging)))
         for row in reversed(rows):
             if as_json:
                 print_json(as_object(row))
