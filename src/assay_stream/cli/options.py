@@ -85,7 +85,6 @@ def pieces(path: Path | None) -> Iterator[bytes]:
 
 
 def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
-    """Yield the non-blank lines of a file with their 1-based numbers."""
     return _numbered(every_line(path))
 
 
@@ -243,7 +242,7 @@ class VantageOptions:
 
 
 def observer_or_host(observer_id: str | None) -> str:
-    return observer_id if observer_id is not None else socket.gethostname()
+    return socket.gethostname() if observer_id is None else observer_id
 
 
 def stated_servers(pairs: Iterable[str]) -> dict[str, str]:
@@ -258,7 +257,6 @@ def stated_servers(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def address_of(listen: str) -> tuple[str, int]:
-    """Parse the host and port to listen on; raises ``cannot_listen``."""
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise ConfigurationError("cannot_listen", "--listen must be host:port, for example 127.0.0.1:8080")
