@@ -10,16 +10,13 @@ from pathlib import Path
 
 import orjson
 import pytest
-import typer
 
-from assay_stream.cli.app import app
 from assay_stream.plugins import FORMATS
 from assay_stream.text.escaping import is_unseen
 from tests.acceptance.test_erasure_dialogue import control
-from tests.support.command import run_command
+from tests.support.command import every_command, run_command
 from tests.support.events import Story
 from tests.support.seals import lines_of
-from tests.unit.cli.test_files import commands
 
 RANGES = {
     "C0": (0x01, 0x1F),
@@ -207,7 +204,7 @@ PRINTS_NO_NAMES = {
 
 
 def test_every_command_has_its_place_in_the_table() -> None:
-    known = {name for name, _ in commands(typer.main.get_command(app))}
+    known = {name for name, _ in every_command()}
     printed = {name for name in known for row in PRINTING if f"{' '.join(row)} ".startswith(f"{name} ")}
     assert printed | ELSEWHERE.keys() - {"seal", "console"} | PRINTS_NO_NAMES == known
 

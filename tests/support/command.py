@@ -4,9 +4,11 @@ import io
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
+import typer
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli import main
@@ -22,6 +24,16 @@ def invoke(*arguments: object, **options: Any) -> Result:
         options: of typer's runner.
     """
     return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
+
+
+def every_command(command: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Each command with its name; of groups, those in them."""
+    command = typer.main.get_command(app) if command is None else command
+    inner = list(getattr(command, "commands", ()))
+    for each in inner:
+        yield from every_command(command.get_command(None, each), f"{name} {each}".strip())
+    if not inner:
+        yield name, command
 
 
 def rows_of(done: Result) -> list[dict[str, Any]]:

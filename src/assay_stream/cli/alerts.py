@@ -71,32 +71,21 @@ def suppress(
         say("--field is not a field that MCP defines: the rule covers nothing unless a server uses that very name")
     if until is not None and until <= time.time_ns() // 1_000:
         raise InputError("bad_time", "--until is in the past: such a rule would cover nothing", path="$.data.until")
-    data = {
-        "server_id": server_id,
-        "id": id_,
-        "tool": tool,
-        "kind": None if kind is None else kind.value,
-        "field": field,
-        "detection": detection,
-        "until": None if until is None else time_text(until),
-    }
-    by.decide((SUPPRESSION_SET_TYPE, data))
-    say(f"suppressed by {id_} on {_shown(server_id)}" + (f" until {data['until']}" if until else ""))
+    ends = None if until is None else time_text(until)
+    data = {"server_id": server_id, "id": id_, "tool": tool, "kind": kind and kind.value, "field": field}
+    by.decide((SUPPRESSION_SET_TYPE, data | {"detection": detection, "until": ends}))
+    where = "every server" if server_id == "*" else server_id
+    say(f"suppressed by {id_} on {where}" + (f" until {ends}" if ends else ""))
     say("an open alert is suppressed from its next record on, at the latest one repeat interval after its last one")
 
 
 def unsuppress(server_id: RuleServer, id_: RuleId, by: DecidingOnServer) -> None:
     """Remove a suppression rule. Name the server that it was set for."""
     by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
-    say(f"rule {id_} on {_shown(server_id)} ends, if there is one")
-
-
-def _shown(server_id: str) -> str:
-    return "every server" if server_id == "*" else server_id
+    say(f"rule {id_} on {'every server' if server_id == '*' else server_id} ends, if there is one")
 
 
 ServerFilter = Annotated[str | None, option("Only alerts about this server.")]
-Since = Annotated[int | None, time_option("Only alerts of this time or later.")]
 SeverityFilter = Annotated[
     SeverityLevel | None, option("Only alerts of this severity or higher.", "--severity", "--min-severity")
 ]
@@ -105,7 +94,7 @@ SeverityFilter = Annotated[
 def export(
     looking: AlertOptions,
     target: AlertFormat = option("What to write.", "--format", default="ocsf"),
-    since: Since = None,
+    since: int | None = time_option("Only alerts of this time or later."),
     server_id: ServerFilter = None,
     severity: SeverityFilter = None,
 ) -> None:
@@ -226,8 +215,7 @@ def _alerts(looking: AlertOptions, refused: Refusals) -> Iterator[dict[str, Any]
 
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
-_SERVER, _TOOL = 3, 4
-_OPTIONAL = tuple(_HEAD.index(name) for name in ("seen by", "first seen", "status", "last seen"))
+_OPTIONAL = ("seen by", "first seen", "status", "last seen")
 _NAMED_MAX = 3
 _UID_CHARS = 12
 _MINUTE_CHARS = len("2026-03-01T10:00")
@@ -274,21 +262,26 @@ def list_alerts(
         say(summary)
     else:
         if found:
-            head = [LineSpan(name, "dim") for name in _HEAD]
             groups = [[row] for row in found] if each else by_group(found)
-            rows = [head, *(_cells(group, short[group[0].uid]) for group in groups)]
-            Painter(color).table(rows, flexible=(_TOOL, _SERVER), optional=_OPTIONAL)
+            rows: list[list[str | LineSpan]] = []
+            for group in groups:
+                uid, level, *others = _cells(group, short[group[0].uid])
+                rows.append([uid, LineSpan(level, severity_style(group[0].severity_id)), *others])
+            Painter(color).table(_HEAD, rows, flexible=("tool", "server"), optional=_OPTIONAL)
         typer.echo(summary if found else f"no alerts to show: {summary}")
     if follow_on:
 
         def take(records: Sequence[Record]) -> None:
-            for row in _current(records):
-                if not wanted.fits(row):
+            for record in records:
+                try:
+                    row = row_of(view_of(read_alert(record.value)))
+                except InputError as error:
+                    say(f"{record.origin}: {error}")
                     continue
-                if target == "json":
+                if wanted.fits(row) and target == "json":
                     print_json(row.as_json(), sort_keys=True)
-                else:
-                    print_line("  ".join(span.text for span in _cells([row], row.uid[:_UID_CHARS])))
+                elif wanted.fits(row):
+                    print_line("  ".join(_cells([row], row.uid[:_UID_CHARS])))
 
         follow(settings, Role.ALERTS, take, starts=starts)
     show_refused(refused)
@@ -301,14 +294,6 @@ def _summary(states: Mapping[ReviewState, int], shown: int, wanted: ReviewState 
         told = f"{told}; the first {shown:,} shown"
     hidden = [f"{states[state]:,} {state}" for state in ReviewState if state not in asked and states[state]]
     return f"{told}; {', '.join(hidden)} not shown" if hidden else told
-
-
-def _current(records: Sequence[Record]) -> Iterator[AlertRow]:
-    for record in records:
-        try:
-            yield row_of(view_of(read_alert(record.value)))
-        except InputError as error:
-            say(f"{record.origin}: {error}")
 
 
 def show(
@@ -344,31 +329,29 @@ def explain(
     show_refused(refused)
 
 
-def _cells(group: list[AlertRow], short: str) -> list[LineSpan]:
+def _cells(group: list[AlertRow], short: str) -> list[str]:
+    def named(names: Iterable[str]) -> str:
+        ordered = sorted({shown(name) for name in names if name})
+        more = f" and {len(ordered) - _NAMED_MAX:,} more" if len(ordered) > _NAMED_MAX else ""
+        return ", ".join(ordered[:_NAMED_MAX]) + more or "-"
+
+    def minute(time_ms: int) -> str:
+        return f"{time_ms_text(time_ms)[:_MINUTE_CHARS]}Z"
+
     row = group[0]
     status = "closed" if row.state is ReviewState.CLOSED else shown(row.status.lower())
     return [
-        LineSpan(short),
-        LineSpan(shown(row.severity.lower()), severity_style(row.severity_id)),
-        LineSpan(shown(row.kind)),
-        LineSpan(_named({shown(other.server_id) for other in group})),
-        LineSpan(_named({shown(other.tool_name) for other in group})),
-        LineSpan(f"{sum(other.count for other in group):,}"),
-        LineSpan(f"{max(other.observers for other in group):,}"),
-        LineSpan(_minute(min(other.first_seen_ms for other in group))),
-        LineSpan(_minute(max(other.last_seen_ms for other in group))),
-        LineSpan(", ".join(filter(None, (status, shown(row.assigned_to))))),
+        short,
+        shown(row.severity.lower()),
+        shown(row.kind),
+        named(other.server_id for other in group),
+        named(other.tool_name for other in group),
+        f"{sum(other.count for other in group):,}",
+        f"{max(other.observers for other in group):,}",
+        minute(min(other.first_seen_ms for other in group)),
+        minute(max(other.last_seen_ms for other in group)),
+        ", ".join(filter(None, (status, shown(row.assigned_to)))),
     ]
-
-
-def _named(names: set[str]) -> str:
-    ordered = sorted(filter(None, names))
-    more = f" and {len(ordered) - _NAMED_MAX:,} more" if len(ordered) > _NAMED_MAX else ""
-    return ", ".join(ordered[:_NAMED_MAX]) + more or "-"
-
-
-def _minute(time_ms: int) -> str:
-    return f"{time_ms_text(time_ms)[:_MINUTE_CHARS]}Z"
 
 
 ACTS: Mapping[AlertAct, str] = {
@@ -382,17 +365,17 @@ ACTS: Mapping[AlertAct, str] = {
 
 
 def assign(uid: Uid, by: Deciding, to: Annotated[str, option("Assignee.", "--to")], file: AlertFile = None) -> None:
-    _do("assign", uid, by, file, assignee=to)
+    _decide("assign", uid, by, file, assignee=to)
 
 
 def _act(act: AlertAct) -> Callable[..., None]:
     def decide(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
-        _do(act, uid, by, file)
+        _decide(act, uid, by, file)
 
     return decide
 
 
-def _do(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | None = None) -> None:
+def _decide(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: str | None = None) -> None:
     with open_store(AlertOptions(file=file, bootstrap_servers=by.bootstrap_servers), Role.ALERTS) as opened:
         for text in opened.refused:
             say(text)

@@ -30,7 +30,7 @@ from assay_stream.cli.options import (
     refuse_filled_folder,
     time_option,
 )
-from assay_stream.cli.output import print_json
+from assay_stream.cli.output import print_json, refusal
 from assay_stream.cli.shared import NOTHING_FOUND, argument, as_admin, collecting_seldom, flag, on_kafka, option, say
 from assay_stream.cli.sources import Meter, RangeOptions, Source, make_source
 from assay_stream.config import Settings, command_settings
@@ -102,7 +102,7 @@ def archive(
     compression: Compression = option("Compression of the files.", default="gzip"),
     progress: ProgressOption = None,
     bootstrap_servers: Bootstrap = None,
-) -> None:
+) -> int:
     """Copy the input topics into files, without a consumer group. Replaying either gives the same result.
 
     A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as one JSON
@@ -124,10 +124,19 @@ def archive(
     source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})
     names = {role: f"{file_of(role)}{_SUFFIX[compression]}" for role in sorted(wanted)}
     meter = Meter(progress)
+    counts: Counter[str] = Counter({role.value: 0 for role in names})
+    last: dict[PartitionPlace, int] = {}
     with writing_to(output), locked_folder(output), Aside() as aside:
-        last: dict[PartitionPlace, int] = {}
-        read = partial(source.read, meter=meter) if whole is None else partial(whole.read, meter=meter)
-        counts = _write(read, {role: aside.path(output / name) for role, name in names.items()}, last)
+        with ExitStack() as stack:
+            paths = {role: aside.path(output / name) for role, name in names.items()}
+            files = {role: stack.enter_context(write_archive(path)) for role, path in paths.items()}
+
+            def take(record: Record) -> None:
+                files[record.role].write(record_line(record) + b"\n")
+                last[record.origin[:2]] = max(record.origin.offset, last.get(record.origin[:2], 0))
+                counts[record.role.value] += 1
+
+            (source if whole is None else whole).read(take, meter=meter)
         aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined, last, whole))
         for role in wanted.union(log_ends.READ):
             for suffix in _SUFFIX.values():
@@ -136,9 +145,10 @@ def archive(
             aside.drop()
     meter.end()
     print_json({"written": counts, "snapshot_partitions": source.partitions})
-    if not counts.total():
-        say("no record matches the selection: check the times, offsets and servers")
-        raise typer.Exit(NOTHING_FOUND)
+    if counts.total():
+        return 0
+    say("no record matches the selection: check the times, offsets and servers")
+    return NOTHING_FOUND
 
 
 def _manifest(
@@ -157,23 +167,6 @@ def _manifest(
         groups=() if whole is None else whole.groups,
         selected=source.selection.narrows,
     )
-
-
-def _write(
-    read: Callable[[Callable[[Record], None]], None], paths: Mapping[Role, Path], last: dict[PartitionPlace, int]
-) -> Counter[str]:
-    """Write every selected record, store the last offset of each partition in ``last``, and return counts by role."""
-    counts: Counter[str] = Counter({role.value: 0 for role in paths})
-    with ExitStack() as stack:
-        files = {role: stack.enter_context(write_archive(path)) for role, path in paths.items()}
-
-        def take(record: Record) -> None:
-            files[record.role].write(record_line(record) + b"\n")
-            last[record.origin[:2]] = max(record.origin.offset, last.get(record.origin[:2], 0))
-            counts[record.role.value] += 1
-
-        read(take)
-    return counts
 
 
 export_app = typer.Typer(help="Export evidence, alerts and definitions for other tools.", no_args_is_help=True)
@@ -279,7 +272,7 @@ def timesketch(
 
 
 @bundle_app.command()
-def verify(file: Annotated[Path, argument("The bundle.", metavar="FILE")]) -> None:
+def verify(file: Annotated[Path, argument("The bundle.", metavar="FILE")]) -> bool:
     """Check a bundle against every rule of the format, and print the result as one JSON object.
 
     Exit code 0 if it is valid, 1 if not. A valid bundle has not changed since it was written. It is not signed, so
@@ -290,10 +283,11 @@ def verify(file: Annotated[Path, argument("The bundle.", metavar="FILE")]) -> No
     except InputError as error:
         if error.code == "unreadable_file":
             raise
-        print_json({"valid": False, "code": error.code, "path": error.path, "message": error.message})
-        raise typer.Exit(1) from None
+        print_json(refusal(error))
+        return True
     answer = {"valid": True, "run_id": manifest.run_id, "events": manifest.event_count}
     print_json(answer | {"run_root": str(manifest.run_root), "producer": dict(manifest.producer)})
+    return False
 
 
 def _tell(counts: dict[Dataset, int], collection: Collection, **more: object) -> None:
@@ -327,12 +321,7 @@ class WholeDeployment:
 
     @staticmethod
     async def noted(settings: Settings) -> WholeDeployment:
-        """Note where topics and consumer groups are.
-
-        Raises:
-            ConfigurationError: ``topic_missing``.
-            OperatingError: ``not_at_rest``, ``broker_unreachable``.
-        """
+        """Note where topics and consumer groups are; raises ``not_at_rest`` if a stage writes meanwhile."""
         derived = [role for role in archived_roles() if role not in READ and role not in _BESIDE]
         ends = await settled_ends(settings, derived)
         groups = await group_offsets(settings, set(topic_names(settings).values()))
@@ -344,11 +333,7 @@ class WholeDeployment:
         return WholeDeployment(settings=settings, ends=ends, groups=groups, firsts={})
 
     def read(self, take: Callable[[Record], None], *, meter: Meter) -> None:
-        """Pass every record to ``take``.
-
-        Raises:
-            OperatingError: ``not_at_rest``, ``broker_unreachable``.
-        """
+        """Pass every record to ``take``; raises ``not_at_rest`` if a stage writes meanwhile."""
         asyncio.run(self._read(take, meter))
 
     async def _read(self, take: Callable[[Record], None], meter: Meter) -> None:
@@ -382,8 +367,7 @@ def topics_restore(
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     with collecting_seldom(), LogSpool() as spool:
-        restoring = Restoring(settings, folder, spool)
-        asyncio.run(as_admin(settings, lambda admin, _: restoring.run(admin, apply=apply)))
+        asyncio.run(as_admin(settings, partial(Restoring(settings, folder, spool).run, apply=apply)))
 
 
 class Restoring:
@@ -398,7 +382,6 @@ class Restoring:
     """
 
     def __init__(self, settings: Settings, folder: Path, spool: LogSpool) -> None:
-        self._settings = settings
         manifest, specs = read_manifest(folder / ARCHIVE_MANIFEST), {each.name: each for each in topic_table(settings)}
         if manifest is None or manifest.selected:
             what = f"has no {ARCHIVE_MANIFEST}" if manifest is None else "holds a selection of the records"
@@ -435,12 +418,8 @@ class Restoring:
             spans[log] = Span(min(each.first, first) if isinstance(each.first, int) else first, each.end)
         self._writer = ExactWriter(settings, spool, spans, restamped=self._restamped)
 
-    async def run(self, admin: AIOKafkaAdminClient, *, apply: bool) -> None:
-        """Print what is to be done, and do it if ``apply``.
-
-        Raises:
-            ConfigurationError: as ``ExactWriter.examine``; ``group_in_use``.
-        """
+    async def run(self, admin: AIOKafkaAdminClient, settings: Settings, *, apply: bool) -> None:
+        """Print what is to be done, and do it if ``apply``."""
         cost = await self._writer.examine(admin)
         print_json(
             {
@@ -454,12 +433,11 @@ class Restoring:
             return
         if cost.records or cost.transactions:
             # First: who is in a group is found out, and a second run rewinds nobody who has gone on.
-            await commit_group_offsets(self._settings, self._groups)
+            await commit_group_offsets(settings, self._groups)
         await self._writer.write(admin)
         print_json({"restored": sum(self.counts.values())})
 
     def not_restored(self) -> list[str]:
-        """Return what stays different, in sentences."""
         lost = [f"{name}: records get the time of writing" for name in self._restamped]
         lost += ["a store: it names its cluster; fill a new one", "topics and state of users' agents"]
         if self._roles <= set(READ):

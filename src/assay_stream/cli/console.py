@@ -121,14 +121,15 @@ def add(
 ) -> None:
     """Add a user, or give one a new role and password. The password is asked for, or read from standard input."""
     with needing_extra("console"):
-        from assay_stream.console.identity import UserRole, new_user, write_users
+        from assay_stream.console.identity import UserRole, new_user, read_users, write_users
     if role not in set(UserRole):
         raise ConfigurationError("bad_option", "--role is viewer or operator")
-    if not identity.exists():
-        users_file = identity.with_suffix(".users")
-        users: dict[str, User] = {}
-    else:
+    if identity.exists():
         users_file, users = _users_of(identity)
+    else:
+        # It may be left of an identity file that was lost, and has people's passwords.
+        users_file = identity.with_suffix(".users")
+        users = read_users(users_file) if users_file.exists() else {}
     users[name] = new_user(name, UserRole(role), _password())
     write_users(users_file, users)
     if not identity.exists():
@@ -173,9 +174,6 @@ def _password() -> str:
     return sys.stdin.readline(4_096).rstrip("\r\n")
 
 
-_EXTRA = "console"
-
-
 console_app = typer.Typer(invoke_without_command=True)
 console_app.add_typer(user_app, name="user")
 
@@ -202,7 +200,7 @@ def console(
     """
     if context.invoked_subcommand is not None:
         return
-    with needing_extra(_EXTRA):
+    with needing_extra("console"):
         from assay_stream.console.identity import read_identity
         from assay_stream.observe.http.tap import Listener
     folder = store_folder(store)
@@ -235,7 +233,7 @@ async def _run(
     web_port: int | None,
     filling: StoreFillingThread | None,
 ) -> None:
-    with needing_extra(_EXTRA):
+    with needing_extra("console"):
         from assay_stream.console.authentication import open_authenticator
         from assay_stream.console.deciding import KafkaPublish
         from assay_stream.console.service import ConsoleMetrics, ConsoleService, ConsoleWatch, StoreReader
@@ -269,16 +267,15 @@ async def _run(
             else:
                 _log.info("console_started", address=address, store=str(folder), mode=mode)
 
+        def serving(port: int) -> None:
+            _log.info("serving_metrics", port=port)
+
         try:
             async with asyncio.TaskGroup() as group:
                 if hosted is not None and web_port is not None:
                     is_filled = None if filling is None else lambda: filling.problem is None
                     watch = ConsoleWatch(reader, metrics, streams=lambda: service.streams, is_filled=is_filled)
                     pages = Listener(host=hosted.web_host, port=web_port)
-
-                    def serving(port: int) -> None:
-                        _log.info("serving_metrics", port=port)
-
                     group.create_task(serve(watch.application(), pages, HTTP_LIMITS, serving, stop))
                 await serve(service.application(), listener, HTTP_LIMITS, started, stop)
         except* AssayStreamError as errors:

@@ -20,8 +20,6 @@ import typer
 
 from assay_stream import __version__
 from assay_stream.alerts.story import subject_of
-from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, read_input, time_option
 from assay_stream.cli.output import print_line, print_rows
@@ -37,7 +35,7 @@ from assay_stream.cli.store_sources import (
     published_definitions,
 )
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS, DIFF_LINES_MAX, PIN_FILE_LIMITS
 from assay_stream.model.control import (
     KEY_ACCEPT_TYPE,
     KEY_REVOKE_TYPE,
@@ -51,6 +49,7 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Role
 from assay_stream.observe.recorded import decision_event
 from assay_stream.report.pins import (
+    Decision,
     DefinitionAct,
     PolicyPlan,
     approved_entries,
@@ -87,8 +86,8 @@ class Deciding:
     output: Path | None = option("Append the decisions to this NDJSON file, not to Kafka.")
     bootstrap_servers: Bootstrap = None
 
-    def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
-        """Publish decisions, given as event type and data, all effective immediately."""
+    def decide(self, *decisions: Decision) -> None:
+        """Publish decisions, all effective immediately."""
         who, now = author_or_login(self.author), datetime.now(UTC)
         given = {"author": who, "reason": self.reason}
         observations = [
@@ -104,10 +103,8 @@ class DecidingOnServer(Deciding):
 
     new: bool = flag("Allow a server or tool that no list and no decision has named yet.")
 
-    def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:
-        """Publish decisions after checking that their servers and tools exist. Decisions written to a file (``output``)
-        are not checked.
-        """
+    def decide(self, *decisions: Decision) -> None:
+        """Publish decisions whose servers and tools exist; those that are written to a file are not checked."""
         named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
         if named and self.output is None and not self.new:
             bindings = known_bindings(StoreOptions(bootstrap_servers=self.bootstrap_servers), *named)
@@ -168,9 +165,6 @@ class Chosen:
     scheme: list[str] | None = option("Default: as pinned, else assay.p60. Repeatable.")
 
 
-_CLOSING = "the worker closes the alerts that this resolves"
-
-
 @pins_app.command("list")
 def list_pins(
     looking: HistoryOptions, server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False
@@ -203,7 +197,7 @@ def approve(
     From then on any other definition is a mismatch until it is approved.
     """
     _decide_on("approve", by, chosen, every=every)
-    say(_CLOSING)
+    say("the worker closes the alerts that this resolves")
 
 
 @pins_app.command()
@@ -276,7 +270,14 @@ def diff(server_id: ServerId, looking: HistoryOptions, tool: AnyTool = None) -> 
         say("nothing to compare with: no tool is pinned")
         return False
     rejected = [row["tool_name"] for row in rows if row["state"] == "rejected" and "rejected" in row["comparison"]]
-    pairs = list(_differing(bindings, server, server_id, tool))
+    # Tool, scheme, full digest of the pinned definition if it is known, and that of the offered one.
+    pairs = [
+        (entry.tool_name, entry.scheme, full_digest_of(server, entry.scheme, entry.value), offered.fingerprint.full)
+        for entry in approved_entries(bindings, server_id=server_id)
+        if tool in (None, entry.tool_name)
+        for offered in offered_now(server, entry.tool_name)
+        if not offered.fingerprint.has_value(entry.scheme, entry.value)
+    ]
     digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
     bodies = published_definitions(looking, digests) if digests else {}
     for name, scheme, pinned, offered in pairs:
@@ -307,49 +308,27 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
     server = server_of(bindings, server_id or "")
     names = tools_offered_now(server) if tool is None else [tool]
     rejected = [name for name in names if every and offers_rejected(server, name)]
-    decisions = [
-        decision
-        for name in names
-        if name not in rejected
-        for decision in definition_decisions(
-            act,
-            server_id=server_id or "",
-            tool_name=name,
-            values=values_to_decide(server, name, full=digest, schemes=chosen.scheme or ()),
-        )
-    ]
+    decisions: list[Decision] = []
+    for name in names:
+        if name not in rejected:
+            values = values_to_decide(server, name, full=digest, schemes=chosen.scheme or ())
+            decisions += definition_decisions(act, server_id=server_id or "", tool_name=name, values=values)
     if rejected and not decisions:
         raise InputError("bad_option", "every definition in force was rejected: approve one by name, with --tool")
     if not decisions:
         raise InputError("tool_not_observed", "no list in force on this server has any tools: wait for one")
     by.decide(*decisions)
+    verb = "approved" if act == "approve" else "rejected"
     for _, data in decisions:
-        _tell(act, data, server)
+        name, scheme, value = data["tool_name"], data["scheme"], data["value"]
+        before = server.controls.pins_as_of(name, AFTER_ALL_US).approved
+        say(f"{verb}: {name} on {server_id}, {scheme} {value}")
+        if act == "approve" and before.get(scheme) not in (None, value):
+            say(f"  in place of {before[scheme]}")
+        if act == "reject" and set(before.values()) <= {value}:
+            say("  no approved value is left: the policy's `unknown` applies to every other definition")
     for name in rejected:
         say(f"left out: {name}, its definition was rejected (approve it by name, with --tool)")
-
-
-def _tell(act: DefinitionAct, data: Mapping[str, Any], server: ServerBindings) -> None:
-    """Report the decision, what it replaces, and what it leaves undecided."""
-    name, scheme, value = data["tool_name"], data["scheme"], data["value"]
-    before = server.controls.pins_as_of(name, AFTER_ALL_US).approved
-    verb = "approved" if act == "approve" else "rejected"
-    say(f"{verb}: {name} on {data['server_id']}, {scheme} {value}")
-    if act == "approve" and before.get(scheme) not in (None, value):
-        say(f"  in place of {before[scheme]}")
-    if act == "reject" and not {other: kept for other, kept in before.items() if kept != value}:
-        say("  no approved value is left: the policy's `unknown` applies to every other definition")
-
-
-def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool: str | None) -> Any:
-    """Yield tool, scheme, full digest of the pinned definition if known, and that of the offered one."""
-    for entry in approved_entries(bindings, server_id=server_id):
-        if tool not in (None, entry.tool_name):
-            continue
-        pinned = full_digest_of(server, entry.scheme, entry.value)
-        for offered in offered_now(server, entry.tool_name):
-            if not offered.fingerprint.has_value(entry.scheme, entry.value):
-                yield entry.tool_name, entry.scheme, pinned, offered.fingerprint.full
 
 
 def _body_diff(bodies: dict[str, dict[str, Any]], pinned: str | None, offered: str) -> list[str]:
@@ -357,6 +336,8 @@ def _body_diff(bodies: dict[str, dict[str, Any]], pinned: str | None, offered: s
         return ["  cannot be compared: the pinned definition was never observed here"]
     # ASCII only, so that invisible and right-to-left characters are seen for what they are.
     before, after = (json.dumps(bodies[digest], indent=2, sort_keys=True).splitlines() for digest in (pinned, offered))
+    if max(len(before), len(after)) > DIFF_LINES_MAX:
+        return [f"  too long to compare line by line: {len(before):,} lines are pinned, {len(after):,} offered"]
     return list(difflib.unified_diff(before, after, "pinned", "offered", lineterm=""))
 
 
@@ -426,8 +407,7 @@ def accept(
 @keys_app.command()
 def revoke(server_id: ServerId, fingerprint: KeyFingerprint, by: DecidingOnServer) -> None:
     """Revoke a key for a server, regardless of what its domain publishes."""
-    data = {"server_id": server_id, "fingerprint": fingerprint}
-    by.decide((KEY_REVOKE_TYPE, data))
+    by.decide((KEY_REVOKE_TYPE, {"server_id": server_id, "fingerprint": fingerprint}))
     say(f"revoked on {server_id}: {fingerprint}")
 
 

@@ -31,7 +31,7 @@ from assay_stream.cli.options import (
     tools_in,
     write_key_files,
 )
-from assay_stream.cli.output import print_json, print_line
+from assay_stream.cli.output import print_json, print_line, refusal
 from assay_stream.cli.publishing import deliver
 from assay_stream.cli.shared import argument, named_in_errors, option, say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
@@ -87,19 +87,12 @@ def fingerprint(
             tools = tools_in(content)
             if tools is None and (not isinstance(content, dict) or content.keys().isdisjoint(_OF_A_TOOL)):
                 raise InputError("not_a_tool", "give a Tool object or a tools/list result", path="$")
-            lines = [_line(tool, server_id) for tool in ([content] if tools is None else tools)]
-        for line in lines:
-            print_json(line)
-
-
-def _line(tool: dict[str, Any], server_id: str | None) -> dict[str, Any]:
-    found = core.fingerprint(tool, server_id=server_id)
-    name = tool.get("name")
-    return {
-        "tool": name if isinstance(name, str) else None,
-        "fingerprints": {scheme: found.schemes.get(scheme) for scheme in core.SCHEMES},
-        "errors": dict(found.errors),
-    }
+            tools = [content] if tools is None else tools
+            named = [(each.get("name"), core.fingerprint(each, server_id=server_id)) for each in tools]
+        for name, found in named:
+            values = {scheme: found.schemes.get(scheme) for scheme in core.SCHEMES}
+            stated = name if isinstance(name, str) else None
+            print_json({"tool": stated, "fingerprints": values, "errors": dict(found.errors)})
 
 
 EventProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
@@ -123,44 +116,39 @@ def validate(
     lines = invalid = 0
     for number, raw in input_lines(file):
         lines += 1
-        verdict: dict[str, Any] = {"line": number, "valid": True, "code": None, "path": None, "message": None}
+        verdict: dict[str, Any] = {"valid": True, "code": None, "path": None, "message": None}
         try:
             check(raw)
         except InputError as error:
             invalid += 1
-            verdict |= {"valid": False, "code": error.code, "path": error.path, "message": error.message}
-        print_json(verdict)
+            verdict = refusal(error)
+        print_json({"line": number, **verdict})
     if not lines:
         say(f"{file or 'standard input'} is empty: nothing was checked")
     return bool(invalid) or not lines
 
 
 def _check_of(profile: EventProfileName) -> Callable[[bytes], None]:
-    if profile == "assay":
-        return _check_assay
     if profile == "htc":
         # jsonschema takes longer to load than the other profiles to run.
         from assay_stream.schemes.handshake.contract import check_envelope
 
         return check_envelope
-    return lambda raw: handshake.check_tool_call(_object(raw), profile=handshake.PROFILES[profile])
 
+    def check(raw: bytes) -> None:
+        content = decode_json(raw)
+        if not isinstance(content, dict):
+            raise InputError("wrong_type", "a line must be one JSON object", path="$")
+        if profile != "assay":
+            handshake.check_tool_call(content, profile=handshake.PROFILES[profile])
+        elif content.get("type") == CALL_TYPE:
+            read_event(Record(role=Role.CALLS, origin=Origin("", 0, 0), key=None, value=raw))
+        elif "specversion" in content:
+            tool.check_envelope(content)
+        else:
+            tool.check_payload(content)
 
-def _check_assay(raw: bytes) -> None:
-    content = _object(raw)
-    if content.get("type") == CALL_TYPE:
-        read_event(Record(role=Role.CALLS, origin=Origin("", 0, 0), key=None, value=raw))
-    elif "specversion" in content:
-        tool.check_envelope(content)
-    else:
-        tool.check_payload(content)
-
-
-def _object(raw: bytes) -> dict[str, Any]:
-    content = decode_json(raw)
-    if not isinstance(content, dict):
-        raise InputError("wrong_type", "a line must be one JSON object", path="$")
-    return content
+    return check
 
 
 _NAME_CHARS_MAX = 60
@@ -191,8 +179,7 @@ def check(
     counts: Counter[str] = Counter({status.value: 0 for status in CheckStatus})
     counts.update(answer.status.value for report in reports for answer in report.answers.values())
     if target == "json":
-        content = {"server_id": server_id, "counts": counts, "tools": [_as_json(report) for report in reports]}
-        print_json(content)
+        print_json({"server_id": server_id, "counts": counts, "tools": [_as_json(report) for report in reports]})
     else:
         for report in reports:
             print_line(f"{_shown(report.name)}  tool_id: {report.tool_id or 'none'}")
@@ -387,12 +374,27 @@ def verify(
     all_revoked = frozenset(str(Digest.parse(text)) for text in revoked or [])
     if revocations is not None:
         all_revoked |= parse_revocations(read_input(revocations, cut=True)).revoked_keys
-    digest, carried = _digest_and_signature(schema)
+    digest: Digest | None = None
+    carried: str | None = None
+    try:
+        tool = _object_in(schema)
+        digest, carried = schema_digest(tool), carried_signature(tool)
+    except InputError as error:
+        if error.code not in _NO_CANONICAL_FORM:
+            raise
+        say(str(error))
     if signature is None:
         signature = carried
     if signature is None:
         raise ConfigurationError("bad_option", "the tool carries no signature: pass --signature")
-    found = _verify(digest, signature, read_input(well_known, cut=True), pinned, all_revoked)
+    raw = read_input(well_known, cut=True)
+    try:
+        document = parse_well_known(raw)
+    except InputError as error:
+        say(str(error))
+        found = Verification(valid=False, error_code=SchemaPinErrorCode.DISCOVERY_INVALID)
+    else:
+        found = verify_signature(digest, signature, document, pinned_fingerprint=pinned, operator_revoked=all_revoked)
     typer.echo(json.dumps({name: getattr(found, name) for name in ("valid", "mode", "fingerprint", "error_code")}))
     return not found.valid
 
@@ -407,7 +409,7 @@ def fetch(
     timeout_s: float = option("Time limit of the whole command, seconds.", default=10.0, min=0.1, max=300.0),
     output: Path | None = option("Append to this NDJSON file, not to Kafka; `-`: stdout."),
     bootstrap_servers: Bootstrap = None,
-) -> None:
+) -> bool:
     """Fetch a domain's discovery and revocation documents over HTTPS, and publish the result.
 
     A failure is published too; the stream then continues with the last document it saw. Redirects are followed only
@@ -421,34 +423,13 @@ def fetch(
         fetch_well_known(domain, timeout_s=timeout_s, ca_file=ca_file, revocation_domain=revocation_domain)
     )
     event = discovery_event(vantage, fetched, event_id=str(uuid.uuid4()), observed_at=datetime.now(UTC))
-    target = sys.stdout.buffer if output == Path("-") else output
+    target = sys.stdout.buffer if output == STANDARD_INPUT else output
     deliver([event], target, bootstrap_servers)
     if fetched.error_code is not None:
         say(f"{fetched.error_code}: {fetched.url}: {fetched.detail}; the failure is published")
-        raise typer.Exit(1)
-    say(f"published the document of {fetched.url}")
-
-
-def _verify(
-    digest: Digest | None, signature: str, raw: bytes, pinned: str | None, operator_revoked: frozenset[str]
-) -> Verification:
-    try:
-        document = parse_well_known(raw)
-    except InputError as error:
-        say(str(error))
-        return Verification(valid=False, error_code=SchemaPinErrorCode.DISCOVERY_INVALID)
-    return verify_signature(digest, signature, document, pinned_fingerprint=pinned, operator_revoked=operator_revoked)
-
-
-def _digest_and_signature(schema: Path) -> tuple[Digest | None, str | None]:
-    try:
-        tool = _object_in(schema)
-        return schema_digest(tool), carried_signature(tool)
-    except InputError as error:
-        if error.code not in _NO_CANONICAL_FORM:
-            raise
-        say(str(error))
-        return None, None
+    else:
+        say(f"published the document of {fetched.url}")
+    return fetched.error_code is not None
 
 
 def _object_in(path: Path) -> dict[str, Any]:

@@ -146,8 +146,7 @@ class DemoStory:
         self._told_calls = len(self.evidence)
         if calls:
             self.say("")
-            head = [LineSpan(name, "dim") for name in ("server", "tool", "decision", "definition", "pin")]
-            self._painter.table([head, *map(_call_cells, calls)])
+            self._painter.table(("server", "tool", "decision", "definition", "pin"), map(_call_cells, calls))
         known = self._rows()
         rows = sorted(
             (row for row in known if row.uid in self._changed),
@@ -157,17 +156,16 @@ class DemoStory:
         if not rows:
             return
         self.say("")
-        head = [LineSpan(name, "dim") for name in ("alert", "severity", "kind", "server", "tool", "state")]
         short = short_uids(row.uid for row in known)
-        cells = [
+        cells: list[list[str | LineSpan]] = [
             [
-                LineSpan(short[row.uid]),
+                short[row.uid],
                 LineSpan(shown(row.severity.lower()), severity_style(row.severity_id)),
-                *(LineSpan(shown(text) or "-") for text in (row.kind, row.server_id, row.tool_name, row.state.value)),
+                *(shown(text) or "-" for text in (row.kind, row.server_id, row.tool_name, row.state.value)),
             ]
             for row in rows
         ]
-        self._painter.table([head, *cells])
+        self._painter.table(("alert", "severity", "kind", "server", "tool", "state"), cells)
         for row in rows:
             if row.severity_id >= PAGED_FROM:
                 self._painter.lines(as_page(story(self._store, self._store.alert(row.uid)), "signs", "definition"))
@@ -195,15 +193,14 @@ class DemoStory:
         return list(every_row(lambda paging: self._store.alerts(AlertFilter(state=None), paging)))
 
 
-def _call_cells(call: dict[str, Any]) -> list[LineSpan]:
+def _call_cells(call: dict[str, Any]) -> list[str | LineSpan]:
     digest = str(call.get("tool_definition_digest", call.get("unbound_reason")))
-    is_refused = call["decision"] == "deny"
     return [
-        LineSpan(shown(call["server_id"])),
-        LineSpan(shown(call["tool"])),
-        LineSpan(shown(call["decision"]), "grave" if is_refused else ""),
-        LineSpan(digest[:_DIGEST_CHARACTERS] + "…" if digest.startswith("sha256:") else digest),
-        LineSpan(shown(call["pin"]["status"])),
+        shown(call["server_id"]),
+        shown(call["tool"]),
+        LineSpan(shown(call["decision"]), "grave" if call["decision"] == "deny" else ""),
+        digest[:_DIGEST_CHARACTERS] + "…" if digest.startswith("sha256:") else digest,
+        shown(call["pin"]["status"]),
     ]
 
 

@@ -157,7 +157,15 @@ def show(
     Exit code 3: not everything could be read. 5: there is no such call.
     """
     with open_store(looking, Role.EVIDENCE) as opened:
-        found = _the_one(opened.store, whole_digest(opened.store, what, as_json=as_json))
+        store, found = opened.store, None
+        whole = whole_digest(store, what, as_json=as_json)
+        if place := _ORIGIN.fullmatch(whole):
+            found = store.evidence_at(Origin(place[1], int(place[2]), int(place[3])))
+        elif rows := store.evidence(EvidenceFilter(digest=whole), Paging(limit=_CANDIDATES_MAX)).rows:
+            if len(rows) > 1:
+                named = ", ".join(f"{row.origin} ({short_time(row.time_us)})" for row in rows)
+                raise InputError("ambiguous_id", f"several calls have it; give the place of one of them: {named}")
+            found = store.evidence_of(rows[0].reference)
         if found is None:
             nothing_found(_not_found(what))
         elif as_json:
@@ -187,9 +195,11 @@ def digest(
 def tail(which: Which, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
     """Print evidence as it is written (committed records only), one line a call, until interrupted."""
 
+    wanted = which.filter()
+
     def take(records: Sequence[Record]) -> None:
         with closing(load(records)) as store:
-            rows = list(every_row(lambda paging: store.evidence(which.filter(), paging)))
+            rows = list(every_row(lambda paging: store.evidence(wanted, paging)))
         for row in reversed(rows):
             if as_json:
                 print_json(as_object(row))
@@ -209,18 +219,8 @@ def whole_digest(store: Store, text: str, *, as_json: bool) -> str:
     raise InputError("ambiguous_digest", f"{more} {len(found)} digests begin with {text}: give more digits".strip())
 
 
-def _the_one(store: Store, what: str) -> EvidenceRecord | None:
-    if place := _ORIGIN.fullmatch(what):
-        return store.evidence_at(Origin(place[1], int(place[2]), int(place[3])))
-    rows = store.evidence(EvidenceFilter(digest=what), Paging(limit=_CANDIDATES_MAX)).rows
-    if len(rows) > 1:
-        named = ", ".join(f"{row.origin} ({short_time(row.time_us)})" for row in rows)
-        raise InputError("ambiguous_id", f"several calls have it; give the place of one of them: {named}")
-    return store.evidence_of(rows[0].reference) if rows else None
-
-
 def _list(store: Store, wanted: EvidenceFilter, limit: int, how: Listing) -> int:
-    """Print evidence and return the number of rows. States if there is more."""
+    """Print evidence and return the number of rows."""
     rows = list(every_row(lambda paging: store.evidence(wanted, paging), limit + 1))
     how.print(rows[:limit], *_COLUMNS, optional=("agent_id", "observer_id", "bound"))
     if len(rows) > limit:
@@ -296,11 +296,7 @@ def known_erasures(control: Sequence[Path] | None, bootstrap: str | None) -> Era
         return Erasures(acts_of_files(control))
 
     async def read(settings: Settings) -> Erasures:
-        found = Erasures()
-        async for record in read_records(settings, Role.CONTROL):
-            for act in acts_in([record]):
-                found.take(act)
-        return found
+        return Erasures([act async for record in read_records(settings, Role.CONTROL) for act in acts_in([record])])
 
     return on_kafka(command_settings(bootstrap_servers=bootstrap), read)
 
@@ -350,7 +346,18 @@ def erase(
     scope_id = id_ or f"erasure-{uuid.uuid4().hex[:12]}"
     if scope_id in erasures:
         raise InputError("bad_option", f"there is an erasure {scope_id} already: choose another --id")
-    found = on_kafka(settings, lambda settings: _hits(settings, scope))
+    found = Counter[str]()
+
+    async def count_records(settings: Settings) -> None:
+        # Event times may lie after the record's own.
+        since_ms = max(0, span_us(scope)[0] // 1_000 - DEFAULT_LIMITS.future_max_ms)
+        for role in (Role.CALLS, Role.EVIDENCE):
+            found[topic_names(settings)[role]] = 0
+            async for record in read_records(settings, role, since_ms=since_ms):
+                subject = subject_of(record.value, record.headers)
+                found[record.origin.topic] += subject is not None and covers(scope, subject)
+
+    on_kafka(settings, count_records)
     for topic, count in sorted(found.items()):
         say(f"{topic}: {counted(count, 'record')} in the scope")
     if dry_run:
@@ -360,24 +367,8 @@ def erase(
     say(f"decided: {scope_id}. Not reached by it: exports, alerts, and copies elsewhere (docs/erasure.md)")
 
 
-async def _hits(settings: Settings, scope: ScopeField) -> Counter[str]:
-    # Event times may lie after the record's own.
-    since_ms = max(0, span_us(scope)[0] // 1_000 - DEFAULT_LIMITS.future_max_ms)
-    found = Counter[str]()
-    for role in (Role.CALLS, Role.EVIDENCE):
-        found[topic_names(settings)[role]] = 0
-        async for record in read_records(settings, role, since_ms=since_ms):
-            subject = subject_of(record.value, record.headers)
-            found[record.origin.topic] += subject is not None and covers(scope, subject)
-    return found
-
-
 def refuse_held(erasures: Erasures, scope: ScopeField | None = None) -> None:
-    """Refuse to delete where a legal hold stands.
-
-    Raises:
-        InputError: ``held``.
-    """
+    """Refuse to delete where a legal hold stands."""
     for met in erasures.holds(scope):
         raise InputError(
             "held",

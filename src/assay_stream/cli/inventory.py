@@ -39,7 +39,7 @@ from assay_stream.cli.store_sources import (
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.archive import read_files
-from assay_stream.kafka.ranges import Ends, LogRanges, read_records
+from assay_stream.kafka.ranges import LogRanges, read_records
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
@@ -58,7 +58,7 @@ from assay_stream.report.timeline import (
     trace_rows,
     traced,
 )
-from assay_stream.text.escaping import LineSpan, shown
+from assay_stream.text.escaping import shown
 from assay_stream.text.times import time_text
 from assay_stream.verify.evidence import Recorded, of_record
 
@@ -92,12 +92,21 @@ def coverage(
     counted = CoverageCounts(since_us=since, until_us=until)
     if [bool(inputs), from_kafka, store is not None].count(True) != 1:
         raise ConfigurationError("no_source", "give one of --input, --from-kafka and --store")
+
+    async def read_topics(settings: Settings) -> None:
+        async for record in read_records(settings, Role.SNAPSHOTS):
+            counted.take_snapshot(record)
+        # Event times may lie after the record's own.
+        since_ms = None if since is None else max(since // 1_000 - DEFAULT_LIMITS.future_max_ms, 0)
+        async for record in read_records(settings, Role.EVIDENCE, since_ms=since_ms):
+            counted.take_evidence(of_record(record))
+
     with collecting_seldom():
         if store is not None:
             with open_store(StoreOptions(store=store)) as opened:
                 counted.take_store(opened.store)
         elif from_kafka:
-            on_kafka(settings, lambda settings: _from_topics(settings, counted, since))
+            on_kafka(settings, read_topics)
         else:
             source = make_source(inputs, False, Selection(), settings)
             with source.spool() as spool:
@@ -114,15 +123,6 @@ def coverage(
     return any(GRAVE.intersection(row["gaps"]) for row in rows)
 
 
-async def _from_topics(settings: Settings, counted: CoverageCounts, since_us: int | None) -> None:
-    async for record in read_records(settings, Role.SNAPSHOTS):
-        counted.take_snapshot(record)
-    # Event times may lie after the record's own.
-    since_ms = None if since_us is None else max(since_us // 1_000 - DEFAULT_LIMITS.future_max_ms, 0)
-    async for record in read_records(settings, Role.EVIDENCE, since_ms=since_ms):
-        counted.take_evidence(of_record(record))
-
-
 servers_app = typer.Typer(help="List observed servers.", no_args_is_help=True)
 tools_app = typer.Typer(help="List tools with their definitions, pins and calls.", no_args_is_help=True)
 observers_app = typer.Typer(help="List observers: taps, gateways and list-watch.", no_args_is_help=True)
@@ -132,15 +132,14 @@ _SECOND_CHARS = len("2026-03-01T10:00:00")
 _DIGITS = 12
 _HEADINGS = {"pin_status": "pin", "digests": "definition", "calls_day": "calls/day", "place": "where"}
 _HEADINGS |= {"time_us": "time", "listed_us": "last list", "called_us": "last call"}
-_FLEXIBLE = ("tool_name", "server_id", "observer_id", "agent_id")
-"""Columns that may be truncated."""
+_FLEXIBLE = ("tool", "server", "observer", "agent")
+"""Headings of columns that may be truncated."""
 _Row = TypeVar("_Row")
 Column = str | tuple[str, Callable[[Any], str]]
 """A member of a row, or a heading and what its cells say."""
 
 
 def short_time(time_us: int | None) -> str:
-    """Format a time to the second, for tables."""
     return "-" if time_us is None else f"{time_text(time_us)[:_SECOND_CHARS]}Z"
 
 
@@ -183,13 +182,14 @@ class Listing:
             for row in rows:
                 print_json(as_object(row))
         elif rows:
-            names = [each if isinstance(each, str) else each[0] for each in columns]
-            heads = [_HEADINGS.get(name) or name.removesuffix("_id").removesuffix("_name") for name in names]
-            table = [[LineSpan(head, "dim") for head in heads]]
             escaped = shown if self.wide else cell
-            table += [[LineSpan(escaped(text)) for text in self.cells(row, *columns)] for row in rows]
-            flexible, left_out = ([names.index(each) for each in of if each in names] for of in (_FLEXIBLE, optional))
-            Painter("auto").table(table, flexible=flexible, optional=left_out, wide=self.wide)
+            Painter("auto").table(
+                [_heading(each) for each in columns],
+                ([escaped(text) for text in self.cells(row, *columns)] for row in rows),
+                flexible=_FLEXIBLE,
+                optional=[_heading(each) for each in optional],
+                wide=self.wide,
+            )
 
     def cells(self, row: Any, *columns: Column) -> Iterator[str]:
         for column in columns:
@@ -203,6 +203,11 @@ class Listing:
             else:
                 value = getattr(row, column)
                 yield f"{value:,}" if isinstance(value, int) else value or "-"
+
+
+def _heading(column: Column) -> str:
+    name = column if isinstance(column, str) else column[0]
+    return _HEADINGS.get(name) or name.removesuffix("_id").removesuffix("_name")
 
 
 def nothing_found(what: str) -> None:
@@ -219,7 +224,6 @@ def _list(
     *columns: Column,
     optional: Sequence[str],
 ) -> None:
-    """Print all rows of one kind."""
     with open_store(looking, *_ROLES) as opened:
         asked = partial(ask, opened.store, now_us=opened.now_us())
         rows = list(every_row(lambda paging: asked(paging=paging)))
@@ -260,7 +264,7 @@ def list_observers(looking: EvidenceOptions, how: Listing) -> None:
     _list(looking, how, "observers", Store.observers, *columns, optional=("calls", "listed_us"))
 
 
-EXIT_GONE, EXIT_UNKNOWN = 3, 5
+EXIT_GONE = 3
 _UNKNOWN = frozenset({"server_not_known", "tool_not_known", "nothing_known_then", "call_not_known"})
 
 _ASOF = ("what", "state", "tool_name", "observer_id", "value", "pin", "author", "reason", "since", "origin")
@@ -290,7 +294,7 @@ def _unknown_is_an_answer(command: Callable[..., None]) -> Callable[..., None]:
             if error.code not in _UNKNOWN:
                 raise
             say(str(error))
-            raise typer.Exit(EXIT_UNKNOWN) from None
+            raise typer.Exit(NOTHING_FOUND) from None
 
     return run
 
@@ -312,7 +316,17 @@ def asof(
     wanted = not_calls(server_id)
     source = None
     if from_log and not looking.inputs:
-        source = make_source(None, True, Selection(), looking.settings(), ends=_input_ends(looking.settings()))
+        settings = looking.settings()
+
+        async def look() -> LogRanges:
+            async with LogRanges(settings, (Role.SNAPSHOTS, Role.CONTROL)) as logs:
+                return logs
+
+        logs = asyncio.run(look())
+        begin = [Origin(*place, first).as_json() for place, first in logs.starts().items() if first > 0]
+        if begin:
+            say(f"the logs have lost their beginning, and start at {cell(begin)}")
+        source = make_source(None, True, Selection(), settings, ends=logs.ends())
     with open_store(looking, replayed=wanted, source=source) as opened:
         opened.read(Role.BINDINGS, wanted=about(server_id))
         server = server_of(opened.store.bindings(server_id), server_id)
@@ -321,20 +335,6 @@ def asof(
     if any(row["what"] == "forgotten" for row in rows):
         say("part of that history has been compacted away: read the log with --from-log, or files with --input")
         raise typer.Exit(EXIT_GONE)
-
-
-def _input_ends(settings: Settings) -> Ends:
-    """Return the end offsets of the list and decision logs, and report those whose beginning is gone."""
-
-    async def look() -> LogRanges:
-        async with LogRanges(settings, (Role.SNAPSHOTS, Role.CONTROL)) as logs:
-            return logs
-
-    logs = asyncio.run(look())
-    begin = [Origin(*place, first).as_json() for place, first in logs.starts().items() if first > 0]
-    if begin:
-        say(f"the logs have lost their beginning, and start at {cell(begin)}")
-    return logs.ends()
 
 
 @_unknown_is_an_answer
@@ -410,16 +410,14 @@ def trace(
 
 
 def _print(rows: Iterable[Row], columns: tuple[str, ...], target: ReportFormat) -> None:
-    if target == "table":
-        rows = [_with_scheme(row) if str(row.get("value")).startswith("sha256:") else row for row in rows]
-    print_rows(rows, columns, target)
+    def with_scheme(row: Row) -> Row:
+        what, scheme = row.get("what", row.get("step")), row.get("scheme")
+        if not str(row.get("value")).startswith("sha256:"):
+            return row
+        if not scheme and what in ("finding", "alert"):
+            scheme = "catalogue" if row.get("kind") == Kind.FIRST_LOOK else "full" if row.get("tool_name") else None
+        elif not scheme:
+            scheme = _SCHEME_OF.get(str(what))
+        return row | {"value": f"{scheme} {row['value']}"} if scheme else row
 
-
-def _with_scheme(row: Row) -> Row:
-    """Put the scheme of the digest in a row before it, if it has one."""
-    what, scheme = row.get("what", row.get("step")), row.get("scheme")
-    if not scheme and what in ("finding", "alert"):
-        scheme = "catalogue" if row.get("kind") == Kind.FIRST_LOOK else "full" if row.get("tool_name") else None
-    elif not scheme:
-        scheme = _SCHEME_OF.get(str(what))
-    return row | {"value": f"{scheme} {row['value']}"} if scheme else row
+    print_rows(map(with_scheme, rows) if target == "table" else rows, columns, target)

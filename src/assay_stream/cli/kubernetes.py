@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 import yaml
+from pydantic import TypeAdapter
 
 from assay_stream import __version__
 from assay_stream.cli.options import Force, refuse_filled_folder
@@ -80,19 +81,13 @@ class Process:
         return f"assay-{self.name if self.user is None else self.user}"
 
 
-def _process(name: str, row: dict[str, Any]) -> Process:
-    of_fields: dict[str, Any] = row | {key: Role(row[key]) for key in ("most", "follows") if key in row}
-    if "user" in row:
-        of_fields["user"] = AccessRole(row["user"])
-    return Process(name=name, **of_fields)
-
-
 def _data(name: str) -> str:
     return (files(__package__) / "data" / name).read_text(encoding="utf-8")
 
 
 PROCESSES: Mapping[str, Process] = {
-    name: _process(name, row) for name, row in tomllib.loads(_data("kubernetes.toml")).items()
+    name: TypeAdapter(Process).validate_python({"name": name, **row})
+    for name, row in tomllib.loads(_data("kubernetes.toml")).items()
 }
 _ALWAYS = ("registry", "join", "alerts")
 
@@ -236,17 +231,9 @@ def _topics(parts: Mapping[str, Any], deployment: Deployment) -> list[Manifest]:
     found = []
     for spec in topic_table(deployment.settings, agents=agents):
         name = re.sub(r"[^a-z0-9.-]", "-", spec.name.lower())
-        found.append(
-            _filled(
-                parts["topic"],
-                name=name,
-                cluster=deployment.strimzi,
-                partitions=spec.partitions,
-                replicas=deployment.settings.replication_factor,
-                config=dict(spec.config),
-                topic=None if name == spec.name else spec.name,
-            )
-        )
+        values: dict[str, Any] = {"name": name, "topic": None if name == spec.name else spec.name}
+        values |= {"replicas": deployment.settings.replication_factor, "cluster": deployment.strimzi}
+        found.append(_filled(parts["topic"], **values, partitions=spec.partitions, config=dict(spec.config)))
     return found
 
 

@@ -24,7 +24,7 @@ from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, Snaps
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.shared import argument, as_admin, collecting_seldom, flag, option
 from assay_stream.cli.sources import make_source
-from assay_stream.config import Settings, command_settings, load_settings
+from assay_stream.config import command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.files.local import decode_toml
 from assay_stream.kafka.finalizing import list_members, show_level, write_finalised
@@ -80,11 +80,10 @@ def replay(
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     source = make_source(inputs, from_kafka, Selection(), settings, snapshot_partitions=snapshot_partitions)
     with collecting_seldom(), source.spool() as spool:
-        found = _found(declared, source.replay(spool), settings.alert_rules() if alerts else None)
-        for output in found:
+        for output in _found(declared, source.replay(spool), settings.alert_rules() if alerts else None):
             # A file gets the very bytes; a terminal nothing that could steer it.
             if sys.stdout.isatty():
-                typer.echo(json_text((output.value or b"").decode()))
+                print_line(json_text((output.value or b"").decode()))
             else:
                 sys.stdout.buffer.write((output.value or b"") + b"\n")
 
@@ -105,7 +104,6 @@ def _found(declared: AgentSet, made: Replay, rules: AlertRules | None) -> Iterat
 
 
 def labels_in(file: Path | None) -> Labels:
-    """Read a labels file; empty without one."""
     if file is None:
         return NO_LABELS
     raw = read_input(file)
@@ -171,7 +169,13 @@ def topics_show(bootstrap_servers: Bootstrap = None, agents: Agents = None, as_j
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     states = asyncio.run(as_admin(settings, partial(inspect_topics, agents=_name_of(agents))))
-    stated = _level_if_readable(settings)
+    stated: tuple[int, str] | None = None
+    try:
+        stated = asyncio.run(show_level(settings))
+    except Exception as error:
+        known = explained(error)
+        if known is None or known.code not in ("topic_missing", "not_authorized"):
+            raise
     rows = [_row(state, stated and stated[0]) for state in states]
     for row in rows:
         if as_json:
@@ -183,16 +187,6 @@ def topics_show(bootstrap_servers: Bootstrap = None, agents: Agents = None, as_j
     if stated and not as_json:
         print_line(shown(_stated(*stated)))
     return any(row["state"] in ("missing", "differs") for row in rows)
-
-
-def _level_if_readable(settings: Settings) -> tuple[int, str] | None:
-    try:
-        return asyncio.run(show_level(settings))
-    except Exception as error:
-        known = explained(error)
-        if known is None or known.code not in ("topic_missing", "not_authorized"):
-            raise
-        return None
 
 
 def _stated(level: int, by: str) -> str:
@@ -267,7 +261,12 @@ def topics_acls(
     The commands are Kafka's own kafka-acls.sh; add --bootstrap-server and --command-config as your cluster needs.
     """
     settings = load_settings()
-    principals = _principals(principal or [])
+    principals: dict[str, str] = {}
+    for text in principal or ():
+        named, _, user = text.partition("=")
+        if named not in list(AccessRole) or not user.startswith("User:") or not user.isprintable():
+            raise ConfigurationError("bad_option", "--principal is ROLE=User:NAME, the role one that --role takes")
+        principals[named] = user
     for actor in role or list(AccessRole):
         grants, who = grants_of(actor, settings), principals.get(actor, f"User:assay-{actor}")
         if as_json:
@@ -285,16 +284,6 @@ def topics_acls(
             typer.echo(f"# {actor}: {ACCESS[actor].purpose}")
             for command in acl_commands(who, grants):
                 typer.echo(command)
-
-
-def _principals(given: list[str]) -> dict[AccessRole, str]:
-    named: dict[AccessRole, str] = {}
-    for text in given:
-        role, _, user = text.partition("=")
-        if role not in list(AccessRole) or not user.startswith("User:") or not user.isprintable():
-            raise ConfigurationError("bad_option", "--principal is ROLE=User:NAME, the role one that --role takes")
-        named[AccessRole(role)] = user
-    return named
 
 
 def _name_of(agents: str | None) -> str:

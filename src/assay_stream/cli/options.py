@@ -10,7 +10,7 @@ import ssl
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -85,7 +85,6 @@ def pieces(path: Path | None) -> Iterator[bytes]:
 
 
 def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
-    """Yield the non-blank lines of a file with their 1-based numbers."""
     return _numbered(every_line(path))
 
 
@@ -135,24 +134,18 @@ def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str
 
 
 def write_key_files(private: tuple[Path, bytes], public: tuple[Path, bytes]) -> None:
-    """Write both files of a key pair, or neither."""
-    _write_new(*private, 0o600)
-    try:
-        _write_new(*public, 0o644)
-    except (ConfigurationError, InputError):
-        private[0].unlink(missing_ok=True)
-        raise
-
-
-def _write_new(path: Path, content: bytes, file_mode: int) -> None:
-    """Write a file that must not exist, with its final permissions from the first byte on."""
-    with writing(path):
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode)
-        except FileExistsError:
-            raise ConfigurationError("file_exists", f"{path} exists: keys are never overwritten") from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    """Write both files of a key pair, or neither, with their final permissions from the first byte on."""
+    with ExitStack() as undoing:
+        for (path, content), file_mode in ((private, 0o600), (public, 0o644)):
+            with writing(path):
+                try:
+                    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode)
+                except FileExistsError:
+                    raise ConfigurationError("file_exists", f"{path} exists: keys are never overwritten") from None
+                undoing.callback(path.unlink, missing_ok=True)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+        undoing.pop_all()
 
 
 def time_option(help_: str, *names: str, ahead: bool = False) -> Any:
@@ -249,7 +242,7 @@ class VantageOptions:
 
 
 def observer_or_host(observer_id: str | None) -> str:
-    return observer_id if observer_id is not None else socket.gethostname()
+    return socket.gethostname() if observer_id is None else observer_id
 
 
 def stated_servers(pairs: Iterable[str]) -> dict[str, str]:
@@ -264,7 +257,6 @@ def stated_servers(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def address_of(listen: str) -> tuple[str, int]:
-    """Parse the host and port to listen on; raises ``cannot_listen``."""
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise ConfigurationError("cannot_listen", "--listen must be host:port, for example 127.0.0.1:8080")

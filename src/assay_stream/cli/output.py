@@ -13,6 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from assay_stream.errors import InputError
 from assay_stream.text.escaping import LineSpan, PageLine, Style, csv_line, json_text, shown
 
 CELL_CHARACTERS_MAX = 44
@@ -68,6 +69,11 @@ def print_json(value: object, *, sort_keys: bool = False, indented: bool = False
     print_line(json_line(value, sort_keys=sort_keys, indented=indented))
 
 
+def refusal(error: InputError) -> dict[str, Any]:
+    """Return the verdict on what an error refuses, for JSON output."""
+    return {"valid": False, "code": error.code, "path": error.path, "message": error.message}
+
+
 def print_line(text: str) -> None:
     """Print a line in UTF-8: the terminal's own encoding may lack characters."""
     typer.echo(text.encode())
@@ -91,12 +97,8 @@ def print_rows(
             typer.echo(csv_line(row.get(name) for name in columns).encode(), nl=False)
         return
     written = cell if not whole else lambda value: "-" if value is None else shown(str(value))
-    table = [
-        [LineSpan(name) for name in columns],
-        *([LineSpan(written(row.get(name))) for name in columns] for row in rows),
-    ]
-    flexible = [index for index, name in enumerate(columns) if name not in _UNCUT and not whole]
-    Painter("never").table(table, flexible=flexible)
+    flexible = [name for name in columns if name not in _UNCUT and not whole]
+    Painter("never").table(columns, [[written(row.get(name)) for name in columns] for row in rows], flexible=flexible)
 
 
 def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:
@@ -154,36 +156,41 @@ class Painter:
 
     def table(
         self,
-        rows: Sequence[Sequence[LineSpan]],
+        headings: Sequence[str],
+        cells: Iterable[Sequence[str | LineSpan]],
         *,
-        flexible: Sequence[int] = (),
-        optional: Sequence[int] = (),
+        flexible: Sequence[str] = (),
+        optional: Sequence[str] = (),
         wide: bool = False,
     ) -> None:
-        """Print rows in columns; the first row holds the headings.
+        """Print rows of cells in columns.
 
         If the terminal is too narrow, flexible columns are truncated, then optional ones dropped; if that does not
         suffice, each row is printed as a block of lines. Off a terminal, and if ``wide``, lines are as long as needed.
 
         Args:
-            optional: columns to drop, least important first.
+            flexible: headings of columns that may be truncated; headings that the table lacks do not matter.
+            optional: headings of columns that may be dropped, least important first.
         """
+        may_cut, may_drop = ([headings.index(name) for name in of if name in headings] for of in (flexible, optional))
+        rows = [[LineSpan(name, "dim") for name in headings]]
+        rows += [[LineSpan(each) if isinstance(each, str) else each for each in row] for row in cells]
         widths = [max(cell_len(span.text) for span in column) for column in zip(*rows, strict=True)]
         wanted, left_out = tuple(widths), list[int]()
         if self.is_terminal and not wide:
             over = sum(widths) + _GAP * (len(widths) - 1) - self.columns
-            for index in sorted(flexible, key=lambda each: -widths[each]):
+            for index in sorted(may_cut, key=lambda each: -widths[each]):
                 cut = min(max(over, 0), max(widths[index] - _CELL_MIN, 0))
                 widths[index] -= cut
                 over -= cut
-            for index in optional:
+            for index in may_drop:
                 if over > 0:
                     left_out.append(index)
                     over -= widths[index] + _GAP
             if over > 0:
                 self._blocks(rows)
                 return
-            for index in flexible:
+            for index in may_cut:
                 # What a column that was left out freed.
                 back = min(-over, wanted[index] - widths[index])
                 widths[index] += back

@@ -182,11 +182,7 @@ class _Reader:
         )
 
 
-def deliver(
-    observations: Iterable[Observation] | AsyncIterable[Observation],
-    output: Path | BinaryIO | None,
-    bootstrap: str | None,
-) -> int:
+def deliver(observations: Observations, output: Path | BinaryIO | None, bootstrap: str | None) -> int:
     settings = command_settings(bootstrap_servers=bootstrap)
     key = settings.keyed_by()
     if output is not None:
@@ -211,15 +207,12 @@ async def _each(found: Observations) -> AsyncIterator[Observation]:
 
 
 async def _drain(observations: Observations, sink: Sink) -> int:
-    limits = PublisherLimits()
-    count = 0
+    limits, count = PublisherLimits(), 0
+    records_max, bytes_max = limits.queue_records_max // 2, limits.queue_bytes_max // 2
     try:
         async for observation in _each(observations):
             count += 1
-            while (
-                sink.stats.queued >= limits.queue_records_max // 2
-                or sink.stats.queued_bytes >= limits.queue_bytes_max // 2
-            ):
+            while sink.stats.queued >= records_max or sink.stats.queued_bytes >= bytes_max:
                 await asyncio.sleep(_ROOM_PAUSE_S)
             sink.publish(observation)
     finally:

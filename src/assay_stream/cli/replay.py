@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from assay_stream.cli.options import (
     EvidenceFiles,
     Force,
@@ -29,7 +27,6 @@ from assay_stream.files.spool import LogSpool
 from assay_stream.kafka.shadow import shadow_topics, write_shadow
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Role
-from assay_stream.replay.order import Selection
 from assay_stream.replay.run import FILES, LEFTOVERS, PROGRESS_FILE, Replay, Results, Tally, noted_ends
 from assay_stream.text.escaping import counted
 
@@ -58,7 +55,7 @@ def replay(
     ),
     evidence: EvidenceFiles = None,
     alerts: AlertFiles = None,
-) -> None:
+) -> int:
     """Replay recorded observations through the engine, into files or into topics beside the live ones.
 
     Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input
@@ -75,41 +72,32 @@ def replay(
         refuse_filled_folder(output, force=force, leftovers=LEFTOVERS, hint=hint)
     settings = given.settings(call_profile=call_profile)
     selection = ranges.selection()
-    if compare:
-        _check_comparison(selection, to_kafka, from_kafka, evidence, alerts)
-    ends = noted_ends(output) if resume and output is not None and from_kafka else None
-    if ends is None and compare and from_kafka:
-        ends = joined_source(settings).ends
-    source = make_source(inputs, from_kafka, selection, settings, snapshot_partitions=snapshot_partitions, ends=ends)
-    job = _Job(source=source, meter=Meter(progress))
-    if output is None:
-        with collecting_seldom():
-            _into_topics(job, topic_prefix)
-        return
-
-    def then(spool: LogSpool, made: Replay) -> None:
-        if compare and from_kafka:
-            hold_against_topics(source, spool, made, written_in(output))
-        elif compare:
-            hold_against(settings, spool, made, written_in(output), recorded_in(evidence, alerts))
-
-    with collecting_seldom(), writing_to(output), locked_folder(output):
-        _into_files(job, output, resume=resume, then=then)
-
-
-def _check_comparison(
-    selection: Selection, to_kafka: bool, against_topics: bool, evidence: list[Path] | None, alerts: list[Path] | None
-) -> None:
-    if to_kafka or selection.narrows:
+    if compare and (to_kafka or selection.narrows):
         raise ConfigurationError(
             "bad_option",
             "--compare compares everything that was recorded with a replay of everything: use it with --output, and "
             "without a selection of times, offsets or servers",
         )
-    if against_topics == bool(evidence) or (against_topics and alerts):
+    if compare and (from_kafka == bool(evidence) or (from_kafka and alerts)):
         raise ConfigurationError(
             "bad_option", "with --input, --compare needs --evidence FILE; with --from-kafka it reads the topics"
         )
+    ends = noted_ends(output) if resume and output is not None and from_kafka else None
+    if ends is None and compare and from_kafka:
+        ends = joined_source(settings).ends
+    source = make_source(inputs, from_kafka, selection, settings, snapshot_partitions=snapshot_partitions, ends=ends)
+    job = _Job(source=source, meter=Meter(progress))
+    with collecting_seldom():
+        if output is None:
+            return _into_topics(job, topic_prefix)
+
+        def differs(spool: LogSpool, made: Replay) -> bool:
+            if from_kafka:
+                return hold_against_topics(source, spool, made, written_in(output))
+            return hold_against(settings, spool, made, written_in(output), recorded_in(evidence, alerts))
+
+        with writing_to(output), locked_folder(output):
+            return _into_files(job, output, resume=resume, differs=differs if compare else lambda *_: False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +110,7 @@ class _Job:
     def what(self) -> dict[str, Any]:
         """Return everything that determines the bytes of the results."""
         settings = self.source.settings
+        work = ("work_units_max", "allowance_units_per_s", "allowance_burst_units")
         return self.source.what() | {
             "version": settings.producer().version,
             "git": settings.producer().git,
@@ -129,18 +118,14 @@ class _Job:
             "call_profile": settings.call_profile,
             "severity_profile": settings.severity_profile,
             "pacing": asdict(settings.pacing()),
-            "work": {
-                "work_units_max": settings.work_units_max,
-                "allowance_units_per_s": settings.allowance_units_per_s,
-                "allowance_burst_units": settings.allowance_burst_units,
-            },
+            "work": {name: getattr(settings, name) for name in work},
         }
 
     def spool(self) -> LogSpool:
         return self.source.spool(meter=self.meter, too_long=self.cut_lines.append)
 
 
-def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpool, Replay], None]) -> None:
+def _into_files(job: _Job, folder: Path, *, resume: bool, differs: Callable[[LogSpool, Replay], bool]) -> int:
     with writing_to(folder):
         results = Results(folder, job.what(), ends=job.source.ends)
         checkpoint = results.resume() if resume else None
@@ -155,7 +140,7 @@ def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpo
                         results.tally.is_new(written)
             if not _run(made, results, job.meter):
                 say(f"interrupted. To continue, run the same command with --resume ({folder / PROGRESS_FILE})")
-                raise typer.Exit(INTERRUPTED)
+                return INTERRUPTED
             found_nothing = _is_empty(job, made)
             if results.replaces and (found_nothing or not _readable(spool, results.tally)):
                 results.discard()
@@ -165,8 +150,7 @@ def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpo
                 results.discard()
             else:
                 results.end()
-        _finish(job, results.tally, made, spool)
-        then(spool, made)
+        return _finish(job, results.tally, made, spool) or differs(spool, made)
 
 
 def _run(made: Replay, results: Results, meter: Meter) -> bool:
@@ -189,7 +173,7 @@ def _run(made: Replay, results: Results, meter: Meter) -> bool:
     return True
 
 
-def _into_topics(job: _Job, prefix: str) -> None:
+def _into_topics(job: _Job, prefix: str) -> int:
     topics = shadow_topics(job.source.settings, FILES, prefix)
     tally = Tally()
     with job.spool() as spool:
@@ -197,10 +181,11 @@ def _into_topics(job: _Job, prefix: str) -> None:
         partitions = 1 + max((log.partition for log in spool.logs() if log.role is Role.CALLS), default=0)
         outputs = tally.taken(made.steps())
         asyncio.run(write_shadow(job.source.settings, topics, outputs, call_partitions=partitions))
-        _finish(job, tally, made, spool)
+        return _finish(job, tally, made, spool)
 
 
-def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
+def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> int:
+    """Print the summary, and return the exit code."""
     job.meter.end()
     for error in job.cut_lines[:_CUT_LINES_SHOWN_MAX]:
         say(f"{error.code}: {error.message}")
@@ -209,7 +194,7 @@ def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
         say(f"{counted(left_out, 'refused record')} left out: the last rejected record of each log says from where on")
     if _is_empty(job, made):
         say("the selection matches no call: check the times, offsets and servers")
-        raise typer.Exit(NOTHING_FOUND)
+        return NOTHING_FOUND
     if not _readable(spool, tally):
         raise InputError(
             "no_readable_record",
@@ -218,7 +203,7 @@ def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
         )
     if job.cut_lines:
         say(f"{counted(len(job.cut_lines), 'line')} too long to read: this replay is incomplete")
-        raise typer.Exit(1)
+    return int(bool(job.cut_lines))
 
 
 def _is_empty(job: _Job, made: Replay) -> bool:

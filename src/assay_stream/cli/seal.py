@@ -23,7 +23,7 @@ from assay_stream.cli.options import (
     refuse_existing_file,
     write_key_files,
 )
-from assay_stream.cli.output import json_line, print_json
+from assay_stream.cli.output import json_line, print_json, print_line, refusal
 from assay_stream.cli.shared import argument, brokers_of, flag, on_kafka, option, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
@@ -33,7 +33,7 @@ from assay_stream.kafka.ranges import KafkaLogs, committed_offsets
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import LINE_BYTES_MAX
 from assay_stream.model.checkpoint import RANGE_RECORDS_MAX
-from assay_stream.model.record import TOPIC_NAMES, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.schemes import tlog
 from assay_stream.schemes.tlog import is_key_name
 from assay_stream.seal.check import Expected, Fault, Report, expected_in, expected_of, heads_as_json
@@ -65,6 +65,10 @@ _NOTHING_VERIFIED = 3
 
 
 def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:
+    def row(fault: Fault) -> dict[str, Any]:
+        why = {"detail": fault.detail, "fix": _FIXES[fault.code]} if fault.kind == "head" else {}
+        return {"kind": fault.kind, "offset": fault.offset, "code": fault.code, **why}
+
     return {
         "result": outcome.value,
         "logs": [
@@ -74,7 +78,7 @@ def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) 
                 "root": str(report.roots[report.tree_size]) if report.tree_size else None,
                 **{name: getattr(report, name) for name in ("verified", "expired", "unsealed", "faults_count")},
                 "erased": dict(report.erased),
-                "faults": [_fault_as_json(fault) for fault in report.faults],
+                "faults": list(map(row, report.faults)),
             }
             for report in reports
         ],
@@ -83,33 +87,26 @@ def as_json(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) 
     }
 
 
-def _fault_as_json(fault: Fault) -> dict[str, Any]:
-    row: dict[str, Any] = {"kind": fault.kind, "offset": fault.offset, "code": fault.code}
-    if fault.kind == "head":
-        row |= {"detail": fault.detail, "fix": _FIXES[fault.code]}
-    return row
-
-
 def print_table(outcome: SealOutcome, reports: list[Report], files: list[FileLogs]) -> None:
-    typer.echo(_ROW.format("LOG", "VERIFIED", "SEALED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS"))
+    print_line(_ROW.format("LOG", "VERIFIED", "SEALED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS"))
     for report in reports:
         sealed_to = "-" if report.sealed_to is None else report.sealed_to
         counts = (report.verified, report.tree_size, report.expired, report.unsealed, report.checkpoints, sealed_to)
-        typer.echo(_ROW.format(_name(report), *counts, report.faults_count))
+        print_line(_ROW.format(_name(report), *counts, report.faults_count))
     for report in reports:
         for fault in report.faults:
             what = "checkpoint record" if fault.kind == "checkpoint" else "offset"
             why = f": {shown(fault.detail)}. {_FIXES[fault.code]}" if fault.kind == "head" else ""
             code = f": {fault.code}" if fault.code else ""
-            typer.echo(f"{fault.kind:<10} {_name(report)} {what} {fault.offset}{code}{why}")
+            print_line(f"{fault.kind:<10} {_name(report)} {what} {fault.offset}{code}{why}")
         if report.faults_count > len(report.faults):
-            typer.echo(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
+            print_line(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
     for logs in files:
         for line in logs.bad_lines:
-            typer.echo(f"unreadable {shown(line.file)} line {line.line}")
+            print_line(f"unreadable {shown(line.file)} line {line.line}")
         if logs.bad_lines_count > len(logs.bad_lines):
-            typer.echo(f"and {logs.bad_lines_count - len(logs.bad_lines)} more such lines")
-    typer.echo(_SUMMARY[outcome])
+            print_line(f"and {logs.bad_lines_count - len(logs.bad_lines)} more such lines")
+    print_line(_SUMMARY[outcome])
 
 
 def _name(report: Report) -> str:
@@ -230,21 +227,16 @@ def verify(
     else:
         print_table(outcome, reports, files)
         print_erased(account)
-    if write_head is not None:
-        _write_head(write_head, outcome, reports)
+    if write_head is not None and outcome in (SealOutcome.HOLDS, SealOutcome.PARTLY_SEALED):
+        with writing(write_head), Aside() as aside:
+            aside.path(write_head).write_bytes(json_line(heads_as_json(reports)).encode() + b"\n")
+    elif write_head is not None:
+        say(f"{write_head} is not written: {outcome.value.replace('_', ' ')}")
     lacking = sorted(set(partition or ()) - {report.partition for report in reports})
     if lacking:
         say(f"there is neither evidence nor a checkpoint of partition {', '.join(map(str, lacking))}")
     # What was asked for and is not there was not verified.
     return _EXIT_CODES.get(outcome, _NOTHING_VERIFIED) or (_NOTHING_VERIFIED if lacking else 0)
-
-
-def _write_head(path: Path, outcome: SealOutcome, reports: list[Report]) -> None:
-    if outcome not in (SealOutcome.HOLDS, SealOutcome.PARTLY_SEALED):
-        say(f"{path} is not written: {outcome.value.replace('_', ' ')}")
-        return
-    with writing(path), Aside() as aside:
-        aside.path(path).write_bytes(json_line(heads_as_json(reports)).encode() + b"\n")
 
 
 def archive(
@@ -371,8 +363,8 @@ def prove(
             text = inclusion(chain, offset).as_tlog()
         else:
             text = json_line(inclusion(chain, offset).as_json()) + "\n"
-    with writing(output):
-        output.write_text(text, encoding="utf-8")
+    with writing(output), Aside() as aside:
+        aside.path(output).write_text(text, encoding="utf-8")
     say(f"wrote {output}")
 
 
@@ -380,22 +372,29 @@ def check_proof_file(
     file: Annotated[Path, argument("The proof, in either form.", metavar="FILE")],
     key: PublicKeysOption,
     record: Path | None = option("File with the record as one archive line. Required for a tlog-proof."),
-) -> None:
+) -> bool:
     """Check a proof without any log, and print the answer as one JSON object.
 
     Exit code 0 if it holds, 1 if not. Without --record it is not checked which record the proof is about.
     """
     keys = read_public_keys(key)
-    raw, held = read_input(file), None if record is None else _record(record)
+    raw, held = read_input(file), None
+    if record is not None:
+        lines = [line for line in read_input(record, bytes_max=LINE_BYTES_MAX).splitlines() if line.strip()]
+        held = record_in(lines[0], record.name, Role.EVIDENCE) if len(lines) == 1 else None
+        if held is None:
+            message = f"{record} must hold one line of an archive of evidence, and nothing else"
+            raise InputError("bad_record_line", message)
     is_tlog = raw.startswith(tlog.PROOF_TAG.encode())
     if is_tlog and held is None:
         raise ConfigurationError("bad_option", "a tlog-proof does not name its record: pass it with --record")
     try:
         answer = check_tlog_proof(raw, keys, held) if is_tlog and held is not None else check_proof(raw, keys, held)
     except InputError as error:
-        print_json({"valid": False, "code": error.code, "path": error.path, "message": error.message})
-        raise typer.Exit(1) from None
+        print_json(refusal(error))
+        return True
     print_json({"valid": True, **answer})
+    return False
 
 
 def checkpoint(
@@ -403,7 +402,8 @@ def checkpoint(
 ) -> None:
     """Print the last checkpoint of a partition as a signed note (C2SP tlog-checkpoint)."""
     with _chain(checkpoints, bootstrap_servers, partition, key) as chain:
-        typer.echo(last_of(chain).note, nl=False)
+        # In UTF-8 whatever the locale: its bytes are what was signed.
+        typer.echo(last_of(chain).note.encode(), nl=False)
 
 
 def vkey(
@@ -414,7 +414,7 @@ def vkey(
 ) -> None:
     """Print the public key of one partition's log for other verifiers (C2SP signed-note), one line per key."""
     for public in read_public_keys(key).values():
-        typer.echo(tlog.verifier_key(origin_of(log_name, topic, partition), public))
+        print_line(tlog.verifier_key(origin_of(log_name, topic, partition), public))
 
 
 @contextmanager
@@ -430,14 +430,6 @@ def _chain(paths: list[Path] | None, bootstrap: str | None, partition: int, key:
                 f"there are some for {', '.join(map(str, others)) or 'none'}",
             )
         yield lambda: chain_of(((record.origin.offset, record.value) for record in seals.records(names[0])), keys)
-
-
-def _record(path: Path) -> Record:
-    lines = [line for line in read_input(path, bytes_max=LINE_BYTES_MAX).splitlines() if line.strip()]
-    found = record_in(lines[0], path.name, Role.EVIDENCE) if len(lines) == 1 else None
-    if found is None:
-        raise InputError("bad_record_line", f"{path} must hold one line of an archive of evidence, and nothing else")
-    return found
 
 
 seal_app.command()(verify)

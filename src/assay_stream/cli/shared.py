@@ -103,7 +103,6 @@ def _metavar(annotation: Any) -> str | None:
 
 NOTHING_FOUND = 5
 """Exit code if nothing matches."""
-
 Result = TypeVar("Result")
 
 
@@ -144,12 +143,8 @@ async def as_admin(
 @contextmanager
 def brokers_of(settings: Settings) -> Iterator[asyncio.Runner]:
     """Wait for the brokers, and yield an event loop runner for using them."""
-
-    async def nothing(*_: object) -> None:
-        pass
-
     with asyncio.Runner() as runner:
-        runner.run(as_admin(settings, nothing))
+        runner.run(as_admin(settings, lambda *_: asyncio.sleep(0)))
         yield runner
 
 

@@ -131,6 +131,7 @@ def status(store: StoreFolder = None, as_json: AsJson = False) -> bool:
     return any(each.lost for each in found.positions)
 
 
+_STALE_S = 60
 _NOUNS = {
     "evidence": ("record of evidence", "records of evidence"),
     "alert": ("alert", "alerts"),
@@ -142,8 +143,6 @@ _NOUNS = {
     "seen": ("sighting of a list", "sightings of lists"),
     "fact": ("fact of the registry", "facts of the registry"),
 }
-
-
 _BOUNDS = {
     "age": "too old",
     "erased": "erased on record",
@@ -152,40 +151,28 @@ _BOUNDS = {
 }
 
 
-def _counted(count: int, kind: str) -> str:
-    return counted(count, *_NOUNS[kind])
-
-
 def _show(found: StoreStatus) -> None:
     print_line(f"store version {found.schema_version}, filled from {shown(found.deployment)}")
-    held = ", ".join(_counted(found.counts[kind], kind) for kind in _NOUNS)
+    held = ", ".join(counted(found.counts[kind], *nouns) for kind, nouns in _NOUNS.items())
     print_line(f"{found.size_bytes / 1_048_576:,.1f} MiB: {held}")
     if found.oldest_us is not None and found.newest_us is not None:
         print_line(f"evidence from {_time(found.oldest_us)} to {_time(found.newest_us)}")
     if found.complete_since_us is not None:
         print_line(f"evidence before {_time(found.complete_since_us)} is not here")
     for each in found.drops:
-        print_line(f"dropped, {_BOUNDS[each.bound]}: {_counted(each.rows, each.kind)}")
+        print_line(f"dropped, {_BOUNDS[each.bound]}: {counted(each.rows, *_NOUNS[each.kind])}")
     if found.drops:
         print_line("What was dropped is still in its topic, as long as that keeps it")
     for topic, logs in groupby(found.positions, key=lambda each: each.topic):
         print_line(_topic_line(topic, list(logs), is_live=found.is_live))
     if found.looked_us is not None:
-        print_line(f"as of {_time(found.looked_us)}{_age_text(found.looked_us)}")
+        age_s = time_ns() // 1_000_000_000 - found.looked_us // 1_000_000
+        idle = f", {age_s:,} s ago: nothing fills the store now. Start assay-stream store run"
+        print_line(f"as of {_time(found.looked_us)}{idle if age_s >= _STALE_S else ''}")
     if found.is_live and any(each.lag is None for each in found.positions):
         print_line(
             "lag unknown: the end of a topic was not read yet. assay-stream store run reads it once it is connected"
         )
-
-
-def _age_text(looked_us: int) -> str:
-    age_s = time_ns() // 1_000_000_000 - looked_us // 1_000_000
-    if age_s < _STALE_S:
-        return ""
-    return f", {age_s:,} s ago: nothing fills the store now. Start assay-stream store run"
-
-
-_STALE_S = 60
 
 
 def _topic_line(topic: str, logs: list[PositionRow], *, is_live: bool) -> str:
@@ -206,7 +193,7 @@ def _time(time_us: int) -> str:
 
 
 def _files_in(paths: list[Path]) -> list[Path]:
-    """Expand folders, without duplicates; results are included only if no recorded observations give them."""
+    """Expand folders; results are included only if no recorded observations give them."""
     found: dict[Path, None] = {}
     for path in map(copied_stdin, paths):
         inside = [path]

@@ -8,7 +8,7 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -182,54 +182,47 @@ async def observing(
 ) -> AsyncIterator[tuple[Sink, Rule | None]]:
     """Yield the sink of observations and the rule on calls; on exit, deliver what is queued and report losses."""
     log_to_stderr(command)
-    client = None if unavailable is None else await asyncio.to_thread(_verdict_client, bootstrap, unavailable)
-    sink: Sink | None = None
-    try:
-        sink = _sink(output, bootstrap)
-        yield sink, None if client is None else client.rule
-    finally:
-        if sink is not None:
+    settings = load_settings(bootstrap_servers=bootstrap)
+    names = topic_names(settings)
+    async with AsyncExitStack() as stack:
+        rule = None
+        if unavailable is not None:
+            client = VerdictClient(
+                connection_options(settings),
+                topic=names[Role.VERDICTS],
+                unavailable=unavailable,
+                monotonic_s=time.monotonic,
+            )
+            stack.push_async_callback(asyncio.to_thread, client.close)
+            client.start()
+            # The first calls of an agent come seconds after its start; asking it to try again is worse than this wait.
+            await asyncio.to_thread(client.wait_ready, _VERDICTS_WAIT_S)
+            rule = client.rule
+        if output is not None:
+            sink: Sink = FileSink(output, digest_key=settings.keyed_by())
+        else:
+            spool = spool_in(settings.spool, mib_max=settings.spool_mib_max)
+            publisher = ObservationPublisher(
+                connection_options(settings),
+                topics=names,
+                spool=spool,
+                call_spread=settings.call_spread,
+                digest_key=settings.keyed_by(),
+            )
+            publisher.start()
+            sink = publisher
+        try:
+            yield sink, rule
+        finally:
             await sink.aclose()
             if dropped := sum(sink.stats.dropped.values()):
                 reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(sink.stats.dropped.items()))
                 print(f"assay-stream {command}: dropped {counted(dropped, 'observation')}: {reasons}", file=sys.stderr)
-        if client is not None:
-            await asyncio.to_thread(client.close)
-
-
-def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
-    settings = load_settings(bootstrap_servers=bootstrap)
-    client = VerdictClient(
-        connection_options(settings),
-        topic=topic_names(settings)[Role.VERDICTS],
-        unavailable=unavailable,
-        monotonic_s=time.monotonic,
-    )
-    client.start()
-    # The first calls of an agent come seconds after its start; asking it to try again is worse than this wait.
-    client.wait_ready(_VERDICTS_WAIT_S)
-    return client
-
-
-def _sink(output: Path | None, bootstrap: str | None) -> Sink:
-    settings = load_settings(bootstrap_servers=bootstrap)
-    if output is not None:
-        return FileSink(output, digest_key=settings.keyed_by())
-    publisher = ObservationPublisher(
-        connection_options(settings),
-        topics=topic_names(settings),
-        spool=spool_in(settings.spool, mib_max=settings.spool_mib_max),
-        call_spread=settings.call_spread,
-        digest_key=settings.keyed_by(),
-    )
-    publisher.start()
-    return publisher
 
 
 async def _serve_http(
     upstreams: Sequence[Upstream], listener: Listener, sink: Sink, rule: Rule | None, *, hide: bool
 ) -> None:
-    """Serve until SIGTERM or SIGINT; ``rule`` decides on calls, ``hide`` drops refused tools from lists."""
     from assay_stream.observe.http.tap import run_http_tap
 
     # What inspects shares the interpreter with what passes, and must not keep it for the usual 5 ms.

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import typer
-
 from assay_stream.alerts.formats.view import read_alert, view_of
-from assay_stream.bindings.erasures import Erasures
 from assay_stream.cli.evidence import act_row, print_act
 from assay_stream.cli.options import (
     EvidenceFiles,
@@ -70,7 +67,13 @@ class RecordedRun(NamedTuple):
 
 
 def recorded_in(evidence: Sequence[Path] | None, alerts: Sequence[Path] | None) -> RecordedRun:
-    return RecordedRun(evidence_in(evidence or ()), None if alerts is None else _alerts(alerts))
+    def values(paths: Sequence[Path]) -> Iterator[bytes | None]:
+        for path in paths:
+            for number, line in archive_lines(path):
+                record = record_line_parts(line, Origin(topic=path.name, partition=0, offset=number - 1))
+                yield line if record is None else record.value
+
+    return RecordedRun(evidence_in(evidence or ()), None if alerts is None else values(alerts))
 
 
 def evidence_in(paths: Iterable[Path]) -> Iterator[Recorded]:
@@ -85,7 +88,7 @@ def compare(
     from_kafka: FromKafka = False,
     snapshot_partitions: SnapshotPartitions = None,
     target: Format = "table",
-) -> None:
+) -> bool:
     """Replay what was observed and compare the result with the recorded evidence and alerts.
 
     Reports each difference with its cause. Exit code 0: everything is identical. 1: there are differences.
@@ -101,23 +104,22 @@ def compare(
         made = source.replay(spool)
         replayed = chain.from_iterable(made.steps())
         if from_kafka:
-            hold_against_topics(source, spool, made, replayed, target)
-        else:
-            hold_against(settings, spool, made, replayed, recorded_in(evidence, alerts), target)
+            return hold_against_topics(source, spool, made, replayed, target)
+        return hold_against(settings, spool, made, replayed, recorded_in(evidence, alerts), target)
 
 
 def hold_against_topics(
     source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat = "table"
-) -> None:
-    settings = source.settings
+) -> bool:
+    settings, names, noted = source.settings, topic_names(source.settings), source.ends or {}
     with (
         asyncio.Runner() as runner,
         KafkaLogs(settings, [Role.EVIDENCE], runner) as evidence,
         KafkaLogs(settings, [Role.ALERTS], runner) as alerts,
     ):
         ends_now = runner.run(note_ends(settings, (Role.CALLS,)))[Role.CALLS]
-        topic, ends = topic_names(settings)[Role.CALLS], (source.ends or {}).get(Role.CALLS, {})
-        inputs = {topic_names(settings)[role]: numbers for role, numbers in (source.ends or {}).items()}
+        topic, ends = names[Role.CALLS], noted.get(Role.CALLS, {})
+        inputs = {names[role]: numbers for role, numbers in noted.items()}
 
         def is_compared(given: Recorded) -> bool:
             """Return True unless the evidence is of a call that came after the replay began."""
@@ -130,7 +132,7 @@ def hold_against_topics(
             filter(is_compared, map(of_record, evidence.all())),
             (record.value for record in alerts.all() if not comes_after(record.value, inputs)),
         )
-        hold_against(settings, spool, made, replayed, recorded, target)
+        return hold_against(settings, spool, made, replayed, recorded, target)
 
 
 def comes_after(alert: bytes | None, ends: Mapping[str, Mapping[int, int]]) -> bool:
@@ -153,7 +155,8 @@ def hold_against(
     replayed: Iterable[Output],
     recorded: RecordedRun,
     target: RowFormat = "table",
-) -> None:
+) -> bool:
+    """Print each difference and a summary; return True if there is any."""
     comparison = ReplayComparison(
         lambda: (record for log in spool.logs() for record in spool.read(log)),
         redaction=settings.redaction(),
@@ -171,8 +174,7 @@ def hold_against(
     print_summary({"identical": dict(comparison.identical), "differences": count, "causes": causes}, target)
     if recorded.alerts is None:
         say("alerts were not compared: pass them with --alerts")
-    if count:
-        raise typer.Exit(1)
+    return count > 0
 
 
 def written_in(folder: Path) -> Iterator[Output]:
@@ -193,13 +195,6 @@ def _difference_line(difference: Difference, row: dict[str, Any]) -> str:
         *(f"joined without {cell(origin.as_json())}" for origin in difference.left_out),
     ]
     return "  ".join(parts).rstrip()
-
-
-def _alerts(paths: Sequence[Path]) -> Iterator[bytes | None]:
-    for path in paths:
-        for number, line in archive_lines(path):
-            record = record_line_parts(line, Origin(topic=path.name, partition=0, offset=number - 1))
-            yield line if record is None else record.value
 
 
 _APPLIED = (Role.CONTROL, Role.SNAPSHOTS)
@@ -234,7 +229,7 @@ def verify(
     strict: bool = flag("Late input makes a record wrong."),
     every: bool = flag("Also show the records that hold.", "--all"),
     target: Format = "table",
-) -> None:
+) -> int:
     """Recompute evidence from the calls, snapshots and decisions it refers to, and find calls without evidence.
 
     Exit code 0: all of it holds. 1: some is wrong or missing. 3: some relies on records that are gone. 5: none
@@ -243,9 +238,7 @@ def verify(
     if from_kafka == bool(evidence or inputs) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE")
     settings, selection = given.settings(), EvidenceSelection(**asdict(selecting))
-    read = partial(read_files, inputs or [])
-    rows = _Rows(target, strict=strict, every=every)
-
+    read, summary = partial(read_files, inputs or []), Summary()
     with collecting_seldom():
         # Before any evidence is read: what the join commits later need not be in it.
         archived = archived_offsets(inputs or [])
@@ -253,26 +246,34 @@ def verify(
         if from_kafka and expect is Expect.JOINED:
             joined = asyncio.run(joined_offsets(settings))
         coverage = Coverage(expect, joined)
+        verifier: Verifier | None = None
         if from_kafka:
-            written_by: Mapping[str, int] = {}
-            erasures = Erasures()
-            for verifier, judgement in verified(settings, selection, producers=producer or (), coverage=coverage):
-                written_by, erasures = verifier.written_by, verifier.account.erasures
-                rows.show(judgement)
+            found = verified(settings, selection, producers=producer or (), coverage=coverage)
         else:
             history = history_of(read, snapshot_partitions=snapshot_partitions)
             check_whole(archived, history.ranges)
-            verifier = _verifier(history, settings, producer or ())
-            written_by, erasures = verifier.written_by, verifier.account.erasures
-            for judgement in judgements(
-                verifier, evidence_in(evidence or ()), read, selection=selection, coverage=coverage
-            ):
-                rows.show(judgement)
-        rows.summary.note_producers(written_by)
-        for act in rows.summary.erasures(erasures):
-            print_act(act_row(act), as_json=target == "json")
-    rows.summary.pending = coverage.pending
-    _end(rows.summary, target)
+            verifier = checking = _verifier(history, settings, producer or ())
+            recorded = evidence_in(evidence or ())
+            judged_now = judgements(checking, recorded, read, selection=selection, coverage=coverage)
+            found = ((checking, judgement) for judgement in judged_now)
+        # Printed as they arrive, so that a year of evidence needs no memory.
+        for verifier, each in found:  # noqa: B007 - used after the loop
+            judgement = late_only(each) if strict else each
+            summary.note(judgement)
+            if every or judgement.status is not RecordStatus.HOLDS:
+                row = judgement.as_json()
+                print_line(json_line(row) if target == "json" else _evidence_line(row))
+        if verifier is not None:
+            summary.note_producers(verifier.written_by)
+            for act in summary.erasures(verifier.account.erasures):
+                print_act(act_row(act), as_json=target == "json")
+    summary.pending = coverage.pending
+    counts = summary.as_json()
+    print_summary(counts, target)
+    if not counts["records"] and not summary.exit_code:
+        say("no evidence matches: check the times, offsets and servers")
+        return NOTHING_FOUND
+    return summary.exit_code
 
 
 def _verifier(history: History, settings: Settings, producers: Collection[str], **options: Any) -> Verifier:
@@ -280,36 +281,7 @@ def _verifier(history: History, settings: Settings, producers: Collection[str], 
     return Verifier(history, redaction=redaction, call_profile=call_profile, producers=producers, **options)
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Print judgements as they arrive, so that a year of evidence needs no memory, and count them."""
-
-    target: RowFormat
-    strict: bool
-    every: bool
-    summary: Summary = field(default_factory=Summary)
-
-    def show(self, judgement: Judgement) -> None:
-        judgement = late_only(judgement) if self.strict else judgement
-        self.summary.note(judgement)
-        if judgement.status is RecordStatus.HOLDS and not self.every:
-            return
-        row = judgement.as_json()
-        print_line(json_line(row) if self.target == "json" else _evidence_line(row))
-
-
-def _end(summary: Summary, target: RowFormat) -> None:
-    counts = summary.as_json()
-    print_summary(counts, target)
-    if not counts["records"] and not summary.exit_code:
-        say("no evidence matches: check the times, offsets and servers")
-        raise typer.Exit(NOTHING_FOUND)
-    if summary.exit_code:
-        raise typer.Exit(summary.exit_code)
-
-
 def _evidence_line(row: dict[str, Any]) -> str:
-    """Format a judgement as a line: status, call, what is wrong, what is missing or was late."""
     parts = [
         f"{row['status']:<6}",
         f"{cell(row.get('call')):<32}",
@@ -369,8 +341,7 @@ def verified(
             ):
                 yield verifier, judgement
         if verifier.servers_in_doubt():
-            for judgement in verifier.settle(applied(verifier.servers_in_doubt())):
-                yield verifier, judgement
+            yield from ((verifier, each) for each in verifier.settle(applied(verifier.servers_in_doubt())))
 
 
 class _Partition:

@@ -24,8 +24,6 @@ _SCOPES = frozenset(scope.value for scope in Scope)
 
 @dataclass(slots=True)
 class _Seen:
-    """Counts for one server or observer."""
-
     lists: int = 0
     incomplete: int = 0
     refused: int = 0
@@ -84,11 +82,8 @@ class CoverageCounts:
 
     def take_evidence(self, evidence: Recorded) -> None:
         """Count a record of evidence. One without time, server and observer is not ours, and is skipped."""
-        server_id, observer_id, time = (
-            evidence.text("server_id"),
-            evidence.text("observer_id"),
-            evidence.content.get("time"),
-        )
+        server_id, observer_id = evidence.text("server_id"), evidence.text("observer_id")
+        time = evidence.content.get("time")
         try:
             time_us = time_us_of(time) if isinstance(time, str) else None
         except InputError:
@@ -140,6 +135,15 @@ class CoverageCounts:
         for what, entries in self._seen.items():
             for name, seen in sorted(entries.items(), key=lambda entry: (entry[0] is None, entry[0] or "")):
                 is_silent = 0 < seen.last_us <= now_us - silent_after_us
+                is_server = what == "server"
+                gaps = {
+                    "never_listed" if is_server else "calls_only": seen.calls and not seen.lists,
+                    "calls_unlisted": seen.unlisted,
+                    "never_called" if is_server else "lists_only": seen.lists and not seen.calls,
+                    "observations_lost": seen.lost,
+                    "silent": is_silent,
+                    "names_beyond_limit": name is None,
+                }
                 yield {
                     "what": what,
                     "name": name,
@@ -155,7 +159,7 @@ class CoverageCounts:
                     "last_list": time_text(seen.last_list_us) if seen.last_list_us else None,
                     "last_call": time_text(seen.last_call_us) if seen.last_call_us else None,
                     "silent_since": time_text(seen.last_us) if is_silent else None,
-                    "gaps": list(_gaps(what, name, seen, is_silent=is_silent)),
+                    "gaps": [gap for gap, is_there in gaps.items() if is_there],
                 }
 
     def _is_later(self, time_us: int) -> bool:
@@ -170,21 +174,6 @@ class CoverageCounts:
                 entries = self._seen[what]
                 kept = name if name in entries or len(entries) < self._names_max else None
                 yield entries.setdefault(kept, _Seen())
-
-
-def _gaps(what: str, name: str | None, seen: _Seen, *, is_silent: bool) -> Iterator[str]:
-    if seen.calls and not seen.lists:
-        yield "never_listed" if what == "server" else "calls_only"
-    if seen.unlisted:
-        yield "calls_unlisted"
-    if seen.lists and not seen.calls:
-        yield "never_called" if what == "server" else "lists_only"
-    if seen.lost:
-        yield "observations_lost"
-    if is_silent:
-        yield "silent"
-    if name is None:
-        yield "names_beyond_limit"
 
 
 def _text(raw: bytes | None) -> str | None:

@@ -123,13 +123,8 @@ class DriftFinding:
     renamed_to: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        finding = {
-            "kind": self.kind,
-            "tool": self.name,
-            "severity": str(self.level),
-            "codes": list(self.codes),
-            "fields": list(self.fields),
-        }
+        finding: dict[str, Any] = {"kind": self.kind, "tool": self.name, "severity": str(self.level)}
+        finding |= {"codes": list(self.codes), "fields": list(self.fields)}
         return finding if self.renamed_to is None else finding | {"renamed_to": self.renamed_to}
 
 
@@ -156,8 +151,7 @@ def _read_lists(content: dict[str, Any], path: str) -> RecordedLists:
     lists = {}
     for subject, name in LISTS.items():
         if name in content:
-            read = _read_instructions if subject is Subject.INSTRUCTIONS else _read_list
-            lists[subject] = read(content[name], f"{path}.{name}")
+            lists[subject] = _read_items(subject, content[name], f"{path}.{name}")
     if not lists or (lists.keys() == {Subject.INSTRUCTIONS} and "name" in content):
         if not isinstance(content.get("name"), str):
             message = "there is neither a list of tools nor a Tool object with its name"
@@ -171,24 +165,22 @@ def _read_lists(content: dict[str, Any], path: str) -> RecordedLists:
     return RecordedLists(lists=lists, complete=complete, ttl_ms=ttl_ms)
 
 
-def _read_list(items: Any, path: str) -> list[dict[str, Any]]:
-    if not isinstance(items, list):
+def _read_items(subject: Subject, value: Any, path: str) -> list[dict[str, Any]]:
+    if subject is Subject.INSTRUCTIONS:
+        if value is not None and not isinstance(value, str):
+            raise InputError("wrong_type", "must be a string", path=path)
+        if len(value or "") > DEFAULT_LIMITS.instructions_chars_max:
+            message = f"instructions may have {DEFAULT_LIMITS.instructions_chars_max} characters"
+            raise InputError("too_long", message, path=path)
+        return as_item(value or "")
+    if not isinstance(value, list):
         raise InputError("wrong_type", "must be a list", path=path)
-    if len(items) > DEFAULT_LIMITS.tools_max:
+    if len(value) > DEFAULT_LIMITS.tools_max:
         raise InputError("too_many_tools", f"{DEFAULT_LIMITS.tools_max} are allowed in one list", path=path)
-    for index, item in enumerate(items):
+    for index, item in enumerate(value):
         if not isinstance(item, dict):
             raise InputError("not_a_tool", "must be a JSON object", path=f"{path}[{index}]")
-    return items
-
-
-def _read_instructions(text: Any, path: str) -> list[dict[str, Any]]:
-    if text is not None and not isinstance(text, str):
-        raise InputError("wrong_type", "must be a string", path=path)
-    if len(text or "") > DEFAULT_LIMITS.instructions_chars_max:
-        message = f"instructions may have {DEFAULT_LIMITS.instructions_chars_max} characters"
-        raise InputError("too_long", message, path=path)
-    return as_item(text or "")
+    return value
 
 
 def drift_findings(
@@ -340,14 +332,9 @@ def as_lines(findings: Sequence[DriftFinding]) -> Iterator[tuple[Level | None, s
 def _change_lines(change: Change) -> Iterator[str]:
     way = "" if change.direction == "neutral" else f", {change.direction}"
     yield f"    {visible(change.path)}: {CODES[change.code].title} ({change.code}{way})"
-    before, after = _shown(change.before), _shown(change.after)
-    for mark, side, value in (("-", before, change.before), ("+", after, change.after)):
+    for mark, value in (("-", change.before), ("+", change.after)):
         if value is not None:
-            yield f"      {mark} {side}"
-
-
-def _shown(value: Any) -> str:
-    return visible(value if isinstance(value, str) else canonicalize(value).decode())
+            yield f"      {mark} {visible(value if isinstance(value, str) else canonicalize(value).decode())}"
 
 
 def as_sarif(findings: Sequence[DriftFinding], *, after_uri: str) -> str:

@@ -6,11 +6,11 @@ definition is unknown gets the tool's verdict, as in a proxy.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from assay_stream.bindings.controls import PinState, Ruling, VerdictTable, check_pins, pin_states
+from assay_stream.bindings.controls import PinState, VerdictTable, check_pins, pin_states
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
@@ -48,8 +48,7 @@ DEFAULT_SCHEME = "assay.p60"
 
 def alert_decision(act: AlertAct, *, server_id: str, uid: str, assignee: str | None = None) -> Decision:
     """Build a decision on an alert; ``uid`` is the full uid."""
-    given = {} if assignee is None else {"assignee": assignee}
-    return ALERT_TYPE + act, {"server_id": server_id, "alert": uid, **given}
+    return ALERT_TYPE + act, present({"server_id": server_id, "alert": uid, "assignee": assignee})
 
 
 def definition_decisions(
@@ -159,8 +158,7 @@ def history_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | 
         facts += controls.policies
         facts += controls.key_decisions
     facts.sort(key=lambda fact: fact.position)
-    rows = [_history_row(fact) for fact in facts]
-    return [row for row in rows if tool_name is None or row.get("tool_name") in (tool_name, None)]
+    return [_history_row(fact) for fact in facts if tool_name is None or fact.tool_name in (tool_name, None)]
 
 
 def approved_entries(bindings: Bindings, *, server_id: str | None) -> list[PinEntry]:
@@ -190,8 +188,7 @@ def values_to_decide(
 
     Args:
         full: full digest of the definition or its first six digits or more, ``None`` means the one in force.
-        schemes: empty for those under which the tool is already pinned, else the default one, since
-            approving a change under one scheme only would leave the others to differ.
+        schemes: as for ``values_of_print``.
 
     Raises:
         InputError: ``tool_not_observed``, ``definition_ambiguous``, ``ambiguous_digest`` or ``scheme_not_available``.
@@ -344,14 +341,6 @@ _NOT_OFFERED = ""
 """Stands for all tools that are neither offered nor pinned: made-up names must not fill the memory."""
 
 
-@dataclass(slots=True)
-class _Calls:
-    all: int = 0
-    refused: int = 0
-    denied: int = 0
-    """Of the refused: calls that were denied when they were made."""
-
-
 def planned_policy(
     *, server_id: str, tool_name: str | None, enforcement: str | None, unknown: str | None, now_us: int
 ) -> Policy:
@@ -384,7 +373,8 @@ class PolicyPlan:
         self.knows_tool = planned.tool_name in (None, *known)
         """Whether the tool that the policy is for is offered or pinned."""
         self._names = frozenset(known if planned.tool_name is None else {planned.tool_name})
-        self._calls: dict[str, _Calls] = {}
+        self._calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """By tool: all calls, those refused, and of these the ones that were denied when they were made."""
 
     def take(self, tool: str, full_digest: str | None, decision: str | None, count: int) -> None:
         """Count calls on the server that have these in common.
@@ -394,14 +384,14 @@ class PolicyPlan:
         """
         if self.planned.tool_name not in (None, tool):
             return
-        calls = self._calls.setdefault(tool if tool in self._names else _NOT_OFFERED, _Calls())
-        calls.all += count
+        calls = self._calls[tool if tool in self._names else _NOT_OFFERED]
+        calls["calls"] += count
         known = self.server.tools
         definition = None if full_digest is None else known.get((True, full_digest)) or known.get((False, full_digest))
         ruling = self._then.rule(self.planned.server_id, tool, definition)
         if ruling.action is Action.BLOCK:
-            calls.refused += count
-            calls.denied += count if decision == "deny" else 0
+            calls["refused"] += count
+            calls["denied"] += count if decision == "deny" else 0
 
     def rows(self) -> list[Row]:
         """Return a row for each tool, refused ones first."""
@@ -411,20 +401,19 @@ class PolicyPlan:
         return sorted((self._row(name) for name in names), key=lambda row: row["planned"] != Action.BLOCK.value)
 
     def _row(self, name: str) -> Row:
-        calls, then = self._calls.get(name, _Calls()), self._rule(self._then, name)
+        calls = self._calls.get(name, Counter[str]())
+        then, now = (table.rule(self.planned.server_id, name, None) for table in (self._then, self._now))
         result = then.result
         return {
             "server_id": self.planned.server_id,
             "tool_name": name or None,
             "comparison": "unpinned" if result is None else result.status.value,
-            "now": self._rule(self._now, name).action.value,
+            "now": now.action.value,
             "planned": then.action.value,
             "scheme": None if result is None else result.scheme,
             "expected": None if result is None else result.expected,
             "observed": None if result is None else result.observed,
-            "calls": calls.all,
-            "refused": calls.refused,
-            "denied": calls.denied,
+            **{what: calls[what] for what in ("calls", "refused", "denied")},
         }
 
     def _table(self) -> VerdictTable:
@@ -432,6 +421,3 @@ class PolicyPlan:
         for name, value in verdicts_of(self.planned.server_id, self.server).items():
             table.apply(verdict_key(self.planned.server_id, name), value)
         return table
-
-    def _rule(self, table: VerdictTable, name: str) -> Ruling:
-        return table.rule(self.planned.server_id, name, None)

@@ -32,15 +32,6 @@ from assay_stream.text.times import time_text, time_us_of
 from assay_stream.verify.evidence import intact_content, origin_in
 
 
-def forgotten(server: ServerBindings, time_us: int) -> list[Row]:
-    """Return a row for each observer whose history at an event time (microseconds) was compacted."""
-    return [
-        {"what": "forgotten", "observer_id": observer_id, "until": time_text(timeline.horizon_us or 0)}
-        for observer_id, timeline in sorted(server.observers.items())
-        if timeline.is_folded_at(time_us)
-    ]
-
-
 def asof_rows(server: ServerBindings, server_id: str, time_us: int, *, tool_name: str | None = None) -> list[Row]:
     """Return one row for each thing in force at a time.
 
@@ -49,14 +40,25 @@ def asof_rows(server: ServerBindings, server_id: str, time_us: int, *, tool_name
             history was compacted.
     """
     check_tool(server, tool_name)
-    rows = forgotten(server, time_us)
-    for observer_id, timeline in sorted(server.observers.items()):
+    observers = sorted(server.observers.items())
+    rows: list[Row] = [
+        {"what": "forgotten", "observer_id": observer_id, "until": time_text(timeline.horizon_us or 0)}
+        for observer_id, timeline in observers
+        if timeline.is_folded_at(time_us)
+    ]
+    for observer_id, timeline in observers:
         seen = timeline.as_of(time_us)
         if seen is None or timeline.is_folded_at(time_us):
             continue
-        row = _observation(server, seen, observer_id, time_us)
-        rows.append(row)
-        if row["state"] == "in_force":
+        state = "in_force"
+        if not server.in_force(seen, time_us):
+            state = "ended_by_rejection"
+        elif server.endings.announced(observer_id, seen, time_us) is not None:
+            state = "ended_by_announcement"
+        row = {"what": "catalogue", "state": state, "observer_id": observer_id, "value": seen.catalogue}
+        row |= {"completeness": seen.completeness, "snapshot_id": seen.snapshot_id}
+        rows.append(row | _placed(seen.time_us, seen.origin))
+        if state == "in_force":
             rows.extend(_tools(server, seen, time_us, tool_name))
     rows.extend(_announcements(server, time_us))
     rows.extend(_rejections(server, time_us))
@@ -99,23 +101,6 @@ def _announcements(server: ServerBindings, time_us: int) -> Iterator[Row]:
                 "snapshot_id": None if seen is None else seen.snapshot_id,
                 **_placed(end.time_us, end.origin),
             }
-
-
-def _observation(server: ServerBindings, seen: Seen, observer_id: str, time_us: int) -> Row:
-    state = "in_force"
-    if not server.in_force(seen, time_us):
-        state = "ended_by_rejection"
-    elif server.endings.announced(observer_id, seen, time_us) is not None:
-        state = "ended_by_announcement"
-    return {
-        "what": "catalogue",
-        "state": state,
-        "observer_id": observer_id,
-        "value": seen.catalogue,
-        "completeness": seen.completeness,
-        "snapshot_id": seen.snapshot_id,
-        **_placed(seen.time_us, seen.origin),
-    }
 
 
 def _tools(server: ServerBindings, seen: Seen, time_us: int, tool_name: str | None) -> Iterator[Row]:
@@ -264,12 +249,10 @@ def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterato
     for timeline in server.observers.values():
         before: Seen | None = None
         for seen in timeline:
-            changed = _changed_tools(server, before, seen)
-            count = (
-                counted(len(changed), "tool")
-                if before is None
-                else counted(len(changed), "tool differs", "tools differ")
-            )
+            now = server.catalogue_of(seen).tools
+            was: Mapping[str, str | None] = {} if before is None else server.catalogue_of(before).tools
+            changed = sorted(name for name in now.keys() | was.keys() if now.get(name, "") != was.get(name, ""))
+            count = counted(len(changed), *(("tool",) if before is None else ("tool differs", "tools differ")))
             shown_otherwise = {name for name, _ in {*seen.hidden} ^ {*(before.hidden if before else ())}}
             concerned = {*changed, *shown_otherwise}
             if concerned if tool_name is None else tool_name in concerned:
@@ -349,12 +332,6 @@ def alert_row(view: AlertView) -> Row:
         "resolved_by": view.fact("mcp_resolved_by") or None,
     }
     return present(row)
-
-
-def _changed_tools(server: ServerBindings, before: Seen | None, seen: Seen) -> list[str]:
-    now = server.catalogue_of(seen).tools
-    was: Mapping[str, str | None] = {} if before is None else server.catalogue_of(before).tools
-    return sorted(name for name in now.keys() | was.keys() if now.get(name, "") != was.get(name, ""))
 
 
 TRACED_MAX = STORE_PAGE_ROWS_MAX

@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_records, finding_of
-from tests.support.command import error_code, invoke
+from tests.support.command import invoke
 
 FINDINGS = [
     finding_of("a", offset=0),
@@ -71,22 +71,3 @@ def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:
     assert len(done.stdout.splitlines()) == 3
     assert "line 1: not_an_alert" in done.stderr
     assert "line 5: not_json" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["export", "--since", "soon"], "bad_time"),
-        (["forward", "--to", "mail:soc@example.com"], "bad_receiver"),
-        (["forward", "--to", "syslog:h:514", "--hmac-variable", "X"], "bad_option"),
-        (["forward", "--to", "webhook:https://h/", "--header", "X-Key"], "bad_option"),
-        (["forward", "--to", "webhook:https://h/", "--header", "X-Key=NOT_SET_ANYWHERE"], "secret_missing"),
-        (["forward", "--to", "webhook:https://h/", "--group", "assay-stream-join"], "bad_group"),
-        (["forward", "--to", "webhook:https://h/", "--group", " "], "bad_group"),
-        (["forward"], "bad_option"),
-        (["forward", "--config", "r.toml", "--to", "webhook:https://h/"], "bad_option"),
-        (["forward", "--config", "/not/there.toml"], "bad_receivers"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_starts(arguments: list[str], code: str) -> None:
-    assert error_code(run(*arguments)) == code

@@ -152,21 +152,6 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     assert error_code(done) == "unwritable_folder"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--to-kafka",),
-        ("--output", "x", "--server-id", "s"),
-        ("--output", "x", "--evidence", "e"),
-        ("--output", "x", "--alerts", "a"),
-    ],
-)
-def test_a_comparison_is_of_everything_and_of_one_source(options: tuple[str, ...]) -> None:
-    """Else it would tell what nobody asked for as missing."""
-    done = run("replay", "--from-kafka", "--compare", *options)
-    assert getattr(done.exception, "code", None) == "bad_option", done.output
-
-
 def test_verify_refuses_an_archive_that_lost_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls cut off together with their evidence would else leave no trace."""
 

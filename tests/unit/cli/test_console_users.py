@@ -7,8 +7,6 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-import pytest
-
 from tests.support.command import run_command_text
 from tests.support.console import a_store
 from tests.support.console_process import console
@@ -57,28 +55,15 @@ def test_users_are_added_changed_listed_and_removed(tmp_path: Path) -> None:
     assert (tmp_path / "console.users").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("add", "alice", "--role", "admin"), "--role is viewer or operator"),
-        (("add", "al ice"), "bad_user"),
-        (("add", "alice", "--identity", "proxy.toml"), "no table [local]"),
-        (("remove", "alice"), "cannot read console.toml"),
-        (("remove", "alice", "--identity", "local.toml"), "no such user"),
-        (("list", "--identity", "proxy.toml"), "no table [local]"),
-    ],
-)
-def test_what_cannot_be_done_is_told(
-    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("local.toml").write_text('[local]\nusers = "u"\n')
-    Path("proxy.toml").write_text('proxies = ["10.0.0.1"]\n[proxy]\nuser_header = "X-User"\nviewers = ["*"]\n')
-    before = sorted(tmp_path.iterdir())
-    done = run_command_text("console", "user", *arguments, stdin=PASSWORD.encode())
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert sorted(tmp_path.iterdir()) == before
+def test_a_lost_identity_file_takes_no_user_with_it(tmp_path: Path) -> None:
+    """The users' own file is still there: a new user comes to those in it."""
+    identity = tmp_path / "console.toml"
+    for name in ("alice", "bob"):
+        done = run_command_text("console", "user", "add", name, "--identity", str(identity), stdin=PASSWORD.encode())
+        assert done.returncode == 0, done.stderr
+        users = (tmp_path / "console.users").read_text()
+        identity.unlink()
+    assert [line.partition(":")[0] for line in users.splitlines() if not line.startswith("#")] == ["alice", "bob"]
 
 
 def test_a_short_password_is_refused(tmp_path: Path) -> None:

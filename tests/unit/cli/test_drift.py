@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.cli.definitions import LevelName, SeverityProfileName
 from assay_stream.drift.severity import PROFILES, Level
-from tests.support.command import run_command, run_command_text
+from tests.support.command import run_command_text
 from tests.support.hostile import PAIRS
 
 TOOL = {"name": "t", "description": "Reads a file", "inputSchema": {"type": "object"}}
@@ -58,10 +58,6 @@ def test_a_first_list_is_judged_alike_however_it_is_given(drift: Any, tmp_path: 
     findings = [(found["kind"], found["tool"], found["severity"]) for found in json.loads(done.stdout)["findings"]]
     assert findings == [("tool_added", "t", "low"), ("prompt_added", "p", "critical")]
     assert done.returncode == 1
-
-
-def test_more_than_two_recordings_are_refused(tmp_path: Path) -> None:
-    assert run_command_text("drift", *[str(tmp_path / "a.json")] * 3).returncode == 2
 
 
 def test_json_has_exactly_the_stated_members(drift: Any) -> None:
@@ -168,14 +164,6 @@ def test_an_error_response_is_called_one(drift: Any) -> None:
     assert "after.json: this is an error response, not a list" in done.stderr
 
 
-def test_options_that_do_not_exist_exit_2(drift: Any) -> None:
-    assert drift(TOOL, TOOL, "--profile", "none").returncode == 2
-    assert drift(TOOL, TOOL, "--fail-on", "none").returncode == 2
-    done = run_command("drift", "/missing.json", "/missing.json")
-    assert done.returncode == 2
-    assert b"unreadable_file" in done.stderr
-
-
 @pytest.mark.parametrize(("peer", "told"), [("p60", "mcp_tool_added"), ("mcptrust", "TOOL_ADDED")])
 def test_a_peer_reports_in_its_own_words(drift: Any, peer: str, told: str) -> None:
     """As JSON; the exit code goes by --fail-on, and bad input is named with the files."""
@@ -186,10 +174,3 @@ def test_a_peer_reports_in_its_own_words(drift: Any, peer: str, told: str) -> No
     assert drift(before, before, "--as", peer).returncode == 0
     wrong = drift(before, b"[]", "--as", peer)
     assert (wrong.returncode, "not_a_tool" in wrong.stderr, "after.json" in wrong.stderr) == (2, True, True)
-
-
-def test_a_peer_compares_two_recordings(tmp_path: Path) -> None:
-    path = tmp_path / "list.json"
-    path.write_text(json.dumps({"tools": []}))
-    done = run_command_text("drift", str(path), "--as", "p60")
-    assert (done.returncode, "bad_option" in done.stderr) == (2, True)

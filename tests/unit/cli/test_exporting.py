@@ -24,9 +24,8 @@ def summary(done: Result) -> dict[str, Any]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("replayed")
     outputs = replayed()
-    a_file(path / "evidence.ndjson", *values(outputs, Role.EVIDENCE))
-    a_file(path / "alerts.ndjson", *values(outputs, Role.ALERTS))
-    a_file(path / "definitions.ndjson", *values(outputs, Role.DEFINITIONS))
+    for role in (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS):
+        a_file(path / f"{role.value}.ndjson", *values(outputs, role))
     return path
 
 
@@ -130,16 +129,8 @@ def test_ranges_add_up(tmp_path: Path) -> None:
     told = summary(
         run(
             *("export", "assay-bundle", "--input", file, "--output", tmp_path / "b.tar.gz"),
-            *(
-                "--offsets",
-                "mcp.tools.call:3=0..2",
-                "--offsets",
-                "mcp.tools.call:3=7..8",
-                "--server-id",
-                "x",
-                "--server-id",
-                "server-a",
-            ),
+            *("--offsets", "mcp.tools.call:3=0..2", "--offsets", "mcp.tools.call:3=7..8"),
+            *("--server-id", "x", "--server-id", "server-a"),
         )
     )
     assert (told["written"], told["left_out"]) == ({"evidence": 3}, 6)

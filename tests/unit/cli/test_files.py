@@ -2,20 +2,16 @@
 
 import gzip
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
-from assay_stream.cli.app import app
 from assay_stream.cli.options import input_lines, read_input
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.replay.run import FILES, PROGRESS_FILE
-from tests.support.command import run_command
+from tests.support.command import every_command, run_command
 from tests.support.exports import a_file, replayed, values
 from tests.unit.cli.test_publish_replay import called, observed
 
@@ -97,28 +93,13 @@ ADDED_TO = {
 OUTPUTS = {"--output", "--out", "--private-key", "--public-key"}
 
 
-def commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    inner = list(getattr(command, "commands", ()))
-    for each in inner:
-        yield from commands(command.get_command(None, each), f"{name} {each}".strip())
-    if not inner:
-        yield name, command
-
-
 def test_every_command_that_writes_files_is_known_here() -> None:
     """A new one is either refused what is there or adds to it, and is tested for that."""
-    writing = {
-        name
-        for name, command in commands(typer.main.get_command(app))
-        if any(OUTPUTS.intersection(option.opts) for option in command.params)
-    }
+    options = {name: {each for option in command.params for each in option.opts} for name, command in every_command()}
+    writing = {name for name, opts in options.items() if not OUTPUTS.isdisjoint(opts)}
     writing -= {"schemapin sign", "schemapin well-known", "schemapin verify"}  # they read keys, and print
     assert writing == REFUSED.keys() | ADDED_TO
-    forced = {
-        name
-        for name, command in commands(typer.main.get_command(app))
-        if any("--force" in option.opts for option in command.params)
-    }
+    forced = {name for name, opts in options.items() if "--force" in opts}
     assert forced == REFUSED.keys() - {
         *("demo", "evidence erase-files", "schemapin keygen", "seal keygen", "seal archive")
     }

@@ -82,23 +82,6 @@ def test_record_lines_of_evidence_are_read_too(files: Path) -> None:
     assert "record_differs" in result.stdout
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("verify",),
-        ("verify", "--from-kafka", "--input", "x"),
-        ("verify", "--evidence", "x"),
-        ("compare", "--input", "x"),
-        ("compare", "--from-kafka", "--alerts", "x"),
-        ("trace",),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...]) -> None:
-    """With ``bad_option``, which ends with 2."""
-    result = run(*arguments)
-    assert error_code(result) == "bad_option"
-
-
 def test_evidence_is_read_from_standard_input(files: Path) -> None:
     """It is kept in a file while the command runs."""
     given = (files / "evidence.ndjson").read_bytes()

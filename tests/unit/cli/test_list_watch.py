@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from assay_stream.files.local import decode_toml
 from assay_stream.observe import Vantage
 from assay_stream.observe.listing.transport import listed_servers
@@ -42,20 +40,6 @@ def test_one_round_of_servers_that_can_be_listed_is_a_success(tmp_path: Path) ->
     output = tmp_path / "observations.ndjson"
     done = run_command_text("list-watch", "--config", a_config(tmp_path, "good"), "--once", "--output", str(output))
     assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("content", "code"), [("servers: []", "bad_servers"), ("servers = []", "bad_servers"), (None, "bad_servers")]
-)
-def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path, content: str | None, code: str) -> None:
-    """With the file, and before anything is started."""
-    file = tmp_path / "servers.toml"
-    if content is not None:
-        file.write_text(content, encoding="utf-8")
-    done = run_command_text("list-watch", "--config", str(file), "--once")
-    assert done.returncode == 2
-    assert f"assay-stream: {code}: " in done.stderr
-    assert str(file) in done.stderr
 
 
 def test_the_configuration_of_the_documentation_can_be_used() -> None:

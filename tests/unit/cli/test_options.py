@@ -100,6 +100,7 @@ def test_a_span_is_counted_from_now() -> None:
         ("timeline", "--server-id", "s"),
         ("coverage",),
         ("evidence", "list"),
+        ("evidence", "tail"),
         ("export", "timesketch", "--output", "out.csv"),
     ],
 )
@@ -107,6 +108,7 @@ def test_a_span_that_ends_before_it_begins_is_refused(command: tuple[str, ...], 
     """Nothing found in it would read as if nothing had happened."""
     path = tmp_path / "in.ndjson"
     path.write_bytes(b"{}\n")
-    done = run_command(*command, "--input", str(path), "--since", "now", "--until", "yesterday")
+    source = () if "tail" in command else ("--input", str(path))
+    done = run_command(*command, *source, "--since", "now", "--until", "yesterday")
     assert done.returncode == 2, done.stderr
     assert b"bad_time: --since is after --until" in done.stderr

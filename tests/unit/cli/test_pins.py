@@ -185,6 +185,19 @@ def test_diff_of_a_pin_that_was_never_observed_says_so(state: Bindings) -> None:
     assert "never observed here" in run("diff", *HERE, "--tool", "t").stdout
 
 
+def test_definitions_too_long_to_compare_are_not_compared(state: Bindings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server could make it take hours: its definition may have a million lines."""
+
+    def definitions(_: object, digests: set[str]) -> dict[str, dict[str, Any]]:
+        steps = zip(sorted(digests), (7, 11), strict=True)
+        return {digest: {"enum": [number * step % 109 for number in range(10_000)]} for digest, step in steps}
+
+    monkeypatch.setattr(decisions, "published_definitions", definitions)
+    result = run("diff", *HERE, "--tool", "t")
+    assert result.exit_code == 1
+    assert "too long to compare line by line: 10,004 lines are pinned, 10,004 offered" in result.stdout
+
+
 def test_diff_of_what_does_not_differ(state: Bindings) -> None:
     result = run("diff", *HERE, "--tool", "gone")
     assert result.exit_code == 0

@@ -66,12 +66,6 @@ def test_a_server_that_nobody_knows_is_an_error(recorded: Path) -> None:
     assert error_code(done) == "server_not_known"
 
 
-@pytest.mark.parametrize("options", [(), ("--remove", "--enforcement", "block")])
-def test_it_must_be_clear_what_is_tried_out(options: tuple[str, ...]) -> None:
-    done = run(*options)
-    assert error_code(done) == "bad_option"
-
-
 def test_a_tool_that_nobody_knows_is_pointed_out(recorded: Path) -> None:
     done = run("--enforcement", "block", "--tool", f"{TOOL['name']}x", "--input", recorded)
     assert done.exit_code == 0, done.output

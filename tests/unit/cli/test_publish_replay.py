@@ -111,26 +111,6 @@ def test_two_servers_come_from_two_files(tmp_path: Path) -> None:
     assert sorted(servers) == ["one", "one", "two", "two"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("--from", "mcp-wire", "--server-id", "s", "--dry-run"), b"bad_option"),
-        (("--from", "mcp-wire", "--server-id", "s", "--output", "x"), b"bad_option"),
-        (("--from", "mcp-wire", "--dry-run", "--output", "x"), b"bad_option"),
-        (("--from", "assay-log", "--dry-run", "--output", "x"), b"bad_option"),
-        (("--from", "novelty"), b"novelty"),
-        ((), b"--from"),
-    ],
-)
-def test_options_that_do_not_fit_exit_2(tmp_path: Path, arguments: tuple[str, ...], code: bytes) -> None:
-    """Wrong options are named before anything is read or written."""
-    done = run("publish", *arguments, str(WIRE))
-    assert done.returncode == 2
-    assert code in done.stderr
-    assert b"Traceback" not in done.stderr
-    assert not Path("x").exists()
-
-
 def test_bad_lines_of_a_capture_are_named_and_left_out(tmp_path: Path) -> None:
     """The others are published; the exit code says that something was wrong."""
     wire = called(tmp_path)

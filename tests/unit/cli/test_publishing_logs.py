@@ -64,22 +64,3 @@ def test_a_bad_line_is_refused_and_the_others_are_published(tmp_path: Path) -> N
     assert done.returncode == 2
     assert "wrote 3, refused 1" in done.stderr
     assert f"{log}: not_json" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [("hangar",), ("hangar", "--topic", "t"), ("otlp-json", "--topic", "t", "spans.json"), ("mcp-wire", "f")],
-)
-def test_options_that_exclude_each_other_are_refused(arguments: tuple[str, ...]) -> None:
-    done = run_command_text("publish", "--from", *arguments)
-    assert (done.returncode, "bad_option: " in done.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(
-    "option", [("--observer-id", "me"), ("--server-id", "mine"), ("--unscoped",)], ids=lambda one: one[0]
-)
-def test_what_observations_say_themselves_is_no_option(option: tuple[str, ...], tmp_path: Path) -> None:
-    output = str(tmp_path / "o.ndjson")
-    done = run_command_text("publish", "--from", "observations", "--dry-run", "--output", output, *option, "-")
-    assert done.returncode == 2
-    assert "bad_option" in done.stderr

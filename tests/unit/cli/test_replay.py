@@ -105,21 +105,6 @@ def test_servers_narrow_the_evidence(tmp_path: Path) -> None:
     assert 0 < len(wanted) < len(every)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("--output", "x"), b"no_source"),
-        (("--from-kafka",), b"no_destination"),
-        (("--input", "x", "--output", "x", "--offsets", "y"), b"bad_offsets"),
-        (("--input", "x", "--to-kafka", "--topic-prefix", ""), b"live_topics"),
-    ],
-)
-def test_options_that_do_not_go_together_are_named(arguments: tuple[str, ...], code: bytes) -> None:
-    """Before anything is read or written."""
-    done = run("replay", *arguments)
-    assert (done.returncode, code in done.stderr) == (2, True), done.stderr
-
-
 def test_roles_of_an_archive_are_those_that_a_replay_reads(tmp_path: Path) -> None:
     """Snapshots and calls come back under their own roles."""
     path = written(tmp_path / "in.ndjson", list(records(2)))

@@ -8,7 +8,6 @@ import pytest
 
 from assay_stream.cli import decisions
 from tests.support import facts
-from tests.support.command import error_code
 from tests.support.command import invoke as run
 from tests.support.operators import a_state
 
@@ -46,25 +45,11 @@ def test_a_policy_is_taken_back(tmp_path: Path) -> None:
     assert data["tool_name"] == "t"
 
 
-def test_a_policy_that_does_not_exist_is_refused_by_the_command_line(tmp_path: Path) -> None:
-    """Exit code 2, and nothing is written."""
-    result = run("policy", "set", "--enforcement", "shout", *HERE, *WHY, "--output", tmp_path / "o")
-    assert result.exit_code == 2
-    assert not (tmp_path / "o").exists()
-
-
 def test_a_key_is_accepted_and_revoked(tmp_path: Path) -> None:
     kind, data = decided(tmp_path / "o", "keys", "accept", "--domain", "example.com", "--fingerprint", KEY)
     assert (kind, data["domain"], data["fingerprint"]) == ("key.accept", "example.com", KEY)
     kind, data = decided(tmp_path / "o", "keys", "revoke", "--fingerprint", KEY)
     assert (kind, data["fingerprint"]) == ("key.revoke", KEY)
-
-
-@pytest.mark.parametrize(("domain", "key"), [("example.com", "abc"), ("Not A Domain", KEY)])
-def test_what_is_no_key_or_no_domain_is_refused(tmp_path: Path, domain: str, key: str) -> None:
-    result = run("keys", "accept", "--domain", domain, "--fingerprint", key, *HERE, *WHY, "--output", tmp_path / "o")
-    assert error_code(result) == "bad_format"
-    assert not (tmp_path / "o").exists()
 
 
 @pytest.mark.parametrize("what", ["policy", "keys"])

@@ -241,18 +241,6 @@ class TestFetch:
         assert json.loads(done.stdout)["data"]["error_code"] == code
         assert code in done.stderr
 
-    @pytest.mark.parametrize(
-        ("arguments", "code"),
-        [
-            (("--domain", "http://example.com"), "bad_domain"),
-            (("--domain", "localhost", "--ca-file", "/missing.pem"), "bad_tls_file"),
-            (("--domain", "localhost", "--observer-id", " "), "bad_identifier"),
-        ],
-    )
-    def test_what_cannot_be_asked_for(self, arguments: tuple[str, ...], code: str) -> None:
-        """Plain HTTP, a CA file that is not there, a name that no record may carry."""
-        assert failed(run("fetch", "--server-id", "s", "--output", "-", *arguments), code)
-
     def test_without_a_broker_it_exits_3(self) -> None:
         """An observation that cannot be published is an error of its own."""
         done = run(

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from assay_stream.seal.checkpoint import decode
 from tests.support.command import run_command_text
+from tests.support.disk import files_of_at_most
 from tests.support.seals import (
     KEYS,
     OTHER_KEY,
@@ -43,9 +46,12 @@ def run(folder: Path, name: str, *arguments: str | Path) -> subprocess.Completed
     return run_command_text("seal", name, *key, *map(str, arguments))
 
 
+def run_verify(folder: Path, *arguments: str | Path, of: str = "kept") -> subprocess.CompletedProcess[str]:
+    return run(folder, "verify", "--evidence", folder / of, "--checkpoints", folder / of, *arguments)
+
+
 def verify(folder: Path, *arguments: str | Path, code: int = 0, of: str = "kept") -> dict[str, Any]:
-    files = ("--evidence", folder / of, "--checkpoints", folder / of)
-    done = run(folder, "verify", *files, "--format", "json", *arguments)
+    done = run_verify(folder, "--format", "json", *arguments, of=of)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
@@ -83,8 +89,7 @@ def test_an_archive_that_nobody_touched_holds(folder: Path) -> None:
 
 def test_the_table_says_the_same(folder: Path) -> None:
     """One line for each log, and one for the result."""
-    files = ("--evidence", folder / "kept", "--checkpoints", folder / "kept")
-    done = run(folder, "verify", *files)
+    done = run_verify(folder)
     head, log, result = done.stdout.splitlines()
     assert head.split("  ")[0] == "LOG"
     assert log.split() == [f"{TOPIC}/0", "7", "7", "0", "1", "2", "10", "0"]
@@ -97,7 +102,7 @@ def test_the_table_names_faults_and_bad_lines(folder: Path) -> None:
     (folder / "kept" / "evidence-0.ndjson").write_bytes(
         lines_of([RECORDS[0]._replace(value=b"other"), *RECORDS[1:]]) + b"no line\n"
     )
-    done = run(folder, "verify", "--evidence", folder / "kept", "--checkpoints", folder / "kept")
+    done = run_verify(folder)
     assert done.returncode == 1
     assert f"altered    {TOPIC}/0 offset 2" in done.stdout.splitlines()
     assert "unreadable evidence-0.ndjson line 8" in done.stdout.splitlines()
@@ -140,8 +145,7 @@ def test_one_partition_can_be_chosen(folder: Path) -> None:
 def test_a_partition_that_is_asked_for_and_gone_was_not_verified(folder: Path) -> None:
     """Whatever the others are like: it may have vanished with all its checkpoints."""
     assert len(verify(folder, "--partition", "1", "--partition", "0", code=3)["logs"]) == 1
-    files = ("--evidence", folder / "kept", "--checkpoints", folder / "kept")
-    done = run(folder, "verify", *files, "--partition", "0", "--partition", "1")
+    done = run_verify(folder, "--partition", "0", "--partition", "1")
     assert "neither evidence nor a checkpoint of partition 1" in done.stderr
 
 
@@ -189,7 +193,29 @@ def test_a_proof_is_replaced_only_when_asked(folder: Path) -> None:
     done = prove(folder, "--offset", "5")
     assert (done.returncode, "output_exists" in done.stderr) == (2, True)
     assert (folder / "proof.json").read_text() == "kept"
+    with files_of_at_most(20):
+        done = prove(folder, "--offset", "5", "--force")
+    assert (done.returncode, "unwritable_file" in done.stderr) == (2, True)
+    assert (folder / "proof.json").read_text() == "kept"
     assert prove(folder, "--offset", "5", "--force").returncode == 0
+
+
+def test_a_note_and_a_table_are_utf_8_in_every_locale(folder: Path) -> None:
+    """The dash of a signed note is part of it, and names in a table may have any character."""
+    evil = a_record(1)._replace(origin=a_record(1).origin._replace(topic="\x1b[2Jx"))
+    (folder / "kept" / "evidence-1.ndjson").write_bytes(lines_of([evil]))
+    place = ("--key", folder / "seal.pub.pem", "--checkpoints", folder / "kept")
+    note, table = (
+        subprocess.run(
+            [sys.executable, "-m", "assay_stream", "seal", *command, *place],
+            env=os.environ | {"PYTHONIOENCODING": "cp1252"},
+            capture_output=True,
+            check=False,
+        ).stdout.decode()
+        for command in (("checkpoint", "--partition", "0"), ("verify", "--evidence", folder / "kept"))
+    )
+    assert "\n\n\N{EM DASH} " in note
+    assert "⟦U+001B ESCAPE⟧[2Jx/0" in table
 
 
 def test_two_checkpoints_are_proven_consistent(folder: Path) -> None:
@@ -237,7 +263,7 @@ def test_hostile_names_reach_no_terminal(folder: Path) -> None:
     """A topic name in an archive can be anything."""
     evil = a_record(1)._replace(origin=a_record(1).origin._replace(topic="\x1b[2Jx"))
     (folder / "kept" / "evidence-1.ndjson").write_bytes(lines_of([evil]))
-    done = run(folder, "verify", "--evidence", folder / "kept", "--checkpoints", folder / "kept")
+    done = run_verify(folder)
     assert "\x1b" not in done.stdout
     assert "⟦U+001B ESCAPE⟧[2Jx/0" in done.stdout
 
@@ -353,7 +379,7 @@ def test_the_table_says_what_to_do_about_a_head(folder: Path, fleet: Fleet) -> N
     """Code, offset, who knows, and the fix."""
     fleet.cut(1, checkpoints=1)
     fleet.write(folder / "fleet")
-    done = run(folder, "verify", "--evidence", folder / "fleet", "--checkpoints", folder / "fleet")
+    done = run_verify(folder, of="fleet")
     [line] = [line for line in done.stdout.splitlines() if line.startswith("head ")]
     assert f"{TOPIC}/1 offset 3: tail_cut: checkpoint 1 of partition 2 knows of 6 sealed records" in line
     assert "find the later copy of evidence and checkpoints" in line
@@ -365,8 +391,7 @@ def test_a_head_is_written_only_of_what_holds_and_over_nothing_unknown(folder: P
     fleet.grow(0, 1)
     fleet.seal(0)
     fleet.write(folder / "fleet")
-    files = ("--evidence", folder / "fleet", "--checkpoints", folder / "fleet")
-    refused = run(folder, "verify", *files, "--write-head", folder / "head.json")
+    refused = run_verify(folder, "--write-head", folder / "head.json", of="fleet")
     assert (refused.returncode, "output_exists" in refused.stderr) == (2, True)
     verify_fleet(folder, "--expect", folder / "head.json", "--write-head", folder / "head.json")
     after = (folder / "head.json").read_bytes()
@@ -380,9 +405,8 @@ def test_a_head_is_written_only_of_what_holds_and_over_nothing_unknown(folder: P
 def test_heads_of_some_partitions_do_not_replace_those_of_all(folder: Path, fleet: Fleet) -> None:
     """Else a rollback of the others would show to nobody from then on."""
     before = (folder / "head.json").read_bytes()
-    files = ("--evidence", folder / "fleet", "--checkpoints", folder / "fleet")
     heads = ("--expect", folder / "head.json", "--write-head", folder / "head.json")
-    refused = run(folder, "verify", *files, *heads, "--partition", "0")
+    refused = run_verify(folder, *heads, "--partition", "0", of="fleet")
     assert (refused.returncode, "bad_option" in refused.stderr) == (2, True)
     assert (folder / "head.json").read_bytes() == before
 
@@ -392,6 +416,5 @@ def test_a_malformed_head_is_refused(text: str, folder: Path) -> None:
     """On the command line, and in a file."""
     (folder / "bad.json").write_text('{"schema": "assay.evidence.heads.v1", "heads": [{"partition": 1}]}')
     for given in (text, folder / "bad.json"):
-        files = ("--evidence", folder / "kept", "--checkpoints", folder / "kept")
-        done = run(folder, "verify", *files, f"--expect={given}")
+        done = run_verify(folder, f"--expect={given}")
         assert (done.returncode, "bad_head" in done.stderr) == (2, True)

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from assay_stream.files.seal_files import read_public_keys
 from assay_stream.schemes.tlog import load_private_key
 from tests.support.command import run_command_text
+from tests.support.disk import files_of_at_most
 from tests.support.seals import write_keys
 
 PASSWORD = "ASSAY_STREAM_SEAL_KEY_PASSWORD"
@@ -60,6 +61,17 @@ def test_no_key_is_overwritten(name: str, tmp_path: Path) -> None:
     assert failed(run("keygen", "--out", tmp_path / "seal.pem"), "file_exists")
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("command", ["seal", "schemapin"])
+def test_no_half_of_a_key_is_left_on_a_full_disk(command: str, tmp_path: Path) -> None:
+    """The rest of it would be in the way of the next try."""
+    names = {"seal": ("--out",), "schemapin": ("--private-key", "--public-key")}[command]
+    paths = [part for name in names for part in (name, str(tmp_path / f"{name.strip('-')}.pem"))]
+    with files_of_at_most(20):
+        done = run_command_text(command, "keygen", *paths)
+    assert (done.returncode, "unwritable_file" in done.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lost_key_is_told_with_what_to_do(tmp_path: Path) -> None:

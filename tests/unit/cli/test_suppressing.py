@@ -5,9 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.support.command import error_code, invoke
+from tests.support.command import invoke
 
 HERE = ("--server-id", "server", "--id", "rule-1", "--reason", "noise", "--author", "ann")
 
@@ -53,25 +51,6 @@ def test_what_is_left_out_is_not_in_the_rule(tmp_path: Path) -> None:
 def test_a_rule_is_taken_back(tmp_path: Path) -> None:
     kind, data = decided(tmp_path / "o", "unsuppress", *HERE)
     assert (kind, data["id"], data["server_id"]) == ("suppression.remove", "rule-1", "server")
-
-
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [
-        (("--tool", "[abc"), "bad_pattern"),
-        (("--until", "tomorrow"), "bad_time"),
-        (("--until", "2020-01-01"), "bad_time"),
-        (("--field", ""), "empty_value"),
-    ],
-)
-def test_what_is_wrong_is_refused_with_its_reason(tmp_path: Path, options: tuple[str, ...], code: str) -> None:
-    result = run("suppress", *HERE, *options, "--output", tmp_path / "o")
-    assert error_code(result) == code
-    assert not (tmp_path / "o").exists()
-
-
-def test_a_kind_that_does_not_exist_is_refused_by_the_command_line(tmp_path: Path) -> None:
-    assert run("suppress", *HERE, "--kind", "novelty", "--output", tmp_path / "o").exit_code == 2
 
 
 def test_a_field_that_mcp_does_not_define_is_warned_of(tmp_path: Path) -> None:

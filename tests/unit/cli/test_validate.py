@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from assay_stream.schemes.handshake.event import FIELDS
 from tests.support.command import run_command
 from tests.support.events import a_call
@@ -112,14 +110,6 @@ def test_an_unreadable_file_exits_2(tmp_path: Path) -> None:
     done = run("--profile", "assay", str(tmp_path / "missing"))
     assert done.returncode == 2
     assert done.stderr.startswith(b"assay-stream: unreadable_file")
-
-
-@pytest.mark.parametrize("arguments", [("--profile", "other"), ()])
-def test_a_profile_must_be_named(arguments: tuple[str, ...]) -> None:
-    """An unknown or missing one is an error of the command line that names those there are."""
-    done = run(*arguments, stdin=b"{}")
-    assert done.returncode == 2
-    assert b"--profile" in done.stderr
 
 
 def test_verdicts_quote_nothing() -> None:
