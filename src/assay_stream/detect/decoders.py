@@ -36,11 +36,7 @@ CHARS_PER_UNIT: Final = 5
 
 
 class Joined:
-    """Texts searched in one pass.
-
-    Args:
-        texts: none may contain U+0000 if a pattern that matches it is searched.
-    """
+    """Texts searched in one pass; none may contain U+0000 if a pattern that matches it is searched."""
 
     __slots__ = ("starts", "text")
 
@@ -54,11 +50,7 @@ class Joined:
 
 
 class Needles:
-    """The literal texts of rules, found all at once by one automaton.
-
-    Args:
-        needles: id of a rule to texts in the form of ``lowered``, one of which occurs in each of its matches.
-    """
+    """The literal texts of rules, in the form of ``lowered``, found all at once: each match of a rule has one."""
 
     def __init__(self, needles: Mapping[str, tuple[str, ...]]) -> None:
         rules: dict[str, list[str]] = {}

@@ -218,12 +218,7 @@ class _Use:
 def new_scripts(
     old_texts: Sequence[Text], texts: Iterable[Text], new_texts: Iterable[Text], work: Work
 ) -> Iterator[Match]:
-    """Yield the first word of each script that is new to a definition.
-
-    Args:
-        texts: of the newer definition.
-        new_texts: those of ``texts`` that the older one does not have.
-    """
+    """Yield the first word of each script that is new to a definition; its new texts are some of ``texts``."""
     foreign = [text for text in new_texts if not text.value.isascii() and text.role is TextRole.TEXT]
     if not foreign:
         return

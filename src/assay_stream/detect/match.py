@@ -61,14 +61,7 @@ def has_address(seen: str) -> bool:
 def names_in(
     seen: str, rules: Set[str] | None, *, is_tool_named: bool, is_addressed: bool, has_account: bool
 ) -> set[str]:
-    """Return the names in braces that may stand for something in a text.
-
-    Args:
-        rules: ids of the rules whose pattern may match it, ``None`` if unknown.
-        is_tool_named: whether it names a tool.
-        is_addressed: result of ``has_address``.
-        has_account: result of ``may_have_account``.
-    """
+    """Return the names in braces that may stand for something in a text; ``rules`` may match it (``None``: unknown)."""
     names = {"tool"} if is_tool_named else set()
     if is_addressed:
         names.add("address")
@@ -84,11 +77,7 @@ def names_in(
 
 
 def may_have_account(seen: str, *, is_long: bool = True) -> bool:
-    """Return True if a text may contain an account number.
-
-    Args:
-        is_long: whether it may have a run of letters and digits as long as a number without signs of its own.
-    """
+    """Return True if a text may contain an account number; ``is_long``: a long run of letters and digits may be one."""
     if _DIGIT.search(seen) is not None and _ACCOUNT_HINT.search(seen) is not None:
         return True
     return is_long and len(seen) >= _ACCOUNT_CHARS and _ACCOUNT_RUN.search(seen) is not None

@@ -60,14 +60,7 @@ TELLTALES: Final = {
 
 
 class PageHints(NamedTuple):
-    """What may occur in a text at all.
-
-    Args:
-        rules: ids of the rules whose pattern may match it as it is seen.
-        is_unseen: whether it has characters that a reader does not see.
-        is_wide: whether it has a long run of white space.
-        views: ways in which it may be decoded.
-    """
+    """What may occur in a text as it is seen, what its reader does not see, and how it may be decoded."""
 
     rules: Set[str] = frozenset()
     is_unseen: bool = False

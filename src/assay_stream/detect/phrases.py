@@ -223,11 +223,7 @@ def _is_among(places: Sequence[int], place: int) -> bool:
 def _walk(
     phrase: Sequence[Slot], lists: Sequence[Sequence[Span]], places: Sequence[int], bars: Sequence[int]
 ) -> list[Span]:
-    """Return where the slots' spans follow each other closely enough. The nearest preceding one counts.
-
-    Args:
-        bars: indexes of words that must not stand between two slots.
-    """
+    """Return where the slots' spans follow each other closely enough, with no bar between them; the nearest counts."""
     reached: list[Span] = list(lists[0])
     for slot, spans in zip(phrase[1:], lists[1:], strict=True):
         reached.sort(key=lambda span: span[1])
@@ -463,11 +459,7 @@ class PhraseFilter:
 
 
 class Vocabulary(NamedTuple):
-    """The distinct words of a text.
-
-    Args:
-        uncommon: those that take longer to read: not ASCII, or not letters alone.
-    """
+    """The distinct words of a text, and those that take longer to read: not ASCII, or not letters alone."""
 
     words: frozenset[str]
     uncommon: frozenset[str]

@@ -68,11 +68,7 @@ def _notes() -> PhraseBook:
 
 
 class _Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What a search of a page found, for the same units again.
-
-    Args:
-        units_of_matches: at most what is spent on the matches afterwards.
-    """
+    """What a search of a page found, for the same units again, and at most what is spent on the matches afterwards."""
 
     matches: Sequence[Match]
     units: int

@@ -45,14 +45,7 @@ class Named(NamedTuple):
 
 
 class _Index(NamedTuple):
-    """A tree of the numbers of words.
-
-    Args:
-        words: the number of each word.
-        beginnings: the first words of the names.
-        nodes: node and word to the next node.
-        ends: the owners of the names that end at a node.
-    """
+    """A tree of the numbers of words: from node and word to the next node, and the owners of names that end at one."""
 
     words: dict[str, int]
     beginnings: set[str]

@@ -235,11 +235,7 @@ _LACKING = object()
 
 
 class Leaf(NamedTuple):
-    """The value at one place.
-
-    Args:
-        text: a string verbatim, anything else as JSON.
-    """
+    """The value at one place: a string verbatim, anything else as JSON."""
 
     text: str
     is_string: bool

@@ -36,13 +36,7 @@ _WRITTEN_BYTES_MAX, _WRITTEN_KEPT = 8_192, 512
 
 @dataclass(slots=True, eq=False)
 class _Class:
-    """One class of equal containers, told from others by its identity.
-
-    Args:
-        parts: number of members and of names of members, of all levels.
-        chars: characters of texts and names, of all levels.
-        is_plain: whether its canonical form is written the fast way.
-    """
+    """One class of equal containers, told from others by its identity; parts and characters are those of all levels."""
 
     parts: int
     chars: int
@@ -104,11 +98,7 @@ class Values:
         return True
 
     def class_of(self, value: Any) -> Any:
-        """Return an object that compares equal for two values exactly if they are equal.
-
-        Raises:
-            InputError: as ``canonicalize``.
-        """
+        """Return an object that compares equal for two values exactly if they are equal; raise as ``canonicalize``."""
         if isinstance(value, str):
             self.work.spend(1 + len(value) // _LOOK_CHARS_PER_UNIT)
             return _scalar(value)
@@ -208,11 +198,7 @@ def _units_to_look_at(written: bytes) -> int:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a key shared by equal scalars, and no others.
-
-    Raises:
-        InputError: as ``canonicalize``.
-    """
+    """Return a key shared by equal scalars, and no others."""
     if isinstance(value, str):
         if not value.isascii() and not is_unicode(value):
             raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode")

@@ -40,11 +40,7 @@ _UNITS_PER_CHAR = 5
 
 
 def expand(root: Any, schema: Schema, work: Work) -> dict[str, Any] | None:
-    """Return a schema with its reference followed; keywords beside a reference take precedence.
-
-    Returns:
-        The schema without ``$ref``, or ``None`` where the reference leads outside, nowhere, or in a circle.
-    """
+    """Return a schema with its reference followed, ``None`` where that leads outside, nowhere, or in a circle."""
     # Followed first and merged once: a merge at every step would copy what stands beside the first as often.
     layers = [schema]
     while "$ref" in layers[-1]:
