@@ -17,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -76,11 +77,7 @@ def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT
 
 
 def check_containers(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Refuse a long text with too many objects and arrays before anything is built of it.
-
-    Raises:
-        InputError: ``too_many_containers``, or ``too_deep`` if that is found first.
-    """
+    """Refuse a long text with too many objects and arrays before anything is built of it."""
     if len(raw) <= limits.containers_max or raw.count(b"{") + raw.count(b"[") <= limits.containers_max:
         return
     _check_structure(raw, limits)
@@ -144,11 +141,7 @@ _WRITER_DEPTH_MAX: Final = _writer_depth_max()
 
 
 def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
-    """Decode one JSON text by the slow path alone; ``decode_json`` gives the same.
-
-    Raises:
-        InputError: as ``decode_json``.
-    """
+    """Decode one JSON text by the slow path alone; ``decode_json`` gives the same."""
     check_containers(raw, limits)
     try:
         text = raw.decode("utf-8")
@@ -220,28 +213,14 @@ def is_unicode(text: str) -> bool:
     return True
 
 
+@dataclass(slots=True)
 class _Place:
-    """Position of the locator in one open container."""
+    """Position of the locator in one open container: its latest step, and the names so far."""
 
-    def __init__(self, *, is_object: bool) -> None:
-        self.is_object = is_object
-        self.awaits_key = is_object
-        self.names: set[str] = set()
-        self.step: str | int = 0
-
-    def advance(self) -> None:
-        """Move past a comma."""
-        self.awaits_key = self.is_object
-        if isinstance(self.step, int):
-            self.step += 1
-
-    def enter(self, name: str) -> bool:
-        """Enter a member; return True if the object already had one of this name."""
-        repeated = name in self.names
-        self.names.add(name)
-        self.step = name
-        self.awaits_key = False
-        return repeated
+    is_object: bool
+    awaits_key: bool
+    step: str | int = 0
+    names: set[str] = field(default_factory=set)
 
 
 def _locate(text: str, code: str, reader: _Reader) -> str:
@@ -253,17 +232,22 @@ def _locate(text: str, code: str, reader: _Reader) -> str:
     for match in _TOKEN.finditer(text):
         mark = match[0]
         if mark in ("{", "["):
-            places.append(_Place(is_object=mark == "{"))
+            places.append(_Place(mark == "{", mark == "{"))
         elif mark in ("}", "]"):
             places.pop()
         elif mark == ",":
-            places[-1].advance()
+            place = places[-1]
+            place.awaits_key = place.is_object
+            place.step = place.step + 1 if isinstance(place.step, int) else place.step
         elif places and places[-1].awaits_key:
             name = json.loads(mark)
             if code == "lone_surrogate" and not is_unicode(name):
                 return _path(places[:-1])
-            if places[-1].enter(name) and code == "duplicate_key":
+            place = places[-1]
+            place.step, place.awaits_key = name, False
+            if name in place.names and code == "duplicate_key":
                 return _path(places)
+            place.names.add(name)
         elif _is_refused(mark, code, reader):
             return _path(places)
     return ""

@@ -375,12 +375,9 @@ def _search(enabled: frozenset[str], costly: frozenset[str]) -> re.Pattern[str]:
     """Return the search for every enabled cheap rule and these costly ones, in the order of ``RULES``."""
     # The first alternatives keep what was replaced before as it is.
     replaced = map(re.escape, (KEY_NAME, *_REPLACEMENTS.values()))
-    rules = (f"(?P<{rule.id}>{rule.regex})" for rule in RULES if _is_searched(rule, enabled, costly))
+    searched = (rule for rule in RULES if rule.id in enabled and (not rule.costly or rule.id in costly))
+    rules = (f"(?P<{rule.id}>{rule.regex})" for rule in searched)
     return re.compile("|".join((*replaced, *rules)))
-
-
-def _is_searched(rule: RedactionRule, enabled: frozenset[str], costly: frozenset[str]) -> bool:
-    return rule.id in enabled and (not rule.costly or rule.id in costly)
 
 
 def _replacement(match: re.Match[str]) -> str:

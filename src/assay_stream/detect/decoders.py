@@ -17,7 +17,7 @@ import zlib
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -36,11 +36,7 @@ CHARS_PER_UNIT: Final = 5
 
 
 class Joined:
-    """Texts searched in one pass.
-
-    Args:
-        texts: none may contain U+0000 if a pattern that matches it is searched.
-    """
+    """Texts searched in one pass; none may contain U+0000 if a pattern that matches it is searched."""
 
     __slots__ = ("starts", "text")
 
@@ -54,11 +50,7 @@ class Joined:
 
 
 class Needles:
-    """The literal texts of rules, found all at once by one automaton.
-
-    Args:
-        needles: id of a rule to texts in the form of ``lowered``, one of which occurs in each of its matches.
-    """
+    """The literal texts of rules, in the form of ``lowered``, found all at once: each match of a rule has one."""
 
     def __init__(self, needles: Mapping[str, tuple[str, ...]]) -> None:
         rules: dict[str, list[str]] = {}
@@ -208,7 +200,8 @@ def hidden_views(
     left = DEFAULT_LIMITS.decoded_chars_max + _CHARS_PER_CHAR_MAX * len(text)
     while pending:
         outer, depth, gates, is_unseen = pending.popleft()
-        for view in _layer(outer.text, gates, work, is_unseen=is_unseen):
+        unseen = _unseen(outer.text, work) if is_unseen else ()
+        for view in chain(unseen, _respelt(outer.text, gates, work), _blobs(outer.text, gates, work)):
             if view.text in known:
                 continue
             how = f"{outer.how} > {view.how}" if outer.how else view.how
@@ -223,14 +216,6 @@ def hidden_views(
                 yield inner
             opened = [way for way, gate in GATES.items() if gate.search(view.text)]
             pending.append((inner, depth + 1, opened, True))
-
-
-def _layer(text: str, gates: Collection[str], work: Work, *, is_unseen: bool) -> Iterator[View]:
-    """Yield the texts that result from undoing each known disguise once."""
-    if is_unseen:
-        yield from _unseen(text, work)
-    yield from _respelt(text, gates, work)
-    yield from _blobs(text, gates, work)
 
 
 def rot13(seen: str) -> str:
@@ -365,7 +350,9 @@ def _decoded(blob: str, how: str) -> bytes:
     try:
         if how == "base64":
             packed = "".join(blob.split()).rstrip("=").translate(_URL_SAFE)
-            return base64.b64decode(packed[: len(packed) // 4 * 4] + _base64_rest(packed))
+            # One digit more than four holds no byte.
+            packed = packed[: len(packed) - (len(packed) % 4 == 1)]
+            return base64.b64decode(packed + "=" * (-len(packed) % 4))
         if how == "base32":
             packed = blob.rstrip("=")
             return base64.b32decode(packed + "=" * (-len(packed) % 8))
@@ -373,16 +360,10 @@ def _decoded(blob: str, how: str) -> bytes:
             digits = re.sub(r"0x|\\x|[ :,]", "", blob)
             return binascii.unhexlify(digits[: len(digits) // 2 * 2])
         if how == "binary":
-            digits = re.sub("[ ,]", "", blob)
-            return _bytes_of(digits)
+            return _bytes_of(re.sub("[ ,]", "", blob))
         return bytes(int(code) & 0xFF for code in re.findall(r"\d+", blob))
     except (binascii.Error, ValueError):
         return b""
-
-
-def _base64_rest(packed: str) -> str:
-    rest = packed[len(packed) // 4 * 4 :]
-    return rest + "=" * (4 - len(rest)) if len(rest) > 1 else ""
 
 
 def _text_view(raw: bytes, how: str) -> Iterator[View]:

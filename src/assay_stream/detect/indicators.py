@@ -80,12 +80,7 @@ _CONTRADICTIONS = (
 
 
 def structural_matches(before: Mapping[str, Any] | None, after: Mapping[str, Any], work: Work) -> list[Match]:
-    """Return the matches in the schemas of a definition that those of the older one did not have.
-
-    Args:
-        before: the older definition, ``None`` where there was none.
-        work: the budget of the definition.
-    """
+    """Return the matches in the schemas of a definition that those of the older one did not have."""
     found = list(_matches(after, work))
     if found and before is not None:
         known = {(match.rule, match.key) for match in _matches(before, work)}
@@ -207,21 +202,12 @@ _TRANSLATION_CHARS_MAX = 3
 _SHORT_TEXT_CHARS = 40
 
 
-class Script(NamedTuple):
-    """The first word of a new script: its place and visible text, and its start and end in that."""
-
-    place: Place
-    text: str
-    start: int
-    end: int
-
-
 @dataclass(slots=True)
 class _Use:
     words: int = 0
     letters: int = 0
     longest: int = 0
-    first: Script | None = None
+    first: Match | None = None
 
     @property
     def is_prose(self) -> bool:
@@ -231,14 +217,8 @@ class _Use:
 
 def new_scripts(
     old_texts: Sequence[Text], texts: Iterable[Text], new_texts: Iterable[Text], work: Work
-) -> Iterator[Script]:
-    """Yield the start of each script that is new to a definition.
-
-    Args:
-        texts: of the newer definition.
-        old_texts: of the older one.
-        new_texts: those of ``texts`` that the older one does not have.
-    """
+) -> Iterator[Match]:
+    """Yield the first word of each script that is new to a definition; its new texts are some of ``texts``."""
     foreign = [text for text in new_texts if not text.value.isascii() and text.role is TextRole.TEXT]
     if not foreign:
         return
@@ -279,7 +259,8 @@ def _count(uses: dict[str, _Use], place: Place, seen: str, work: Work) -> None:
             use.words += letters > 1
             use.letters += letters
             use.longest = max(use.longest, letters)
-            use.first = use.first or Script(place, seen, match.start(), match.end())
+            level = LEVELS["script_introduced"]
+            use.first = use.first or Match("script_introduced", level, seen, *match.span(), (), place)
 
 
 def _script(char: str) -> str:
@@ -484,9 +465,7 @@ def _search(
         found[:] = list(_new_ones(found, old_texts, others, work))
     if new_texts and old_texts:
         work.spend(texts.units)
-        for script in new_scripts(old_texts, texts, new_texts, work):
-            level = LEVELS["script_introduced"]
-            found.append(Match("script_introduced", level, script.text, script.start, script.end, (), script.place))
+        found.extend(new_scripts(old_texts, texts, new_texts, work))
 
 
 def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools, work: Work) -> Iterator[Match]:

@@ -14,6 +14,7 @@ from assay_stream.work import Work
 
 _HARMLESS = frozenset(CATALOG.hosts.harmless.split())
 _DOCUMENTATION = frozenset(CATALOG.hosts.documentation.split())
+"""Hosts that are common in documentation, and where only their owner publishes."""
 _SHARED = frozenset((CATALOG.hosts.shared + " " + CATALOG.hosts.shared_suffixes).split())
 _SECOND_LEVEL = frozenset(CATALOG.hosts.second_level.split())
 _HOST = re.compile(r"://(?:[^/\s@]{0,80}@)?(\[[0-9a-fA-F:]{2,40}\]|[^/\s:?#]{1,255})")
@@ -42,11 +43,6 @@ def is_harmless(host: str) -> bool:
     return host in _HARMLESS or host.endswith(CATALOG.hosts.harmless_suffixes) or not host
 
 
-def is_documentation(host: str) -> bool:
-    """Return True if a host of ``host_of`` is common in documentation, and only its owner publishes there."""
-    return host in _DOCUMENTATION
-
-
 def owner_of(host: str) -> str | None:
     """Return the registered domain of a host, ``None`` where anyone can publish or have a host under it."""
     labels = host.split(".")
@@ -65,14 +61,7 @@ def has_address(seen: str) -> bool:
 def names_in(
     seen: str, rules: Set[str] | None, *, is_tool_named: bool, is_addressed: bool, has_account: bool
 ) -> set[str]:
-    """Return the names in braces that may stand for something in a text.
-
-    Args:
-        rules: ids of the rules whose pattern may match it, ``None`` if unknown.
-        is_tool_named: whether it names a tool.
-        is_addressed: result of ``has_address``.
-        has_account: result of ``may_have_account``.
-    """
+    """Return the names in braces that may stand for something in a text; ``rules`` may match it (``None``: unknown)."""
     names = {"tool"} if is_tool_named else set()
     if is_addressed:
         names.add("address")
@@ -88,11 +77,7 @@ def names_in(
 
 
 def may_have_account(seen: str, *, is_long: bool = True) -> bool:
-    """Return True if a text may contain an account number.
-
-    Args:
-        is_long: whether it may have a run of letters and digits as long as a number without signs of its own.
-    """
+    """Return True if a text may contain an account number; ``is_long``: a long run of letters and digits may be one."""
     if _DIGIT.search(seen) is not None and _ACCOUNT_HINT.search(seen) is not None:
         return True
     return is_long and len(seen) >= _ACCOUNT_CHARS and _ACCOUNT_RUN.search(seen) is not None
@@ -102,7 +87,6 @@ class Places:
     """Places in one text of what phrases name in braces, each computed on first use.
 
     Args:
-        words: the text.
         names: what may occur there at all, of ``names_in``.
     """
 
@@ -235,19 +219,15 @@ def is_own_business(match: Match, place: Place, others: OtherTools, work: Work) 
         return not words.isdisjoint(_switch_at(holder, match.text))
     said = " ".join(match.key)
     is_named = any(word.removesuffix("s") in words and word in said for word in others.own_words)
-    if not is_named or not (holder is None or (key == "title" and _is_own_name(match.text, others))):
+    # A title may be the definition's own name, as schema generators write it: run_itArguments.
+    own = others.own_words
+    if not is_named or not (holder is None or (key == "title" and name_words(match.text)[: len(own)] == own)):
         return False
     if match.rule == "code_run_asked":
         return _ORDERED.isdisjoint(match.key)
     work.spend(len(match.text) // _CHARS_PER_UNIT)
     # "Add an SSH key" adds one to the server; "add them to the note" comes before or after what is asked for.
     return not (_HANDED_ON.search(match.text[: match.start]) or _HANDED_ON.search(match.text, match.end))
-
-
-def _is_own_name(title: str, others: OtherTools) -> bool:
-    """Return True if a title is the definition's own name, as schema generators write it: ``run_itArguments``."""
-    own = others.own_words
-    return name_words(title)[: len(own)] == own
 
 
 def _switch_at(holder: Place, description: str) -> tuple[str, ...]:
@@ -274,7 +254,7 @@ def level_of(rule: DetectionRule, key: Key, text: str, start: int) -> int:
     Addresses are unremarkable where documentation points at them, and where they are examples or contacts. Instructions
     that are one of several sections speak for nobody.
     """
-    if rule.id == "url_introduced" and is_documentation(key[0]):
+    if rule.id == "url_introduced" and key[0] in _DOCUMENTATION:
         return LEVEL_LOW
     if rule.id == "address_introduced":
         before = text[max(0, start - _CONTACT_CHARS) : start]

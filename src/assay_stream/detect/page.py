@@ -20,17 +20,9 @@ from assay_stream.detect.decoders import (
     lowered,
     rot13,
 )
-from assay_stream.detect.match import has_address, may_have_account
-from assay_stream.detect.phrases import (
-    BACKWARDS,
-    ROT13,
-    PhraseFilter,
-    Readings,
-    Vocabulary,
-    units_to_read,
-    vocabulary_of,
-)
-from assay_stream.detect.steering import Steering, steering_in
+from assay_stream.detect.match import Match, has_address, may_have_account
+from assay_stream.detect.phrases import RESPELLINGS, PhraseFilter, Readings, Vocabulary, units_to_read, vocabulary_of
+from assay_stream.detect.steering import steering_in
 from assay_stream.detect.symbols import Name, OfferedNames, names_of
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.limits import DEFAULT_LIMITS
@@ -51,7 +43,7 @@ _UNSEEN = re.compile(
 _WIDE = re.compile("[ \t\u00a0\u2000-\u200a\u3000]{80}")
 _BLANKS = " " * 80
 _EMPTY_LINES = re.compile("\n[ \t]{0,40}\r?\n[ \t]{0,40}\r?\n")
-SHORT_CHARS_MAX: Final = 64
+_SHORT_CHARS_MAX = 64
 """Texts up to this length recur in many definitions: a type, a name, a few words about a parameter."""
 _CHARS_PER_UNIT = 3
 _UNITS_PER_WORD_OF_TEXT = 6
@@ -63,19 +55,12 @@ _RESPELT = re.compile(r"[&%\\+]")
 # Words that hardly any directive does without: a text that has one of them respelt is read respelt as a whole.
 TELLTALES: Final = {
     way: frozenset(map(respell, ("the", "and", "you", "must", "call", "before", "first", "always", "user", "ignore")))
-    for way, respell in ((ROT13, rot13), (BACKWARDS, backwards))
+    for way, (_, respell) in RESPELLINGS.items()
 }
 
 
 class PageHints(NamedTuple):
-    """What may occur in a text at all.
-
-    Args:
-        rules: ids of the rules whose pattern may match it as it is seen.
-        is_unseen: whether it has characters that a reader does not see.
-        is_wide: whether it has a long run of white space.
-        views: ways in which it may be decoded.
-    """
+    """What may occur in a text as it is seen, what its reader does not see, and how it may be decoded."""
 
     rules: Set[str] = frozenset()
     is_unseen: bool = False
@@ -152,11 +137,6 @@ class Page:
         self._words: Words | None = None
         self._names: Sequence[Name] | None = None
         self._question: tuple[object, Sequence[Name] | None] = (None, None)
-
-    @property
-    def is_short(self) -> bool:
-        """Whether many definitions may have the same text."""
-        return len(self.raw) <= SHORT_CHARS_MAX
 
     @property
     def lowered(self) -> str:
@@ -254,7 +234,7 @@ class Visit:
     def __init__(self, page: Page) -> None:
         self.page = page
         self._is_named: bool | None = None
-        self._steering: tuple[Steering, ...] | None = None
+        self._steering: tuple[Match, ...] | None = None
         self._words: Words | None = None
 
     def names_tool(self, others: OtherTools, work: Work) -> bool:
@@ -272,8 +252,7 @@ class Visit:
             self._words = self.page.words
         return self._words
 
-    def steering(self, offered: OfferedNames, work: Work) -> tuple[Steering, ...]:
-        """Return what it does to a model."""
+    def steering(self, offered: OfferedNames, work: Work) -> tuple[Match, ...]:
         if self._steering is None:
             self._steering = tuple(steering_in(self.page.seen, offered, work))
         return self._steering
@@ -286,7 +265,6 @@ class _Kept:
     partitions share it.
 
     Args:
-        pages_max: how many.
         chars_max: number of characters of all their texts.
     """
 
@@ -315,7 +293,7 @@ class _Kept:
 
 
 # Lists share their short texts. A longer one is met again where a definition that changed is searched in whole.
-_SHORT = _Kept(DEFAULT_LIMITS.short_pages_max, DEFAULT_LIMITS.short_pages_max * SHORT_CHARS_MAX)
+_SHORT = _Kept(DEFAULT_LIMITS.short_pages_max, DEFAULT_LIMITS.short_pages_max * _SHORT_CHARS_MAX)
 _LONG = _Kept(DEFAULT_LIMITS.long_pages_max, DEFAULT_LIMITS.long_pages_chars_max)
 
 
@@ -325,17 +303,13 @@ def forget() -> None:
     _LONG.forget()
 
 
-def _kept(raw: str) -> Page | None:
-    return (_SHORT if len(raw) <= SHORT_CHARS_MAX else _LONG).get(raw)
-
-
-def _keep(page: Page) -> None:
-    (_SHORT if page.is_short else _LONG).put(page)
+def _cache_of(raw: str) -> _Kept:
+    return _SHORT if len(raw) <= _SHORT_CHARS_MAX else _LONG
 
 
 def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:
     """Return a page for each text. One that stands in many places is read once."""
-    found = {text: _kept(text) for text in texts}
+    found = {text: _cache_of(text).get(text) for text in texts}
     if not found:
         return {}
     chars = sum(map(len, found))
@@ -346,7 +320,12 @@ def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:
     if new:
         joined = Joined(new)
         dressed = gated(_DRESSED, joined) | _with_null(joined, new)
-        made = [_dressed_page(raw, work) if index in dressed else _bare_page(raw) for index, raw in enumerate(new)]
+        made = [
+            _dressed_page(raw, work)
+            if index in dressed
+            else Page(raw, raw, is_dressed=False, units=units_to_normalize(raw))
+            for index, raw in enumerate(new)
+        ]
     work.spend(sum([page.units for page in found.values() if page is not None and page.is_dressed]))
     for page in made:
         found[page.raw] = page
@@ -356,8 +335,7 @@ def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:
 
 
 def decoded_page(text: str, work: Work) -> Page:
-    """Return a page for a decoded text."""
-    page = _kept(text)
+    page = _cache_of(text).get(text)
     if page is not None:
         work.spend(page.units)
         _give_hints([], [page], work, is_dressed=True)
@@ -366,10 +344,6 @@ def decoded_page(text: str, work: Work) -> Page:
     page = _dressed_page(text, work, is_dressed=is_dressed)
     _give_hints([page], [page], work, is_dressed=True)
     return page
-
-
-def _bare_page(raw: str) -> Page:
-    return Page(raw, raw, is_dressed=False, units=units_to_normalize(raw))
 
 
 def _dressed_page(raw: str, work: Work, *, is_dressed: bool = True) -> Page:
@@ -420,7 +394,7 @@ def _give_hints(new: Sequence[Page], pages: Collection[Page], work: Work, *, is_
         for index, count in hits.items():
             new[index].hits = count
         for page in new:
-            _keep(page)
+            _cache_of(page.raw).put(page)
     work.spend(UNITS_PER_HIT * sum([page.hits for page in pages]))
 
 

@@ -26,7 +26,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import CATALOG
-from assay_stream.detect.decoders import rot13
+from assay_stream.detect.decoders import backwards, rot13
 from assay_stream.detect.tool_names import Span
 from assay_stream.text.words import Words, as_read, other_forms, plain_form
 from assay_stream.work import Work
@@ -81,22 +81,12 @@ class Found(NamedTuple):
 
 
 class PhraseBook:
-    """Phrases that are searched together.
-
-    Args:
-        phrases: pairs of a key and a phrase; many phrases may share a key.
-    """
+    """Phrases that are searched together, each under a key that many may share."""
 
     def __init__(self, phrases: Iterable[tuple[str, str]]) -> None:
         self._slots: dict[object, Slot] = {}
         self.phrases = [(key, tuple(self._parsed(phrase))) for key, phrase in phrases]
-        atoms = {
-            atom
-            for _, slots in self.phrases
-            for slot in slots
-            for alternative in slot.alternatives
-            for atom in alternative
-        }
+        atoms = set(chain.from_iterable(words for slot in self._slots.values() for words in slot.alternatives))
         self.words = frozenset(atom for atom in atoms if not atom.endswith("*"))
         self.stems = frozenset(atom[:-1] for atom in atoms if atom.endswith("*"))
         """Prefixes of words written with a ``*`` in a phrase."""
@@ -233,11 +223,7 @@ def _is_among(places: Sequence[int], place: int) -> bool:
 def _walk(
     phrase: Sequence[Slot], lists: Sequence[Sequence[Span]], places: Sequence[int], bars: Sequence[int]
 ) -> list[Span]:
-    """Return where the slots' spans follow each other closely enough. The nearest preceding one counts.
-
-    Args:
-        bars: indexes of words that must not stand between two slots.
-    """
+    """Return where the slots' spans follow each other closely enough, with no bar between them; the nearest counts."""
     reached: list[Span] = list(lists[0])
     for slot, spans in zip(phrase[1:], lists[1:], strict=True):
         reached.sort(key=lambda span: span[1])
@@ -286,14 +272,13 @@ def is_negated(words: Words, first: int, negators: Sequence[int]) -> bool:
 
 
 AS_IT_STANDS, ROT13, BACKWARDS = range(3)
+RESPELLINGS: Final = {ROT13: ("rot13", rot13), BACKWARDS: ("backwards", backwards)}
+"""The other ways of reading a text as a whole: their names, and how to bring a text into them."""
 
 _UNITS_PER_WORD_READ = 4
 _UNITS_PER_UNCOMMON_WORD = 60
 _UNITS_PER_PHRASE = 2
 _UNITS_PER_CHECK = 50
-# Most words of descriptions are the same few thousand ones.
-
-
 _GIVEN_BITS = 8
 
 _WEIGHTS: Final = {word: 1_000 // (rank + 5) for rank, word in enumerate(CATALOG.words.common.split())}
@@ -316,12 +301,7 @@ class Reading(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """What one word contributes to phrases.
-
-    Args:
-        ways: the word as it stands, as ROT13 and backwards.
-        asked: the ways in which some phrase is looked up by it, as bits.
-    """
+    """What one word contributes to phrases, read in each way, and the ways that lead to a phrase, as bits."""
 
     ways: tuple[Reading, Reading, Reading]
     asked: int
@@ -359,19 +339,20 @@ class PhraseFilter:
             need = 0
             for slot in slots:
                 if len(slot.places) == 1 and not slot.alternatives:
-                    need |= self._given_bit(slot.places[0])
+                    need |= self._given.setdefault(slot.places[0], 1 << len(self._given))
             for slot in written:
                 bit = bits.setdefault(slot.alternatives, 1 << len(bits) + _GIVEN_BITS)
                 need |= bit
-                for atom in _atoms_of(slot):
+                for atom in _least_common(slot.alternatives):
                     self._slot_bits[atom] = self._slot_bits.get(atom, 0) | bit
             self._needs.append(need)
             self._is_given.append(len(written) < len(slots))
             self._unsure.append([_unsure(slot) for slot in written if max(map(len, slot.alternatives)) > 1])
             if len(written) == len(slots):
-                self.reach = max(self.reach, sum(map(_reach, slots)))
+                reach = sum(slot.gap + max(map(len, slot.alternatives)) for slot in slots)
+                self.reach = max(self.reach, reach)
             if written:
-                for atom in _atoms_of(min(written, key=_slot_commonness)):
+                for atom in _least_common(min(written, key=_slot_commonness).alternatives):
                     self._lookups[atom] = (*self._lookups.get(atom, ()), number)
             else:
                 self.given_only.append(number)
@@ -383,9 +364,6 @@ class PhraseFilter:
         self._heads = _grouped((stem[:_HEAD_CHARS], stem) for stem in stems)
         self._rot13_heads = _grouped((rot13(stem)[:_HEAD_CHARS], rot13(stem)) for stem in stems)
         self._tails = _grouped((stem[::-1][-_HEAD_CHARS:], stem[::-1]) for stem in stems)
-
-    def _given_bit(self, name: str) -> int:
-        return self._given.setdefault(name, 1 << len(self._given))
 
     def possible(self, readings: Collection[Readings], way: int, given: Iterable[str], work: Work) -> list[int]:
         """Return the phrases that may occur in a text, ascending."""
@@ -452,12 +430,7 @@ class PhraseFilter:
         return {word: readings for word in vocabulary.words if (readings := self.read(word)) is not None}
 
     def windows(self, forms: Sequence[str], read: Mapping[str, Readings], work: Work) -> Iterator[list[Readings]]:
-        """Yield the readings of each part of a text that may hold a whole phrase.
-
-        Args:
-            forms: the words of the text.
-            read: the result of ``readings_of``.
-        """
+        """Yield the readings, of ``readings_of``, in each part of a text that may hold a whole phrase."""
         for start in range(0, len(forms), self.reach):
             part = forms[start : start + 2 * self.reach]
             work.spend(len(part))
@@ -466,19 +439,14 @@ class PhraseFilter:
     def _read_in_some_ways(self, word: str) -> Readings | None:
         if not word.isascii():
             return _all_ways(self._read(word), _NOTHING, _NOTHING)
-        if word in self._words:
-            return self._read_all_ways(word)
-        if not (word.isalpha() or word.isdigit()):
-            return self._read_all_ways(word)
+        if word in self._words or not (word.isalpha() or word.isdigit()):
+            return _all_ways(self._read(word), self._read(rot13(word)), self._read(word[::-1]))
         head, tail = word[:_HEAD_CHARS], word[-_HEAD_CHARS:]
         return _all_ways(
             self._read(word) if word.startswith(self._heads.get(head, ())) else _NOTHING,
             self._read(rot13(word)) if word.startswith(self._rot13_heads.get(head, ())) else _NOTHING,
             self._read(word[::-1]) if word.endswith(self._tails.get(tail, ())) else _NOTHING,
         )
-
-    def _read_all_ways(self, word: str) -> Readings | None:
-        return _all_ways(self._read(word), self._read(rot13(word)), self._read(word[::-1]))
 
     def _read(self, word: str) -> Reading:
         phrases: set[int] = set()
@@ -491,11 +459,7 @@ class PhraseFilter:
 
 
 class Vocabulary(NamedTuple):
-    """The distinct words of a text.
-
-    Args:
-        uncommon: those that take longer to read: not ASCII, or not letters alone.
-    """
+    """The distinct words of a text, and those that take longer to read: not ASCII, or not letters alone."""
 
     words: frozenset[str]
     uncommon: frozenset[str]
@@ -526,14 +490,6 @@ def _unsure(slot: Slot) -> _Unsure:
     return _Unsure(words, tuple(alternative for alternative in slot.alternatives if len(alternative) > 1))
 
 
-def _reach(slot: Slot) -> int:
-    return slot.gap + max(map(len, slot.alternatives))
-
-
-def _atoms_of(slot: Slot) -> Set[str]:
-    return _least_common(slot.alternatives)
-
-
 @cache
 def _least_common(alternatives: tuple[tuple[str, ...], ...]) -> Set[str]:
     """Return one word of each alternative, the least common one."""
@@ -552,7 +508,7 @@ def _commonness(atom: str) -> int:
 
 
 def _slot_commonness(slot: Slot) -> tuple[int, int]:
-    atoms = _atoms_of(slot)
+    atoms = _least_common(slot.alternatives)
     return sum(map(_commonness, atoms)), len(atoms)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, DetectionRule
-from assay_stream.detect.decoders import backwards, hidden_views, lowered, rot13
+from assay_stream.detect.decoders import hidden_views, lowered
 from assay_stream.detect.match import (
     LEVEL_LOW,
     OWN_BUSINESS,
@@ -27,7 +27,7 @@ from assay_stream.detect.match import (
     names_in,
 )
 from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, TELLTALES, Page, Visit, decoded_page, pages_of
-from assay_stream.detect.phrases import AS_IT_STANDS, BACKWARDS, ROT13, PhraseBook, PhraseFilter
+from assay_stream.detect.phrases import AS_IT_STANDS, BACKWARDS, RESPELLINGS, PhraseBook, PhraseFilter
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.steering import STEERING_RULES
 from assay_stream.detect.surfaces import Place, Text, TextRole, name_words
@@ -45,7 +45,6 @@ _CHARS_PER_UNIT = 2
 _UNITS_PER_MATCH = 20
 
 _Counted = dict[str, set[Key]]
-_WHOLE_VIEWS = {ROT13: ("rot13", rot13), BACKWARDS: ("backwards", backwards)}
 _MATCHES_KEPT_MAX = 16
 """Matches kept of one search of a page; a search with more is repeated."""
 _CHARS_KEPT_PER_CHAR = 3
@@ -69,11 +68,7 @@ def _notes() -> PhraseBook:
 
 
 class _Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What a search of a page found, for the same units again.
-
-    Args:
-        units_of_matches: at most what is spent on the matches afterwards.
-    """
+    """What a search of a page found, for the same units again, and at most what is spent on the matches afterwards."""
 
     matches: Sequence[Match]
     units: int
@@ -81,11 +76,7 @@ class _Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reader:
-    """Searches the texts of one definition, one after the other.
-
-    Args:
-        offered: what the definition and its list offer.
-    """
+    """Searches the texts of one definition, one after the other."""
 
     def __init__(self, others: OtherTools, offered: OfferedNames, work: Work) -> None:
         self._others = others
@@ -100,7 +91,6 @@ class Reader:
         """Return the matches of a text, to be taken before the next one is searched.
 
         Args:
-            place: where it stands.
             is_note: whether it describes a parameter that may hold anything, and so also what the model knows.
         """
         self._is_note = is_note
@@ -152,40 +142,30 @@ class Reader:
     def _found(self, page: Page) -> Iterator[Match]:
         page.read(phrase_filter(), self._work)
         visit = Visit(page)
-        if self._is_note or not self._is_silent(visit):
-            yield from self._matches(visit)
-
-    def _is_silent(self, visit: Visit) -> bool:
-        """Return True if a text has no matches, as most do, unless it describes a parameter for notes."""
-        page = visit.page
-        return not (
-            page.hints is not NO_HINTS
+        is_silent = not (
+            self._is_note
+            or page.hints is not NO_HINTS
             or not page.is_plain
             or page.asked
             or page.is_read_otherwise
             or visit.names_tool(self._others, self._work)
             or visit.steering(self._offered, self._work)
         )
-
-    def _matches(self, visit: Visit) -> Iterator[Match]:
-        stated = set()
+        if is_silent:  # Most texts are.
+            return
+        stated: set[tuple[str, Key]] = set()
         for match in self._as_it_stands(visit):
-            stated.add((match.rule, match.key))
+            # Sentences read a little otherwise once decoded; what they do is stated if the rule found it openly.
+            stated.add((match.rule, () if match.rule in STEERING_RULES else match.key))
             yield match
         for match in self._hidden(visit):
             # What is grave in a reading that a person does not see, and is not said openly as well.
             if match.rule in {"encoded_text", "text_oversized"}:
                 yield match
-            elif match.level >= _LEVEL_HIGH and not self._is_stated(match, stated):
-                level = LEVELS["hidden_meaning"]
-                yield match._replace(rule="hidden_meaning", level=level, is_phrase=False)
-
-    @staticmethod
-    def _is_stated(match: Match, stated: Set[tuple[str, Key]]) -> bool:
-        # Sentences read a little otherwise once decoded; what they do is stated if the rule found it openly.
-        if match.rule in STEERING_RULES:
-            return any(rule == match.rule for rule, _ in stated)
-        return (match.rule, match.key) in stated
+            elif match.level >= _LEVEL_HIGH:
+                key = () if match.rule in STEERING_RULES else match.key
+                if (match.rule, key) not in stated:
+                    yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"], is_phrase=False)
 
     def _hidden(self, visit: Visit) -> Iterator[Match]:
         page, hints = visit.page, visit.page.hints
@@ -214,7 +194,7 @@ class Reader:
 
     def _respelt(self, page: Page) -> Iterator[Match]:
         """Yield the matches of a text as ROT13 and backwards."""
-        for way, (how, respell) in _WHOLE_VIEWS.items():
+        for way, (how, respell) in RESPELLINGS.items():
             found: Iterator[Match] = iter(())
             # Letters of other scripts stand as they are in ROT13, so only what ASCII words say counts there.
             is_otherwise = not page.is_plain and (way == BACKWARDS or page.asked >> way & 1)
@@ -231,7 +211,7 @@ class Reader:
     def _read_otherwise(self, page: Page, way: int, respell: Callable[[str], str]) -> Iterator[Match]:
         """Yield the matches of a text of ASCII words, backwards or as ROT13; its words decide whether to respell it."""
         forms = respell(" ".join(page.forms)).split()
-        is_tool_named = self._others.may_be_named(forms, self._work)
+        is_tool_named = self._others.have_beginning(forms) and self._others.is_named(forms, self._work)
         names = _names_on(page, None, is_tool_named=is_tool_named)
         possible = self._possible(page, way, names)
         if not possible and not self._is_note:
@@ -249,11 +229,7 @@ class Reader:
         yield from self._by_phrases(words, names, {}, possible)
 
     def _as_it_stands(self, visit: Visit, *, is_raw: bool = True) -> Iterator[Match]:
-        """Yield the matches of a text without decoding it.
-
-        Args:
-            is_raw: whether to look at what its reader does not see, too.
-        """
+        """Yield the matches of a text without decoding it; ``is_raw``: of what its reader does not see, too."""
         page, hints = visit.page, visit.page.hints
         if hints.rules or hints.is_unseen or hints.is_wide:
             for rule, pattern in _PATTERNS:
@@ -280,9 +256,7 @@ class Reader:
     def _by_words(self, visit: Visit) -> Iterator[Match]:
         """Yield the matches by words of a text as it stands."""
         page = visit.page
-        for found in visit.steering(self._offered, self._work):
-            where = page.seen, found.start, found.end, found.key, None
-            yield Match(found.rule, found.level, *where, is_faint=found.is_faint, is_sufficient=found.is_sufficient)
+        yield from visit.steering(self._offered, self._work)
         others = self._others
         counted: _Counted = {}
         is_tool_named = visit.names_tool(others, self._work)
@@ -408,10 +382,10 @@ def all_matches(
                     yield from _weighed(_named(text, required, is_expected), is_first_sight=required is None)
             else:
                 work.spend(_UNITS_PER_TEXT)
-            found = reader.search(pages[text.value], text.place, is_note=_is_note(text))
-            if not found:
-                continue
-            yield from _weighed(_askable(found, text, closed), is_first_sight=required is None)
+            is_note = name_words(text.described_parameter or "")[-1:] in _NOTE_WORDS
+            found = reader.search(pages[text.value], text.place, is_note=is_note)
+            if found:
+                yield from _weighed(_askable(found, text, closed), is_first_sight=required is None)
 
 
 def _askable(found: Iterable[Match], text: Text, closed: Set[str]) -> Iterator[Match]:
@@ -453,12 +427,6 @@ def _batches(texts: Iterable[Text]) -> Iterator[list[Text]]:
             yield batch
             batch, chars = [], 0
     yield batch
-
-
-def _is_note(text: Text) -> bool:
-    """Return True if a text describes a parameter that may hold anything, and so also what the model knows."""
-    parameter = text.described_parameter
-    return parameter is not None and name_words(parameter)[-1:] in _NOTE_WORDS
 
 
 def _named(text: Text, required: frozenset[str] | None, is_expected: Callable[[str, str], bool]) -> Iterator[Match]:

@@ -60,11 +60,7 @@ _PAIRS: Final = {(one, other): f"@{one}@{other}" for one, other in combinations(
 
 
 class Weights:
-    """The weights of features, summed for a sentence without materializing its features.
-
-    Args:
-        weights: by feature, in the notation of ``features_of``.
-    """
+    """The weights of features, of ``features_of``, summed for a sentence without materializing its features."""
 
     def __init__(self, weights: Mapping[str, int]) -> None:
         self.words: Final = {feature: weight for feature, weight in weights.items() if " " not in feature}
@@ -233,11 +229,7 @@ def _best_part(symbols: tuple[str, ...]) -> tuple[int, int]:
 
 
 def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[ScoredPassage]:
-    """Yield the passages of one text that score medium or above, none of which share a sentence.
-
-    Args:
-        sentences: in their order.
-    """
+    """Yield the passages of one text that score medium or above, none of which share a sentence."""
     work.spend(_UNITS_PER_SYMBOL * sum(len(sentence.symbols) for sentence in sentences))
     scores = [_score(sentence.symbols) for sentence in sentences]
     first = 0

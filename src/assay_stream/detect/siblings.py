@@ -51,16 +51,7 @@ _CHARS_MAX = 4_000
 
 
 class _Tool(NamedTuple):
-    """What identifies a tool to its caller.
-
-    Args:
-        verbs: the words of its name for what it does, each as the first of those that mean the same.
-        nouns: the other words of its name, without rank and version.
-        ranks: the words of its name for rank.
-        words: of its description.
-        claims: words of its name and its description that claim something for it.
-        uses: names in its description that it says to use.
-    """
+    """What identifies a tool to its caller: stems of name and description, names that it says to use, and claims."""
 
     name: str
     verbs: frozenset[str]

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from assay_stream.detect.catalog import CATALOG, DATA, LEVELS, reading
+from assay_stream.detect.match import Match
 from assay_stream.detect.scorer import MODEL, RULE, passages_in
 from assay_stream.detect.surfaces import Text, TextRole
 from assay_stream.detect.symbols import OfferedNames, Sentence, sentences_of, spans_of
@@ -63,16 +64,7 @@ class _Relations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Related(NamedTuple):
-    """A relation that holds in a sentence.
-
-    Args:
-        level: OCSF severity id.
-        first: index of the first symbol that takes part.
-        end: index after the last one.
-        facet: what part of its rule's claim it is.
-        is_call: whether it begins with a word for calling something.
-        is_sufficient: whether it needs no second sign where its rule does.
-    """
+    """A relation that holds in a sentence, from its first symbol that takes part to the end of the last one."""
 
     rule: str
     level: int
@@ -299,34 +291,8 @@ _CHARS_PER_UNIT = 4
 _LEVEL_MEDIUM = 3
 
 
-class Steering(NamedTuple):
-    """One thing that a text does to a model.
-
-    Args:
-        level: OCSF severity id.
-        start: start in the text of the part that shows it best.
-        end: its end, exclusive.
-        key: the words, which must not have occurred before.
-        is_faint: whether it is a passage that says little by itself.
-        is_sufficient: whether it needs no second sign where its rule does.
-    """
-
-    rule: str
-    level: int
-    start: int
-    end: int
-    key: tuple[str, ...]
-    is_faint: bool = False
-    is_sufficient: bool = False
-
-
 def offered_by(others: OtherTools, texts: Iterable[Text]) -> OfferedNames:
-    """Return what a definition and its list offer.
-
-    Args:
-        others: the tools of the list.
-        texts: of the definition.
-    """
+    """Return what a definition, of which these are the texts, and its list offer."""
     return OfferedNames(
         own=others.keys,
         itself=others.own_key,
@@ -335,8 +301,8 @@ def offered_by(others: OtherTools, texts: Iterable[Text]) -> OfferedNames:
     )
 
 
-def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Steering]:
-    """Yield what a text, as its reader sees it, does to a model."""
+def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Match]:
+    """Yield what a text, as its reader sees it, does to a model: the keys are symbols."""
     if len(seen) < _CHARS_MIN:
         return
     work.spend(len(seen) // _CHARS_PER_UNIT)
@@ -346,23 +312,23 @@ def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Steeri
     passages = list(passages_in(sentences, work))
     scored = [(passage.sentences[0].runs[0], passage.sentences[-1].runs[-1]) for passage in passages]
     for sentence, related in _relations(seen, sentences, offered, work):
-        place = (related.rule, sentence.runs[related.first])
-        if place not in found:
-            found.add(place)
+        run = sentence.runs[related.first]
+        if (related.rule, run) not in found:
+            found.add((related.rule, run))
             spans = spans or spans_of(seen)
             key = sentence.symbols[related.first : related.end]
             # What either finds alone is for a reviewer; what both find is not by chance.
-            run = sentence.runs[related.first]
             before = bisect_right(scored, run, key=itemgetter(0))
             is_scored = before > 0 and run <= scored[before - 1][1]
             level = LEVELS[related.rule] if is_scored else related.level
-            steering = _steering(related.rule, level, sentence, (related.first, related.end), key, spans)
-            yield steering._replace(is_sufficient=related.is_sufficient)
+            start, end = spans[run][0], spans[sentence.runs[related.end - 1]][1]
+            yield Match(related.rule, level, seen, start, end, key, None, is_sufficient=related.is_sufficient)
     for passage in passages:
         spans = spans or spans_of(seen)
         key = tuple(symbol for sentence in passage.sentences for symbol in sentence.symbols)
-        steering = _steering(RULE, passage.level, passage.sentences[passage.at], passage.heaviest, key, spans)
-        yield steering._replace(is_faint=passage.score < MODEL.sign)
+        runs, (first, last) = passage.sentences[passage.at].runs, passage.heaviest
+        start, end = spans[runs[first]][0], spans[runs[last - 1]][1]
+        yield Match(RULE, passage.level, seen, start, end, key, None, is_faint=passage.score < MODEL.sign)
 
 
 def _relations(
@@ -382,10 +348,3 @@ def _relations(
                 if not is_call or (related.is_call and "with" not in called):
                     level = related.level if is_call else min(related.level, _LEVEL_MEDIUM)
                     yield sentence, related._replace(level=level)
-
-
-def _steering(
-    rule: str, level: int, sentence: Sentence, part: tuple[int, int], key: tuple[str, ...], spans: list[tuple[int, int]]
-) -> Steering:
-    first, end = part
-    return Steering(rule, level, spans[sentence.runs[first]][0], spans[sentence.runs[end - 1]][1], key)

@@ -45,14 +45,7 @@ class Named(NamedTuple):
 
 
 class _Index(NamedTuple):
-    """A tree of the numbers of words.
-
-    Args:
-        words: the number of each word.
-        beginnings: the first words of the names.
-        nodes: node and word to the next node.
-        ends: the owners of the names that end at a node.
-    """
+    """A tree of the numbers of words: from node and word to the next node, and the owners of names that end at one."""
 
     words: dict[str, int]
     beginnings: set[str]
@@ -61,11 +54,9 @@ class _Index(NamedTuple):
 
 
 class ToolNames:
-    """An index of tool names. It is paid for when it is made, and built when it is first used, whole: threads share it.
+    """An index of a list's tool names, paid for when it is made.
 
-    Args:
-        names: the names of a list.
-        work: the caller's budget.
+    It is built when it is first used, whole: threads share it.
     """
 
     def __init__(self, names: Collection[str], work: Work) -> None:
@@ -88,11 +79,6 @@ class ToolNames:
             if len(self._contexts) > min(_CONTEXTS_KEPT_MAX, _CONTEXTS_PER_NAME * (1 + len(self._names))):
                 self._contexts.popitem(last=False)
         return context
-
-    @property
-    def beginnings(self) -> Set[str]:
-        """The first words of the names."""
-        return self._index.beginnings
 
     @cached_property
     def keys(self) -> Set[str]:
@@ -120,7 +106,7 @@ class ToolNames:
 
     def find(self, forms: Sequence[str], work: Work) -> Iterator[Named]:
         """Yield every name in a text, given as its words in their plain form, by place and length."""
-        words, beginnings, nodes, ends = self._index
+        words, beginnings, nodes, ends = self.index
         if not words:
             return
         work.spend(len(forms))
@@ -138,7 +124,7 @@ class ToolNames:
                 end += 1
 
     @cached_property
-    def _index(self) -> _Index:
+    def index(self) -> _Index:
         index = _Index({}, set(), {}, {})
         for name in sorted(set(self._names)):
             _add(name[: DEFAULT_LIMITS.tool_name_chars_max], index)
@@ -197,17 +183,13 @@ class OtherTools:
         """Return an object that identifies these tools and the other inputs of a search: equal inputs, same object."""
         return self._names.context((self.own_words, about))
 
-    def may_be_named(self, forms: Sequence[str], work: Work) -> bool:
-        """Return True if a text has the words of some name, the definition's own included."""
-        return self.have_beginning(forms) and self.is_named(forms, work)
-
     def is_named(self, forms: Sequence[str], work: Work) -> bool:
-        """Return True if a text that has the first word of some name has all of its words."""
+        """Return True if a text that has the first word of some name, own or other, has all of its words."""
         return next(self._names.find(forms, work), None) is not None
 
     def have_beginning(self, forms: Collection[str]) -> bool:
         """Return True if some name begins with one of these words, without which none is among them."""
-        return not self._names.beginnings.isdisjoint(forms)
+        return not self._names.index.beginnings.isdisjoint(forms)
 
     def spans(self, words: Words, work: Work) -> list[Span]:
         """Return where a text names another tool. A name of one word must be marked as one."""

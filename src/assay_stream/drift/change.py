@@ -33,16 +33,10 @@ class CodeInfo:
     level: str
 
 
-def _read() -> dict[str, CodeInfo]:
-    table = tomllib.loads(files("assay_stream.drift").joinpath("codes.toml").read_text(encoding="utf-8"))
-    return {
-        code: CodeInfo(entry["title"], ChangeDirection(entry["direction"]), entry["opposite"], entry["level"])
-        for code, entry in table.items()
-    }
-
-
-CODES: Mapping[str, CodeInfo] = _read()
-
+CODES: Mapping[str, CodeInfo] = {
+    code: CodeInfo(entry["title"], ChangeDirection(entry["direction"]), entry["opposite"], entry["level"])
+    for code, entry in tomllib.loads((files(__package__) / "codes.toml").read_text(encoding="utf-8")).items()
+}
 
 _CONTEXT_CHARS = 64
 _CHANGE_UNITS = 100
@@ -88,11 +82,7 @@ def member(path: str, name: str) -> str:
 
 
 class Path:
-    """One place of a definition: a chain of steps, rendered as text only if there is something to report.
-
-    Args:
-        text: its path from the definition's root: ``$.inputSchema``.
-    """
+    """One place of a definition: a chain of steps, rendered as text only if there is something to report."""
 
     __slots__ = ("_is_name", "_parent", "_step", "_text")
 
@@ -180,18 +170,14 @@ def _cut(text: str, chars_max: int, start: int = 0) -> str:
 
 
 def changed(code: str, path: Path, before: Any, after: Any, values: Values) -> Change:
-    """Return a change of this code, with its values bounded.
-
-    Args:
-        code: a key of ``CODES``.
-        before: the value before, or ``ABSENT``.
-        after: the value after, or ``ABSENT``.
-        values: of the comparison.
-    """
+    """Return a change of this code, with its values, each of which may be ``ABSENT``, bounded."""
     work = values.work
     work.spend(_CHANGE_UNITS)
     for side in (before, after):
-        work.spend(values.units_to_write(side) if isinstance(side, dict | list) else _units_to_cut(side))
+        if isinstance(side, dict | list):
+            work.spend(values.units_to_write(side))
+        elif isinstance(side, str):
+            work.spend(len(side) // _CUT_CHARS_PER_UNIT)
     change = Change(code, str(path), *bounded_pair(before, after), CODES[code].direction)
     # What is kept takes room: this bounds that too.
     chars = len(change.path) + sum(len(side) for side in change[2:4] if isinstance(side, str))
@@ -224,7 +210,3 @@ def at_least(
         yield change
     if not found:
         yield changed(code, path, before, after, values)
-
-
-def _units_to_cut(value: Any) -> int:
-    return len(value) // _CUT_CHARS_PER_UNIT if isinstance(value, str) else 0

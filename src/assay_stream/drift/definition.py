@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
 from itertools import chain, groupby, islice
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -106,11 +107,6 @@ def _by_name(arguments: Any) -> dict[str, dict[str, Any]] | None:
     return named if len(named) == len(listed) else None
 
 
-_SEPARATORS = re.compile(r"[-_./ ]")
-_CONTRACT = "handshake"
-_USER_INTERFACE = "ui"
-
-
 def compare_meta(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
     """Yield the changes between two objects of metadata, one for each member."""
     was, now = ({} if side is ABSENT else side for side in (before, after))
@@ -119,18 +115,15 @@ def compare_meta(path: Path, before: Any, after: Any, values: Values) -> Iterato
         return
     for name, place, old, new in paired(path, was, now, values):
         if not values.same(old, new):
-            yield changed(_meta_code(name), place, old, new, values)
-
-
-def _meta_code(name: str) -> str:
-    if name == _CONTRACT:
-        return "contract_changed"
-    return "ui_resource_changed" if name.partition("/")[0] == _USER_INTERFACE else "meta_changed"
+            is_shown = name.partition("/")[0] == "ui"
+            code = "contract_changed" if name == "handshake" else f"{'ui_resource' if is_shown else 'meta'}_changed"
+            yield changed(code, place, old, new, values)
 
 
 Compare = Callable[[Path, Any, Any, Values], Iterator[Change]]
 
 _DEFINITION_UNITS = 100
+_SEPARATORS = re.compile(r"[-_./ ]")
 
 
 def compare_definitions(before: Mapping[str, Any], after: Mapping[str, Any], work: Work | None = None) -> list[Change]:
@@ -168,9 +161,12 @@ def compare_definitions(before: Mapping[str, Any], after: Mapping[str, Any], wor
 
 
 def _ordered(changes: list[Change]) -> Iterator[Change]:
-    for _, alike in groupby(sorted(changes, key=_place_of), key=_place_of):
+    place_of = attrgetter("path", "code")
+    for _, alike in groupby(sorted(changes, key=place_of), key=place_of):
         several = list(alike)
-        yield from several if len(several) == 1 else sorted(several, key=_values_of)
+        if len(several) > 1:
+            several.sort(key=lambda change: (canonicalize(change.before), canonicalize(change.after)))
+        yield from several
 
 
 def _compare(before: Mapping[str, Any], after: Mapping[str, Any], values: Values) -> Iterator[Change]:
@@ -178,7 +174,7 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any], values: Values
     root = Path("$")
     names = sorted_names(values, before, after)
     # Fields that have a meaning go first: what no standard names must not use up what they need.
-    for name in sorted(names, key=_rank):
+    for name in sorted(names, key=lambda name: _RANKS.get(name, len(_RANKS))):
         sides = before.get(name, ABSENT), after.get(name, ABSENT)
         if not values.same(*sides):
             yield from _FIELDS.get(name, _by_code("field_changed"))(root.member(name), *sides, values)
@@ -193,14 +189,6 @@ def differing_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> lis
     """Return the names of the top-level fields that differ, sorted."""
     names = before.keys() | after.keys()
     return sorted(name for name in names if not same(before.get(name, ABSENT), after.get(name, ABSENT)))
-
-
-def _place_of(change: Change) -> tuple[str, str]:
-    return change.path, change.code
-
-
-def _values_of(change: Change) -> tuple[bytes, bytes]:
-    return canonicalize(change.before), canonicalize(change.after)
 
 
 def _compare_names(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
@@ -236,11 +224,6 @@ _FIELDS: Mapping[str, Compare] = {
 
 _RANKS = {name: rank for rank, name in enumerate(_FIELDS)}
 
-
-def _rank(name: str) -> int:
-    return _RANKS.get(name, len(_RANKS))
-
-
 _PLACES_MAX = 200
 _RENDERED_MAX = 10_000
 """Places whose paths are rendered for sorting; in a definition with more, the rest is only counted."""
@@ -252,11 +235,7 @@ _LACKING = object()
 
 
 class Leaf(NamedTuple):
-    """The value at one place.
-
-    Args:
-        text: a string verbatim, anything else as JSON.
-    """
+    """The value at one place: a string verbatim, anything else as JSON."""
 
     text: str
     is_string: bool
@@ -340,14 +319,13 @@ def _walk(before: Any, after: Any) -> Iterator[tuple[Path, Leaf | None, Leaf | N
         elif kinds == {"leaf"}:
             yield path, _leaf(was), _leaf(now)
         else:
-            one, other = (_parts(side) for side in (was, now))
+            one, other = (
+                dict(enumerate(side)) if isinstance(side, list) else {} if side is _LACKING else side
+                for side in (was, now)
+            )
             for name in sorted({**one, **other}, key=_place_rank)[::-1]:
                 place = path.item(name) if isinstance(name, int) else path.member(name)
                 waiting.append((place, one.get(name, _LACKING), other.get(name, _LACKING)))
-
-
-def _parts(value: Any) -> Mapping[Any, Any]:
-    return dict(enumerate(value)) if isinstance(value, list) else {} if value is _LACKING else value
 
 
 def _kind(value: Any) -> str:

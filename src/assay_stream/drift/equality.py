@@ -12,11 +12,13 @@ import math
 import re
 import struct
 from collections import Counter
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 
+from assay_stream.canonical.decode import is_unicode
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
@@ -32,36 +34,18 @@ _WRITTEN_BYTES_MAX, _WRITTEN_KEPT = 8_192, 512
 """Of the containers that most releases leave as they are: the schemas."""
 
 
+@dataclass(slots=True, eq=False)
 class _Class:
-    """One class of equal containers.
+    """One class of equal containers, told from others by its identity; parts and characters are those of all levels."""
 
-    Args:
-        parts: number of members and of names of members, of all levels.
-        chars: characters of texts and names, of all levels.
-        is_plain: whether its canonical form is written the fast way.
-    """
-
-    __slots__ = ("chars", "is_plain", "parts")
-
-    def __init__(self, parts: int, chars: int, is_plain: bool) -> None:
-        self.parts = parts
-        self.chars = chars
-        self.is_plain = is_plain
+    parts: int
+    chars: int
+    is_plain: bool
 
 
 _NUMBER = struct.Struct("d")
-
-
-class _Mark:
-    __slots__ = ()
-
-
-_TRUE: Final = _Mark()
-_FALSE: Final = _Mark()
-_NULL: Final = _Mark()
-_LIST: Final = _Mark()
-_OBJECT: Final = _Mark()
-_READY: Final = _Mark()
+_TRUE, _FALSE, _NULL, _LIST, _OBJECT = (object() for _ in range(5))
+_READY: Final = object()
 """Precedes a container whose members have their classes."""
 _CONTAINERS = (dict, list)
 
@@ -114,11 +98,7 @@ class Values:
         return True
 
     def class_of(self, value: Any) -> Any:
-        """Return an object that compares equal for two values exactly if they are equal.
-
-        Raises:
-            InputError: as ``canonicalize``.
-        """
+        """Return an object that compares equal for two values exactly if they are equal; raise as ``canonicalize``."""
         if isinstance(value, str):
             self.work.spend(1 + len(value) // _LOOK_CHARS_PER_UNIT)
             return _scalar(value)
@@ -218,14 +198,10 @@ def _units_to_look_at(written: bytes) -> int:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a key shared by equal scalars, and no others.
-
-    Raises:
-        InputError: as ``canonicalize``.
-    """
+    """Return a key shared by equal scalars, and no others."""
     if isinstance(value, str):
-        if not value.isascii():
-            _check_unicode(value)
+        if not value.isascii() and not is_unicode(value):
+            raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode")
         return value
     if value is None:
         return _NULL
@@ -242,13 +218,6 @@ def _scalar(value: Any) -> Any:
     # As bytes: anyone can find numbers whose hashes are equal, and lists of them would share one place of a table.
     # Negative zero is zero, and integers beyond 2^53 are doubles: the canonical form has them so too.
     return _NUMBER.pack(number + 0.0)
-
-
-def _check_unicode(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError("lone_surrogate", "an unpaired surrogate is not valid Unicode") from None
 
 
 def same(before: Any, after: Any) -> bool:

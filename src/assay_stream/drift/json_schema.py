@@ -40,11 +40,7 @@ _UNITS_PER_CHAR = 5
 
 
 def expand(root: Any, schema: Schema, work: Work) -> dict[str, Any] | None:
-    """Return a schema with its reference followed; keywords beside a reference take precedence.
-
-    Returns:
-        The schema without ``$ref``, or ``None`` where the reference leads outside, nowhere, or in a circle.
-    """
+    """Return a schema with its reference followed, ``None`` where that leads outside, nowhere, or in a circle."""
     # Followed first and merged once: a merge at every step would copy what stands beside the first as often.
     layers = [schema]
     while "$ref" in layers[-1]:
@@ -135,10 +131,10 @@ def without_null(
     (form, was), (other, now) = _null_of(before), _null_of(after)
     if form == other or not all(each or _refuses_null(side) for each, side in ((form, before), (other, after))):
         return ("", before), ("", after)
-    if not other and "default" not in now:
-        was = _without_null_default(was)
-    if not form and "default" not in was:
-        now = _without_null_default(now)
+    if not other and "default" not in now and was.get("default", ABSENT) is None:
+        was = {name: value for name, value in was.items() if name != "default"}
+    if not form and "default" not in was and now.get("default", ABSENT) is None:
+        now = {name: value for name, value in now.items() if name != "default"}
     return (form, was), (other, now)
 
 
@@ -163,10 +159,6 @@ def _null_of(schema: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def _refuses_null(schema: dict[str, Any]) -> bool:
     """Return True if a schema that allows null in neither form states types or refers to a schema that does."""
     return ("type" in schema or "$ref" in schema) and not schema.keys() & {"anyOf", "oneOf"}
-
-
-def _without_null_default(schema: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in schema.items() if name != "default" or value is not None}
 
 
 _SAYS_NOTHING = frozenset(("$schema", "$id", "$comment", "title", "description"))
@@ -203,7 +195,10 @@ def compare_schemas(path: Path, before: Any, after: Any, values: Values) -> Iter
     yield changed("schema_declared" if silent[0] else "schema_undeclared", path, before, after, values)
     if before is ABSENT or after is ABSENT:
         return
-    before, after = (_only_silent(side) for side in (before, after))
+    before, after = (
+        {name: side[name] for name in _SAYS_NOTHING if name in side} if isinstance(side, dict) else {}
+        for side in (before, after)
+    )
     for change in _Comparison(before, after, values).run(path):
         if change.path != str(path):
             yield change
@@ -211,11 +206,6 @@ def compare_schemas(path: Path, before: Any, after: Any, values: Values) -> Iter
 
 def _bare(schema: _Object) -> _Object:
     return {name: value for name, value in schema.items() if name not in _ANNOTATIONS}
-
-
-def _only_silent(schema: Any) -> _Object:
-    schema = schema if isinstance(schema, dict) else {}
-    return {name: schema[name] for name in _SAYS_NOTHING if name in schema}
 
 
 class _Comparison:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -30,7 +31,6 @@ from assay_stream.model.fields import Subject
 from assay_stream.work import Work, WorkExhaustedError
 
 Item = Mapping[str, Any]
-
 
 _COMMON_WORDS_MIN = 0.5
 
@@ -84,8 +84,12 @@ def compare_lists(
     work = Work(DEFAULT_LIMITS.work_units_max) if work is None else work
     was, now = _by_name(before, subject), _by_name(after, subject)
     found: list[ItemDrift] = []
-    for name in sorted(was.keys() & now.keys()):
-        found.extend(_compare_named(subject, name, was[name], now[name], work))
+    for name in sorted(name for name in was.keys() & now.keys() if not now[name].keys() <= was[name].keys()):
+        if len(now[name]) > 1:
+            found.append(ItemDrift("definition_ambiguous", name))
+        else:
+            one, other = next(iter(was[name].values())), next(iter(now[name].values()))
+            found.append(ItemDrift(f"{subject}_changed", name, tuple(_changes(one, other, work)), one, other))
     gone = {name: next(iter(was[name].values())) for name in was.keys() - now.keys()} if complete else {}
     come: dict[str, Item] = {}
     for name in now.keys() - was.keys():
@@ -93,7 +97,11 @@ def compare_lists(
             found.append(ItemDrift("definition_ambiguous", name))
         else:
             come[name] = next(iter(now[name].values()))
-    for old, new in _renamed(gone, come, work) if subject is Subject.TOOL else ():
+    renamed: list[tuple[str, str]] = []
+    if subject is Subject.TOOL:
+        with suppress(WorkExhaustedError):
+            renamed = renames(gone, come, work)
+    for old, new in renamed:
         one, other = gone.pop(old), come.pop(new)
         changes = tuple(_changes(one, other, work))
         found.append(ItemDrift("tool_renamed", old, changes, one, other, new))
@@ -111,23 +119,10 @@ def _by_name(items: Sequence[Item], subject: Subject) -> dict[str, dict[bytes, I
         if not isinstance(name, str):
             raise InputError("missing_field", f"a {subject} needs a text as its {key}", path=f"$[{index}].{key}")
         named.setdefault(name, {})[sha256(canonicalize(item)).digest()] = item
-    return {name: _in_order(several) if len(several) > 1 else several for name, several in named.items()}
-
-
-def _in_order(several: dict[bytes, Item]) -> dict[bytes, Item]:
-    return dict(sorted(several.items(), key=lambda pair: canonicalize(pair[1])))
-
-
-def _compare_named(
-    subject: Subject, name: str, was: dict[bytes, Item], now: dict[bytes, Item], work: Work
-) -> Iterator[ItemDrift]:
-    if now.keys() <= was.keys():
-        return
-    if len(now) > 1:
-        yield ItemDrift("definition_ambiguous", name)
-        return
-    before, after = next(iter(was.values())), next(iter(now.values()))
-    yield ItemDrift(f"{subject}_changed", name, tuple(_changes(before, after, work)), before, after)
+    for name, several in named.items():
+        if len(several) > 1:
+            named[name] = dict(sorted(several.items(), key=lambda pair: canonicalize(pair[1])))
+    return named
 
 
 def _changes(before: Item, after: Item, work: Work) -> list[Change]:
@@ -135,13 +130,6 @@ def _changes(before: Item, after: Item, work: Work) -> list[Change]:
         return compare_definitions(before, after, work)
     except WorkExhaustedError:
         return [not_compared()]
-
-
-def _renamed(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work) -> list[tuple[str, str]]:
-    try:
-        return renames(gone, come, work)
-    except WorkExhaustedError:
-        return []
 
 
 def renames(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work | None = None) -> list[tuple[str, str]]:
@@ -161,12 +149,8 @@ def renames(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work | Non
         if _is_without_parameters(gone[olds[0]]) or len(olds) * len(news) > DEFAULT_LIMITS.rename_pairs_max:
             candidates.extend(_with_equal_words(were, are, work))
             continue
-        were_short, are_short = _short(were), _short(are)
+        (were_short, were_long), (are_short, are_long) = map(_by_length, (were, are))
         candidates.extend(_with_words_in_common(were_short, are_short, work))
-        were_long, are_long = (
-            {name: tool for name, tool in side.items() if name not in short}
-            for side, short in ((were, were_short), (are, are_short))
-        )
         candidates.extend(_with_equal_words(were_long, are_long, work))
     pairs: dict[str, str] = {}
     taken: set[str] = set()
@@ -223,9 +207,12 @@ def _is_without_parameters(tool: Item) -> bool:
     return not isinstance(schema, dict) or not schema.get("properties")
 
 
-def _short(tools: Mapping[str, Item]) -> dict[str, Item]:
-    chars_max = DEFAULT_LIMITS.rename_description_chars_max
-    return {name: tool for name, tool in tools.items() if len(_description(tool)) <= chars_max}
+def _by_length(tools: Mapping[str, Item]) -> tuple[dict[str, Item], dict[str, Item]]:
+    """Return the tools with a short description, and the others."""
+    sides: tuple[dict[str, Item], dict[str, Item]] = {}, {}
+    for name, tool in tools.items():
+        sides[len(_description(tool)) > DEFAULT_LIMITS.rename_description_chars_max][name] = tool
+    return sides
 
 
 def _description(tool: Item) -> str:

@@ -35,10 +35,7 @@ class Level(IntEnum):
 
     @classmethod
     def parse(cls, text: str) -> Level:
-        """Return the level of this name.
-
-        Args:
-            text: ``informational``, ``low``, ``medium``, ``high`` or ``critical``.
+        """Return the level of this name, in lowercase.
 
         Raises:
             InputError: ``unknown_value``.
@@ -57,12 +54,10 @@ _OUTPUT_MAX = Level.LOW
 
 class Sign(Protocol):
     @property
-    def rule(self) -> str:
-        """Id of the rule that found it."""
+    def rule(self) -> str: ...
 
     @property
-    def level(self) -> int:
-        """Level that it raises to."""
+    def level(self) -> int: ...
 
 
 Levels = tuple[Level | None, Level | None]
@@ -179,12 +174,8 @@ _INSTRUCTIONS = ("instructions_added", "instructions_removed", "instructions_cha
 
 
 def _mcptrust(name: str, explanation: str) -> SeverityProfile:
-    table = {
-        change: MCPTRUST_LEVELS[severity] if severity is not None else None
-        for change, severity in ((each, lockfile.PROFILES[name].get(each)) for each in lockfile.DifferenceKind)
-    }
-    both = {change: (level, level) for change, level in table.items()}
-    what = lockfile.DifferenceKind
+    what, found = lockfile.DifferenceKind, lockfile.PROFILES[name]
+    both = {change: _both(MCPTRUST_LEVELS[found[change]] if change in found else None) for change in what}
     come_and_gone = (
         what.TOOL_ADDED, what.TOOL_REMOVED, what.PROMPT_ADDED, what.PROMPT_REMOVED, what.TEMPLATE_ADDED,
         what.TEMPLATE_REMOVED,

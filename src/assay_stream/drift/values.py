@@ -69,7 +69,9 @@ def words_of(text: str, work: Work) -> list[str]:
 
 def _how(before: Any, after: Any, work: Work) -> str:
     if not isinstance(before, str) or not isinstance(after, str):
-        return _how_came(before, after)
+        if isinstance(after, str) and before is ABSENT:
+            return "added"
+        return "removed" if isinstance(before, str) and after is ABSENT else "no_text"
     work.spend((len(before) + len(after)) // _CHARS_PER_UNIT)
     if _plain_spaces(before) == _plain_spaces(after):
         return "whitespace_changed"
@@ -83,14 +85,6 @@ def _how(before: Any, after: Any, work: Work) -> str:
     if _holds_in_order(was, now):
         return "words_removed"
     return "spelling_changed" if _is_spelling(was, now) else "words_changed"
-
-
-def _how_came(before: Any, after: Any) -> str:
-    if before is ABSENT and isinstance(after, str):
-        return "added"
-    if after is ABSENT and isinstance(before, str):
-        return "removed"
-    return "no_text"
 
 
 def _plain_spaces(text: str) -> str:

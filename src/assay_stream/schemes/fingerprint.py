@@ -23,20 +23,31 @@ from assay_stream.schemes.schemapin.canonical import schema_digest
 
 _PREFIXED = re.compile(r"sha256:[0-9a-f]{64}")
 _BARE = re.compile(r"[0-9a-f]{64}")
-SCHEME_FORMS: Mapping[str, re.Pattern[str]] = {
-    "assay.v1": _PREFIXED,
-    "assay.schema_hash": _BARE,
-    "assay.meta_hash": _BARE,
-    "assay.p60": _PREFIXED,
-    "schemapin.v1": _BARE,
-    "hangar.v1_2": _BARE,
-    "hangar.v2": _BARE,
-    "mcptrust.description_hash": _PREFIXED,
-    "mcptrust.input_schema_hash": re.compile(rf"({_PREFIXED.pattern})?"),
-    "mcptrust.risk_level": re.compile("LOW|MEDIUM|HIGH"),
+Tool = Mapping[str, Any]
+
+
+class Scheme(NamedTuple):
+    """One scheme that can be pinned: what its values look like, and its value for a tool of a server, if any."""
+
+    form: re.Pattern[str]
+    value_of: Callable[[Tool, str | None], str]
+
+
+SCHEMES: Mapping[str, Scheme] = {
+    "assay.v1": Scheme(_PREFIXED, lambda tool, server_id: str(assay.definition_digest(tool, server_id=server_id))),
+    "assay.schema_hash": Scheme(_BARE, lambda tool, _: assay.schema_hash(tool)),
+    "assay.meta_hash": Scheme(_BARE, lambda tool, _: assay.meta_hash(tool)),
+    "assay.p60": Scheme(_PREFIXED, lambda tool, _: str(manifest.manifest_tool_digest(tool))),
+    "schemapin.v1": Scheme(_BARE, lambda tool, _: schema_digest(tool).hex),
+    "hangar.v1_2": Scheme(_BARE, lambda tool, _: hangar.digest_v1_2(tool)),
+    "hangar.v2": Scheme(_BARE, lambda tool, _: hangar.digest_v2(tool)),
+    "mcptrust.description_hash": Scheme(_PREFIXED, lambda tool, _: mcptrust.description_hash(tool)),
+    "mcptrust.input_schema_hash": Scheme(
+        re.compile(rf"({_PREFIXED.pattern})?"), lambda tool, _: mcptrust.input_schema_hash(tool)
+    ),
+    "mcptrust.risk_level": Scheme(re.compile("LOW|MEDIUM|HIGH"), lambda tool, _: mcptrust.risk_level(tool)),
 }
-"""Every scheme that can be pinned, and what its values look like. ``fingerprint.SCHEMES`` computes them."""
-SCHEME_NAMES = tuple(SCHEME_FORMS)
+SCHEME_NAMES = tuple(SCHEMES)
 _HEX_DIGITS = 64
 
 
@@ -65,9 +76,9 @@ def check_value(scheme: str, value: str) -> str:
     Raises:
         InputError: ``unknown_value`` for an unknown scheme, ``bad_pin_value``.
     """
-    form = SCHEME_FORMS.get(scheme)
-    if form is None:
+    if scheme not in SCHEMES:
         raise InputError("unknown_value", f"the scheme must be one of {', '.join(SCHEME_NAMES)}", path="$.scheme")
+    form = SCHEMES[scheme].form
     if not form.fullmatch(value):
         wanted = {_PREFIXED: "sha256: and 64 lowercase hexadecimal digits", _BARE: "64 lowercase hexadecimal digits"}
         described = wanted.get(form, "LOW, MEDIUM or HIGH")
@@ -85,27 +96,10 @@ def printed_value(scheme: str, value: str) -> str:
     """
     digits = value.removeprefix("sha256:")
     if len(digits) == _HEX_DIGITS:
-        value = digits if SCHEME_FORMS.get(scheme) is _BARE else f"sha256:{digits}"
+        is_bare = scheme in SCHEMES and SCHEMES[scheme].form is _BARE
+        value = digits if is_bare else f"sha256:{digits}"
     return check_value(scheme, value)
 
-
-Tool = Mapping[str, Any]
-_SchemeFunction = Callable[[Tool, str | None], str]
-
-_COMPUTED: dict[str, _SchemeFunction] = {
-    "assay.v1": lambda tool, server_id: str(assay.definition_digest(tool, server_id=server_id)),
-    "assay.schema_hash": lambda tool, _: assay.schema_hash(tool),
-    "assay.meta_hash": lambda tool, _: assay.meta_hash(tool),
-    "assay.p60": lambda tool, _: str(manifest.manifest_tool_digest(tool)),
-    "schemapin.v1": lambda tool, _: schema_digest(tool).hex,
-    "hangar.v1_2": lambda tool, _: hangar.digest_v1_2(tool),
-    "hangar.v2": lambda tool, _: hangar.digest_v2(tool),
-    "mcptrust.description_hash": lambda tool, _: mcptrust.description_hash(tool),
-    "mcptrust.input_schema_hash": lambda tool, _: mcptrust.input_schema_hash(tool),
-    "mcptrust.risk_level": lambda tool, _: mcptrust.risk_level(tool),
-}
-SCHEMES = {name: _COMPUTED[name] for name in SCHEME_FORMS}
-"""Every named scheme: how to compute it from a tool and the server it is scoped to, if any."""
 
 _OTHER_SPELLINGS = {"mcptrust.input_schema_hash": "mcptrust.input_schema_hash.before_go_1_22"}
 """Schemes whose peer prints one of two values, depending on what built it. The second one is there where it
@@ -154,9 +148,9 @@ def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
     tool = {name: Canonicalized(value) if type(value) is dict else value for name, value in tool.items()}
     schemes: dict[str, str] = {}
     errors: dict[str, str] = {}
-    for name, compute in SCHEMES.items():
+    for name, scheme in SCHEMES.items():
         try:
-            schemes[name] = compute(tool, server_id)
+            schemes[name] = scheme.value_of(tool, server_id)
         except InputError as error:
             errors[name] = error.code
     if "mcptrust.input_schema_hash" in schemes:

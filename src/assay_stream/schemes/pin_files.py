@@ -35,11 +35,7 @@ class _Open:
 
 
 def decode_json_or_yaml(raw: bytes, *, limits: Limits) -> Any:
-    """Decode one JSON text, or one YAML document.
-
-    Raises:
-        InputError: as ``decode_json`` and ``decode_yaml``.
-    """
+    """Decode one JSON text, or one YAML document."""
     if raw.lstrip()[:1] in (b"{", b"["):
         try:
             return decode_json(raw, limits=limits)
@@ -135,7 +131,6 @@ class _Reader:
 
 
 PinFormat = Literal["mcptrust", "hangar", "assay", "native"]
-
 
 _HANGAR = "hangar.v2"
 _LOCKED = ("mcptrust.description_hash", "mcptrust.input_schema_hash", "mcptrust.risk_level")
@@ -337,11 +332,10 @@ def _native_entry(pin: Members, server_id: str | None) -> PinEntry:
 
 
 def _write_native(pins: list[PinEntry]) -> tuple[bytes, set[PinEntry]]:
-    return b"".join(canonicalize(_native_members(pin)) + b"\n" for pin in pins), set(pins)
-
-
-def _native_members(pin: PinEntry) -> dict[str, str | None]:
-    return {name: value for name, value in pin._asdict().items() if name != "upstream" or value is not None}
+    rows = [
+        {name: value for name, value in pin._asdict().items() if (name, value) != ("upstream", None)} for pin in pins
+    ]
+    return b"".join(canonicalize(row) + b"\n" for row in rows), set(pins)
 
 
 def _whole(pins: list[PinEntry], schemes: tuple[str, ...]) -> dict[tuple[str | None, str], tuple[PinEntry, ...]]:

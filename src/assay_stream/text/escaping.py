@@ -202,7 +202,9 @@ def _lookalikes(text: str) -> frozenset[int]:
         if word.isascii():
             continue
         if _FOREIGN.search(word):
-            folds = all(letter.isascii() or _folds(letter) for letter in word)
+            folds = all(
+                letter.isascii() or any(form.isascii() for form in other_forms(plain_form(letter))) for letter in word
+            )
             if _LATIN.search(word):
                 places.update(match.start() + index for index, letter in enumerate(word) if _FOREIGN.match(letter))
             elif folds:
@@ -214,10 +216,6 @@ def _lookalikes(text: str) -> frozenset[int]:
         for start, end in whole:
             places.update(range(start, end))
     return frozenset(places)
-
-
-def _folds(letter: str) -> bool:
-    return any(form.isascii() for form in other_forms(plain_form(letter)))
 
 
 def _is_dressed(letter: str) -> bool:

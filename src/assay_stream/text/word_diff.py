@@ -164,9 +164,8 @@ def _trace(one: list[int], other: list[int], work: Work) -> list[dict[int, int]]
         trace.append(dict(furthest))
         work.spend(_UNITS_PER_DIAGONAL * len(furthest))
         for diagonal in range(-edits, edits + 1, 2):
-            x = _entered(furthest, diagonal, edits)
-            y = x - diagonal
-            start = x
+            start, _ = _entered(furthest, diagonal, edits)
+            x, y = start, start - diagonal
             while x < len(one) and y < len(other) and one[x] == other[y]:
                 x, y = x + 1, y + 1
             work.spend(x - start)
@@ -176,10 +175,11 @@ def _trace(one: list[int], other: list[int], work: Work) -> list[dict[int, int]]
     return None
 
 
-def _entered(furthest: dict[int, int], diagonal: int, edits: int) -> int:
+def _entered(furthest: dict[int, int], diagonal: int, edits: int) -> tuple[int, bool]:
+    """Return where a diagonal is entered, and whether by a word that came."""
     if diagonal == -edits or (diagonal != edits and furthest[diagonal - 1] < furthest[diagonal + 1]):
-        return furthest[diagonal + 1]
-    return furthest[diagonal - 1] + 1
+        return furthest[diagonal + 1], True
+    return furthest[diagonal - 1] + 1, False
 
 
 def _walk_back(trace: list[dict[int, int]], was: list[str], now: list[str]) -> list[Piece]:
@@ -187,13 +187,12 @@ def _walk_back(trace: list[dict[int, int]], was: list[str], now: list[str]) -> l
     backwards: list[Piece] = []
     for edits in range(len(trace) - 1, -1, -1):
         furthest, diagonal = trace[edits], x - y
-        came = diagonal == -edits or (diagonal != edits and furthest[diagonal - 1] < furthest[diagonal + 1])
-        start = _entered(furthest, diagonal, edits)
+        start, has_come = _entered(furthest, diagonal, edits)
         while x > start and y > start - diagonal:
             x, y = x - 1, y - 1
             backwards.append(Piece("same", was[x]))
         if edits:
-            if came:
+            if has_come:
                 y -= 1
                 backwards.append(Piece("come", now[y]))
             else:
@@ -206,16 +205,14 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
     runs = [(is_same, list(group)) for is_same, group in groupby(pieces, key=lambda piece: piece.op == "same")]
     untorn: list[Piece] = []
     for index, (is_same, run) in enumerate(runs):
-        if is_same and 0 < index < len(runs) - 1 and _joins("".join(piece.text for piece in run)):
+        text = "".join(piece.text for piece in run)
+        is_joint = len(text) <= _JOINT_CHARS_MAX and _JOINTS.issuperset(text)
+        if is_same and 0 < index < len(runs) - 1 and is_joint:
             # A full stop that both texts have somewhere would tear the path in two that the other dot stands in.
             untorn += [Piece(op, piece.text) for piece in run for op in _CHANGED]
         else:
             untorn += run
     return _grouped(untorn)
-
-
-def _joins(text: str) -> bool:
-    return len(text) <= _JOINT_CHARS_MAX and all(character in _JOINTS for character in text)
 
 
 def _grouped(pieces: list[Piece]) -> list[Piece]:

@@ -11,7 +11,7 @@ from assay_stream.canonical.decode import Members
 from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS, Limits
 from assay_stream.schemes import pin_files
-from assay_stream.schemes.fingerprint import SCHEME_NAMES, SCHEMES, PinEntry, check_value, fingerprint
+from assay_stream.schemes.fingerprint import PinEntry, check_value, fingerprint
 from assay_stream.schemes.mcptrust.lockfile import LockfileStamp
 from assay_stream.schemes.pin_files import PinFormat, decode_json_or_yaml, decode_yaml, read_pins, write_pins
 from tests.support.errors import raises_code
@@ -341,7 +341,6 @@ PREFIXED = f"sha256:{BARE}"
     [{"name": "t"}, {"name": "rm", "inputSchema": {"type": "object"}}, {"name": "exec_shell", "description": "Runs."}],
 )
 def test_whatever_a_fingerprint_prints_can_be_pinned(tool: dict[str, Any]) -> None:
-    assert set(SCHEMES) <= set(SCHEME_NAMES)
     for scheme, value in fingerprint(tool, server_id=None).schemes.items():
         assert check_value(scheme, value) == value
 

@@ -51,7 +51,10 @@ def raw(document: Any) -> bytes:
 
 
 READERS: Mapping[str, tuple[Callable[[Any], object], Any]] = {
-    **{name: (partial(lambda compute, tool: compute(tool, "s"), compute), TOOL) for name, compute in SCHEMES.items()},
+    **{
+        name: (partial(lambda value_of, tool: value_of(tool, "s"), each.value_of), TOOL)
+        for name, each in SCHEMES.items()
+    },
     "canonical form": (canonicalize, TOOL),
     "MCPTrust lock": (lock, MANIFEST),
     "MCPTrust lockfile 2.0": (lambda document: read_lockfile(raw(document)), V2),

@@ -13,12 +13,12 @@ Drift is a difference between digests. It does not mean malice, and its absence 
 4. A change of a tool that either side calls privileged is a privileged change.
 5. Where both sides carry field digests, each field that differs gets a finding of its own.
 
-Source: Rul1an/assay, docs/reference/mcp-manifest-drift.md, sections on coverage and granular drift. Field findings are
-the second step (P60d-v2) of that plan.
+Field findings are the second step (P60d-v2) of that plan.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -82,11 +82,7 @@ def manifest_tool_digest(tool: Tool) -> Digest:
 
 
 def manifest_field_digests(tool: Tool) -> dict[str, Digest]:
-    """Return the digest of each field that manifest drift reports; the field's name is part of the hashed input.
-
-    Raises:
-        InputError: as ``canonicalize``.
-    """
+    """Return the digest of each field that manifest drift reports; its name is part of the hashed input."""
     projection = manifest_projection(tool)
     return {
         name: jcs_digest({"projection": FIELD_PROJECTION, "field": name, "value": projection[name]})
@@ -159,6 +155,10 @@ class DeclaredManifest:
     canonicalization: str = MANIFEST_PROJECTION
 
 
+def has_duplicates(tools: Iterable[ManifestTool]) -> bool:
+    return any(count > 1 for count in Counter(tool.name for tool in tools).values())
+
+
 def observe_manifest(server_id: str, tools: Iterable[Tool] | None, completeness: Completeness) -> ObservedManifest:
     """Build the observed manifest of one tool list.
 
@@ -195,12 +195,6 @@ def declare_manifest(observed: ObservedManifest) -> DeclaredManifest:
     return DeclaredManifest(
         server_id=observed.server_id, digest=digest, tools=observed.tools, canonicalization=observed.canonicalization
     )
-
-
-def has_duplicates(tools: Iterable[ManifestTool]) -> bool:
-    """Return True if a name occurs more than once."""
-    names = [tool.name for tool in tools]
-    return len(set(names)) < len(names)
 
 
 def read_observed(record: Any) -> ObservedManifest:
@@ -282,12 +276,7 @@ _PARTIAL_OBSERVATION = "inconclusive_manifest_partial_observation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFinding:
-    """One difference in one tool.
-
-    Args:
-        change: what changed, a key of ``SEVERITIES``.
-        privileged: whether either side calls the tool privileged.
-    """
+    """One difference in one tool, a key of ``SEVERITIES``, and whether either side calls the tool privileged."""
 
     tool_name: str
     change: str
@@ -349,20 +338,15 @@ def _differences(
     name: str, before: ManifestTool | None, after: ManifestTool | None, *, complete: bool
 ) -> Iterator[ManifestFinding]:
     privileged = any(side is not None and side.privileged for side in (before, after))
+    changes: list[str] = []
     if before is None:
-        yield ManifestFinding(tool_name=name, change="tool_added", privileged=privileged)
+        changes = ["tool_added"]
     elif after is None:
-        if complete:
-            yield ManifestFinding(tool_name=name, change="tool_removed", privileged=privileged)
+        changes = ["tool_removed"] if complete else []
     elif before.digest != after.digest:
-        yield ManifestFinding(tool_name=name, change="tool_changed", privileged=privileged)
-        for field in _changed_fields(before, after):
-            yield ManifestFinding(tool_name=name, change=f"{field}_changed", privileged=privileged)
-
-
-def _changed_fields(before: ManifestTool, after: ManifestTool) -> list[str]:
-    """Return the fields known to differ; a field that one side does not carry is unknown."""
-    was, now = before.field_digests, after.field_digests
-    if was is None or now is None:
-        return []
-    return [field for field in MANIFEST_FIELDS if was[field] != now[field]]
+        was, now = before.field_digests, after.field_digests
+        # A field that one side does not carry is unknown.
+        differing = () if was is None or now is None else (each for each in MANIFEST_FIELDS if was[each] != now[each])
+        changes = ["tool_changed", *(f"{field}_changed" for field in differing)]
+    for change in changes:
+        yield ManifestFinding(tool_name=name, change=change, privileged=privileged)

@@ -199,10 +199,7 @@ DECISIONS = ("allow", "deny", "requires_approval", "error")
 
 
 def check_payload(payload: Mapping[str, Any], *, at: str = "$") -> None:
-    """Check the payload of one tool decision.
-
-    Args:
-        at: JSON path of the payload in the received event.
+    """Check the payload of one tool decision, which stands at a JSON path of the received event.
 
     Raises:
         InputError: for a missing or invalid field, or a cluster that is only partly present.

@@ -59,22 +59,19 @@ DETERMINISMS = ("DETERMINISTIC", "BEST_EFFORT", "NON_DETERMINISTIC")
 AVAILABILITIES = ("OFFLINE_OK", "REQUIRES_NETWORK", "BEST_EFFORT_OFFLINE")
 PATH = "$._meta.handshake"
 
-VERSION_MISSING = "tool_version_missing"
-VERSION_REGRESSED = "tool_version_regressed"
-SIDE_EFFECT_CHANGED = "side_effect_changed_without_major"
-CAPABILITIES_CHANGED = "required_capabilities_changed_without_major"
-CONTRACT_REMOVED = "contract_removed"
-DRIFT_CODES = (VERSION_MISSING, VERSION_REGRESSED, SIDE_EFFECT_CHANGED, CAPABILITIES_CHANGED, CONTRACT_REMOVED)
+DRIFT_CODES = (
+    "tool_version_missing",
+    "tool_version_regressed",
+    "side_effect_changed_without_major",
+    "required_capabilities_changed_without_major",
+    "contract_removed",
+)
 """Every code of a contract's drift."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractProblem:
-    """A problem with one field of a contract.
-
-    Args:
-        message: what is wrong, without the server's own text.
-    """
+    """A problem with one field of a contract; its message is without the server's own text."""
 
     code: str
     path: str
@@ -142,19 +139,19 @@ def contract_drift(before: Contract | None, after: Contract | None) -> list[str]
     if before is None:
         return []
     if after is None:
-        return [CONTRACT_REMOVED]
+        return ["contract_removed"]
     codes = []
     old, new = before.tool_version, after.tool_version
     if new is None:
-        codes.append(VERSION_MISSING)
+        codes.append("tool_version_missing")
     elif old is not None and new < old:
-        codes.append(VERSION_REGRESSED)
+        codes.append("tool_version_regressed")
     if old is not None and new is not None and old.major != new.major:
         return codes
     if before.side_effect not in (None, after.side_effect):
-        codes.append(SIDE_EFFECT_CHANGED)
+        codes.append("side_effect_changed_without_major")
     if before.required_capabilities not in (None, after.required_capabilities):
-        codes.append(CAPABILITIES_CHANGED)
+        codes.append("required_capabilities_changed_without_major")
     return codes
 
 
@@ -171,10 +168,6 @@ def _text(value: Any) -> str:
     if len(value) > DEFAULT_LIMITS.contract_text_chars_max:
         raise InputError("too_long", f"the text has {DEFAULT_LIMITS.contract_text_chars_max} characters at most")
     return value
-
-
-def _version(value: Any) -> Version:
-    return parse_version(_text(value))
 
 
 def _one_of(allowed: tuple[str, ...]) -> Callable[[Any], str]:
@@ -213,13 +206,13 @@ def _tool_id(value: Any) -> str:
 
 
 _FIELDS: dict[str, Callable[[Any], Any]] = {
-    "tool_version": _version,
+    "tool_version": lambda value: parse_version(_text(value)),
     "side_effect": _one_of(SIDE_EFFECTS),
     "idempotency": _one_of(IDEMPOTENCIES),
     "determinism": _one_of(DETERMINISMS),
     "availability": _one_of(AVAILABILITIES),
     "required_capabilities": _capabilities,
-    "deprecated_since": _version,
+    "deprecated_since": lambda value: parse_version(_text(value)),
     "sunset_on": _day,
     "replaced_by": _tool_id,
 }
@@ -246,12 +239,7 @@ class CheckStatus(StrEnum):
 
 
 class CheckAnswer(NamedTuple):
-    """Result of one check, not yet tied to a tool.
-
-    Args:
-        code: a stable code, empty if the check passed.
-        reason: one sentence, without the server's own text.
-    """
+    """Result of one check: its code, empty if it passed, and a sentence without the server's own text."""
 
     status: CheckStatus
     code: str = ""

@@ -23,11 +23,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 
 
 def parse_version(text: str) -> Version:
-    """Parse a version.
-
-    Raises:
-        InputError: ``too_long`` or ``bad_format``.
-    """
+    """Parse a version, or raise ``too_long`` or ``bad_format``."""
     longest = DEFAULT_LIMITS.version_chars_max
     if len(text) > longest:
         raise InputError("too_long", f"a version has {longest} characters at most")
@@ -136,24 +132,14 @@ def _text(value: Any, at: str, chars_max: int) -> str:
     return value
 
 
-def _named(pattern: str, chars_max: int, allowed: str) -> _Check:
-    """Return the check of a name: any text for the published profile, a narrow alphabet for the recorder's."""
+def _shaped(pattern: str, chars_max: int, wanted: str, *, as_recorded: bool = False) -> _Check:
+    """Return the check of a text's form; ``as_recorded``: the published profile takes any text there."""
     form = re.compile(pattern)
 
     def check(value: Any, at: str, profile: EventProfile) -> None:
         text = _text(value, at, chars_max)
-        if profile.as_recorded and not form.fullmatch(text):
-            raise InputError("bad_format", allowed, path=at)
-
-    return check
-
-
-def _shaped(pattern: str, allowed: str, chars_max: int = DEFAULT_LIMITS.identifier_chars_max) -> _Check:
-    form = re.compile(pattern)
-
-    def check(value: Any, at: str, _: EventProfile) -> None:
-        if not form.fullmatch(_text(value, at, chars_max)):
-            raise InputError("bad_format", allowed, path=at)
+        if (profile.as_recorded or not as_recorded) and not form.fullmatch(text):
+            raise InputError("bad_format", wanted, path=at)
 
     return check
 
@@ -227,21 +213,28 @@ def _list_of(check_item: _Check) -> _Check:
 
 
 _WORD_FORM = "may hold ASCII letters, digits and -_:./ only"
-_short_word = _named(_WORD, 64, _WORD_FORM)
-_word = _named(_WORD, 256, _WORD_FORM)
-_long_word = _named(_WORD, 2_048, _WORD_FORM)
+_short_word, _word, _long_word = (
+    _shaped(_WORD, chars_max, _WORD_FORM, as_recorded=True) for chars_max in (64, 256, 2_048)
+)
 _boolean = _of_type("true or false", bool)
-_id = _named(_ID, 256, "may hold ASCII letters, digits, - and _ only")
-_hash = _shaped(_SHA256, "must be SHA-256 as 64 hexadecimal digits, without an algorithm before them")
-_reference = _named(
-    rf"artifact://{_WORD}|{_STORED}", 2_048, "must be artifact://<handle>, or artifact:<uuid>:<path of a payload>"
+_id = _shaped(_ID, 256, "may hold ASCII letters, digits, - and _ only", as_recorded=True)
+_hash = _shaped(
+    _SHA256,
+    DEFAULT_LIMITS.identifier_chars_max,
+    "must be SHA-256 as 64 hexadecimal digits, without an algorithm before them",
+)
+_reference = _shaped(
+    rf"artifact://{_WORD}|{_STORED}",
+    2_048,
+    "must be artifact://<handle>, or artifact:<uuid>:<path of a payload>",
+    as_recorded=True,
 )
 
 FIELDS: dict[str, _Check] = {
     "type": _one_of(EVENT_TYPE),
     "trace_id": _uuid,
     "tool_call_id": _uuid,
-    "tool_id": _shaped(TOOL_ID, "must be lowercase words joined by dots, two at least", 256),
+    "tool_id": _shaped(TOOL_ID, 256, "must be lowercase words joined by dots, two at least"),
     "tool_version": _version,
     "transport": _one_of(*TRANSPORTS),
     "side_effect": _one_of(*SIDE_EFFECTS),
@@ -280,8 +273,6 @@ FIELDS: dict[str, _Check] = {
 }
 """Every field of the event, and its check, in the order in which they are checked."""
 
-_FROM_CALL = (*(name for name in FIELDS if name != "type"), "args", "result")
-
 
 def check_observed_call(data: Mapping[str, Any]) -> None:
     """Check an observed call as the tool call event it represents.
@@ -293,8 +284,8 @@ def check_observed_call(data: Mapping[str, Any]) -> None:
         InputError: as ``check_tool_call``, with paths into the observation.
     """
     event: dict[str, Any] = {"type": EVENT_TYPE}
-    for name in _FROM_CALL:
+    for name in (*FIELDS, "args", "result"):
         value = data.get(name)
-        if value is not None or (name in data and name in ("args", "result")):
+        if name != "type" and (value is not None or (name in data and name in ("args", "result"))):
             event[name] = value
     check_tool_call(event, at="$.data")

@@ -35,23 +35,12 @@ _DEPTH_MAX = 254
 
 
 def description_hash(tool: Tool) -> str:
-    """Return the hash of the raw description (scheme ``mcptrust.description_hash``).
-
-    Raises:
-        InputError: ``wrong_type`` or ``input_schema_not_object``.
-    """
+    """Return the hash of the raw description (scheme ``mcptrust.description_hash``)."""
     return text_hash(_read_tool(tool)[1])
 
 
 def input_schema_hash(tool: Tool) -> str:
-    """Return the hash of the input schema (scheme ``mcptrust.input_schema_hash``).
-
-    Returns:
-        ``sha256:<hex>``, or an empty string if the schema is absent or empty.
-
-    Raises:
-        InputError: ``wrong_type``, ``input_schema_not_object``, or as ``go_canonical``.
-    """
+    """Return the hash of the input schema (scheme ``mcptrust.input_schema_hash``), empty if that is absent or empty."""
     schema = _read_tool(tool)[2]
     return f"sha256:{sha256(go_canonical(schema)).hexdigest()}" if schema else ""
 
@@ -73,11 +62,7 @@ def input_schema_hash_before_go_1_22(tool: Tool) -> str | None:
 
 
 def risk_level(tool: Tool) -> str:
-    """Return ``LOW``, ``MEDIUM`` or ``HIGH`` for none, one, or more risk words in name and description.
-
-    Raises:
-        InputError: ``wrong_type`` or ``input_schema_not_object``.
-    """
+    """Return ``LOW``, ``MEDIUM`` or ``HIGH`` for none, one, or more risk words in name and description."""
     name, description, _ = _read_tool(tool)
     # Go lowers each character to one other; Python lowers U+0130 to two.
     text = f"{name} {description}".replace("\u0130", "i").lower()

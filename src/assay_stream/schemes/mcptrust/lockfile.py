@@ -351,13 +351,7 @@ PROFILES: Mapping[str, Mapping[DifferenceKind, McpTrustSeverity]] = {"mcptrust":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftItem:
-    """One difference.
-
-    Args:
-        identifier: name of the tool or prompt, or the URI template.
-        old: the locked value, empty if there was none.
-        new: the observed value, empty if there is none.
-    """
+    """One difference of a named tool, prompt or URI template; ``old`` or ``new`` is empty if there was or is none."""
 
     change: DifferenceKind
     identifier: str
@@ -408,20 +402,18 @@ def check_result(
         "server": server,
         "lockfile": lockfile,
         "summary": counts | {"total": len(reported)},
-        "drift": [_as_json(item, severity) for item, severity in reported],
+        "drift": [
+            {
+                "type": item.type,
+                "severity": str(severity),
+                "identifier": item.identifier,
+                **_stated(oldHash=item.old, newHash=item.new),
+                "message": f"{item.change.value.replace('_', ' ')}: {item.identifier}",
+            }
+            for item, severity in reported
+        ],
         "failOn": str(fail_on),
         "outcome": "FAIL" if any(severity >= fail_on for _, severity in reported) else "PASS",
-    }
-
-
-def _as_json(item: DriftItem, severity: McpTrustSeverity) -> dict[str, str]:
-    hashes = {"oldHash": item.old, "newHash": item.new}
-    return {
-        "type": item.type,
-        "severity": str(severity),
-        "identifier": item.identifier,
-        **{name: value for name, value in hashes.items() if value},
-        "message": f"{item.change.value.replace('_', ' ')}: {item.identifier}",
     }
 
 

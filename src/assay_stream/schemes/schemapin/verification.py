@@ -80,13 +80,7 @@ class PublicKey:
         return self._key.public_bytes(serialization.Encoding.PEM, spki).decode()
 
     def holds(self, signature: bytes, digest: bytes, mode: Mode) -> bool:
-        """Return True if the signature over a digest verifies under this key.
-
-        Args:
-            signature: DER.
-            digest: the 32 bytes of a schema digest.
-            mode: what the signature covers.
-        """
+        """Return True if the signature, in DER, over the 32 bytes of a schema digest verifies under this key."""
         try:
             self._key.verify(signature, digest, _algorithm(mode))
         except InvalidSignature:
@@ -208,36 +202,23 @@ def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DE
     Raises:
         InputError: ``discovery_invalid``.
     """
-    content = document_content(document, limits)
-    version = document_text(content, "schema_version", limits)
+    content = _content(document, limits)
+    version = _member(content, "schema_version", limits)
     if version is None or not _VERSION.fullmatch(version):
-        raise InputError(
-            "discovery_invalid", 'the version is missing or no version: write "1.1"', path="$.schema_version"
-        )
+        raise _invalid('the version is missing or no version: write "1.1"', "$.schema_version")
     pem = content.get("public_key_pem")
     if not isinstance(pem, str) or _PEM_MARK not in pem:
-        raise InputError(
-            "discovery_invalid", "the key is missing or no PEM PUBLIC KEY block: publish one", path="$.public_key_pem"
-        )
+        raise _invalid("the key is missing or no PEM PUBLIC KEY block: publish one", "$.public_key_pem")
     return WellKnown(
         schema_version=version,
         read_as=version if version in KNOWN_VERSIONS else KNOWN_VERSIONS[-1],
         public_key_pem=pem,
         revoked_keys=_revoked_keys(content),
-        developer_name=document_text(content, "developer_name", limits),
-        contact=document_text(content, "contact", limits),
-        domain=document_text(content, "domain", limits),
-        revocation_endpoint=document_text(content, "revocation_endpoint", limits),
+        developer_name=_member(content, "developer_name", limits),
+        contact=_member(content, "contact", limits),
+        domain=_member(content, "domain", limits),
+        revocation_endpoint=_member(content, "revocation_endpoint", limits),
     )
-
-
-def is_revoked(well_known: WellKnown, fingerprint: str) -> bool:
-    """Return True if the document revokes a key.
-
-    Args:
-        fingerprint: ``sha256:<hex>`` of any key, the document's own or another.
-    """
-    return fingerprint.lower() in well_known.revoked_keys
 
 
 def build_well_known(
@@ -257,21 +238,16 @@ def build_well_known(
     return document if contact is None else document | {"contact": contact}
 
 
-def document_content(document: bytes | Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
-    """Decode the JSON object of a domain's document.
-
-    Raises:
-        InputError: ``discovery_invalid``.
-    """
+def _content(document: bytes | Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
     try:
         raw = document if isinstance(document, bytes) else canonical(dict(document))
         if len(raw) > limits.discovery_bytes_max:
             raise InputError("too_large", f"{len(raw)} bytes, {limits.discovery_bytes_max} are allowed")
         content = decode_json(raw, limits=limits)
     except InputError as error:
-        raise InputError("discovery_invalid", f"the document is refused: {error.message}", path=error.path) from None
+        raise _invalid(f"the document is refused: {error.message}", error.path) from None
     if not isinstance(content, dict):
-        raise InputError("discovery_invalid", "the document must be one JSON object", path="$")
+        raise _invalid("the document must be one JSON object", "$")
     return content
 
 
@@ -280,36 +256,28 @@ def _revoked_keys(content: Mapping[str, Any]) -> frozenset[str]:
     if listed is None:
         return frozenset()
     if not isinstance(listed, list) or not all(isinstance(entry, str) for entry in listed):
-        raise InputError("discovery_invalid", "revoked keys must be a list of fingerprints", path="$.revoked_keys")
+        raise _invalid("revoked keys must be a list of fingerprints", "$.revoked_keys")
     # Fingerprints are written in lower case; a revocation must not fail on one that is not.
     return frozenset(entry.strip().lower() for entry in listed)
 
 
-def document_text(content: Mapping[str, Any], name: str, limits: Limits) -> str | None:
-    """Return a string member, ``None`` if it is absent or ``null``.
-
-    Raises:
-        InputError: ``discovery_invalid``.
-    """
+def _member(content: Mapping[str, Any], name: str, limits: Limits) -> str | None:
+    """Return a string member, ``None`` if it is absent or ``null``."""
     text = content.get(name)
     if text is None:
         return None
     if not isinstance(text, str) or len(text) > limits.identifier_chars_max:
-        raise InputError(
-            "discovery_invalid",
-            f"must be a string of {limits.identifier_chars_max} characters at most",
-            path=f"$.{name}",
-        )
+        raise _invalid(f"must be a string of {limits.identifier_chars_max} characters at most", f"$.{name}")
     return text
+
+
+def _invalid(message: str, path: str) -> InputError:
+    return InputError("discovery_invalid", message, path=path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revocations:
-    """A parsed revocation document.
-
-    Args:
-        revoked_keys: fingerprints in lower case.
-    """
+    """A parsed revocation document: a domain and fingerprints in lower case."""
 
     domain: str
     revoked_keys: frozenset[str]
@@ -327,22 +295,18 @@ def parse_revocations(document: bytes | Mapping[str, Any], *, limits: Limits = D
     Raises:
         InputError: ``discovery_invalid``.
     """
-    content = document_content(document, limits)
-    domain = document_text(content, "domain", limits)
+    content = _content(document, limits)
+    domain = _member(content, "domain", limits)
     if domain is None:
-        raise InputError("discovery_invalid", "the document does not say whose keys it revokes", path="$.domain")
+        raise _invalid("the document does not say whose keys it revokes", "$.domain")
     entries = content.get("revoked_keys")
     if not isinstance(entries, list):
-        raise InputError("discovery_invalid", "must be a list of revoked keys", path="$.revoked_keys")
+        raise _invalid("must be a list of revoked keys", "$.revoked_keys")
     revoked: set[str] = set()
     for index, entry in enumerate(entries):
         fingerprint = entry.get("fingerprint") if isinstance(entry, dict) else None
         if not isinstance(fingerprint, str):
-            raise InputError(
-                "discovery_invalid",
-                "a revoked key must be an object with its fingerprint",
-                path=f"$.revoked_keys[{index}]",
-            )
+            raise _invalid("a revoked key must be an object with its fingerprint", f"$.revoked_keys[{index}]")
         revoked.add(fingerprint.strip().lower())
     return Revocations(domain=domain, revoked_keys=frozenset(revoked))
 
@@ -388,17 +352,6 @@ class Verification:
     pin: PinDecision | None = None
 
 
-def decide_pin(pinned_fingerprint: str | None, fingerprint: str) -> PinDecision:
-    """Compare a key with the pinned one. A changed key is never accepted here: only an operator can do that.
-
-    Args:
-        pinned_fingerprint: ``sha256:<hex>``, ``None`` if no key is pinned.
-    """
-    if pinned_fingerprint is None:
-        return PinDecision.FIRST_USE
-    return PinDecision.PINNED if pinned_fingerprint == fingerprint else PinDecision.KEY_PIN_MISMATCH
-
-
 def verify(
     digest: Digest | None,
     signature: str,
@@ -422,37 +375,35 @@ def verify(
     """
     # 1. There is a sound discovery document (what is not sound has not become a WellKnown).
     if well_known is None:
-        return Verification(valid=False, error_code=SchemaPinErrorCode.DISCOVERY_FETCH_FAILED)
+        return _refused(SchemaPinErrorCode.DISCOVERY_FETCH_FAILED)
     # 2. It belongs to the tool's domain.
-    claimed = {_plain_domain(name) for name in (domain, served_by, well_known.domain) if name is not None}
-    if len(claimed) > 1:
-        return Verification(valid=False, error_code=SchemaPinErrorCode.DOMAIN_MISMATCH)
+    if len({_plain_domain(name) for name in (domain, served_by, well_known.domain) if name is not None}) > 1:
+        return _refused(SchemaPinErrorCode.DOMAIN_MISMATCH)
     # 3. It holds a key on P-256.
     try:
         key = PublicKey.from_pem(well_known.public_key_pem)
     except InputError:
-        return Verification(valid=False, error_code=SchemaPinErrorCode.KEY_NOT_FOUND)
+        return _refused(SchemaPinErrorCode.KEY_NOT_FOUND)
     fingerprint = key.fingerprint
     # 4. The key is not revoked; looked up each time.
-    if is_revoked(well_known, fingerprint) or fingerprint in operator_revoked:
-        return Verification(valid=False, fingerprint=fingerprint, error_code=SchemaPinErrorCode.KEY_REVOKED)
-    # 5. It is the pinned key, or none is pinned yet.
-    pin = decide_pin(pinned_fingerprint, fingerprint)
-    if pin is PinDecision.KEY_PIN_MISMATCH:
-        return Verification(
-            valid=False, fingerprint=fingerprint, error_code=SchemaPinErrorCode.KEY_PIN_MISMATCH, pin=pin
-        )
+    if fingerprint in well_known.revoked_keys or fingerprint in operator_revoked:
+        return _refused(SchemaPinErrorCode.KEY_REVOKED, fingerprint)
+    # 5. It is the pinned key, or none is pinned yet. Only an operator accepts a changed one.
+    pin = PinDecision.FIRST_USE if pinned_fingerprint is None else PinDecision.PINNED
+    if pinned_fingerprint not in (None, fingerprint):
+        return _refused(SchemaPinErrorCode.KEY_PIN_MISMATCH, fingerprint, PinDecision.KEY_PIN_MISMATCH)
     # 6. The tool has a canonical form.
     if digest is None:
-        code = SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED
-        return Verification(valid=False, fingerprint=fingerprint, error_code=code, pin=pin)
+        return _refused(SchemaPinErrorCode.SCHEMA_CANONICALIZATION_FAILED, fingerprint, pin)
     # 7. The signature over its digest holds. Only now may the caller pin the key.
     mode = verify_digest(bytes.fromhex(digest.hex), signature, key)
     if mode is None:
-        return Verification(
-            valid=False, fingerprint=fingerprint, error_code=SchemaPinErrorCode.SIGNATURE_INVALID, pin=pin
-        )
+        return _refused(SchemaPinErrorCode.SIGNATURE_INVALID, fingerprint, pin)
     return Verification(valid=True, mode=mode, fingerprint=fingerprint, pin=pin)
+
+
+def _refused(code: SchemaPinErrorCode, fingerprint: str | None = None, pin: PinDecision | None = None) -> Verification:
+    return Verification(valid=False, fingerprint=fingerprint, error_code=code, pin=pin)
 
 
 def _plain_domain(name: str) -> str:
