@@ -180,7 +180,6 @@ _FIRST_ORIGIN = Origin(topic="", partition=-1, offset=-1)
 
 
 def start_of(time_us: int) -> Position:
-    """Return a position before every record of a time."""
     return (time_us, _FIRST_ORIGIN)
 
 
