@@ -182,7 +182,6 @@ def _native_writing(record: Record, event: NativeCall, in_force: _InForce, evalu
 def _evidence_bytes(
     join: Join, record: Record, event: CallEvent, in_force: _InForce, evaluation: PinEvaluation | None
 ) -> bytes:
-    """Return the evidence record of a call that Python read."""
     fields = fields_of(event.data, join.redaction) if event.fields is None else event.fields
     if evaluation is None:
         data = write_payload(fields, record.origin, in_force.part, _RAW_UNPINNED)
@@ -274,7 +273,6 @@ def _describe(server: ServerBindings | None, server_id: str, tool_name: str, bin
 
 
 def _is_overdue(server: ServerBindings | None, event: Call, binding: Binding) -> bool:
-    """Return True if an announced change has gone without a list that lasts for longer than the limit."""
     if server is None:
         return False
     announcement = server.endings.announced(event.observer_id, binding.seen, event.time_us)

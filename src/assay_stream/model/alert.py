@@ -118,7 +118,6 @@ class _Of(NamedTuple):
     text: Callable[[Any], Any] | None = None
 
     def value(self, finding: Finding) -> Any:
-        """Return the field's value for a finding, ``None`` for nothing."""
         value = getattr(finding, self.field)
         return value if value is None or self.text is None else self.text(value)
 
@@ -201,7 +200,6 @@ _SOURCES = {
 
 
 def flat_facts(finding: Finding) -> dict[str, Any]:
-    """Return the flat fields of a finding, without absent ones."""
     values = {name: source.value(finding) for name, source in _SOURCES.items()}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -166,7 +166,6 @@ class Catalogue(BaseFact):
         return self.ambiguous.get(tool_name, ()) if full is None else (full,)
 
     def lists(self, tool_name: str, full: str) -> bool:
-        """Return True if a definition is listed under a name, alone or among others."""
         fulls = self.definitions_of(tool_name)
         index = bisect_left(fulls, full)
         return index < len(fulls) and fulls[index] == full
