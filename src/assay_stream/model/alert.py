@@ -199,11 +199,6 @@ _SOURCES = {
 }
 
 
-def flat_facts(finding: Finding) -> dict[str, Any]:
-    values = {name: source.value(finding) for name, source in _SOURCES.items()}
-    return {name: value for name, value in values.items() if value is not None}
-
-
 class Alert(TypedDict):
     """The part of an OCSF 1.8.0 Detection Finding (class 2004) that assay-stream writes."""
 
@@ -290,8 +285,8 @@ def alert_record(
         },
         "remediation": {"desc": info.next_step},
         "unmapped": _pin_of(state)
-        | flat_facts(finding)
         | _present(
+            **{name: source.value(finding) for name, source in _SOURCES.items()},
             mcp_observers=named_count(state.observers),
             mcp_observers_active=named_count(state.active),
             mcp_repeats=state.repeats or None,
@@ -315,7 +310,13 @@ def alert_record(
         role=Role.ALERTS,
         key=finding.server_id.encode(),
         value=canonicalize(body),
-        headers=_cloudevents_headers(f"{finding.uid()}:{state.count}:{activity.value}:{state.repeats}"),
+        headers=(
+            ("content-type", b"application/json"),
+            ("ce_specversion", b"1.0"),
+            ("ce_type", b"assay.tool.drift"),
+            ("ce_source", b"urn:assay-stream"),
+            ("ce_id", f"{finding.uid()}:{state.count}:{activity.value}:{state.repeats}".encode()),
+        ),
         timestamp_ms=max(state.last_us, time_us) // 1_000,
         label="alert:suppressed" if status is AlertStatus.SUPPRESSED else f"alert:{_LABELS[activity]}",
     )
@@ -404,13 +405,3 @@ def _members(folded: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _cloudevents_headers(event_id: str) -> tuple[tuple[str, bytes], ...]:
-    return (
-        ("content-type", b"application/json"),
-        ("ce_specversion", b"1.0"),
-        ("ce_type", b"assay.tool.drift"),
-        ("ce_source", b"urn:assay-stream"),
-        ("ce_id", event_id.encode()),
-    )
