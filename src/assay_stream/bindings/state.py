@@ -200,13 +200,15 @@ class Bindings:
         return found
 
     def _apply_record(self, key: FactKey, value: bytes | None, partition: int) -> None:
-        if value is not None:
-            read = decode_fact if self._keep_definitions else self._shared_facts.read
-            self.apply(read(key, value), partition=partition)
-            return
+        # A registry's times and offsets have 63 bits, and the parts of its keys are scalars.
+        wrong = (ValueError, IndexError, TypeError) if value is None else OverflowError
         try:
-            self.forget(key, partition=partition)
-        except (ValueError, IndexError):
+            if value is None:
+                self.forget(key, partition=partition)
+            else:
+                read = decode_fact if self._keep_definitions else self._shared_facts.read
+                self.apply(read(key, value), partition=partition)
+        except wrong:
             raise foreign_fact() from None
 
     def apply(self, fact: Fact, *, partition: int = 0) -> None:
