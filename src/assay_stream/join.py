@@ -34,7 +34,7 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import CallEvent, CallProfile
 from assay_stream.model.plain_call import NativeCall, Writing, is_native, native_part, quoted, write_native
-from assay_stream.model.record import Headers, Origin, Output, Record, Role, home_of, made_of, size_bytes
+from assay_stream.model.record import Origin, Output, Record, Role, home_of, made_of, size_bytes
 from assay_stream.model.rejected import refusal
 from assay_stream.schemes.hangar import Action
 
@@ -155,7 +155,9 @@ def process_calls(join: Join, calls: Iterable[tuple[Record, Call | InputError]])
         found.append(outputs)
         if is_native(event):
             waiting.append((outputs, record, event, in_force.label))
-            writings.append(_native_writing(record, event, in_force, evaluation))
+            topic, partition, offset = record.origin
+            pin, signature = (_UNPINNED, None) if evaluation is None else evaluation[2:]
+            writings.append((event, quoted(topic), partition, offset, in_force.native, pin, signature))
         else:
             value = _evidence_bytes(join, record, event, in_force, evaluation)
             outputs.insert(0, _evidence_output(record, event, in_force.label, value))
@@ -166,23 +168,16 @@ def process_calls(join: Join, calls: Iterable[tuple[Record, Call | InputError]])
 
 
 def _evidence_output(record: Record, event: Call, label: str, value: bytes) -> Output:
-    headers = STRUCTURED if event.traceparent is None else _headers(event.traceparent)
+    headers = STRUCTURED
+    if event.traceparent is not None:
+        headers = (*STRUCTURED, ("traceparent", event.traceparent.encode()))
     key, partition = event.server_id.encode(), record.origin.partition
     return made_of(Output, (_EVIDENCE, key, value, headers, event.time_us // 1_000, partition, label))
-
-
-def _native_writing(record: Record, event: NativeCall, in_force: _InForce, evaluation: PinEvaluation | None) -> Writing:
-    topic, partition, offset = record.origin
-    place = (quoted(topic), partition, offset)
-    if evaluation is None:
-        return (event, *place, in_force.native, _UNPINNED, None)
-    return (event, *place, in_force.native, evaluation.pin_fragment, evaluation.signature_fragment)
 
 
 def _evidence_bytes(
     join: Join, record: Record, event: CallEvent, in_force: _InForce, evaluation: PinEvaluation | None
 ) -> bytes:
-    """Return the evidence record of a call that Python read."""
     fields = fields_of(event.data, join.redaction) if event.fields is None else event.fields
     if evaluation is None:
         data = write_payload(fields, record.origin, in_force.part, _RAW_UNPINNED)
@@ -197,14 +192,12 @@ def _call_findings(
 ) -> Iterator[Finding]:
     if binding.unbound is Unbound.NOT_LISTED:
         yield _call_finding(Kind.CALL_TO_UNLISTED_TOOL, record, event, binding)
-    if binding.unbound is Unbound.LIST_CHANGE_ANNOUNCED and _is_overdue(server, event, binding):
-        yield _call_finding(Kind.LIST_CHANGE_UNANSWERED, record, event, binding)
+    if binding.unbound is Unbound.LIST_CHANGE_ANNOUNCED and server is not None:
+        announcement = server.endings.announced(event.observer_id, binding.seen, event.time_us)
+        if announcement is not None and is_overdue(server, announcement, event.time_us, DEFAULT_LIMITS):
+            yield _call_finding(Kind.LIST_CHANGE_UNANSWERED, record, event, binding)
     if evaluation is not None and evaluation.pin.action is Action.BLOCK and event.decision == "allow":
         yield _call_finding(Kind.BLOCKED_TOOL_CALLED, record, event, binding, evaluation)
-
-
-def _headers(traceparent: str) -> Headers:
-    return (*STRUCTURED, ("traceparent", traceparent.encode()))
 
 
 def _in_force(join: Join, server: ServerBindings | None, record: Record, event: Call) -> _InForce:
@@ -271,14 +264,6 @@ def _describe(server: ServerBindings | None, server_id: str, tool_name: str, bin
         UNSET if digest is None else digest,
         UNSET if binding.unbound is None else binding.unbound.value,
     )
-
-
-def _is_overdue(server: ServerBindings | None, event: Call, binding: Binding) -> bool:
-    """Return True if an announced change has gone without a list that lasts for longer than the limit."""
-    if server is None:
-        return False
-    announcement = server.endings.announced(event.observer_id, binding.seen, event.time_us)
-    return announcement is not None and is_overdue(server, announcement, event.time_us, DEFAULT_LIMITS)
 
 
 def _call_finding(

@@ -12,6 +12,8 @@ machine that the limits were set on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 
@@ -41,12 +43,10 @@ class Work:
 
     @property
     def left(self) -> int:
-        """Units that may still be spent."""
         return self._units_max - self._spent
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nothing is left."""
         return self._spent >= self._units_max
 
     def spend(self, units: int) -> None:
@@ -59,6 +59,15 @@ class Work:
             self._spent = self._units_max
             raise WorkExhaustedError
         self._spent += units
+
+    @contextmanager
+    def quarter(self) -> Iterator[Work]:
+        """Give a budget of a quarter of what is left; what it spends is spent here at the end of the block."""
+        part = Work(max(1, self.left // 4))
+        try:
+            yield part
+        finally:
+            self.spend(min(part.spent, self.left))
 
     def part(self, units_max: int) -> Work:
         """Return a budget for one part, no larger than what is left here; ``spend`` its ``spent`` here afterwards.

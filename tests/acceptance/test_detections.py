@@ -50,7 +50,7 @@ def test_what_an_agent_finds_is_an_alert_with_the_agents_title_and_severity() ->
 def test_such_an_alert_is_suppressed_like_any_other() -> None:
     rule = replace(a_rule(), server_id="mail", kind=Kind.DETECTION.value)
     set_ = Suppression(rule=rule, is_set=True, time_us=at(-(10**6)))
-    [alert, *_] = alerted(set_.output(), detections()[0].output())
+    [alert, *_] = alerted(*set_.outputs(1), detections()[0].output())
     assert body(alert)["status"] == "Suppressed"
 
 

@@ -210,7 +210,7 @@ def test_a_table_restored_after_any_batch_goes_on_as_if_it_had_never_stopped(
 
 
 def as_read(offset: int, entry: Entry) -> Record:
-    value = entry.encode() if isinstance(entry, Tick) else entry.output().value
+    value = entry.encode()
     return Record(Role.FINDINGS, Origin("findings", 0, offset), b"", value)
 
 

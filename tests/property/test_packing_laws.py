@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.bindings.sightings import seen_at
-from assay_stream.bindings.state import Bindings, rows_of
+from assay_stream.bindings.sightings import rows_of, seen_at
+from assay_stream.bindings.state import Bindings
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import RunCut, Seen, SeenRun, decode_fact, decode_key

@@ -1,5 +1,7 @@
 """A budget of work: what is spent is counted, and what is exhausted stays so."""
 
+from contextlib import suppress
+
 import pytest
 
 from assay_stream.work import Work, WorkExhaustedError
@@ -32,6 +34,15 @@ def test_a_part_holds_no_more_than_is_left() -> None:
     work.spend(6)
     assert work.part(100).left == 4
     assert work.part(3).left == 3
+
+
+@pytest.mark.parametrize(("units", "left"), [(2, 6), (3, 6)])
+def test_what_a_quarter_spends_is_spent(units: int, left: int) -> None:
+    """All of it where that does not suffice."""
+    work = Work(8)
+    with suppress(WorkExhaustedError), work.quarter() as part:
+        part.spend(units)
+    assert work.left == left
 
 
 def test_nothing_left_makes_no_part() -> None:

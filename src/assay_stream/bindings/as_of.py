@@ -166,21 +166,16 @@ def _bind_to_all(
     deciding = [answer for answer in answers if answer.unbound is not Unbound.NOT_OBSERVED]
     if not deciding:
         return answers[-1]
-    verdicts = {(answer.unbound, _digest(answer)) for answer in deciding}
+    verdicts = {(answer.unbound, answer.fingerprint and answer.fingerprint.definition_digest()) for answer in deciding}
     if len(verdicts) > 1:
         return Binding(scope=scope, unbound=Unbound.AMBIGUOUS, span_us=span_us)
     return deciding[-1]
-
-
-def _digest(answer: Binding) -> str | None:
-    return None if answer.fingerprint is None else answer.fingerprint.definition_digest()
 
 
 _FIRST_ORIGIN = Origin(topic="", partition=-1, offset=-1)
 
 
 def start_of(time_us: int) -> Position:
-    """Return a position before every record of a time."""
     return (time_us, _FIRST_ORIGIN)
 
 

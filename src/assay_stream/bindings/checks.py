@@ -83,7 +83,6 @@ class SignatureResult:
     warning: str | None = None
 
     def as_json(self) -> dict[str, object]:
-        """Return the result as in evidence, without absent members."""
         names = ("valid", "error_code", "mode", "key_fingerprint", "domain", "warning")
         fields = {"scheme": "schemapin.v1", **dict(self.claims)} | {name: getattr(self, name) for name in names}
         if self.discovery is not None:
@@ -198,21 +197,16 @@ def revised_first_uses(
             del found[place]
     undone: list[FactKey] = []
     for place, known in server.controls.first_uses_from(since):
-        use = found.get(place)
-        if (use is None or use.position > known.position) and _is_folded(server, known):
+        use, documents = found.get(place), server.controls.discoveries.get(known.domain)
+        is_document_folded = not documents or documents[0].time_us > known.time_us
+        is_folded = is_document_folded or server.is_folded_at(known.time_us)
+        if (use is None or use.position > known.position) and is_folded:
             found.pop(place, None)
         elif use is None:
             undone.append(known.key())
         elif use == known:
             del found[place]
     return undone, [use for _, use in sorted(found.items())]
-
-
-def _is_folded(server: ServerBindings, use: FirstUse) -> bool:
-    documents = server.controls.discoveries.get(use.domain)
-    if not documents or documents[0].time_us > use.time_us:
-        return True
-    return server.is_folded_at(use.time_us)
 
 
 def _missing(controls: Controls, tool_name: str, when: When) -> SignatureResult | None:
@@ -295,25 +289,23 @@ def pin_evaluation_of(
         seen: the observation in force, ``None`` where none was.
         found: the tool's fingerprint in it, ``None`` where it has none.
     """
-    if seen is None or found is None:
-        # Not kept: made-up names must not fill the memory.
-        return _encoded(*_evaluate(server, seen, found, tool_name, when))
-    epoch, warning = server.controls.epoch(when), warning_at(server.controls, seen, tool_name, when)
-    question = ("pins", seen.origin, tool_name, found.full, epoch, warning)
-    answer: PinEvaluation | None = server.answers.get(question)
-    if answer is None:
-        answer = _encoded(*_evaluate(server, seen, found, tool_name, when))
-        server.answers.keep(question, answer)
-    return answer
-
-
-def _encoded(pin: PinResult, signature: SignatureResult | None) -> PinEvaluation:
-    return PinEvaluation(
+    question: tuple[Any, ...] | None = None
+    if seen is not None and found is not None:  # Others are not kept: made-up names must not fill the memory.
+        epoch, warning = server.controls.epoch(when), warning_at(server.controls, seen, tool_name, when)
+        question = ("pins", seen.origin, tool_name, found.full, epoch, warning)
+        known: PinEvaluation | None = server.answers.get(question)
+        if known is not None:
+            return known
+    pin, signature = _evaluate(server, seen, found, tool_name, when)
+    answer = PinEvaluation(
         pin=pin,
         signature=signature,
         pin_fragment=compact_copy(canonicalize(pin.as_json())),
         signature_fragment=None if signature is None else compact_copy(canonicalize(signature.as_json())),
     )
+    if question is not None:
+        server.answers.keep(question, answer)
+    return answer
 
 
 def _evaluate(
@@ -358,7 +350,6 @@ def evaluate_pins(
 
 
 def evaluate_one(server: ServerBindings, seen: Seen) -> set[Finding]:
-    """Return the faults of one observation, at its own time."""
     if not server.controls or not server.in_force(seen, seen.time_us):
         return set()
     names = server.catalogue_of(seen).tools
@@ -368,7 +359,6 @@ def evaluate_one(server: ServerBindings, seen: Seen) -> set[Finding]:
 def _findings_at(
     server: ServerBindings, seen: Seen, name: str, position: Position, *, by_control: bool
 ) -> Iterator[Finding]:
-    """Yield the faults of one tool at one change point."""
     catalogue = server.catalogue_of(seen)
     full = catalogue.tools[name]
     found = None if full is None else server.fingerprint_of(catalogue, full)
@@ -426,7 +416,6 @@ def new_findings(found: Iterable[Finding]) -> list[Output]:
 
 
 def pin_fields(pin: PinResult) -> dict[str, Any]:
-    """Return the fields of a finding that state a pin result."""
     return {name: getattr(pin, name) for name in PIN_FIELDS} | {"action": pin.action and pin.action.value}
 
 

@@ -221,7 +221,13 @@ class Controls:
         elif kind == "first_use":
             self._remove_first_use(str(rest[0]), str(rest[1]))
         elif kind == "discovery":
-            self._remove_discovery(str(rest[0]), origin_of_key(rest[1:]))
+            domain, origin = str(rest[0]), origin_of_key(rest[1:])
+            history = self.discoveries.get(domain, [])
+            for found in [each for each in history if each.origin == origin]:
+                history.remove(found)
+                self._positions.remove(found.position)
+            if not history:
+                self.discoveries.pop(domain, None)
 
     def positions_between(self, first: Position, end: Position | None) -> Sequence[Position]:
         """Return the positions of control facts from ``first``, inclusive, to ``end``, exclusive, in order."""
@@ -264,11 +270,9 @@ class Controls:
         return [policy for _, policy in sorted(latest.items(), key=lambda item: item[0] or "") if policy.enforcement]
 
     def key_acts_as_of(self, when: When) -> Sequence[KeyDecision]:
-        """Return the operators' decisions on keys, oldest first."""
         return _until(self.key_decisions, when)
 
     def discoveries_as_of(self, domain: str, when: When) -> Sequence[Discovery]:
-        """Return the discoveries at a domain, oldest first."""
         return _until(self.discoveries.get(domain, ()), when)
 
     def first_use_as_of(self, domain: str, tool_name: str, when: When) -> FirstUse | None:
@@ -276,7 +280,6 @@ class Controls:
         return first if first is not None and first.position <= position_of(when) else None
 
     def first_uses_from(self, since: Position) -> list[tuple[tuple[str, str], FirstUse]]:
-        """Return the first uses at or after a position, with domain and tool, sorted."""
         if not self._first_use_positions or self._first_use_positions[-1] < since:
             return []
         return sorted((place, use) for place, use in self.first_uses.items() if use.position >= since)
@@ -301,16 +304,6 @@ class Controls:
         if known is not None:
             self._first_use_positions.remove(known.position)
 
-    def _remove_discovery(self, domain: str, origin: Origin) -> None:
-        history = self.discoveries.get(domain, [])
-        for found in history:
-            if found.origin == origin:
-                history.remove(found)
-                self._positions.remove(found.position)
-                break
-        if not history:
-            self.discoveries.pop(domain, None)
-
 
 def digest_policy(policy: Policy) -> DigestPolicy | None:
     """Return a policy fact as MCP Hangar's policy, ``None`` where it revokes one."""
@@ -325,7 +318,6 @@ def _digest_policy(enforcement: str, unknown: str) -> DigestPolicy:
 
 
 def position_of(when: When) -> Position:
-    """Return the last position that counts."""
     return (when, _LAST_ORIGIN) if isinstance(when, int) else when
 
 

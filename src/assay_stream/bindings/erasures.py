@@ -92,7 +92,6 @@ class ScopeAct:
     server_id: str = ANY_SERVER
 
     def overlaps(self, other: ScopeField) -> bool:
-        """Return True if a record can be in both scopes."""
         scope = self.scope or {}
         for one, another in (
             (scope.get("server_id"), other.get("server_id")),
@@ -216,7 +215,6 @@ class Erasures:
         return iter(sorted(self._acts.values(), key=_by_time))
 
     def __contains__(self, scope_id: object) -> bool:
-        """Return True if there is an erasure of this id, whether it counts or not."""
         return scope_id in self._erasures
 
     def erasure(self, scope_id: str | None) -> ScopeAct | None:
@@ -271,7 +269,6 @@ class Erasures:
         return [hold for hold in self._held if hold.overlaps(scope or {})]
 
     def _removed_at(self, hold: ScopeAct) -> int | None:
-        """Return the offset of the first removal behind a hold in its partition."""
         offsets = self._removals.get((hold.scope_id, *hold.origin[:2]), [])
         at = bisect_right(offsets, hold.origin.offset)
         return offsets[at] if at < len(offsets) else None
@@ -323,5 +320,4 @@ class Account:
         return None
 
     def used(self) -> list[ScopeAct]:
-        """Return the erasures that accounted for records."""
         return [act for act in self.erasures.standing() if self.erased[act.scope_id]] if self.erased else []

@@ -50,7 +50,6 @@ class Observations:
         insort(self._offsets.setdefault(position[1][:2], array("q")), position[1].offset)
 
     def remove(self, number: int) -> None:
-        """Remove a row that is still in the table."""
         position = self._table.position(number)
         for key in _orders_of(self._table.shared(number)):
             self._orders[key].discard(number, position)
@@ -84,7 +83,6 @@ class Observations:
                 yield self._table.shared(rows.numbers[index])
 
     def observers_since(self, position: Position) -> Iterable[str]:
-        """Return the distinct observers of anything at or after a position."""
         rows = self._orders.get(_ALL)
         later = () if rows is None else rows.numbers[rows.count_before(position) :]
         return dict.fromkeys(self._table.shared(number).observer_id for number in later)
@@ -172,7 +170,6 @@ class Shares(Generic[_Key]):
 
 
 def take_one(counts: Counter[_Key], key: _Key) -> None:
-    """Decrement the count of a key that is present, and drop it at zero."""
     counts[key] -= 1
     drop_empty(counts, key)
 
@@ -223,7 +220,6 @@ class Fleet:
         self.forget_changes()
 
     def refresh(self, observer_id: str) -> None:
-        """Update the index after an observer's timeline changed."""
         timeline = self._observers[observer_id]
         latest = timeline.latest
         catalogue = None if latest is None else latest.catalogue
@@ -255,18 +251,15 @@ class Fleet:
         return (subject, name) in self._item_names
 
     def names_known(self) -> list[str]:
-        """Return the tool names of every catalogue, sorted."""
         return sorted(self._known)
 
     def is_known(self, tool_name: str) -> bool:
         return tool_name in self._known
 
     def definitions_known(self, tool_name: str) -> list[str]:
-        """Return the full digests of every definition of a tool, sorted."""
         return sorted(self._known.get(tool_name, ()))
 
     def latest(self) -> list[Seen]:
-        """Return the latest list of each observer."""
         return [latest for timeline in self._observers.values() if (latest := timeline.latest) is not None]
 
     def catalogues_in_force(self) -> frozenset[str]:
@@ -285,7 +278,6 @@ class Fleet:
             self._refresh_force(observer_id)
 
     def shows_others(self, tool_name: str, full: str, observer_id: str) -> bool:
-        """Return True if another observer's latest list has a definition."""
         shown = self._lists.definitions.get(tool_name, Counter[str]())[full]
         own = self._lists.of.get(observer_id)
         if own is not None and self._lists.users[own] == 1:
@@ -293,7 +285,6 @@ class Fleet:
         return shown > 0
 
     def offers(self, tool_name: str) -> list[str]:
-        """Return the full digests of a tool offered to any observer, sorted."""
         return sorted(self._offered.get(tool_name, ()))
 
     def names_offered_before(self) -> set[str]:
@@ -310,7 +301,6 @@ class Fleet:
                 yield (name, full), is_offered
 
     def forget_changes(self) -> None:
-        """Reset the record of changes."""
         self._offered_before = {}
 
     def _refresh_force(self, observer_id: str) -> None:

@@ -136,7 +136,8 @@ class Offers:
             },
         )
         if content:
-            self._by_list.put(content, offer, sum(map(_weight, fingerprints.values())))
+            weight = sum(print_.size_bytes + BYTES_PER_DEFINITION for print_ in fingerprints.values())
+            self._by_list.put(content, offer, weight)
         return offer
 
     def _fingerprint_of(self, tool: dict[str, Any], scope: str | None, index: int) -> Fingerprint:
@@ -167,18 +168,23 @@ class Offers:
         return cached
 
     def _digested(self, subject: Subject, items: list[dict[str, Any]]) -> tuple[ItemOffer, int]:
-        named: dict[tuple[str, str], dict[str, Any]] = {}
+        limits, named = self._limits, dict[tuple[str, str], dict[str, Any]]()
         oversized: set[str] = set()
         weight = 0
         for item in items:
             name = subject.name_of(item)
             if isinstance(name, str) and name:
-                full, fits, size_bytes = self._digest_of(item)
-                weight += size_bytes + BYTES_PER_DEFINITION
+                canonical = canonicalize(item)
+                full = str(sha256_of(canonical))
+                weight += len(canonical) + BYTES_PER_DEFINITION
                 named[self._bounded(name), full] = item
-                if not fits:
+                if (
+                    len(canonical) > limits.definition_bytes_max
+                    or len(item) > limits.tool_fields_max
+                    or any(len(field) > limits.field_name_chars_max for field in item)
+                ):
                     oversized.add(full)
-        kept = tuple(sorted(named)[: self._limits.items_max])
+        kept = tuple(sorted(named)[: limits.items_max])
         is_cut = len(kept) < len(named)
         definitions = {place[1]: named[place] for place in kept}
         offer = ItemOffer(
@@ -190,17 +196,6 @@ class Offers:
             is_cut=is_cut,
         )
         return offer, weight
-
-    def _digest_of(self, item: dict[str, Any]) -> tuple[str, bool, int]:
-        """Return the full digest of an item, whether it is within the limits of a definition, and its size in bytes."""
-        limits = self._limits
-        canonical = canonicalize(item)
-        fits = (
-            len(canonical) <= limits.definition_bytes_max
-            and len(item) <= limits.tool_fields_max
-            and all(len(field) <= limits.field_name_chars_max for field in item)
-        )
-        return str(sha256_of(canonical)), fits, len(canonical)
 
     def _bounded(self, name: str) -> str:
         if len(name) <= self._limits.identifier_chars_max:
@@ -238,10 +233,6 @@ def _check_size(size_bytes: int, index: int, limits: Limits) -> int:
         message = f"a definition may have {limits.definition_bytes_max} bytes in canonical form"
         raise InputError("too_large", message, path=f"$.data.tools[{index}]")
     return size_bytes
-
-
-def _weight(print_: Fingerprint) -> int:
-    return print_.size_bytes + BYTES_PER_DEFINITION
 
 
 def content_key(content: Any, scope: str | None) -> bytes | None:

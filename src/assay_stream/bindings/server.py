@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, NoReturn
@@ -15,14 +16,30 @@ from typing import Any, NoReturn
 from assay_stream.bindings.controls import Controls, check_pins
 from assay_stream.bindings.fleet import Fleet, Observations
 from assay_stream.bindings.offers import unpack
-from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes_of_id, row_of, shared_part
+from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes_of_id, row_of, rows_of, shared_part
 from assay_stream.bindings.timeline import AFTER_ALL_US, Endings, Timeline, latest_of_equal
 from assay_stream.errors import IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.control import Checked, ControlFact, Signatures
 from assay_stream.model.evidence import PinStatus
-from assay_stream.model.facts import Allowance, Announcement, Catalogue, FormerTool, ItemList, Rejection, Seen
+from assay_stream.model.facts import (
+    Allowance,
+    Announcement,
+    Catalogue,
+    Fact,
+    FormerTool,
+    Horizon,
+    ItemFact,
+    ItemList,
+    Rejection,
+    RunCut,
+    Seen,
+    SeenRun,
+    ToolFact,
+)
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Position
+from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.schemes.fingerprint import Fingerprint
 
 
@@ -145,11 +162,9 @@ class ServerBindings:
     def fleet(self) -> Fleet:
         """The index over what it offers, built on first use."""
         if self._fleet is None:
-            self._fleet = Fleet(self.observers, self.catalogues, self.item_lists, self._is_in_force)
+            is_in_force = partial(self.in_force, time_us=AFTER_ALL_US)
+            self._fleet = Fleet(self.observers, self.catalogues, self.item_lists, is_in_force)
         return self._fleet
-
-    def _is_in_force(self, seen: Seen) -> bool:
-        return self.in_force(seen, AFTER_ALL_US)
 
     def drop_small_indexes(self) -> None:
         """Drop the indexes over so few observations that rebuilding costs less than keeping them."""
@@ -158,7 +173,6 @@ class ServerBindings:
 
     @property
     def rejections(self) -> list[Rejection]:
-        """All of them, ordered by position."""
         return sorted((end for end in self.endings if isinstance(end, Rejection)), key=attrgetter("position"))
 
     def is_folded_at(self, time_us: int) -> bool:
@@ -170,37 +184,121 @@ class ServerBindings:
         """The latest horizon of any observer: before it some observer's history may be gone."""
         return self._horizons[-1] if self._horizons else None
 
-    def add_ending(self, fact: Rejection | Announcement) -> None:
-        """Add a fact that ends the force of observations."""
-        self.endings.add(fact, self.observers)
-        if self._fleet is not None and isinstance(fact, Rejection):
-            self._fleet.force_changed(fact.observer_id)
+    def apply(self, fact: Fact, *, keep_definitions: bool) -> None:
+        self.answers.clear()
+        match fact:
+            case ToolFact():
+                place = (fact.server_scoped, fact.full)
+                self.tools[place] = fact.fingerprint
+                self._keep_definition(place, fact.packed if keep_definitions else None)
+            case Catalogue():
+                self.list_catalogue(fact)
+            case Seen() | SeenRun() | RunCut():
+                self._apply_list(fact)
+                self.endings.without_list.discard(fact.observer_id)
+            case Rejection() | Announcement():
+                self.endings.add(fact, self.observers)
+                if self._fleet is not None and isinstance(fact, Rejection):
+                    self._fleet.force_changed(fact.observer_id)
+            case Horizon():
+                self.truncate_history(fact.observer_id, fact.time_us)
+            case ItemFact():
+                self._keep_item((fact.subject, fact.full), fact.packed)
+            case ItemList():
+                self._list_items(fact)
+            case Allowance():
+                self.allowance = fact
+            case FormerTool():
+                self.formers[fact.tool_name] = fact
+            case ControlFact() | Signatures() | Checked():
+                self.controls.apply(fact)
 
-    def remove_ending(self, origin: Origin) -> None:
-        """Remove such a fact, by its origin."""
-        observer_id = self.endings.remove(origin)
-        if self._fleet is not None:
-            self._fleet.force_changed(observer_id)
+    def forget(self, key: FactKey) -> None:
+        """Undo ``apply``, as if the fact with this key had never been read."""
+        self.answers.clear()
+        kind, _, *place = key
+        match kind:
+            case "seen" | "seen_run" | "run_cut":
+                self._forget_list(kind, str(place[0]), origin_of_key(place[1:]))
+            case "rejection" | "announcement":
+                observer_id = self.endings.remove(origin_of_key(place[-3:]))
+                if self._fleet is not None:
+                    self._fleet.force_changed(observer_id)
+            case "catalogue":
+                self._drop_catalogue(str(place[0]))
+            case "tool":
+                tool = bool(place[0]), str(place[1])
+                self.tools.pop(tool, None)
+                self._keep_definition(tool, None)
+            case "item":
+                item = Subject(str(place[0])), str(place[1])
+                self._keep_item(item, None)
+                del self.items[item]
+            case "item_list":
+                self._drop_item_list((Subject(str(place[0])), str(place[1])))
+            case "former_tool":
+                self.formers.pop(str(place[0]), None)
+            case "allowance":
+                self.allowance = None
+            case "horizon":
+                self.truncate_history(str(place[0]), None)
+            case _:
+                self.controls.forget(key)
 
-    def truncate_history(self, observer_id: str, time_us: int) -> None:
-        """Record that observations of an observer before a time were folded away."""
-        self._set_horizon(self.timeline(observer_id), time_us)
+    def _apply_list(self, fact: Seen | SeenRun | RunCut) -> None:
+        timeline, key = self.timeline(fact.observer_id), fact.origin
+        gone = timeline.cuts.get(key, ())
+        match fact:
+            case SeenRun():
+                # Its rows are all that there is of it, but for those that its cut names.
+                shared = shared_part(fact)
+                rows = [row for row in rows_of(fact) if row[1] - key.offset not in gone]
+                here = timeline.in_run(key) if timeline.table.has(shared) else ()
+                offsets = {timeline.table.offsets[number] - key.offset for number in here}
+                self._remove_observations(fact.observer_id, key, offsets - {row[1] - key.offset for row in rows})
+                self.add_observations(shared, rows)
+            case RunCut():
+                timeline.put_cut(key, fact.gone)
+                self._remove_observations(fact.observer_id, key, {*fact.gone} - {*gone})
+            case _ if not timeline.is_cut(key):
+                self.add_observation(fact)
 
-    def _set_horizon(self, timeline: Timeline, time_us: int | None) -> None:
+    def _forget_list(self, kind: str, observer_id: str, origin: Origin) -> None:
+        """Forget a fact of one of the three kinds; a single one absorbed by a run is already forgotten."""
+        timeline = self.observers.get(observer_id)
+        if timeline is None:
+            return
+        if kind == SeenRun.fact_kind:
+            offsets = timeline.table.offsets
+            gone = {offsets[each] - origin.offset for each in timeline.in_run(origin)}
+            self._remove_observations(observer_id, origin, gone)
+        elif kind == RunCut.fact_kind:
+            # Its run is written again, or taken back, with it.
+            timeline.put_cut(origin, ())
+        elif (number := timeline.row_at(origin)) is not None and timeline.table.run_of(number) is None:
+            self.remove_observation(observer_id, origin)
+
+    def _remove_observations(self, observer_id: str, key: Origin, further: set[int]) -> None:
+        """Remove observations by offset, relative to that of a run's key."""
+        for each in sorted(further):
+            self.remove_observation(observer_id, key._replace(offset=key.offset + each))
+
+    def truncate_history(self, observer_id: str, time_us: int | None) -> None:
+        """Record that observations of an observer before a time were folded away; ``None`` takes that back."""
+        timeline = self.timeline(observer_id)
         if timeline.horizon_us is not None:
             del self._horizons[bisect_left(self._horizons, timeline.horizon_us)]
         if time_us is not None:
             insort(self._horizons, time_us)
         timeline.horizon_us = time_us
+        self._drop_if_bare(observer_id)
 
-    def keep_definition(self, place: tuple[bool, str], packed: str | None) -> None:
-        """Keep a definition, or drop it if ``None``."""
+    def _keep_definition(self, place: tuple[bool, str], packed: str | None) -> None:
         self.definitions_bytes += len(packed or "") - len(self.packed.pop(place, ""))
         if packed is not None:
             self.packed[place] = packed
 
-    def keep_item(self, place: tuple[Subject, str], packed: str | None) -> None:
-        """Keep a prompt or a template, or only its digest if ``None``."""
+    def _keep_item(self, place: tuple[Subject, str], packed: str | None) -> None:
         self.definitions_bytes += len(packed or "") - len(self.items.get(place) or "")
         self.items[place] = packed
 
@@ -210,10 +308,9 @@ class ServerBindings:
     def add_observations(self, shared: Seen, rows: list[Row]) -> None:
         """Add those observations of one kind that are not here yet."""
         timeline = self.timeline(shared.observer_id)
-        if rows and (added := timeline.add(shared, rows)):
-            self._index(shared.observer_id, added)
-
-    def _index(self, observer_id: str, added: Sequence[int]) -> None:
+        added = timeline.add(shared, rows) if rows else ()
+        if not added:
+            return
         self.answers.clear()
         if self._snapshots is not None:
             self._snapshots.add(added)
@@ -221,7 +318,7 @@ class ServerBindings:
             for number in added:
                 self._observations.add(number)
         if self._fleet is not None:
-            self._fleet.refresh(observer_id)
+            self._fleet.refresh(shared.observer_id)
 
     def remove_observation(self, observer_id: str, origin: Origin) -> None:
         timeline = self.observers.get(observer_id)
@@ -244,14 +341,6 @@ class ServerBindings:
             timeline.clear()
         self._table.observers -= len(self.observers)
         self.observers.clear()
-
-    def forget_horizon(self, observer_id: str) -> None:
-        """Undo ``truncate_history``, as if the fact had never been read."""
-        timeline = self.observers.get(observer_id)
-        if timeline is None:
-            return
-        self._set_horizon(timeline, None)
-        self._drop_if_bare(observer_id)
 
     def _drop_if_bare(self, observer_id: str) -> None:
         """Drop an observer that no fact names any more: made-up ones must not leave their names behind."""
@@ -318,18 +407,18 @@ class ServerBindings:
             self._fleet.add_catalogue(catalogue)
         self.catalogues[catalogue.digest] = catalogue
 
-    def drop_catalogue(self, digest: str) -> None:
+    def _drop_catalogue(self, digest: str) -> None:
         catalogue = self.catalogues.pop(digest, None)
         if self._fleet is not None and catalogue is not None:
             self._fleet.remove_catalogue(catalogue)
 
-    def list_items(self, item_list: ItemList) -> None:
+    def _list_items(self, item_list: ItemList) -> None:
         place = (item_list.subject, item_list.digest)
         if self._fleet is not None and place not in self.item_lists:
             self._fleet.add_item_list(item_list)
         self.item_lists[place] = item_list
 
-    def drop_item_list(self, place: tuple[Subject, str]) -> None:
+    def _drop_item_list(self, place: tuple[Subject, str]) -> None:
         item_list = self.item_lists.pop(place, None)
         if self._fleet is not None and item_list is not None:
             self._fleet.remove_item_list(item_list)
@@ -370,12 +459,10 @@ class ServerBindings:
         return check_pins(pins, found, policy=policy).status is PinStatus.MATCH
 
     def history(self, observer_id: str, position: Position) -> Iterator[Seen]:
-        """Yield what an observer saw before a position, the newest first."""
         own = self.observers.get(observer_id)
         return iter(()) if own is None else own.back_from(position)
 
     def concerned(self, rejection: Rejection) -> Iterable[Timeline]:
-        """Return the timelines that a rejection may concern."""
         if rejection.observer_id is None:
             return self.observers.values()
         own = self.observers.get(rejection.observer_id)

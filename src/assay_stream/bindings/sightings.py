@@ -61,6 +61,27 @@ def row_of(seen: Seen) -> Row:
     return seen.time_us, seen.origin.offset, seen.snapshot_id
 
 
+def rows_of(run: SeenRun) -> list[Row]:
+    time_us, offset = run.time_us, run.origin.offset
+    return [(time_us + later_us, offset + further, snapshot_id) for later_us, further, snapshot_id in run.rows]
+
+
+def run_fact(key: Origin, entries: Sequence[Seen]) -> SeenRun:
+    """Return the fact that stands for observations.
+
+    Args:
+        key: origin of the first observation that the run ever had.
+        entries: ordered by both time and offset, equal in everything else.
+    """
+    first = entries[0]
+    return SeenRun(
+        origin=key,
+        time_us=first.time_us,
+        rows=tuple((e.time_us - first.time_us, e.origin.offset - key.offset, e.snapshot_id) for e in entries),
+        **{name: getattr(first, name) for name in SHARED_FIELDS},
+    )
+
+
 class Sightings:
     """The table: sightings of many servers by row number; numbers of removed ones are reused."""
 
@@ -122,7 +143,6 @@ class Sightings:
         self._release(self.kinds[number])
 
     def put_in_run(self, numbers: Sequence[int], shared: Seen) -> None:
-        """Let rows share their part with the others of a run."""
         if numbers:
             kind = self._kind(shared, len(numbers))
             for number in numbers:
@@ -248,7 +268,6 @@ class OrderedRows:
         return bisect_left(self.numbers, position, key=self.table.position)
 
     def count_until(self, position: Position) -> int:
-        """Return the number of rows at or before a position."""
         if not self.numbers or self.table.times_us[self.numbers[-1]] < position[0]:
             return len(self.numbers)
         return bisect_right(self.numbers, position, key=self.table.position)
@@ -290,7 +309,6 @@ class SnapshotIndex:
             del self._parts[place]
 
     def candidates(self, snapshot_id: str) -> Iterator[int]:
-        """Yield the rows that may have a snapshot id."""
         first = _hash(bytes_of_id(snapshot_id)) << 32
         for place in range(self._place(first), len(self._parts)):
             part = self._parts[place]
@@ -303,7 +321,6 @@ class SnapshotIndex:
         return _hash(self._table.id_bytes(number)) << 32 | number
 
     def _place(self, entry: int) -> int:
-        """Return the last part that may hold an entry."""
         return bisect_right(self._parts, entry, lo=1, key=itemgetter(0)) - 1
 
 

@@ -18,28 +18,23 @@ same key replaces.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from zlib import compress, decompress
 
 from assay_stream.bindings.server import AnswerBound, ServerBindings
-from assay_stream.bindings.sightings import SHARED_FIELDS, Row, Sightings, shared_part
-from assay_stream.bindings.timeline import Timeline
+from assay_stream.bindings.sightings import Sightings
 from assay_stream.errors import IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.control import Checked, ControlFact, Signatures
+from assay_stream.model.control import Signatures
 from assay_stream.model.facts import (
     Allowance,
-    Announcement,
     Catalogue,
     Fact,
     FormerTool,
-    Horizon,
     ItemFact,
     ItemList,
     Progress,
-    Rejection,
     RunCut,
     Seen,
     SeenRun,
@@ -48,79 +43,10 @@ from assay_stream.model.facts import (
     decode_key,
     foreign_fact,
 )
-from assay_stream.model.fields import Subject
-from assay_stream.model.record import Origin, Record, home_of
+from assay_stream.model.record import Record, home_of
 from assay_stream.model.state_table import KEY, read_level
-from assay_stream.model.wire import FactKey, origin_of_key
+from assay_stream.model.wire import FactKey
 from assay_stream.schemes.fingerprint import ContentCache
-
-
-def rows_of(run: SeenRun) -> list[Row]:
-    time_us, offset = run.time_us, run.origin.offset
-    return [(time_us + later_us, offset + further, snapshot_id) for later_us, further, snapshot_id in run.rows]
-
-
-def run_fact(key: Origin, entries: Sequence[Seen]) -> SeenRun:
-    """Return the fact that stands for observations.
-
-    Args:
-        key: origin of the first observation that the run ever had.
-        entries: ordered by both time and offset, equal in everything else.
-    """
-    first = entries[0]
-    return SeenRun(
-        origin=key,
-        time_us=first.time_us,
-        rows=tuple((e.time_us - first.time_us, e.origin.offset - key.offset, e.snapshot_id) for e in entries),
-        **{name: getattr(first, name) for name in SHARED_FIELDS},
-    )
-
-
-def apply_list(server: ServerBindings, fact: Seen | SeenRun | RunCut) -> None:
-    timeline = server.timeline(fact.observer_id)
-    match fact:
-        case SeenRun():
-            _apply_run(server, timeline, fact)
-        case RunCut():
-            before = timeline.cuts.get(fact.origin, ())
-            timeline.put_cut(fact.origin, fact.gone)
-            _remove_observations(server, fact.observer_id, fact.origin, {*fact.gone} - {*before})
-        case _ if not timeline.is_cut(fact.origin):
-            server.add_observation(fact)
-
-
-def forget_list(kind: str, server: ServerBindings, observer_id: str, origin: Origin) -> None:
-    """Forget a fact of one of the three kinds; a single one absorbed by a run is already forgotten."""
-    timeline = server.observers.get(observer_id)
-    if timeline is None:
-        return
-    if kind == SeenRun.fact_kind:
-        offsets = timeline.table.offsets
-        _remove_observations(
-            server, observer_id, origin, {offsets[each] - origin.offset for each in timeline.in_run(origin)}
-        )
-    elif kind == RunCut.fact_kind:
-        # Its run is written again, or taken back, with it.
-        timeline.put_cut(origin, ())
-    elif (number := timeline.row_at(origin)) is not None and timeline.table.run_of(number) is None:
-        server.remove_observation(observer_id, origin)
-
-
-def _apply_run(server: ServerBindings, timeline: Timeline, fact: SeenRun) -> None:
-    """Let the observations of a run be its rows, without those that its cut names."""
-    key, gone, shared = fact.origin, timeline.cuts.get(fact.origin, ()), shared_part(fact)
-    rows = [row for row in rows_of(fact) if row[1] - key.offset not in gone]
-    here = timeline.in_run(key) if timeline.table.has(shared) else ()
-    left = {timeline.table.offsets[number] - key.offset for number in here} - {row[1] - key.offset for row in rows}
-    _remove_observations(server, fact.observer_id, key, left)
-    server.add_observations(shared, rows)
-
-
-def _remove_observations(server: ServerBindings, observer_id: str, key: Origin, further: set[int]) -> None:
-    """Remove observations by offset, relative to that of a run's key."""
-    for each in sorted(further):
-        server.remove_observation(observer_id, key._replace(offset=key.offset + each))
-
 
 _DIGEST_BYTES = 16
 _SHARED = ("tool", "catalogue")
@@ -172,19 +98,6 @@ class Bindings:
             than a server's own are left out, as a join does not see them.
     """
 
-    __slots__ = (
-        "_answers",
-        "_holders",
-        "_home_partitions",
-        "_keep_definitions",
-        "_servers",
-        "_shared_facts",
-        "_table",
-        "_unread",
-        "_values",
-        "progress",
-    )
-
     def __init__(self, *, keep_definitions: bool = False, home_partitions: int | None = None) -> None:
         self._home_partitions = home_partitions
         self._keep_definitions = keep_definitions
@@ -233,7 +146,7 @@ class Bindings:
     def server(self, server_id: str) -> ServerBindings:
         found = self.find(server_id)
         if found is None:
-            found = self._servers[server_id] = self._new_server()
+            found = self._servers[server_id] = ServerBindings(self._answers, self._table)
         return found
 
     def take(self, record: Record) -> None:
@@ -274,7 +187,7 @@ class Bindings:
             del self._unread[server_id]
 
     def _read(self, server_id: str) -> ServerBindings:
-        found = self._servers[server_id] = self._new_server()
+        found = self._servers[server_id] = ServerBindings(self._answers, self._table)
         try:
             for (partition, raw_key), value in self._unread[server_id].items():
                 key = decode_key(raw_key)
@@ -286,17 +199,16 @@ class Bindings:
         del self._unread[server_id]
         return found
 
-    def _new_server(self) -> ServerBindings:
-        return ServerBindings(self._answers, self._table)
-
     def _apply_record(self, key: FactKey, value: bytes | None, partition: int) -> None:
-        if value is not None:
-            read = decode_fact if self._keep_definitions else self._shared_facts.read
-            self.apply(read(key, value), partition=partition)
-            return
+        # A registry's times and offsets have 63 bits, and the parts of its keys are scalars.
+        wrong = (ValueError, IndexError, TypeError) if value is None else OverflowError
         try:
-            self.forget(key, partition=partition)
-        except (ValueError, IndexError):
+            if value is None:
+                self.forget(key, partition=partition)
+            else:
+                read = decode_fact if self._keep_definitions else self._shared_facts.read
+                self.apply(read(key, value), partition=partition)
+        except wrong:
             raise foreign_fact() from None
 
     def apply(self, fact: Fact, *, partition: int = 0) -> None:
@@ -308,9 +220,7 @@ class Bindings:
             return
         if fact.fact_kind in OF_REGISTRIES and not self._keep_definitions:
             return
-        server = self.server(fact.server_id)
-        server.answers.clear()
-        _apply(server, fact, keep_definitions=self._keep_definitions)
+        self.server(fact.server_id).apply(fact, keep_definitions=self._keep_definitions)
 
     def forget(self, key: FactKey, *, partition: int = 0) -> None:
         server_id = str(key[1])
@@ -325,8 +235,7 @@ class Bindings:
         server = self.find(server_id)
         if server is None:
             return
-        server.answers.clear()
-        _forget(server, key)
+        server.forget(key)
         if not self._keep_definitions and server.is_empty:
             self.drop(server_id)
 
@@ -339,59 +248,3 @@ class Bindings:
 OF_LISTS = {fact.fact_kind for fact in (Seen, SeenRun, RunCut)}
 OF_REGISTRIES = {fact.fact_kind for fact in (ItemFact, ItemList, Allowance, FormerTool)}
 """Kinds of facts that no answer for a call rests on."""
-
-
-def _apply(server: ServerBindings, fact: Fact, *, keep_definitions: bool) -> None:
-    match fact:
-        case ToolFact():
-            place = (fact.server_scoped, fact.full)
-            server.tools[place] = fact.fingerprint
-            server.keep_definition(place, fact.packed if keep_definitions else None)
-        case Catalogue():
-            server.list_catalogue(fact)
-        case Seen() | SeenRun() | RunCut():
-            apply_list(server, fact)
-            server.endings.without_list.discard(fact.observer_id)
-        case Rejection() | Announcement():
-            server.add_ending(fact)
-        case Horizon():
-            server.truncate_history(fact.observer_id, fact.time_us)
-        case ItemFact():
-            server.keep_item((fact.subject, fact.full), fact.packed)
-        case ItemList():
-            server.list_items(fact)
-        case Allowance():
-            server.allowance = fact
-        case FormerTool():
-            server.formers[fact.tool_name] = fact
-        case ControlFact() | Signatures() | Checked():
-            server.controls.apply(fact)
-
-
-def _forget(server: ServerBindings, key: FactKey) -> None:
-    kind, _, *place = key
-    match kind:
-        case "seen" | "seen_run" | "run_cut":
-            forget_list(kind, server, str(place[0]), origin_of_key(place[1:]))
-        case "rejection" | "announcement":
-            server.remove_ending(origin_of_key(place[-3:]))
-        case "catalogue":
-            server.drop_catalogue(str(place[0]))
-        case "tool":
-            tool = bool(place[0]), str(place[1])
-            server.tools.pop(tool, None)
-            server.keep_definition(tool, None)
-        case "item":
-            item = Subject(str(place[0])), str(place[1])
-            server.keep_item(item, None)
-            server.items.pop(item, None)
-        case "item_list":
-            server.drop_item_list((Subject(str(place[0])), str(place[1])))
-        case "former_tool":
-            server.formers.pop(str(place[0]), None)
-        case "allowance":
-            server.allowance = None
-        case "horizon":
-            server.forget_horizon(str(place[0]))
-        case _:
-            server.controls.forget(key)

@@ -63,7 +63,6 @@ class Timeline(OrderedRows):
         return map(self.table.seen, self.numbers)
 
     def keys(self, server_id: str, observer_id: str) -> Iterator[FactKey]:
-        """Yield the keys of the facts that make it up."""
         if self.horizon_us is not None:
             yield "horizon", server_id, observer_id
         runs = {number: self.table.run_of(number) for number in self.numbers}
@@ -114,11 +113,9 @@ class Timeline(OrderedRows):
         self.numbers, self._latest = array("I"), None
 
     def in_run(self, key: Origin) -> list[int]:
-        """Return the rows of the run with this origin in its key, in order."""
         return [number for number in self.numbers if self.table.run_of(number) == key]
 
     def is_cut(self, origin: Origin) -> bool:
-        """Return True if a cut names the observation of this origin."""
         return any(key[:2] == origin[:2] and origin.offset - key.offset in gone for key, gone in self.cuts.items())
 
     def put_cut(self, key: Origin, gone: tuple[int, ...]) -> None:
@@ -189,7 +186,6 @@ class Timeline(OrderedRows):
         return (self.table.seen(self.numbers[0]), True) if same_tools is None else (same_tools, False)
 
     def _count_until_us(self, time_us: int) -> int:
-        """Return the number of observations at or before a time."""
         numbers, times_us = self.numbers, self.table.times_us
         if not numbers or times_us[numbers[-1]] <= time_us:
             return len(numbers)
@@ -238,11 +234,9 @@ class Endings:
         yield from chain.from_iterable((*self.rejections.values(), *self.announcements.values()))
 
     def concern(self, observer_id: str) -> bool:
-        """Return True if any of them names this observer."""
         return observer_id in self.rejections or observer_id in self.announcements
 
     def of(self, observer_id: str) -> list[Rejection | Announcement]:
-        """Return those that name an observer."""
         return [*self.rejections_of(observer_id), *self.announcements_of(observer_id)]
 
     def rejections_of(self, observer_id: str | None) -> Sequence[Rejection]:

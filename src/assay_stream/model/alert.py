@@ -118,7 +118,6 @@ class _Of(NamedTuple):
     text: Callable[[Any], Any] | None = None
 
     def value(self, finding: Finding) -> Any:
-        """Return the field's value for a finding, ``None`` for nothing."""
         value = getattr(finding, self.field)
         return value if value is None or self.text is None else self.text(value)
 
@@ -198,12 +197,6 @@ _SOURCES = {
     for source in getattr(get_args(hint)[0] if get_origin(hint) is Required else hint, "__metadata__", ())
     if isinstance(source, _Of)
 }
-
-
-def flat_facts(finding: Finding) -> dict[str, Any]:
-    """Return the flat fields of a finding, without absent ones."""
-    values = {name: source.value(finding) for name, source in _SOURCES.items()}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 class Alert(TypedDict):
@@ -292,8 +285,8 @@ def alert_record(
         },
         "remediation": {"desc": info.next_step},
         "unmapped": _pin_of(state)
-        | flat_facts(finding)
         | _present(
+            **{name: source.value(finding) for name, source in _SOURCES.items()},
             mcp_observers=named_count(state.observers),
             mcp_observers_active=named_count(state.active),
             mcp_repeats=state.repeats or None,
@@ -317,7 +310,13 @@ def alert_record(
         role=Role.ALERTS,
         key=finding.server_id.encode(),
         value=canonicalize(body),
-        headers=_cloudevents_headers(f"{finding.uid()}:{state.count}:{activity.value}:{state.repeats}"),
+        headers=(
+            ("content-type", b"application/json"),
+            ("ce_specversion", b"1.0"),
+            ("ce_type", b"assay.tool.drift"),
+            ("ce_source", b"urn:assay-stream"),
+            ("ce_id", f"{finding.uid()}:{state.count}:{activity.value}:{state.repeats}".encode()),
+        ),
         timestamp_ms=max(state.last_us, time_us) // 1_000,
         label="alert:suppressed" if status is AlertStatus.SUPPRESSED else f"alert:{_LABELS[activity]}",
     )
@@ -406,13 +405,3 @@ def _members(folded: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _cloudevents_headers(event_id: str) -> tuple[tuple[str, bytes], ...]:
-    return (
-        ("content-type", b"application/json"),
-        ("ce_specversion", b"1.0"),
-        ("ce_type", b"assay.tool.drift"),
-        ("ce_source", b"urn:assay-stream"),
-        ("ce_id", event_id.encode()),
-    )

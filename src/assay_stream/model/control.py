@@ -320,7 +320,6 @@ class KeyDecision(ControlFact):
     reason: ShortText
 
     def covers(self, domain: str, tool_name: str) -> bool:
-        """Return True if an acceptance applies to a tool of a domain."""
         return self.domain == domain and self.tool_name in (None, tool_name)
 
 

@@ -86,7 +86,6 @@ class PinResult:
     action: Annotated[Action | None, Wire(ActionText, lambda action: action.value)] = None
 
     def as_json(self) -> dict[str, str]:
-        """Return the result as in evidence, without absent members."""
         reason_code = self.reason_code()
         return write_record(self) | ({} if reason_code is None else {"reason_code": reason_code})
 

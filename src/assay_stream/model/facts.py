@@ -166,7 +166,6 @@ class Catalogue(BaseFact):
         return self.ambiguous.get(tool_name, ()) if full is None else (full,)
 
     def lists(self, tool_name: str, full: str) -> bool:
-        """Return True if a definition is listed under a name, alone or among others."""
         fulls = self.definitions_of(tool_name)
         index = bisect_left(fulls, full)
         return index < len(fulls) and fulls[index] == full
@@ -250,25 +249,12 @@ def _some_rows(given: list[Any]) -> list[Any]:
     return given
 
 
-@fact("seen_run", "server_id", "observer_id", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenRun(BaseFact):
-    """At each of these times this observer saw this catalogue on this server; the fields are those of ``seen``.
-
-    Args:
-        origin: of the first observation that the run ever had.
-        time_us: event time of the first row.
-        rows: microseconds since then, offsets counted from that of the origin, and snapshot id of each observation, in
-            their order; times and offsets rise.
-    """
-
+class _Sighting(PlacedFact):
     server_id: Identifier
     observer_id: Identifier
     origin: Origin
     time_us: Micros
-    rows: Annotated[
-        tuple[tuple[int, int, str], ...], rows(tuple[Natural, Natural, Identifier])._replace(read=_some_rows)
-    ]
     catalogue: SharedDigest
     completeness: SharedCompleteness
     signatures: DigestText | None = None
@@ -279,6 +265,23 @@ class SeenRun(BaseFact):
     hidden: Annotated[tuple[tuple[str, str], ...], rows(tuple[str, DigestText])] = ()
     attributed: bool = False
     rationed: bool = False
+
+
+@fact("seen_run", "server_id", "observer_id", "origin")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRun(_Sighting):
+    """At each of these times this observer saw this catalogue on this server; the fields are those of ``seen``.
+
+    Args:
+        origin: of the first observation that the run ever had.
+        time_us: event time of the first row.
+        rows: microseconds since then, offsets counted from that of the origin, and snapshot id of each observation, in
+            their order; times and offsets rise.
+    """
+
+    rows: Annotated[
+        tuple[tuple[int, int, str], ...], rows(tuple[Natural, Natural, Identifier])._replace(read=_some_rows)
+    ]
 
 
 @fact("run_cut", "server_id", "observer_id", "origin")
@@ -331,7 +334,7 @@ def read_progress(value: bytes | None) -> JoinProgress:
 
 @fact("seen", "server_id", "observer_id", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen(PlacedFact):
+class Seen(_Sighting):
     """From this time on, this observer saw this catalogue on this server.
 
     Args:
@@ -347,21 +350,8 @@ class Seen(PlacedFact):
         rationed: whether its analysis was rationed: what it changed is still to be compared (``registry.list_drift``).
     """
 
-    server_id: Identifier
-    observer_id: Identifier
-    origin: Origin
-    time_us: Micros
     snapshot_id: Identifier
-    catalogue: SharedDigest
-    completeness: SharedCompleteness
     signatures: Annotated[DigestText | None, ALWAYS] = None
-    prompts: DigestText | None = None
-    templates: DigestText | None = None
-    instructions: DigestText | None = None
-    auth_context: SharedRights = None
-    hidden: Annotated[tuple[tuple[str, str], ...], rows(tuple[str, DigestText])] = ()
-    attributed: bool = False
-    rationed: bool = False
 
     def listed(self, subject: Subject) -> str | None:
         """Return the digest of a list stated beside the tools, ``None`` where it states none."""

@@ -176,13 +176,11 @@ class Finding:
         return canonicalize(finding_fields(self))
 
     def output(self) -> Output:
-        return Output(
-            role=Role.FINDINGS,
-            key=self.server_id.encode(),
-            value=self.encode(),
-            timestamp_ms=self.time_us // 1_000,
-            label=f"finding:{self.kind.value}",
-        )
+        return _output(self.server_id, self.encode(), self.time_us, f"finding:{self.kind.value}")
+
+
+def _output(key: str, value: bytes, time_us: int, label: str, partition: int | None = None) -> Output:
+    return Output(Role.FINDINGS, key.encode(), value, (), time_us // 1_000, partition, label)
 
 
 def decode_finding(value: bytes | None) -> Finding:
@@ -325,16 +323,6 @@ class _Entry:
     def encode(self) -> bytes:
         return canonicalize(write_record(self) | {"kind": self.entry_kind})
 
-    def _output(self, key: str, time_us: int, label: str, partition: int | None = None) -> Output:
-        return Output(
-            role=Role.FINDINGS,
-            key=key.encode(),
-            value=self.encode(),
-            timestamp_ms=time_us // 1_000,
-            partition=partition,
-            label=label,
-        )
-
 
 def _entry(kind: str) -> Callable[[_Class], _Class]:
     def declare(cls: _Class) -> _Class:
@@ -364,7 +352,7 @@ class Resolution(_Entry):
     everywhere: Annotated[bool, ALWAYS] = False
 
     def output(self) -> Output:
-        return self._output(self.server_id, self.time_us, f"resolution:{self.reason}")
+        return _output(self.server_id, self.encode(), self.time_us, f"resolution:{self.reason}")
 
 
 @_entry("name_claim")
@@ -394,7 +382,7 @@ class NameClaim(_Entry):
 
     def output(self) -> Output:
         label = f"name_claim:{'come' if self.is_offered else 'gone'}"
-        return self._output(name_group(self.tool_name), self.time_us, label)
+        return _output(name_group(self.tool_name), self.encode(), self.time_us, label)
 
 
 @_entry("suppression")
@@ -410,24 +398,16 @@ class Suppression(_Entry):
     def server_id(self) -> str:
         return self.rule.server_id
 
-    def output(self, *, partition: int | None = None) -> Output:
-        """Return the record for the finding topic.
-
-        Args:
-            partition: ``None`` for the partition of its server.
-        """
-        label = f"suppression:{'set' if self.is_set else 'removed'}"
-        return self._output(self.server_id, self.time_us, label, partition)
-
     def outputs(self, partitions: int) -> list[Output]:
         """Return the records that pass the rule to the alert stage: in the partition of its server, or in all of them.
 
         All for a rule for every server, and for one that covers alerts of shadowed tools, or those that they are folded
         into.
         """
-        if self.server_id != ANY_SERVER and self.rule.kind not in _IN_ANY_PARTITION:
-            return [self.output()]
-        return [self.output(partition=number) for number in range(partitions)]
+        is_for_all = self.server_id == ANY_SERVER or self.rule.kind in _IN_ANY_PARTITION
+        label = f"suppression:{'set' if self.is_set else 'removed'}"
+        value, numbers = self.encode(), range(partitions) if is_for_all else (None,)
+        return [_output(self.server_id, value, self.time_us, label, number) for number in numbers]
 
 
 @_entry("alert_act")
@@ -450,12 +430,10 @@ class AlertAct(_Entry):
     time_us: Micros
     origin: Origin
 
-    def output(self, *, partition: int | None = None) -> Output:
-        return self._output(self.server_id, self.time_us, f"alert_act:{self.act}", partition)
-
     def outputs(self, partitions: int) -> list[Output]:
         """Return the records that pass it to the alert stage: in all partitions, since any may hold the alert."""
-        return [self.output(partition=number) for number in range(partitions)]
+        value, label = self.encode(), f"alert_act:{self.act}"
+        return [_output(self.server_id, value, self.time_us, label, number) for number in range(partitions)]
 
 
 @_entry("tick")
@@ -485,7 +463,7 @@ class FloodEnd(_Entry):
     origin: Origin
 
     def output(self) -> Output:
-        return self._output(self.group or self.server_id, self.time_us, "flood_end")
+        return _output(self.group or self.server_id, self.encode(), self.time_us, "flood_end")
 
 
 Entry = AlertAct | Finding | FloodEnd | NameClaim | Resolution | Suppression | Tick

@@ -204,7 +204,6 @@ def declared(struct: type[Struct], dropped: frozenset[str] = frozenset()) -> lis
 
 
 def _values(name: str, form: inspect.Type) -> dict[str, Any]:
-    """Return what the extension is told of the values of a field."""
     if name in _LEFT_TO_PYTHON:
         return {"kind": "never"}
     match form:

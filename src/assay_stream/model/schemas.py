@@ -82,11 +82,9 @@ class _AbsentNotNull(GenerateJsonSchema):
         return super().default_schema(schema)
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
-        """Return the closed schema of a record that only assay-stream writes."""
         return {**super().typed_dict_schema(schema), "additionalProperties": False}
 
     def typed_dict_field_schema(self, schema: core_schema.TypedDictField) -> JsonSchemaValue:
-        """Return the schema of a member, which is absent rather than null."""
         inner = schema["schema"]
         if not schema.get("required") and inner["type"] == "nullable":
             return self.generate_inner(inner["schema"])
@@ -140,7 +138,6 @@ def without_markup(part: Any) -> Any:
 
 
 def _clusters() -> list[dict[str, Any]]:
-    """Return the conditions that make both clusters atomic: whole, or absent."""
     definition = _whole_or_absent("tool_definition_digest", assay.CLUSTER_CONSTANTS)
     policy = _whole_or_absent("policy_snapshot_digest", assay.POLICY_CLUSTER_CONSTANTS)
     whole = policy["anyOf"][1]
@@ -150,7 +147,6 @@ def _clusters() -> list[dict[str, Any]]:
 
 
 def _handshake_profile() -> dict[str, Any]:
-    """Return the condition on a call of the handshake profile (FR-EVT-007), as far as a schema can say it."""
     required = [name for name in handshake.RECORDED.required if name != "type"]
     properties: dict[str, Any] = {name: {"not": {"type": "null"}} for name in required}
     properties |= {name: {"type": "string", "pattern": f"^{handshake.UUID}$"} for name in ("trace_id", "tool_call_id")}

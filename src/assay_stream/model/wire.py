@@ -195,7 +195,8 @@ def record_model(cls: type, **more: Any) -> type[BaseModel]:
         else:
             members[name] = ((Literal[True] if default is False else form) | None, None)
     described = {name: (form, Field(default)) for name, (form, default) in members.items()}
-    model: type[BaseModel] = create_model(cls.__name__, __base__=Closed, __doc__=_purpose(cls), **described)  # type: ignore[call-overload]
+    purpose = (cls.__doc__ or "").split("Args:")[0]
+    model: type[BaseModel] = create_model(cls.__name__, __base__=Closed, __doc__=purpose, **described)  # type: ignore[call-overload]
     return model
 
 
@@ -207,10 +208,6 @@ def key_form(cls: type[BaseFact]) -> Any:
         form = _wire(hints[name]).form
         parts.extend((str, Natural, Natural) if form is OriginField else (form,))
     return tuple[tuple(parts)]  # type: ignore[misc]
-
-
-def _purpose(cls: type) -> str:
-    return (cls.__doc__ or "").split("Args:")[0]
 
 
 def _value_fields(cls: type) -> list[tuple[str, Any]]:

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.formats.view import AlertView, read_alert, row_of, view_of
-from assay_stream.bindings.sightings import seen_at
-from assay_stream.bindings.state import OF_REGISTRIES, rows_of
+from assay_stream.bindings.sightings import rows_of, seen_at
+from assay_stream.bindings.state import OF_REGISTRIES
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import AssayStreamError
 from assay_stream.limits import STORE_ALERT_DIGESTS_MAX, STORE_ALERT_HEAD, STORE_ALERT_RECORDS_MAX

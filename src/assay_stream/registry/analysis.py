@@ -57,25 +57,18 @@ class Analysis:
     """The budget of one record, and what it did not suffice for.
 
     Args:
-        units_max: the budget, in units of work.
         is_rationed: whether the budget is the rest of its server's allowance rather than the limit of a record. A
             rationed server gets one finding: its tools do not stand out one by one.
     """
 
-    __slots__ = ("is_rationed", "kept_units", "left_out", "work")
-
-    def __init__(self, units_max: int, *, is_rationed: bool = False) -> None:
+    def __init__(self, work: Work, *, is_rationed: bool = False) -> None:
         self.is_rationed = is_rationed
-        self.work = Work(units_max)
+        self.work = work
         self.kept_units = 0
         """Units of kept answers, which the next list with the same change does not have to spend."""
         self.left_out: set[LeftOut] = set()
 
-    def keep(self, units: int) -> None:
-        self.kept_units += units
-
     def paid(self, items: Iterable[_Item], units_each: int, what: LeftOut) -> Iterator[_Item]:
-        """Yield items as long as the budget pays for them."""
         for item in items:
             try:
                 self.work.spend(units_each)
@@ -156,25 +149,20 @@ def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, 
         if None not in latest.tools.values():  # Nothing older counts.
             latest.same_rights = True
             return latest, latest
-    found, has_same_rights = _history_for(server, seen)
+    history = list(server.history(seen.observer_id, seen.position))
+    same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, "rights", seen.auth_context)
+    found = same or history or _latest_of_fleet(server, seen)
     if not found:
         return None, None
     latest = _merge(server, found)
-    latest.same_rights = has_same_rights
+    latest.same_rights = bool(same)
     if not any(old.rationed for old in found):
         return latest, latest
-    history = [old for old in found if not old.rationed]
+    compared = [old for old in found if not old.rationed]
     # Where nothing of it was ever analysed, all of the list is new.
-    analysed = _merge(server, history) if history else Baseline(complete=True)
-    analysed.same_rights = has_same_rights
+    analysed = _merge(server, compared) if compared else Baseline(complete=True)
+    analysed.same_rights = latest.same_rights
     return latest, analysed
-
-
-def _history_for(server: ServerBindings, seen: Seen) -> tuple[list[Seen], bool]:
-    """Return the lists to compare a snapshot with, newest first, and whether they were seen under its rights."""
-    history = list(server.history(seen.observer_id, seen.position))
-    same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, "rights", seen.auth_context)
-    return same or history or _latest_of_fleet(server, seen), bool(same)
 
 
 def _under_rights_of(seen: Seen, history: Iterable[Seen]) -> list[Seen]:
@@ -247,17 +235,12 @@ def _last_in(
 def last_shown(server: ServerBindings, seen: Seen, names: Iterable[str], analysis: Analysis) -> dict[str, Fingerprint]:
     """Return the last definition shown before an observation under each of these names, where there is one."""
     known = {name for name in names if server.knows(name)}
-    found = _last_in(server, _newest_first(server, seen), known, analysis)
-    formers = (server.formers[name] for name in (known - found.keys()) & server.formers.keys())
-    return found | {former.tool_name: server.tools[former.place] for former in formers}
-
-
-def _newest_first(server: ServerBindings, seen: Seen) -> Iterator[Seen]:
+    own = (old for old in server.history(seen.observer_id, seen.position) if old.auth_context == seen.auth_context)
     under_rights = server.observations.back_from(seen.position, "rights", seen.auth_context)
     everything = server.observations.back_from(seen.position)
-    history = server.history(seen.observer_id, seen.position)
-    same = (old for old in history if old.auth_context == seen.auth_context)
-    return chain(same, under_rights, everything)
+    found = _last_in(server, chain(own, under_rights, everything), known, analysis)
+    formers = (server.formers[name] for name in (known - found.keys()) & server.formers.keys())
+    return found | {former.tool_name: server.tools[former.place] for former in formers}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -294,8 +277,7 @@ def repeats(latest: Seen, offer: ItemOffer) -> bool:
 
 def item_baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis: Analysis) -> ItemBaseline:
     """Return the baseline of a list of prompts, or templates. Merging more than one list draws on the budget."""
-    own = next(stated(server, seen.observer_id, subject, seen.position), None)
-    latest = own or next(server.observations.back_from(seen.position, "stating", subject), None)
+    latest = latest_stating(server, subject, seen)
     if latest is None:
         return ItemBaseline()
     baseline = ItemBaseline(stated=True)
@@ -342,7 +324,7 @@ def last_stated(
 
 
 def stated(server: ServerBindings, observer_id: str, subject: Subject, position: Position) -> Iterator[Seen]:
-    """Yield an observer's stated lists before a position, newest first, without rationed ones."""
+    """Yield the lists of an observer before a position that state a subject, newest first, without rationed ones."""
     for seen in server.history(observer_id, position):
         if seen.listed(subject) is not None and not seen.rationed:
             yield seen
@@ -405,12 +387,14 @@ class Ration:
         self._change = change
         self._allowance = refilled(server.allowance, seen.server_id, time_ms, limits)
         self._was_analysed = change is not None and self._allowance.knows(change[0])
-        self._is_free = self._was_analysed and not _is_back(server, seen)
+        own = server.observers.get(seen.observer_id) if self._was_analysed else None
+        is_back = own is not None and _stated(seen) in map(_stated, own.newest_first())
+        self._is_free = self._was_analysed and not is_back
         units_max = limits.work_units_max
         if not self._is_free:
             units_max = min(units_max, max(self._allowance.units, limits.ration_floor_units))
         self._cut = CutReason.BUDGET if units_max == limits.work_units_max else CutReason.RATIONED
-        self.analysis = Analysis(units_max, is_rationed=self._cut is CutReason.RATIONED)
+        self.analysis = Analysis(Work(units_max), is_rationed=self._cut is CutReason.RATIONED)
         self._free_units = 0
         self._reported = 0
         self._counted: Counter[Kind] = Counter()
@@ -458,11 +442,6 @@ class Ration:
         return self.analysis.finding(self._seen, self._cut, self._counted)
 
 
-def _is_back(server: ServerBindings, seen: Seen) -> bool:
-    own = server.observers.get(seen.observer_id)
-    return own is not None and _stated(seen) in map(_stated, own.newest_first())
-
-
 def _stated(seen: Seen) -> tuple[str | None, ...]:
     return seen.catalogue, *(seen.listed(subject) for subject in ITEM_SUBJECTS)
 
@@ -474,7 +453,13 @@ def change_of(
 
     ``None`` where it shows none: then nothing is compared. Equal changes are analysed alike for every observer.
     """
-    tools = [] if baseline is None else list(_differing(baseline, catalogue))
+    tools: list[tuple[str, str | None]] = []
+    if baseline is not None:
+        for name in baseline.differing(catalogue):
+            is_listed = name in baseline.tools and name in catalogue.tools
+            if not is_listed or baseline.definitions_of(name) != catalogue.definitions_of(name):
+                known = baseline.tools.get(name)
+                tools.append((name, None if known is None else known.full))
     items: list[tuple[str | int, ...]] = []
     size = len(tools)
     for offer in lists:
@@ -490,11 +475,3 @@ def change_of(
     complete = baseline is not None and baseline.complete
     content = orjson.dumps([catalogue.digest, seen.completeness, complete, tools, items])
     return sha256(content).hexdigest()[:_CHANGE_DIGITS], size
-
-
-def _differing(baseline: Baseline, catalogue: Catalogue) -> Iterator[tuple[str, str | None]]:
-    for name in baseline.differing(catalogue):
-        is_listed = name in baseline.tools and name in catalogue.tools
-        if not is_listed or baseline.definitions_of(name) != catalogue.definitions_of(name):
-            known = baseline.tools.get(name)
-            yield name, None if known is None else known.full

@@ -33,7 +33,6 @@ from assay_stream.model.control import (
     ControlEvent,
     ControlFact,
     Discovery,
-    DiscoveryData,
     HoldRemoveData,
     KeyDecision,
     Pin,
@@ -52,6 +51,7 @@ from assay_stream.registry.transition import Transition, read_document
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import UnknownPolicy
 from assay_stream.text.times import time_us_of
+from assay_stream.work import Work
 
 _Decision = ControlDecision | Suppression | AlertAct | ScopeAct
 
@@ -64,7 +64,7 @@ def apply_control(step: Step, event: ControlEvent) -> None:
         step.outputs.append(change_record(record, event, fact, Controls(), registry.producer))
         step.outputs += () if isinstance(fact, ScopeAct) else fact.outputs(registry.partitions or 1)
         return
-    server, analysis = step.bindings.server(fact.server_id), Analysis(step.limits.work_units_max)
+    server, analysis = step.bindings.server(fact.server_id), Analysis(Work(step.limits.work_units_max))
     is_news = not says_nothing_new(fact, server.controls)
     if is_news:
         step.outputs.append(change_record(record, event, fact, server.controls, registry.producer))
@@ -96,7 +96,12 @@ def fact_of(record: Record, event: ControlEvent) -> _Decision:
         return Suppression(rule=SuppressionRule(**given), is_set=is_set, time_us=time_us)
     given |= {"origin": record.origin, "time_us": time_us}
     if event.type == DISCOVERY_TYPE:
-        return Discovery(**given, **_found(data))
+        if data.status == "fetch_failed":
+            return Discovery(status="fetch_failed", **given)
+        status, key, revoked = read_document(data.document, data.domain, data.revocations)
+        if key is not None:
+            given |= {"fingerprint": key.fingerprint, "public_key_pem": key.pem}
+        return Discovery(status=status, revoked=revoked, **given)
     if event.type == POLICY_SET_TYPE:
         given["unknown"] = UnknownPolicy.parse(data.unknown).value
     fact, fixed = _FACTS[event.type]
@@ -116,25 +121,16 @@ _FACTS: dict[str, tuple[type[_Decision], dict[str, Any]]] = {
 }
 
 
-def _found(data: DiscoveryData) -> dict[str, Any]:
-    if data.status == "fetch_failed":
-        return {"status": "fetch_failed"}
-    status, key, revoked = read_document(data.document, data.domain, data.revocations)
-    found = {} if key is None else {"fingerprint": key.fingerprint, "public_key_pem": key.pem}
-    return {"status": status, "revoked": revoked, **found}
-
-
 def change_record(record: Record, event: ControlEvent, fact: _Decision, before: Controls, producer: Producer) -> Output:
+    decided = fact.rule if isinstance(fact, Suppression) else fact
     payload = {
         "change": event.type.removeprefix("assay.control."),
         "server_id": fact.server_id,
         "origin": record.origin.as_json(),
-        **_what(fact),
+        **{_CALLED.get(name, name): getattr(decided, name) for name in _WHAT[type(decided)]},
+        "replaces": _replaced(fact, before),
+        "superseded": _is_superseded(fact, before),
     }
-    replaces = _replaced(fact, before)
-    if replaces is not None:
-        payload["replaces"] = replaces
-    payload["superseded"] = _is_superseded(fact, before)
     payload = {name: value for name, value in payload.items() if value is not None}
     body: dict[str, Any] = {
         "specversion": "1.0",
@@ -173,11 +169,6 @@ _WHAT: dict[type, tuple[str, ...]] = {
 
 _CALLED = {"fingerprint": "key_fingerprint", "revoked": "revoked_keys", "id": "rule_id", "alert": "alert_uid"}
 """Names in the change that differ from those in the fact."""
-
-
-def _what(fact: _Decision) -> dict[str, Any]:
-    said = fact.rule if isinstance(fact, Suppression) else fact
-    return {_CALLED.get(name, name): getattr(said, name) for name in _WHAT[type(said)]}
 
 
 def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:

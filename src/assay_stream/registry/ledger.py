@@ -41,7 +41,11 @@ def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
     if not (controls.pins or controls.policies):
         return {}
     verdicts: Verdicts = {}
-    in_force = _definitions_in_force(server)
+    in_force: dict[str, list[Fingerprint | None]] = {}
+    for digest in sorted(server.fleet.catalogues_in_force()):
+        catalogue = server.catalogues[digest]
+        for name, full in catalogue.tools.items():
+            in_force.setdefault(name, []).append(None if full is None else server.fingerprint_of(catalogue, full))
     general = controls.policy_as_of("", AFTER_ALL_US)
     names = {*in_force, *controls.pins, *(policy.tool_name for policy in controls.policies if policy.tool_name)}
     for name in sorted(names):
@@ -75,17 +79,6 @@ def changed_verdicts(record: Record, server_id: str, before: Verdicts, after: Ve
 
 def verdict_key(server_id: str, tool_name: str | None) -> bytes:
     return orjson.dumps([server_id, tool_name])
-
-
-def _definitions_in_force(server: ServerBindings) -> dict[str, list[Fingerprint | None]]:
-    """Return each tool's current definitions for any observer: ``None`` where a list names it twice."""
-    found: dict[str, list[Fingerprint | None]] = {}
-    for digest in sorted(server.fleet.catalogues_in_force()):
-        catalogue = server.catalogues[digest]
-        for name, full in catalogue.tools.items():
-            print_ = None if full is None else server.fingerprint_of(catalogue, full)
-            found.setdefault(name, []).append(print_)
-    return found
 
 
 def _gravity(result: PinResult) -> tuple[int, int, str, str]:
@@ -166,7 +159,6 @@ class Step:
         self.outputs.append(fact_output(fact, partition=partition, timestamp_ms=timestamp_ms))
 
     def retract(self, *keys: FactKey) -> None:
-        """Retract facts: publish their tombstones."""
         partition = self.record.origin.partition
         for key in keys:
             self.bindings.forget(key, partition=partition)
@@ -182,5 +174,4 @@ def _binding(key: FactKey, value: bytes | None, what: str, partition: int, times
 
 
 def progress(*, topic: str, partition: int, position: int) -> Output:
-    """Return the record of the registry's position in one input partition."""
     return fact_output(Progress(topic=topic, partition=partition, position=position), partition=partition)

@@ -34,7 +34,16 @@ import orjson
 from assay_stream.bindings.offers import ItemOffer, Offer, unpack
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.detect import CUT_SHORT, KnownTexts, Siblings, ToolNames, detect_indicators, level_beside, rules_shown
+from assay_stream.detect import (
+    CUT_SHORT,
+    Indicator,
+    KnownTexts,
+    Siblings,
+    ToolNames,
+    detect_indicators,
+    level_beside,
+    rules_shown,
+)
 from assay_stream.drift import Change, compare_definitions
 from assay_stream.drift.definition import differing_fields, not_compared
 from assay_stream.drift.lists import renames
@@ -120,25 +129,22 @@ class Comparison:
         """Return the signs in the text that the older definition did not have."""
         names = self._names
         question = f"signs {before} {after} {self._names_digest}"
-        signs = self.kept(question, lambda: self._search(was(), now, names))
+
+        def search() -> Signs:
+            return _rows(detect_indicators(was(), now, tool_names=names, texts=self._texts, work=self.analysis.work))
+
+        signs = self.kept(question, search)
         if not self._tools:
             return signs
         # An answer of its own: other tools of the list may differ where their names are the same.
-        return signs + self.kept(f"imitated {before} {after} {self._tools_digest}", lambda: self._imitated(was(), now))
+        question = f"imitated {before} {after} {self._tools_digest}"
+        return signs + self.kept(question, lambda: _rows(self._siblings.imitated(was(), now, self.analysis.work)))
 
     def carried_over(self, after: str, now: _Definition, signs: Signs) -> Signs:
         """Return the signs, at high or above, that a changed definition would show in a first list beside new ones."""
         shown = {(rule, path) for rule, _, path in signs}
         whole = self.signs(None, after, lambda: None, now)
         return tuple(row for row in whole if row[1] >= Level.HIGH and (row[0], row[2]) not in shown)
-
-    def _imitated(self, was: _Definition | None, now: _Definition) -> Signs:
-        found = self._siblings.imitated(was, now, self.analysis.work)
-        return tuple((sign.rule, sign.level, sign.path) for sign in found)
-
-    def _search(self, was: _Definition | None, now: _Definition, names: ToolNames) -> Signs:
-        found = detect_indicators(was, now, tool_names=names, texts=self._texts, work=self.analysis.work)
-        return tuple((sign.rule, sign.level, sign.path) for sign in found)
 
     def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:
         """Return a kept answer at its original cost, or compute it."""
@@ -160,8 +166,12 @@ class Comparison:
             answers.put(key, known, size_of(answer))
         else:
             work.spend(known[1])
-        self.analysis.keep(known[1])
+        self.analysis.kept_units += known[1]
         return known[0]
+
+
+def _rows(found: Iterable[Indicator]) -> Signs:
+    return tuple((sign.rule, sign.level, sign.path) for sign in found)
 
 
 def reported_changes(changes: Iterable[Change]) -> Changes:
@@ -179,7 +189,6 @@ NOT_COMPARED = reported_changes([not_compared()])
 def first_look(
     server: ServerBindings, catalogue: Catalogue, seen: Seen, lists: Iterable[ItemOffer]
 ) -> Iterator[Finding]:
-    """Yield findings of a server, or an observer, that was never seen before."""
     if seen.observer_id in server.observers:
         return
     if server.observers:
@@ -201,30 +210,24 @@ def first_look(
 
 
 def stands_out(indicators: Signs) -> bool:
-    """Return True if a definition in a first list gets a finding of its own."""
     return any(level >= Level.MEDIUM for _, level, _ in indicators)
 
 
 def compare_items(
-    server: ServerBindings,
-    offer: ItemOffer,
-    seen: Seen,
-    analysis: Analysis | None = None,
-    named_with: Iterable[str] = (),
+    server: ServerBindings, offer: ItemOffer, seen: Seen, analysis: Analysis, names: Iterable[Any]
 ) -> Iterator[Finding]:
     """Yield what a snapshot shows of one list that its baseline did not, sorted by name.
 
     Args:
-        named_with: other names that the texts of the list may mention as the server's own.
+        names: what the texts of the list may mention as the server's own; what is no text is no name.
     """
     latest = next(stated(server, seen.observer_id, offer.subject, seen.position), None)
     if latest is not None and repeats(latest, offer):
         return
-    analysis = Analysis(DEFAULT_LIMITS.work_units_max) if analysis is None else analysis
     was = item_baseline(server, offer.subject, seen, analysis)
     now = offer.as_fact(seen.server_id).by_name()
     is_complete = seen.completeness == "complete" and not offer.is_cut
-    drift = _ItemDrift(server, seen, offer, analysis, named_with)
+    drift = _ItemDrift(server, seen, offer, analysis, names)
     new = now.keys() - was.names.keys()
     known = {name for name in new if server.fleet.is_item_known(offer.subject, name)}
     come = {name for name in new if was.complete or (was.stated and name not in known)}
@@ -248,10 +251,9 @@ def compare_items(
 
 class _ItemDrift:
     def __init__(
-        self, server: ServerBindings, seen: Seen, offer: ItemOffer, analysis: Analysis, named_with: Iterable[str]
+        self, server: ServerBindings, seen: Seen, offer: ItemOffer, analysis: Analysis, names: Iterable[Any]
     ) -> None:
         self._server, self._seen, self._offer, self._analysis = server, seen, offer, analysis
-        names = [*(item.get("name") for item in offer.definitions.values()), *named_with]
         self._comparison = Comparison(analysis, {name for name in names if isinstance(name, str)})
 
     def found(self, what: str, name: str, *, after: str | None = None, **more: Any) -> Finding:
@@ -286,8 +288,6 @@ class _ItemDrift:
 
 _UNPACKED_BYTES_MAX = 1024 * 1024
 """Of older definitions that are kept for a record: a release reads each of them twice."""
-_PART = 4
-"""Share of the remaining budget that a search over the earlier list may cost: one part in this many."""
 
 
 def compare(
@@ -296,15 +296,15 @@ def compare(
     catalogue: Catalogue,
     seen: Seen,
     offer: Offer,
-    analysis: Analysis | None = None,
+    analysis: Analysis,
 ) -> Iterator[Finding]:
     """Yield what a snapshot shows that its baseline did not, sorted by tool name.
 
     Args:
-        analysis: the budget of the record; ``None`` for the default. Once it is exhausted a changed tool is still
-            reported, with ``comparison_cut_short`` as its change, and no further tool is reported as renamed.
+        analysis: the budget of the record. Once it is exhausted a changed tool is still reported, with
+            ``comparison_cut_short`` as its change, and no further tool is reported as renamed.
     """
-    drift = _ToolDrift(server, seen, offer, analysis or Analysis(DEFAULT_LIMITS.work_units_max))
+    drift = _ToolDrift(server, seen, offer, analysis)
     before = baseline or Baseline()
     gone: set[str] = set()
     if baseline is None:
@@ -397,42 +397,47 @@ class _ToolDrift:
     def renames(
         self, before: Baseline, catalogue: Catalogue, gone: Iterable[str], come: Iterable[str]
     ) -> dict[str, str]:
-        """Return the tools that reappeared under another name: old name to new."""
         old = {name: print_.full for name in gone if (print_ := before.tools[name]) is not None}
         new = {name: full for name in come if (full := catalogue.tools[name]) is not None}
         if not old or not new:
             return {}
         question = str(jcs_digest([sorted(old.items()), sorted(new.items())]))
-        found = self._in_part(f"renames {question}", lambda work: self._renames(old, new, work))
+
+        def pairs(work: Work) -> tuple[tuple[str, str], ...]:
+            were = {name: self._server.definition_of(full) for name, full in sorted(old.items())}
+            are = {name: self._offer.definitions[full] for name, full in sorted(new.items())}
+            return tuple(renames(were, are, work))
+
+        found = self._in_part(f"renames {question}", pairs)
         if found is None:
             self.analysis.left_out.add(LeftOut.RENAMES)
         return dict(found or ())
 
     def _in_part(self, question: str, ask: Callable[[Work], tuple[_Answer, ...]]) -> tuple[_Answer, ...] | None:
         """Return an answer if a part of the budget suffices: the rest is for what else the list needs."""
-        work = self.analysis.work
-        part = Analysis(max(1, work.left // _PART))
-        try:
-            return Comparison(part, ()).kept(question, lambda: ask(part.work))
-        except WorkExhaustedError:
-            return None
-        finally:
-            work.spend(min(part.work.spent, work.left))
-            self.analysis.keep(part.kept_units)
-
-    def _renames(self, old: Mapping[str, str], new: Mapping[str, str], work: Work) -> tuple[tuple[str, str], ...]:
-        were = {name: self._server.definition_of(full) for name, full in sorted(old.items())}
-        are = {name: self._offer.definitions[full] for name, full in sorted(new.items())}
-        return tuple(renames(were, are, work))
+        with self.analysis.work.quarter() as work:
+            part = Analysis(work)
+            try:
+                return Comparison(part, ()).kept(question, lambda: ask(work))
+            except WorkExhaustedError:
+                return None
+            finally:
+                self.analysis.kept_units += part.kept_units
 
     def search(self, pairs: Iterable[tuple[str | None, str]]) -> None:
         """Search for signs in new text, then for carried-over ones, as far as the budget suffices."""
         pairs = list(pairs)
         changed = [pair for pair in pairs if pair[0] is not None]
-        for asked, searched, ask in (
-            (pairs, self._searched, self._signs),
-            (changed, self._carried_over, self._carried),
-        ):
+
+        def signs(old_full: str | None, full: str) -> Signs:
+            older = None if old_full is None else partial(self._older, old_full)
+            return self._comparison.signs(old_full, full, older or (lambda: None), self._offer.definitions[full])
+
+        def carried_over(old_full: str | None, full: str) -> Signs:
+            shown = self._searched.get((old_full, full), ())
+            return self._comparison.carried_over(full, self._offer.definitions[full], shown)
+
+        for asked, searched, ask in ((pairs, self._searched, signs), (changed, self._carried_over, carried_over)):
             ordered = iter(asked)
             for pair in ordered:
                 try:
@@ -496,15 +501,6 @@ class _ToolDrift:
         for reason in self._comparison.kept(question, lambda: tuple(contract_drift(contract(was()), contract(now)))):
             yield self._found(Kind.CONTRACT_VIOLATION, name, before=old, after=new, reason=reason)
 
-    def _signs(self, old_full: str | None, full: str) -> Signs:
-        return self._comparison.signs(
-            old_full, full, lambda: None if old_full is None else self._older(old_full), self._offer.definitions[full]
-        )
-
-    def _carried(self, old_full: str | None, full: str) -> Signs:
-        signs = self._searched.get((old_full, full), ())
-        return self._comparison.carried_over(full, self._offer.definitions[full], signs)
-
     def _older(self, full: str) -> dict[str, Any]:
         """Return an older definition. The latest are kept: together they may be far larger than the list."""
         older = self._unpacked.get(full)
@@ -546,7 +542,6 @@ class _ToolDrift:
 
 
 def set_digest(fulls: Sequence[str]) -> str:
-    """Return the digest of the sorted definitions of an ambiguous name."""
     return str(jcs_digest(list(fulls)))
 
 

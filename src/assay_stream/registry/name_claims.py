@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import LeftOut
@@ -38,7 +37,7 @@ OfferedClaims = Mapping[tuple[str, str], bool]
 def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) -> bool:
     """Return True if a snapshot repeats what its observer last saw, so that there is nothing to compare."""
     own = server.observers.get(seen.observer_id)
-    latest = None if own is None else own.as_of(AFTER_ALL_US)
+    latest = None if own is None else own.latest
     if own is None or latest is None:
         return False
     if latest.position > seen.position:
@@ -54,7 +53,6 @@ def offered(server: ServerBindings, tool_name: str) -> OfferedClaims:
 def claims_by_snapshot(
     server: ServerBindings, seen: Seen, analysis: Analysis, *, had_complete: bool
 ) -> Iterator[NameClaim]:
-    """Yield the claims that a snapshot makes or withdraws."""
     before: dict[tuple[str, str], bool] = {}
     after: dict[tuple[str, str], bool] = {}
     for (name, full), is_offered in server.fleet.changes():

@@ -35,6 +35,7 @@ from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.retention import evict, evict_observers, fold_unlisted, is_redundant, merge_rejections
 from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
 from assay_stream.registry.transition import Transition
+from assay_stream.work import Work
 
 __all__ = ["Registry", "process"]
 
@@ -116,16 +117,18 @@ def _refuse(step: Step, error: InputError) -> list[Output]:
     )
     step.outputs = [rejected(record, error)]
     server = registry.bindings.server(server_id)
-    if not is_redundant(server, rejection) or not _is_known_refusal(server, rejection):
+    # The next good list will resolve a refusal for a reason that is known.
+    is_known = any(known.code == error.code for known in server.endings.rejections_of(rejection.observer_id))
+    if not (is_known and is_redundant(server, rejection)):
         _publish_rejection(step, server, rejection)
     step.outputs.append(finding_in(rejection, Kind.SNAPSHOT_REJECTED, reason=error.code).output())
     return _finish(step, server_id, rejection.time_us)
 
 
 def _publish_rejection(step: Step, server: ServerBindings, rejection: Rejection) -> None:
+    analysis = Analysis(Work(step.limits.work_units_max))
     # An observer without a list has no findings, and no verdict depends on it.
     concerns_lists = any(True for _ in server.concerned(rejection))
-    analysis = Analysis(step.limits.work_units_max)
     transition = Transition(step, server, rejection, analysis) if concerns_lists else None
     step.publish(rejection)
     merge_rejections(step, server, rejection.observer_id)
@@ -135,11 +138,6 @@ def _publish_rejection(step: Step, server: ServerBindings, rejection: Rejection)
         step.outputs += transition.findings()
         transition.publish_verdicts()
         transition.publish_cut()
-
-
-def _is_known_refusal(server: ServerBindings, rejection: Rejection) -> bool:
-    """Return True if the next good list will resolve a refusal for this reason."""
-    return any(known.code == rejection.code for known in server.endings.rejections_of(rejection.observer_id))
 
 
 def _finish(step: Step, server_id: str, time_us: int) -> list[Output]:

@@ -56,18 +56,6 @@ _ENDED_BY: dict[PinStatus, _Reasons] = {
 """What a definition is no longer found for, by its state under the pins."""
 
 
-def uids_about(
-    server: ServerBindings, server_id: str, tool_name: str, full: str, *, is_offered: bool = False
-) -> Iterator[str]:
-    """Yield the uids of every possible finding about one definition while it was offered."""
-    if not is_offered:
-        yield from uids_of(server_id, tool_name, full, OF_CHANGE)
-    if server.controls:
-        # Without anything set or signed nothing was found about it.
-        yield from uids_of(server_id, tool_name, full, OF_PINS)
-        yield from uids_of_signature(server, server_id, tool_name, full)
-
-
 def uids_of_signature(server: ServerBindings, server_id: str, tool_name: str, full: str) -> Iterator[str]:
     """Yield the uids of every possible finding about the signature of one definition."""
     yield from uids_of(server_id, tool_name, full, _OF_SIGNATURE)
@@ -91,21 +79,24 @@ def resolved_by_snapshot(
 ) -> list[Resolution]:
     """Return what a snapshot resolves, for its observer. A late one resolves nothing."""
     own = server.observers.get(seen.observer_id)
-    latest = None if own is None else own.as_of(AFTER_ALL_US)
+    latest = None if own is None else own.latest
     if latest is not None and latest.position > seen.position:
         return []
     gone: dict[bool, list[str]] = {False: [], True: []}
     back: list[str] = []
     if baseline is not None and latest is not None:
-        ended: list[tuple[str, str, Uids]] = [
-            (name, full, uids_about(server, seen.server_id, name, full, is_offered=not is_gone))
-            for name, full, is_gone in _gone(baseline, catalogue, seen)
-        ]
-        for name, fulls in _no_longer_ambiguous(server, baseline, catalogue, seen):
-            digest = set_digest(fulls)
-            ended.append((name, digest, [uid_of(Kind.DEFINITION_AMBIGUOUS, seen.server_id, name, digest, None)]))
-        for name, full, uids in ended:
-            gone[not server.fleet.shows_others(name, full, seen.observer_id)] += uids
+        for name, full, is_gone in _gone(baseline, catalogue, seen):
+            ended = gone[not server.fleet.shows_others(name, full, seen.observer_id)]
+            if is_gone:
+                ended += uids_of(seen.server_id, name, full, OF_CHANGE)
+            if server.controls:  # Without anything set or signed nothing was found about it.
+                ended += uids_of(seen.server_id, name, full, OF_PINS)
+                ended += uids_of_signature(server, seen.server_id, name, full)
+        for name, fulls in sorted(server.catalogue_of(latest).ambiguous.items()):
+            if _tells_of(name, baseline, catalogue, seen) and catalogue.ambiguous.get(name) != fulls:
+                digest = set_digest(fulls)
+                ended = gone[not server.fleet.shows_others(name, digest, seen.observer_id)]
+                ended.append(uid_of(Kind.DEFINITION_AMBIGUOUS, seen.server_id, name, digest, None))
         back = [
             uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
             for name in sorted(catalogue.tools.keys() - baseline.tools.keys())
@@ -149,17 +140,6 @@ def _gone(baseline: Baseline, catalogue: Catalogue, seen: Seen) -> Iterator[tupl
         for full in baseline.definitions_of(name):
             if catalogue.tools.get(name) != full:
                 yield name, full, full not in now
-
-
-def _no_longer_ambiguous(
-    server: ServerBindings, baseline: Baseline, catalogue: Catalogue, seen: Seen
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the names that were ambiguous in the observer's latest list and have other definitions now."""
-    own = server.observers[seen.observer_id].as_of(AFTER_ALL_US)
-    listed = {} if own is None else server.catalogue_of(own).ambiguous
-    for name, fulls in sorted(listed.items()):
-        if _tells_of(name, baseline, catalogue, seen) and catalogue.ambiguous.get(name) != fulls:
-            yield name, fulls
 
 
 def _tells_of(name: str, baseline: Baseline, catalogue: Catalogue, seen: Seen) -> bool:
@@ -225,7 +205,7 @@ def _by_signatures(server: ServerBindings, server_id: str) -> Uids:
     """Yield the uids of signature findings about definitions whose signatures are sound wherever they are offered."""
     sound: dict[tuple[str, str], bool] = {}
     for timeline in server.observers.values():
-        seen = timeline.as_of(AFTER_ALL_US)
+        seen = timeline.latest
         if seen is None or seen.signatures is None:
             continue
         for name, full in server.catalogue_of(seen).tools.items():
@@ -246,7 +226,6 @@ def resolutions(
     *,
     everywhere: bool = False,
 ) -> list[Resolution]:
-    """Return the resolutions of these alerts, each within its bound."""
     listed = list(uids)
     most = DEFAULT_LIMITS.resolution_uids_max
     return [
@@ -292,7 +271,6 @@ def resolved_by_signature(
 
 
 def _by_reach(ended: Mapping[bool, Uids], reason: Reason, seen: Seen) -> list[Resolution]:
-    """Return the resolutions of what ended for one observer, then of what ended everywhere."""
     own = seen.observer_id
     return [
         *resolutions(ended[False], reason, seen, own),

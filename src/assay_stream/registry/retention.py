@@ -21,16 +21,14 @@ Folding: see ``bindings.timeline``. Eviction:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from heapq import nsmallest
 
 from assay_stream.bindings.server import ServerBindings
-from assay_stream.bindings.sightings import shared_part
-from assay_stream.bindings.state import run_fact
+from assay_stream.bindings.sightings import run_fact, shared_part
 from assay_stream.bindings.timeline import Timeline
 from assay_stream.limits import Limits
-from assay_stream.model.control import Discovery
 from assay_stream.model.facts import Catalogue, FormerTool, Horizon, Rejection, RunCut, Seen, SeenRun, encode_key
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import Role
@@ -125,7 +123,13 @@ _LATEST_KEPT = 2
 def fold(step: Step, server: ServerBindings, seen: Seen) -> None:
     """Fold surplus observations of the observer's timeline, and drop what nothing refers to any more."""
     timeline = server.observers[seen.observer_id]
-    while (surplus := _surplus(step.limits, server, timeline)) is not None:
+    while True:
+        entries_max = step.limits.timeline_entries_max
+        if len(timeline) > _LATEST_KEPT and server.definitions_bytes > step.limits.server_definitions_bytes_max:
+            entries_max = min(entries_max, len(timeline) - 1)
+        surplus = timeline.one_too_many(entries_max, server.endings.parts)
+        if surplus is None:
+            break
         folded, history_lost = surplus
         take_away(step, timeline, folded)
         if history_lost:
@@ -190,7 +194,12 @@ def fold_discoveries(step: Step, server: ServerBindings, domain: str) -> None:
     if len(controls.discoveries[domain]) <= step.limits.discoveries_max:
         return
     while len(history := controls.discoveries[domain]) > step.limits.discoveries_max:
-        step.retract(_least_telling(history).key())
+        repeated = (
+            found
+            for older, found, newer in zip(history, history[1:], history[2:], strict=False)
+            if older.says_the_same(found) and found.says_the_same(newer)
+        )
+        step.retract(next(repeated, history[0]).key())
     known = controls.key_documents()
     step.retract(*sorted(held.key() for held in controls.checked.values() if held.fingerprint not in known))
 
@@ -203,13 +212,6 @@ def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
     if rejection.observer_id is None:
         return server.observations.all_before(kept[-1])
     return all(kept[-1].is_after(seen) for timeline in server.concerned(rejection) for seen in timeline)
-
-
-def _surplus(limits: Limits, server: ServerBindings, timeline: Timeline) -> tuple[Seen, bool] | None:
-    entries_max = limits.timeline_entries_max
-    if len(timeline) > _LATEST_KEPT and server.definitions_bytes > limits.server_definitions_bytes_max:
-        entries_max = min(entries_max, len(timeline) - 1)
-    return timeline.one_too_many(entries_max, server.endings.parts)
 
 
 def _drop_unused(step: Step, server: ServerBindings, folded: Seen) -> None:
@@ -259,7 +261,6 @@ def _keep_formers(step: Step, server: ServerBindings, catalogue: Catalogue, time
 
 
 def surplus_formers(formers: Collection[FormerTool], limits: Limits) -> list[FormerTool]:
-    """Return what exceeds a bound, earliest first."""
     count, size = len(formers), sum(tool.size for tool in formers)
     surplus: list[FormerTool] = []
     if count > limits.former_tools_max or size > limits.former_tools_bytes_max:
@@ -271,13 +272,6 @@ def surplus_formers(formers: Collection[FormerTool], limits: Limits) -> list[For
     return surplus
 
 
-def _least_telling(history: Sequence[Discovery]) -> Discovery:
-    for older, found, newer in zip(history, history[1:], history[2:], strict=False):
-        if older.says_the_same(found) and found.says_the_same(newer):
-            return found
-    return history[0]
-
-
 _OUTPUTS_MAX = 1_000
 """Records after which a step evicts no more than it must. Below it, a step frees some extra room so that the search is
 rare."""
@@ -286,7 +280,6 @@ _OBSERVERS_MAX = 256
 
 
 def evict(step: Step, server_id: str, time_us: int) -> None:
-    """Evict surplus servers after a record has added one."""
     bindings, servers_max = step.bindings, step.limits.servers_max
     own = bindings.find(server_id)
     if len(bindings) <= servers_max or own is None or sum(_standing(own)[:2]) != 1:
@@ -304,7 +297,6 @@ def evict(step: Step, server_id: str, time_us: int) -> None:
 
 
 def evict_observers(step: Step, time_us: int) -> None:
-    """Evict surplus observers after a record has added one."""
     registry, bindings, observers_max = step.registry, step.bindings, step.limits.observers_max
     # Reading all servers takes seconds after a restart.
     if bindings.observers_at_most <= observers_max:

@@ -42,7 +42,7 @@ from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
 from assay_stream.model.record import Position, Record, murmur2_partition
 from assay_stream.registry.analysis import Baseline, Ration, baselines_for, change_of, finding_in
-from assay_stream.registry.ledger import Registry, Step
+from assay_stream.registry.ledger import Step
 from assay_stream.registry.list_drift import compare, compare_items, first_look
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.resolution import approved_before, resolutions, resolved_by_signature, resolved_by_snapshot
@@ -51,7 +51,6 @@ from assay_stream.registry.transition import Transition, signatures_of
 
 
 def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterator[Finding]:
-    """Yield a finding if an observation is the latest of too many incomplete ones."""
     if seen.completeness == "complete":
         return
     others = limits.incomplete_lists_max - 1
@@ -60,7 +59,6 @@ def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterat
 
 
 def resolved_by_complete_list(server: ServerBindings, seen: Seen, limits: Limits) -> list[Resolution]:
-    """Return the resolution of findings that lists were never complete."""
     if seen.completeness != "complete":
         return []
     for_all = _is_fleets(server, limits.incomplete_lists_max)
@@ -124,7 +122,9 @@ def apply_announcement(step: Step, event: ListChangedEvent) -> None:
     announcement = Announcement(
         server_id=data.server_id, observer_id=data.observer_id, origin=origin, time_us=event_time_us(event)
     )
-    earlier, later = _neighbours(server, announcement)
+    announced = server.endings.announcements_of(data.observer_id)
+    index = bisect_right(announced, announcement.position, key=attrgetter("position"))
+    earlier, later = (announced[index - 1] if index else None), next(iter(announced[index:]), None)
     if earlier is not None and not _lists_between(server, earlier, announcement.position):
         if not earlier.overdue and is_overdue(server, earlier, announcement.time_us, limits):
             step.publish(replace(earlier, overdue=True))
@@ -137,12 +137,6 @@ def apply_announcement(step: Step, event: ListChangedEvent) -> None:
     fold_unlisted(step, server)
     if overdue and not (earlier is not None and earlier.overdue):
         step.outputs.append(finding_in(announcement, Kind.LIST_CHANGE_UNANSWERED).output())
-
-
-def _neighbours(server: ServerBindings, announcement: Announcement) -> tuple[Announcement | None, Announcement | None]:
-    announced = server.endings.announcements_of(announcement.observer_id)
-    index = bisect_right(announced, announcement.position, key=attrgetter("position"))
-    return announced[index - 1] if index else None, announced[index] if index < len(announced) else None
 
 
 def _lists_between(server: ServerBindings, earlier: Announcement, until: Position) -> bool:
@@ -184,12 +178,15 @@ def apply_snapshot(step: Step, event: SnapshotEvent) -> None:
         *resolved_by_complete_list(server, seen, limits),
     ]
     is_same = offers_the_same(server, catalogue, seen)
-    observer_id = None if _concerns_others(server, seen) else seen.observer_id
+    # By a first use, or by being late, it can change what is found elsewhere.
+    concerns_others = server.controls.discoveries or server.controls.positions_between(start_of(seen.time_us), None)
+    observer_id = None if concerns_others else seen.observer_id
     transition = Transition(step, server, seen, ration.analysis, observer_id=observer_id)
     # Apply: in the order in which facts refer to each other.
     _publish_offer(step, server, catalogue, offer)
     for items in lists.values():
-        _publish_items(step, server, seen.server_id, items)
+        if (items.subject, items.digest) not in server.item_lists:
+            _publish_items(step, server, seen.server_id, items)
     if signatures is not None and signatures.digest not in server.controls.signatures:
         step.publish(signatures)
         transition.check_signatures([signatures])
@@ -267,14 +264,18 @@ def _compare(
     lists: Iterable[ItemOffer],
 ) -> tuple[list[Finding], Ration]:
     """Return the findings that were not analysed before, and what they cost."""
-    limits = step.limits
+    limits, partitions = step.limits, step.registry.partitions
     change = change_of(server, analysed, catalogue, seen, lists)
     ration = Ration(server, seen, step.record.timestamp_ms, change, limits)
+    # Prompts, templates and instructions may mention all of these as their server's own.
+    names = [*offer.tools, *(item.get("name") for listed in lists for item in listed.definitions.values())]
     compared = chain(
         compare(server, analysed, catalogue, seen, offer, ration.analysis),
-        *(compare_items(server, items, seen, ration.analysis, _named_beside(offer, lists)) for items in lists),
+        *(compare_items(server, items, seen, ration.analysis, names) for items in lists),
     )
-    findings = [*first_look(server, catalogue, seen, lists), *_misrouted(step.registry, seen)]
+    findings = list(first_look(server, catalogue, seen, lists))
+    if partitions is not None and murmur2_partition(seen.server_id.encode(), partitions) != seen.origin.partition:
+        findings.append(finding_in(seen, Kind.SERVER_MISROUTED))
     findings += [*never_complete(server, seen, limits), *ration.reported(compared)]
     ration.compared()
     late = late_finding(server, seen, limits)
@@ -282,17 +283,10 @@ def _compare(
 
 
 def _of_one_release(findings: list[Finding], seen: Seen) -> list[Finding]:
-    """Return the findings; if they are about several definitions, with the list that makes them one release."""
     if len({(each.tool_name, each.item_name) for each in findings if each.kind in RELEASE_KINDS}) < 2:
         return findings
     release = jcs_digest([seen.catalogue, seen.prompts, seen.templates, seen.instructions]).hex
     return [replace(each, release=release) if each.kind in RELEASE_KINDS else each for each in findings]
-
-
-def _named_beside(offer: Offer, lists: Iterable[ItemOffer]) -> Iterable[str]:
-    """Return the names that prompts, templates and instructions may mention as their server's own."""
-    beside = (item.get("name") for listed in lists for item in listed.definitions.values())
-    return chain(offer.tools, (name for name in beside if isinstance(name, str)))
 
 
 def _publish_offer(step: Step, server: ServerBindings, catalogue: Catalogue, offer: Offer) -> None:
@@ -313,26 +307,12 @@ def _publish_offer(step: Step, server: ServerBindings, catalogue: Catalogue, off
 
 
 def _publish_items(step: Step, server: ServerBindings, server_id: str, items: ItemOffer) -> None:
-    if (items.subject, items.digest) in server.item_lists:
-        return
     for fact in items.item_facts(server_id):
         if (fact.subject, fact.full) not in server.items:
             step.publish(fact)
             if fact.packed is not None:
                 step.outputs.append(definition_record(step.record, fact.full, items.definitions[fact.full]))
     step.publish(items.as_fact(server_id))
-
-
-def _misrouted(registry: Registry, seen: Seen) -> Iterable[Finding]:
-    if registry.partitions is None:
-        return
-    if murmur2_partition(seen.server_id.encode(), registry.partitions) != seen.origin.partition:
-        yield finding_in(seen, Kind.SERVER_MISROUTED)
-
-
-def _concerns_others(server: ServerBindings, seen: Seen) -> bool:
-    """Return True if an observation can change what is found elsewhere: by a first use, or by being late."""
-    return bool(server.controls.discoveries or server.controls.positions_between(start_of(seen.time_us), None))
 
 
 def _is_repetition(server: ServerBindings, seen: Seen) -> bool:

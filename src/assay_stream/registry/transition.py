@@ -79,8 +79,9 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
         if given is None:
             given = offer.carried.get(name)
         if given is not None:
+            is_readable = isinstance(given, str) and len(given) <= limits.signature_chars_max and given.isascii()
             digest = offer.fingerprints[full].schemes.get(SCHEME)
-            tools[name] = Signed(_domain(domain), _text(given, limits), digest, claims)
+            tools[name] = Signed(_domain(domain), given if is_readable else _UNREADABLE, digest, claims)
     if not tools:
         return None
     covered = jcs_digest(signature_rows(tools))
@@ -123,12 +124,6 @@ def read_document(
         return "no_key", None, ()
     # Anything else in the document is the domain's own text and names no key: it is not published.
     return "observed", key, tuple(sorted(filter(_FINGERPRINT.fullmatch, found.revoked_keys | revoked)))
-
-
-def _text(given: Any, limits: Limits) -> str:
-    if not isinstance(given, str) or len(given) > limits.signature_chars_max or not given.isascii():
-        return _UNREADABLE
-    return given
 
 
 def _domain(given: Any) -> str | None:
@@ -189,7 +184,6 @@ class Transition:
         return new_findings(self.found)
 
     def claims(self, *, had_complete: bool = False) -> Iterable[Output]:
-        """Return the claims to tool names that differ."""
         if self._own is not None:
             claims = claims_by_snapshot(self._server, self._own, self._analysis, had_complete=had_complete)
         elif self._pin is not None:
@@ -205,7 +199,6 @@ class Transition:
             self._step.outputs += changed_verdicts(self._step.record, self._by.server_id, self._verdicts, after)
 
     def publish_cut(self) -> None:
-        """Publish the finding that says what the budget did not suffice for, if anything."""
         self._step.outputs += [finding.output() for finding in self._analysis.finding(self._by, CutReason.BUDGET)]
 
     def check_signatures(self, signed: Iterable[Signatures]) -> None:

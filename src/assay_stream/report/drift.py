@@ -68,8 +68,6 @@ LISTS = {
     Subject.INSTRUCTIONS: "instructions",
 }
 
-_PART = 4
-"""Share of the remaining budget that the rules of the earlier list may cost: one part in this many."""
 _OF_A_LIST = (Kind.LIST_CACHED_LONG, Kind.ANALYSIS_CUT_SHORT)
 KIND_TITLES: Mapping[str, str] = {kind.value: KINDS[kind].title for kind in (*RELEASE_KINDS, *_OF_A_LIST)} | {
     # A report also says where it fell, ...
@@ -227,13 +225,11 @@ def _names(items: Iterable[Item], work: Work) -> ToolNames:
 
 
 def _rules_shown(items: Sequence[Item], work: Work) -> frozenset[str]:
-    part = Work(max(1, work.left // _PART))
-    try:
-        return rules_shown(items, _names(items, part), part)
-    except WorkExhaustedError:
-        return frozenset()
-    finally:
-        work.spend(min(part.spent, work.left))
+    with work.quarter() as part:
+        try:
+            return rules_shown(items, _names(items, part), part)
+        except WorkExhaustedError:
+            return frozenset()
 
 
 def _findings(

@@ -47,7 +47,7 @@ class Stage:
 
     def reads(self, *entries: Finding | FloodEnd | Resolution | Suppression | Tick) -> Stage:
         for entry in entries:
-            value = entry.encode() if isinstance(entry, Finding | Tick) else entry.output().value
+            value = entry.encode()
             record = Record(Role.FINDINGS, Origin("findings", 0, self._offset), b"server", value)
             written = process(self._table.alerts, record)
             self._offset += 1

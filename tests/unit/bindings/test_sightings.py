@@ -138,13 +138,13 @@ def test_history_is_gone_before_the_latest_horizon_of_any_observer() -> None:
     for number in range(100):
         server.truncate_history(f"observer-{number}", 10 * number)
     server.truncate_history("observer-99", 985)
-    calls = counted_calls(lambda: server.forget_horizon("observer-99"))
+    calls = counted_calls(lambda: server.truncate_history("observer-99", None))
     assert (server.is_folded_at(979), server.is_folded_at(980)) == (True, False)
     for number in range(100, 1_000):
         server.truncate_history(f"observer-{number}", 10 * number)
-    assert counted_calls(lambda: server.forget_horizon("observer-999")) <= calls + 4, "steps of a binary search"
+    assert counted_calls(lambda: server.truncate_history("observer-999", None)) <= calls + 4, "steps of a binary search"
     for number in range(999):
-        server.forget_horizon(f"observer-{number}")
+        server.truncate_history(f"observer-{number}", None)
     assert not server.is_folded_at(0)
     assert not server.observers
 

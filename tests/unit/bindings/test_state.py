@@ -96,6 +96,25 @@ def test_half_of_a_server_never_answers() -> None:
         assert bindings.servers
 
 
+def test_a_time_that_no_log_has_leaves_no_half_of_a_server() -> None:
+    """The second question would be answered from what was read before it."""
+    bindings = Bindings()
+    for fact in (ONE, seen("alice", 2**63, "one", offset=0)):
+        bindings.take(a_fact_record(fact))
+    for _ in range(2):
+        with pytest.raises(IntegrityError, match="foreign_fact"):
+            bindings.find(SERVER)
+
+
+@pytest.mark.parametrize("key", [b'["tool","server",[1],"x"]', b'["seen","server","alice","t",null,1]'])
+def test_a_tombstone_of_somebody_else_is_reported(key: bytes) -> None:
+    bindings = Bindings()
+    bindings.take(a_fact_record(ONE))
+    assert bindings.find(SERVER) is not None
+    with pytest.raises(IntegrityError, match="foreign_fact"):
+        bindings.take(Record(Role.BINDINGS, Origin("bindings", 0, 1), key, None))
+
+
 def test_a_key_of_somebody_else_is_reported_at_once() -> None:
     with pytest.raises(IntegrityError, match="foreign_fact"):
         Bindings().take(Record(Role.BINDINGS, Origin("bindings", 0, 0), b'["theirs","server"]', b"{}"))

@@ -5,7 +5,8 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from assay_stream.bindings.state import Bindings, run_fact
+from assay_stream.bindings.sightings import run_fact
+from assay_stream.bindings.state import Bindings
 from assay_stream.errors import IntegrityError
 from assay_stream.model.control import FirstUse
 from assay_stream.model.facts import (

@@ -10,24 +10,25 @@ from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis, CutReason, charged, refilled
+from assay_stream.work import Work
 from tests.support.facts import seen
 
 
 def test_what_was_paid_for_is_kept() -> None:
-    analysis = Analysis(25)
+    analysis = Analysis(Work(25))
     assert list(analysis.paid(range(9), 10, LeftOut.RESOLUTIONS)) == [0, 1]
     assert analysis.left_out == {LeftOut.RESOLUTIONS}
     assert analysis.work.is_exhausted
 
 
 def test_nothing_is_found_where_nothing_was_left_out() -> None:
-    analysis = Analysis(20)
+    analysis = Analysis(Work(20))
     assert list(analysis.paid(range(2), 10, LeftOut.TEXT)) == [0, 1]
     assert list(analysis.finding(seen("o", 1, "c", offset=1), CutReason.BUDGET)) == []
 
 
 def test_a_list_that_was_cut_short_is_found_by_its_catalogue() -> None:
-    analysis = Analysis(1)
+    analysis = Analysis(Work(1))
     analysis.left_out |= {LeftOut.TEXT, LeftOut.COMPARISON}
     [one] = analysis.finding(seen("o", 1, "one", offset=1), CutReason.BUDGET)
     [other] = analysis.finding(seen("o", 1, "other", offset=1), CutReason.BUDGET)
@@ -44,7 +45,7 @@ def test_a_list_that_was_cut_short_is_found_by_its_catalogue() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)
 def test_it_is_high(profile: object) -> None:
-    analysis = Analysis(1)
+    analysis = Analysis(Work(1))
     analysis.left_out.add(LeftOut.TEXT)
     [finding] = analysis.finding(seen("o", 1, "one", offset=1), CutReason.BUDGET)
     assert severity_under(profile)(finding) == Level.HIGH  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from assay_stream.bindings.state import Bindings
 from assay_stream.model.facts import ToolFact
 from assay_stream.model.fields import LeftOut
 from assay_stream.registry.analysis import Analysis, last_shown
-from assay_stream.work import UNLIMITED
+from assay_stream.work import UNLIMITED, Work
 from tests.support.facts import PACKED, SERVER, a_catalogue, a_fingerprint, seen
 
 
@@ -29,7 +29,7 @@ def server() -> ServerBindings:
 
 def shown(server: ServerBindings, observer_id: str, time_us: int, *, units: int = UNLIMITED) -> dict[str, str]:
     asked = seen(observer_id, time_us, "none", offset=100)
-    found = last_shown(server, asked, ("t", "u", "never"), analysis := Analysis(units))
+    found = last_shown(server, asked, ("t", "u", "never"), analysis := Analysis(Work(units)))
     assert analysis.left_out == ({LeftOut.HISTORY} if units < UNLIMITED else set())
     return {name: print_.full for name, print_ in found.items()}
 
