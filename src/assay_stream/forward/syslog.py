@@ -118,9 +118,11 @@ class Syslog:
             if before is not None:
                 before.transport.abort()
                 # Of what went last over the connection before, nobody knows whether it was read.
-                for sent_s, earlier in self._recent:
-                    if (before.ended_s or loop.time()) - sent_s <= _KEPT_S:
-                        connection.transport.write(earlier)
+                unsure = [earlier for sent_s, earlier in self._recent if before.ended_s - sent_s <= _KEPT_S]
+                self._recent.clear()
+                for earlier in unsure:
+                    connection.transport.write(earlier)
+                    self._recent.append((loop.time(), earlier))
         await connection.write(frame)
         self._recent.append((loop.time(), frame))
 
