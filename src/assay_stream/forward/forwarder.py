@@ -182,6 +182,7 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
                 # Retention was shorter than the outage: the alerts are gone, and that must not pass in silence.
                 self.metrics.expired(partition, left_at, beginning - left_at)
                 self.counts["expired"] += beginning - left_at
+                self._delivered[partition] = beginning
             if left_at is None and partition in ends:
                 left_at = self._delivered[partition] = ends[partition]
             self._next[partition] = beginning if left_at is None else max(left_at, beginning)
@@ -261,6 +262,8 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
             # A wait that a receiver asked for may be longer than what passes for a stall.
             self.moved_s = time.monotonic() + wait_ms / 1_000
             await self.pause(wait_ms / 1_000)
+        # Whoever has the alert now waits for the receiver.
+        self.is_waiting = False
         return False
 
     async def _send(self, view: AlertView, alert: dict[str, Any]) -> AttemptResult:
@@ -278,6 +281,7 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         return waiting("stopped") if result is None else result
 
     async def _bury(self, record: Record, error: AssayStreamError, generation: int) -> bool:
+        self.is_waiting = False
         letter = dead_letter(record, error)
         [failure] = await send_all(self._producer, self._topics, [letter])
         if failure is not None:
