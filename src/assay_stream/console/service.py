@@ -60,6 +60,9 @@ from assay_stream.worker.host import Health, health_pages
 
 _T = TypeVar("_T")
 
+_BUSY = frozenset({"console_busy", "store_slow"})
+"""The store opens, and others use it."""
+
 
 class StoreReader:
     """Read a folder's store, reopening it for each query, so that a new or rebuilt one is noticed."""
@@ -146,27 +149,21 @@ class Live:
 
     def stop(self) -> None:
         self.is_stopped = True
-        self._tell()
-
-    def _tell(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        self._changed.set()
 
     async def _follow(self) -> None:
-        before = await self._seen()
+        before = None
         while True:
+            try:
+                now = await self._look()
+            except AssayStreamError as error:
+                # The page says it too once it is read again. Where there is no room, it must not be.
+                now = before if error.code in _BUSY else error.code
+            if before is not None and now != before:
+                self._changed.set()
+                self._changed = asyncio.Event()
+            before = now
             await asyncio.sleep(self._limits.look_every_s)
-            now = await self._seen()
-            if now != before:
-                before = now
-                self._tell()
-
-    async def _seen(self) -> object:
-        try:
-            return await self._look()
-        except AssayStreamError as error:
-            # The page says it too once it is read again.
-            return error.code
 
 
 _log = logging.getLogger(__name__)
@@ -410,9 +407,6 @@ def _positions(store: Store) -> object:
 
 
 PUBLISHED, FAILED, SIGNED_IN, REFUSED = "published", "failed", "ok", "failed"
-
-_BUSY = frozenset({"console_busy", "store_slow"})
-"""The store opens, and others use it."""
 
 _KNOWN = frozenset({*PAGES, *ACTIONS, *STATIC, SIGN_IN, SIGN_OUT, START, CALLBACK, "/events"})
 _ELSE = "other"
