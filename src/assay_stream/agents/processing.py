@@ -352,15 +352,19 @@ def _detections(agent: Agent, role: Role, event: Event[Any], memory: Memory, lim
 
 def _is_valid(given: Detection, limits: Limits) -> bool:
     # Tool names have no bound where records have none: servers choose them.
-    parts = given.about or ()
-    texts = [text for text in (given.server_id, given.tool_name) if text is not None]
+    parts = () if given.about is None else given.about
+    names = [text for text in (given.server_id, given.tool_name) if text is not None]
+    try:
+        _to_json((names, parts))
+    except TypeError:  # a lone surrogate, for example
+        return False
     return (
         isinstance(parts, tuple)
         and len(parts) <= limits.agent_key_parts_max
         and all(isinstance(text, str) and len(text) <= limits.identifier_chars_max for text in parts)
-        and all(isinstance(text, str) and text for text in texts)
+        and all(isinstance(text, str) and text for text in names)
         and len(given.server_id or "") <= limits.identifier_chars_max
-        and (given.severity is None or given.severity in {str(level) for level in Level})
+        and (given.severity is None or given.severity in [str(level) for level in Level])
         and isinstance(given.references, tuple)
         and len(given.references) <= limits.agent_references_max
         and all(isinstance(origin, Origin) for origin in given.references)
