@@ -167,8 +167,6 @@ Count = Callable[[Mapping[str, int]], None]
 
 
 class IngestService(Part):
-    """Takes events."""
-
     def __init__(
         self,
         writer: EventWriter,
