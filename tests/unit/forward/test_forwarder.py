@@ -162,19 +162,18 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
-async def test_what_is_delivered_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the oldest alert on, in order, once each."""
-    log, receiver = Log(alerts("a", "b", "c")), Receiver()
-    async with forwarding(log, receiver, monkeypatch):
+@pytest.mark.parametrize(
+    ("committed_at", "from_now", "taken"),
+    [(None, False, ["a", "b", "c"]), (2, False, ["c"]), (2, True, ["c"]), (1, True, ["b", "c"])],
+)
+async def test_a_group_begins_with_the_oldest_alert_and_goes_on_where_it_was(
+    committed_at: int | None, from_now: bool, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In order, once each, and committed. Starting at the end is for the first time only: an outage skips nothing."""
+    log, receiver = Log(alerts("a", "b", "c"), committed_at=committed_at), Receiver()
+    async with forwarding(log, receiver, monkeypatch, from_now=from_now):
         await until(lambda: log.committed_at == 3)
-    assert receiver.taken == ["a", "b", "c"]
-
-
-async def test_a_group_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, receiver = Log(alerts("a", "b", "c"), committed_at=2), Receiver()
-    async with forwarding(log, receiver, monkeypatch):
-        await until(lambda: log.committed_at == 3)
-    assert receiver.taken == ["c"]
+    assert receiver.taken == taken
 
 
 async def test_the_markers_of_transactions_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,14 +428,6 @@ async def test_where_a_new_receiver_starts_is_kept_before_anything_is_read(monke
     async with forwarding(log, Receiver(), monkeypatch, from_now=True):
         await until(lambda: log.committed_at == 2)
         hung.set()
-
-
-async def test_a_receiver_that_has_a_place_goes_on_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting at the end is for the first time only: nothing of an outage is skipped."""
-    log, receiver = Log(alerts("a", "b", "c"), committed_at=1), Receiver()
-    async with forwarding(log, receiver, monkeypatch, from_now=True):
-        await until(lambda: log.committed_at == 3)
-    assert receiver.taken == ["b", "c"]
 
 
 async def test_a_wait_that_was_asked_for_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
