@@ -109,8 +109,6 @@ class StoreReader:
 
 
 class Live:
-    """Follow the store."""
-
     def __init__(self, look: Callable[[], Awaitable[object]], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
         self._look = look
         self._limits = limits
@@ -121,7 +119,6 @@ class Live:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit on open pages is reached."""
         return self.is_stopped or self.streams >= self._limits.streams_max
 
     async def stream(self, send: Callable[[bytes], Awaitable[None]]) -> None:
