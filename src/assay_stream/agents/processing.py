@@ -113,9 +113,17 @@ class Rekeying:
                 label = agent.label(orjson.loads(record.value)["definition"])
             except RAISED as error:
                 raise raised(agent.name, error) from None
-            if label is not None:
-                value = _label_json(agent.name, label, self._limits)
-                labels.append((orjson.dumps([agent.name, record.key.decode()]), value))
+            if label is None:
+                continue
+            bytes_max, why = self._limits.agent_state_bytes_max, "what it remembers of a definition must be JSON"
+            try:
+                value = _to_json(label)
+            except TypeError:
+                raise ConfigurationError("agent_bad_label", about(agent.name, why)) from None
+            if len(value) > bytes_max:
+                why = f"it may remember {bytes_max} bytes of a definition"
+                raise ConfigurationError("agent_bad_label", about(agent.name, why))
+            labels.append((orjson.dumps([agent.name, record.key.decode()]), value))
         return labels
 
 
@@ -154,7 +162,12 @@ class AgentState(Table[Any]):
             raise _unknown_input(record)
         if role is Role.DEFINITIONS:
             name, digest = orjson.loads(record.key or b"")
-            self._remember_definition(name, digest, record.value)
+            place = f"{_DEFINITION}{name}/{digest}"
+            is_new = place not in self
+            # Beyond the bound, a handler that looks it up is told: see ``_handle``.
+            if not is_new or self._definitions < self._limits.agent_keys_max:
+                self._definitions += is_new
+                self[place] = {"label": orjson.loads(record.value or b"null")}
             return []
         name, key = _parts_of(record.key or b"")
         agent = self._agents.agents.get(name)
@@ -191,9 +204,23 @@ class AgentState(Table[Any]):
             missed = missed or (label is None and self._definitions >= self._limits.agent_keys_max)
             return None if label is None else orjson.loads(orjson.dumps(label["label"]))
 
-        def finding(given: Detection, *, reason: str | None = None) -> Finding:
-            about_key = () if reason else key if given.about is None else given.about
-            return self._finding(agent, event, given, about_key, reason)
+        def finding(given: Detection, reason: str | None = None) -> Finding:
+            return Finding(
+                kind=Kind.DETECTION if reason is None else Kind.AGENT_LIMITED,
+                server_id=given.server_id or event.server_id,
+                tool_name=given.tool_name,
+                time_us=event.time_us,
+                origin=event.origin,
+                reason=reason,
+                detection=Detected(
+                    agent=agent.name,
+                    title=agent.title,
+                    severity_id=int(Level.parse(given.severity or agent.severity)),
+                    key=() if reason else key if given.about is None else given.about,
+                    digest=self._agents.digest,
+                    references=given.references,
+                ),
+            )
 
         place, limits = _STATE + record_key.decode(), self._limits
         known: _Kept | None = self.get(place)
@@ -218,28 +245,7 @@ class AgentState(Table[Any]):
         elif known is not None:
             del self[place]
         left_out += filter(None, ("definitions_dropped" if missed else None, dropped))
-        return [*findings, *(finding(Detection(), reason=why) for why in left_out)]
-
-    def _finding(
-        self, agent: Agent, event: Event[Any], given: Detection, key: tuple[str, ...], reason: str | None
-    ) -> Finding:
-        """Return the finding of a detection, or that something was left out, for a reason."""
-        return Finding(
-            kind=Kind.DETECTION if reason is None else Kind.AGENT_LIMITED,
-            server_id=given.server_id or event.server_id,
-            tool_name=given.tool_name,
-            time_us=event.time_us,
-            origin=event.origin,
-            reason=reason,
-            detection=Detected(
-                agent=agent.name,
-                title=agent.title,
-                severity_id=int(Level.parse(given.severity or agent.severity)),
-                key=key,
-                digest=self._agents.digest,
-                references=given.references,
-            ),
-        )
+        return [*findings, *(finding(Detection(), why) for why in left_out)]
 
     def _drop_resting(self, event: Event[Any]) -> str | None:
         """Drop the least recently used states where there are too many; return why that is a loss, if it is."""
@@ -252,14 +258,6 @@ class AgentState(Table[Any]):
             is_loss = is_loss or (agent is not None and event.time_us - last_us <= agent.forget_after_us)
             del self[key]
         return "state_dropped" if is_loss else None
-
-    def _remember_definition(self, agent: str, digest: str, value: bytes | None) -> None:
-        key = f"{_DEFINITION}{agent}/{digest}"
-        if key not in self:
-            if self._definitions >= self._limits.agent_keys_max:
-                return  # A handler that looks it up is told: see ``_handle``.
-            self._definitions += 1
-        self[key] = {"label": orjson.loads(value or b"null")}
 
 
 class Runner:
@@ -352,15 +350,19 @@ def _detections(agent: Agent, role: Role, event: Event[Any], memory: Memory, lim
 
 def _is_valid(given: Detection, limits: Limits) -> bool:
     # Tool names have no bound where records have none: servers choose them.
-    parts = given.about or ()
-    texts = [text for text in (given.server_id, given.tool_name) if text is not None]
+    parts = () if given.about is None else given.about
+    names = [text for text in (given.server_id, given.tool_name) if text is not None]
+    try:
+        _to_json((names, parts))
+    except TypeError:  # a lone surrogate, for example
+        return False
     return (
         isinstance(parts, tuple)
         and len(parts) <= limits.agent_key_parts_max
         and all(isinstance(text, str) and len(text) <= limits.identifier_chars_max for text in parts)
-        and all(isinstance(text, str) and text for text in texts)
+        and all(isinstance(text, str) and text for text in names)
         and len(given.server_id or "") <= limits.identifier_chars_max
-        and (given.severity is None or given.severity in {str(level) for level in Level})
+        and (given.severity is None or given.severity in [str(level) for level in Level])
         and isinstance(given.references, tuple)
         and len(given.references) <= limits.agent_references_max
         and all(isinstance(origin, Origin) for origin in given.references)
@@ -375,20 +377,6 @@ def _state_json(agent: Agent, memory: Memory) -> bytes:
     if not state.startswith(b"{"):
         raise ConfigurationError("agent_bad_state", about(agent.name, "its state must be a JSON object"))
     return state
-
-
-def _label_json(agent: str, label: Any, limits: Limits) -> bytes:
-    try:
-        value = _to_json(label)
-    except TypeError:
-        raise ConfigurationError(
-            "agent_bad_label", about(agent, "what it remembers of a definition must be JSON")
-        ) from None
-    if len(value) > limits.agent_state_bytes_max:
-        raise ConfigurationError(
-            "agent_bad_label", about(agent, f"it may remember {limits.agent_state_bytes_max} bytes of a definition")
-        )
-    return value
 
 
 def _to_json(value: Any) -> bytes:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -41,8 +42,6 @@ _DEVICE = "assay-stream-device"
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeaders:
-    """Authentication by headers of a reverse proxy."""
-
     identity: Identity
     table: Proxied
     secret: str | None
@@ -90,8 +89,6 @@ class ProxyHeaders:
 
 
 class Authenticator:
-    """Authenticates requests and serves the sign-in pages."""
-
     def __init__(
         self,
         sessions: Sessions,
@@ -114,15 +111,17 @@ class Authenticator:
             await self._backend.aclose()
 
     def routes(self) -> list[web.RouteDef]:
-        if isinstance(self._backend, ProxyHeaders):
+        backend = self._backend
+        if isinstance(backend, ProxyHeaders):
             return []
         found: list[tuple[Callable[..., web.RouteDef], str, Handler]] = [(web.post, SIGN_OUT, self._sign_out)]
-        if self._backend is not None:
+        if backend is not None:
             found.append((web.get, SIGN_IN, self._form))
-        if isinstance(self._backend, OidcProvider):
-            found += [(web.get, START, self._start), (web.get, CALLBACK, self._come_back)]
-        elif self._backend is not None:
-            found.append((web.post, SIGN_IN, self._sign_in))
+        if isinstance(backend, OidcProvider):
+            found.append((web.get, START, partial(self._start, backend)))
+            found.append((web.get, CALLBACK, partial(self._come_back, backend)))
+        elif backend is not None:
+            found.append((web.post, SIGN_IN, partial(self._sign_in, backend)))
         return [route(path, self._shown(handler)) for route, path, handler in found]
 
     def _shown(self, handler: Handler) -> Handler:
@@ -182,8 +181,7 @@ class Authenticator:
         own = None if self._identity is None else self._identity.address
         return own or f"{request.scheme}://{request.headers.get('Host', '')}"
 
-    async def _sign_in(self, request: web.Request) -> web.Response:
-        assert isinstance(self._backend, LocalUsers)  # noqa: S101 -- the routes say so
+    async def _sign_in(self, users: LocalUsers, request: web.Request) -> web.Response:
         if not self.is_own_form(request):
             own = self._address(request)
             raise InputError("sign_in_refused", f"this form is not a page's of {own}: open that")
@@ -191,21 +189,17 @@ class Authenticator:
         user, password, address = (next(iter(fields.get(name, ())), "") for name in ("user", "password", "next"))
         request["next"], request["user"] = own_address(address), user.strip()
         device = request.cookies.get(self._name(_DEVICE), "")
-        return self._begin(
-            request, await self._backend.sign_in(request["user"], password, self._source(request), device)
-        )
+        return self._begin(request, await users.sign_in(request["user"], password, self._source(request), device))
 
-    async def _start(self, request: web.Request) -> web.Response:
-        assert isinstance(self._backend, OidcProvider)  # noqa: S101 -- the routes say so
-        location, held = await self._backend.begin(own_address(request.query.get("next")))
+    async def _start(self, provider: OidcProvider, request: web.Request) -> web.Response:
+        location, held = await provider.begin(own_address(request.query.get("next")))
         response = elsewhere(location)
         self._set_cookie(response, _PENDING, held, max_age=self._limits.pending_s)
         return response
 
-    async def _come_back(self, request: web.Request) -> web.Response:
-        assert isinstance(self._backend, OidcProvider)  # noqa: S101 -- the routes say so
+    async def _come_back(self, provider: OidcProvider, request: web.Request) -> web.Response:
         held, device = (request.cookies.get(self._name(cookie), "") for cookie in (_PENDING, _DEVICE))
-        signed_in, request["next"] = await self._backend.finish(request.query, held, self._source(request), device)
+        signed_in, request["next"] = await provider.finish(request.query, held, self._source(request), device)
         return self._begin(request, signed_in)
 
     def _begin(self, request: web.Request, signed_in: SignedIn) -> web.Response:
@@ -262,7 +256,6 @@ class Authenticator:
 
 
 def now_us() -> int:
-    """Return the current time, microseconds since the epoch."""
     return time.time_ns() // 1_000
 
 

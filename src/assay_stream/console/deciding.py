@@ -59,7 +59,6 @@ class Form:
     now_us: int
 
     def text(self, name: str) -> str | None:
-        """Return a field, stripped; ``None`` if empty."""
         return (self._value(name) or "").strip() or None
 
     def name(self, name: str) -> str:
@@ -84,8 +83,6 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """Result of an action."""
-
     decisions: Sequence[Decision]
     address: str
 
@@ -220,7 +217,6 @@ def read_subject(text: str) -> Subject:
 
 
 def subjects_of(fields: Fields) -> Iterator[Subject]:
-    """Yield the subjects of a form, skipping unreadable ones."""
     for text in fields.get("subject", ()):
         with suppress(InputError):
             yield read_subject(text)
@@ -233,7 +229,6 @@ def subject_of_alert(row: AlertRow, record: dict[str, Any]) -> Subject:
 
 
 def decisions_on(store: Store, act: str, subject: Subject, *, assignee: str | None = None) -> Sequence[Decision]:
-    """Return the decisions that an act on one subject records."""
     if subject.uid:
         history = store.alert(subject.uid)
         now = subject_of_alert(history.row, history.records[-1])
@@ -283,17 +278,14 @@ def decide(store: Store, form: Form) -> Decided:
         for subject in subjects
         for kind, data in decisions_on(store, act, subject, assignee=assignee)
     ]
-    return Decided(decisions=decisions, address=_next_page(form, subjects, act))
-
-
-def _next_page(form: Form, subjects: Sequence[Subject], act: str) -> str:
-    done = {"recorded": str(form.now_us), "act": act}
-    first = subjects[0]
+    done, first = {"recorded": str(form.now_us), "act": act}, subjects[0]
     if len(subjects) > 1:
-        return url("/reviews", **done, count=str(len(subjects)))
-    if first.uid:
-        return url("/alert", uid=first.uid, **done)
-    return url("/tool", server=first.server_id, tool=first.tool_name, **done)
+        address = url("/reviews", **done, count=str(len(subjects)))
+    elif first.uid:
+        address = url("/alert", uid=first.uid, **done)
+    else:
+        address = url("/tool", server=first.server_id, tool=first.tool_name, **done)
+    return Decided(decisions=decisions, address=address)
 
 
 Action = Callable[[Store, Form], Decided]

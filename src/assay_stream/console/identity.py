@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 import argon2
@@ -37,8 +37,6 @@ _HEAD = "# Users of the console: name:role:hash. Written by `assay-stream consol
 
 
 class UserRole(StrEnum):
-    """What a local user may do."""
-
     VIEWER = "viewer"
     OPERATOR = "operator"
 
@@ -361,14 +359,12 @@ def read_identity(path: Path) -> Identity:
     try:
         return Identity.model_validate(given)
     except ValidationError as error:
-        sentences = [": ".join((".".join(map(str, each["loc"])), _why(each))) for each in error.errors()]
+        known = {"extra_forbidden": "no such setting", "missing": "is missing"}
+        sentences = []
+        for each in error.errors():  # without the values, which may be secrets
+            why = known.get(each["type"]) or each["msg"].removeprefix("Value error, ")
+            sentences.append(f"{'.'.join(map(str, each['loc']))}: {why}")
         raise ConfigurationError("bad_identity", f"{path}: {'; '.join(sentences)}") from None
-
-
-def _why(error: Any) -> str:
-    """Describe an error without the value, which may be a secret."""
-    known = {"extra_forbidden": "no such setting", "missing": "is missing"}
-    return known.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
 
 
 def secret_of(file: Path | None, variable: str | None, *, name: str) -> str | None:

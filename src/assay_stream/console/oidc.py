@@ -40,8 +40,6 @@ _ERROR = re.compile(r"[a-z_]{1,64}")
 
 
 class OidcProvider:
-    """A client of one provider."""
-
     def __init__(
         self,
         table: Oidc,
@@ -182,15 +180,14 @@ class OidcProvider:
             if self._failed is not None and now_us - self._failed_us < limits.provider_pause_s * 1_000_000:
                 raise self._failed
             try:
-                metadata = await self._metadata()
-                keys = await self._keys(metadata["jwks_uri"])
+                self._found = await self._fetched()
             except OperatingError as error:
                 self._failed, self._failed_us = error, now_us
                 raise
-            self._found, self._found_us = (metadata, keys), now_us
+            self._found_us = now_us
             return self._found
 
-    async def _metadata(self) -> dict[str, Any]:
+    async def _fetched(self) -> tuple[dict[str, Any], KeySet]:
         issuer = self._table.issuer
         found = await self._ask("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != issuer:
@@ -200,17 +197,14 @@ class OidcProvider:
                 encrypted(str(found.get(name)))
             except ValueError:
                 raise _failing(f"its {name} is missing, or not https") from None
-        return found
-
-    async def _keys(self, address: str) -> KeySet:
-        found = (await self._ask("GET", address)).get("keys")
+        keys = (await self._ask("GET", found["jwks_uri"])).get("keys")
         usable = [
             key
-            for key in (found if isinstance(found, list) else ())
+            for key in (keys if isinstance(keys, list) else ())
             if isinstance(key, dict) and key.get("kty") in _KEY_TYPES and key.get("use", "sig") == "sig"
         ]
         try:
-            return KeySet.import_key_set({"keys": usable})
+            return found, KeySet.import_key_set({"keys": usable})
         except (JoseError, ValueError, TypeError):
             raise _failing("its keys cannot be read") from None
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -34,27 +34,22 @@ Shown = Mapping[str, Any] | Answer
 """What the page's own template shows, or another answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SidesOfPlace:
-    """One place that differs."""
-
+class SidesOfPlace(NamedTuple):
     path: str
     what: str
     before: tuple[Piece, ...]
     after: tuple[Piece, ...]
 
 
-def side_by_side(diff: DefinitionDiff) -> tuple[SidesOfPlace, ...]:
+def side_by_side(diff: DefinitionDiff | None) -> tuple[SidesOfPlace, ...]:
     """Return the places that differ, in two columns; notes on omitted text appear in both."""
-    return tuple(
-        SidesOfPlace(path=place.path, what=place.what, before=_side(place, "come"), after=_side(place, "gone"))
-        for place in diff.places
-    )
 
+    def side(place: PlaceDiff, without: str) -> tuple[Piece, ...]:
+        kept = tuple(piece for piece in place.pieces if piece.op != without)
+        return kept if any(piece.op != "note" for piece in kept) else ()
 
-def _side(place: PlaceDiff, without: str) -> tuple[Piece, ...]:
-    kept = tuple(piece for piece in place.pieces if piece.op != without)
-    return kept if any(piece.op != "note" for piece in kept) else ()
+    places = () if diff is None else diff.places
+    return tuple(SidesOfPlace(each.path, each.what, side(each, "come"), side(each, "gone")) for each in places)
 
 
 def alert(store: Store, asked: Asked) -> Shown:
@@ -64,7 +59,7 @@ def alert(store: Store, asked: Asked) -> Shown:
     wanted = _calls_filter(view, life)
     after = view.fact("mcp_digest_after")
     alike = store.alerts(AlertFilter(state=None, digest=after), FEW).rows if after else ()
-    places = () if told.diff is None else side_by_side(told.diff)
+    places = side_by_side(told.diff)
     named = ("changes", "signs", "why", "severity", "next", "observers", "history", "references")
     return {
         "story": told,
@@ -98,8 +93,6 @@ _TO_BE_LOOKED_AT = frozenset({PinStatus.MISMATCH, PinStatus.REJECTED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One subject to be confirmed."""
-
     subject: Subject
     decisions: Sequence[Decision] = ()
     problem: str = ""
@@ -135,7 +128,7 @@ def _review(store: Store, row: AlertRow, work: Work) -> Mapping[str, Any]:
         "said": sections(told, "changes", "signs"),
         # The whole digest: a server can make two definitions whose digests only begin alike.
         "pick": f"{row.uid}.{full}",
-        "places": () if told.diff is None else side_by_side(told.diff),
+        "places": side_by_side(told.diff),
         "is_too_long": is_too_long,
     }
 
@@ -223,18 +216,12 @@ _LISTED_ELSEWHERE = (
 def overview(store: Store, asked: Asked) -> Shown:
     status = store.status()
     now_us = _now_us(status, asked)
-    counts = store.alert_counts()
-    unknown = sum(
-        n for (state, level), n in counts.items() if state is ReviewState.OPEN and level not in SEVERITY_TEXTS
-    )
+    counts = {level: n for (state, level), n in store.alert_counts().items() if state is ReviewState.OPEN}
     return {
         "status": status,
         "behind": _behind(status, asked),
-        "open": [
-            (level, name, counts.get((ReviewState.OPEN, level), 0))
-            for level, name in sorted(SEVERITY_TEXTS.items(), reverse=True)
-        ],
-        "unknown": unknown,
+        "open": [(level, name, counts.get(level, 0)) for level, name in sorted(SEVERITY_TEXTS.items(), reverse=True)],
+        "unknown": sum(n for level, n in counts.items() if level not in SEVERITY_TEXTS),
         "alerts": store.alerts(AlertFilter(), FEW),
         "servers": store.servers(now_us=now_us, paging=FEW),
         "observers": store.observers(now_us=now_us, paging=FEW),
@@ -242,13 +229,11 @@ def overview(store: Store, asked: Asked) -> Shown:
 
 
 def servers(store: Store, asked: Asked) -> Shown:
-    now_us = _now_us(store.status(), asked)
-    return {"servers": store.servers(now_us=now_us, paging=asked.paging())}
+    return {"servers": store.servers(now_us=_now_us(store.status(), asked), paging=asked.paging())}
 
 
 def observers(store: Store, asked: Asked) -> Shown:
-    now_us = _now_us(store.status(), asked)
-    return {"observers": store.observers(now_us=now_us, paging=asked.paging())}
+    return {"observers": store.observers(now_us=_now_us(store.status(), asked), paging=asked.paging())}
 
 
 def server(store: Store, asked: Asked) -> Shown:
@@ -284,7 +269,7 @@ def tool(store: Store, asked: Asked) -> Shown:
         "has_after": now is not None,
         "diff": diff,
         "full": asked.is_full,
-        "places": () if diff is None else side_by_side(diff),
+        "places": side_by_side(diff),
         "alerts": store.alerts(exact, FEW).rows,
         "decisions": store.decisions(server_id=server_id, tool_name=tool_name, paging=FEW),
         "subjects": {

@@ -113,8 +113,6 @@ _MICROS, _COUNT = re.compile(r"[0-9]{1,18}"), re.compile(r"[0-9]{1,6}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A decision that an operator has just made."""
-
     act: str
     count: int
     is_read: bool
@@ -137,7 +135,6 @@ class Asked:
     is_own: bool = True
 
     def text(self, name: str) -> str | None:
-        """Return a field, ``None`` if it is absent."""
         return self.given.get(name, "").strip() or None
 
     def name(self, name: str) -> str:
@@ -240,8 +237,6 @@ FEW = Paging(limit=CONSOLE_LIMITS.few_rows)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A page to be rendered."""
-
     template: str
     data: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200

@@ -60,6 +60,9 @@ from assay_stream.worker.host import Health, health_pages
 
 _T = TypeVar("_T")
 
+_BUSY = frozenset({"console_busy", "store_slow"})
+"""The store opens, and others use it."""
+
 
 class StoreReader:
     """Read a folder's store, reopening it for each query, so that a new or rebuilt one is noticed."""
@@ -106,8 +109,6 @@ class StoreReader:
 
 
 class Live:
-    """Follow the store."""
-
     def __init__(self, look: Callable[[], Awaitable[object]], limits: ConsoleLimits = CONSOLE_LIMITS) -> None:
         self._look = look
         self._limits = limits
@@ -118,7 +119,6 @@ class Live:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit on open pages is reached."""
         return self.is_stopped or self.streams >= self._limits.streams_max
 
     async def stream(self, send: Callable[[bytes], Awaitable[None]]) -> None:
@@ -146,27 +146,21 @@ class Live:
 
     def stop(self) -> None:
         self.is_stopped = True
-        self._tell()
-
-    def _tell(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        self._changed.set()
 
     async def _follow(self) -> None:
-        before = await self._seen()
+        before = None
         while True:
+            try:
+                now = await self._look()
+            except AssayStreamError as error:
+                # The page says it too once it is read again. Where there is no room, it must not be.
+                now = before if error.code in _BUSY else error.code
+            if before is not None and now != before:
+                self._changed.set()
+                self._changed = asyncio.Event()
+            before = now
             await asyncio.sleep(self._limits.look_every_s)
-            now = await self._seen()
-            if now != before:
-                before = now
-                self._tell()
-
-    async def _seen(self) -> object:
-        try:
-            return await self._look()
-        except AssayStreamError as error:
-            # The page says it too once it is read again.
-            return error.code
 
 
 _log = logging.getLogger(__name__)
@@ -410,9 +404,6 @@ def _positions(store: Store) -> object:
 
 
 PUBLISHED, FAILED, SIGNED_IN, REFUSED = "published", "failed", "ok", "failed"
-
-_BUSY = frozenset({"console_busy", "store_slow"})
-"""The store opens, and others use it."""
 
 _KNOWN = frozenset({*PAGES, *ACTIONS, *STATIC, SIGN_IN, SIGN_OUT, START, CALLBACK, "/events"})
 _ELSE = "other"

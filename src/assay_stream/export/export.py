@@ -178,7 +178,13 @@ def write_parquet(path: Path, kind: Dataset, rows: Iterable[Mapping[str, Value]]
         InputError: ``unwritable_file``.
     """
     arrow, parquet = parquet_library()
-    schema = arrow.schema([(column.name, _arrow_type(arrow, column.type)) for column in COLUMNS[kind]])
+    types = {
+        ColumnType.TIME: arrow.timestamp("us", tz="UTC"),
+        ColumnType.INTEGER: arrow.int64(),
+        ColumnType.NUMBER: arrow.float64(),
+        ColumnType.FLAG: arrow.bool_(),
+    }
+    schema = arrow.schema([(each.name, types.get(each.type, arrow.string())) for each in COLUMNS[kind]])
     count = 0
     with writing(path), Aside() as aside, parquet.ParquetWriter(aside.path(path), schema, compression="zstd") as writer:
         for group in _groups(rows):
@@ -197,16 +203,6 @@ def parquet_library() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     return pyarrow, pyarrow.parquet
-
-
-def _arrow_type(arrow: Any, type_: ColumnType) -> Any:
-    types = {
-        ColumnType.TIME: arrow.timestamp("us", tz="UTC"),
-        ColumnType.INTEGER: arrow.int64(),
-        ColumnType.NUMBER: arrow.float64(),
-        ColumnType.FLAG: arrow.bool_(),
-    }
-    return types.get(type_, arrow.string())
 
 
 def _groups(rows: Iterable[Mapping[str, Value]]) -> Iterator[list[Mapping[str, Value]]]:

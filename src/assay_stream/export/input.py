@@ -65,8 +65,17 @@ def write_bundle(
     with writing(path), tempfile.TemporaryDirectory(prefix=".assay-stream-", dir=path.parent) as name:
         folder = Path(name)
         manifest = _write_events(folder / EVENTS_NAME, events, run_id, limits)
-        _write_tar(folder, manifest)
-        _compress(folder / "tar", folder / "bundle")
+        raw = manifest.encode()
+        with (folder / "tar").open("wb") as tar, (folder / EVENTS_NAME).open("rb") as lines:
+            tar.write(tar_header(Member(MANIFEST_NAME, len(raw))) + raw + tar_padding(len(raw)))
+            tar.write(tar_header(Member(EVENTS_NAME, manifest.events_bytes)))
+            shutil.copyfileobj(lines, tar)
+            tar.write(tar_padding(manifest.events_bytes) + TAR_END)
+        # Assay's own compressor, behind a binding: equal events give the bytes of Assay's own writer. Its header has
+        # neither a name nor a time, and 255 for the operating system.
+        source = cramjam.File(str(folder / "tar"), read=True, write=True, truncate=False)
+        packed = cramjam.File(str(folder / "bundle"), read=True, write=True, truncate=True)
+        cramjam.gzip.compress_into(source, packed, level=_LEVEL)
         if (folder / "bundle").stat().st_size > limits.bundle_bytes_max:
             raise InputError(
                 "bundle_limit",
@@ -111,23 +120,6 @@ def _write_events(path: Path, events: Iterable[Mapping[str, Any]], run_id: str, 
     )
 
 
-def _write_tar(folder: Path, manifest: Manifest) -> None:
-    raw = manifest.encode()
-    with (folder / "tar").open("wb") as tar, (folder / EVENTS_NAME).open("rb") as events:
-        tar.write(tar_header(Member(MANIFEST_NAME, len(raw))) + raw + tar_padding(len(raw)))
-        tar.write(tar_header(Member(EVENTS_NAME, manifest.events_bytes)))
-        shutil.copyfileobj(events, tar)
-        tar.write(tar_padding(manifest.events_bytes) + TAR_END)
-
-
-def _compress(tar: Path, target: Path) -> None:
-    # Assay's own compressor, behind a binding: equal events give the bytes of Assay's own writer. Its header has
-    # neither a name nor a time, and 255 for the operating system.
-    source = cramjam.File(str(tar), read=True, write=True, truncate=False)
-    packed = cramjam.File(str(target), read=True, write=True, truncate=True)
-    cramjam.gzip.compress_into(source, packed, level=_LEVEL)
-
-
 def verify_bundle(path: Path, *, limits: BundleLimits = BUNDLE_LIMITS) -> Manifest:
     """Check a bundle against every rule of the format, and return its manifest.
 
@@ -169,21 +161,24 @@ def _verified(path: Path, limits: BundleLimits) -> Iterator[tuple[Manifest, byte
     if size_bytes > limits.bundle_bytes_max:
         raise InputError("bundle_limit", f"{path.name} has over {limits.bundle_bytes_max} bytes")
     with opened(path, decoded_bytes_max=limits.decoded_bytes_max, one_member=True) as stream:
-        manifest = read_manifest(_manifest_bytes(stream, limits), limits=limits)
-        size_bytes = _member(stream, EVENTS_NAME, limits.events_bytes_max)
+        size_bytes = _member(stream, MANIFEST_NAME, limits.manifest_bytes_max)
+        raw = _exactly(stream, size_bytes, MANIFEST_NAME)
+        _exactly(stream, -size_bytes % BLOCK_BYTES, MANIFEST_NAME)
+        manifest = read_manifest(raw, limits=limits)
+        left_bytes = size_bytes = _member(stream, EVENTS_NAME, limits.events_bytes_max)
         check = EventCheck(manifest, limits=limits)
-        for line in _lines(stream, size_bytes, limits):
+        while left_bytes:
+            line = stream.readline(min(left_bytes, limits.line_bytes_max + 1))
+            if not line:
+                raise _cut(EVENTS_NAME)
+            left_bytes -= len(line)
             check.add(line)
             yield manifest, line
         check.finish()
-        _finish(stream, size_bytes)
-
-
-def _manifest_bytes(stream: BinaryIO, limits: BundleLimits) -> bytes:
-    size_bytes = _member(stream, MANIFEST_NAME, limits.manifest_bytes_max)
-    raw = _exactly(stream, size_bytes, MANIFEST_NAME)
-    _skip_padding(stream, size_bytes, MANIFEST_NAME)
-    return raw
+        _exactly(stream, -size_bytes % BLOCK_BYTES, EVENTS_NAME)
+        while block := stream.read(64 * BLOCK_BYTES):
+            if any(block):
+                raise InputError("bundle_member", f"something follows {EVENTS_NAME}: a bundle has two members")
 
 
 def _member(stream: BinaryIO, name: str, bytes_max: int) -> int:
@@ -196,28 +191,6 @@ def _member(stream: BinaryIO, name: str, bytes_max: int) -> int:
     if member.size_bytes > bytes_max:
         raise InputError("bundle_limit", f"{name} has over {bytes_max} bytes")
     return member.size_bytes
-
-
-def _lines(stream: BinaryIO, size_bytes: int, limits: BundleLimits) -> Iterator[bytes]:
-    left = size_bytes
-    while left:
-        line = stream.readline(min(left, limits.line_bytes_max + 1))
-        if not line:
-            raise _cut(EVENTS_NAME)
-        left -= len(line)
-        yield line
-
-
-def _finish(stream: BinaryIO, size_bytes: int) -> None:
-    """Read what follows the last member: zeros, and nothing else."""
-    _skip_padding(stream, size_bytes, EVENTS_NAME)
-    while block := stream.read(64 * BLOCK_BYTES):
-        if any(block):
-            raise InputError("bundle_member", f"something follows {EVENTS_NAME}: a bundle has two members")
-
-
-def _skip_padding(stream: BinaryIO, size_bytes: int, name: str) -> None:
-    _exactly(stream, -size_bytes % BLOCK_BYTES, name)
 
 
 def _exactly(stream: BinaryIO, size_bytes: int, name: str) -> bytes:

@@ -57,8 +57,6 @@ _LABELS = {"dead": "dead_letter", "not_wanted": "not_wanted"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How long to wait between attempts."""
-
     first_ms: int = 500
     longest_ms: int = 30_000
 
@@ -163,7 +161,6 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         self._next.clear()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Note that partitions are ours now; the main loop goes to where each was left."""
         self._generation += 1
         self._next.clear()
         _log.info("partitions_assigned", partitions=sorted(partition.partition for partition in assigned))
@@ -182,6 +179,7 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
                 # Retention was shorter than the outage: the alerts are gone, and that must not pass in silence.
                 self.metrics.expired(partition, left_at, beginning - left_at)
                 self.counts["expired"] += beginning - left_at
+                self._delivered[partition] = beginning
             if left_at is None and partition in ends:
                 left_at = self._delivered[partition] = ends[partition]
             self._next[partition] = beginning if left_at is None else max(left_at, beginning)
@@ -235,9 +233,11 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _deliver(self, record: Record, alert: dict[str, Any], view: AlertView, generation: int) -> bool:
         failures = 0
-        while self._is_ours(generation):
+        while not self.stopping.is_set() and self._generation == generation:
             self.moved_s = time.monotonic()
-            answer = await self._attempt(view, alert)
+            # After a stop request, the attempt in hand has half of the stop limit to finish.
+            result = await self.until_stopped(self._send(view, alert), grace_s=self.settings.stop_limit_s / 2)
+            answer = waiting("stopped") if result is None else result
             self._count(answer.outcome.value)
             self.is_waiting = answer.outcome is DeliveryOutcome.UNAVAILABLE
             if answer.outcome is DeliveryOutcome.DELIVERED:
@@ -261,6 +261,8 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
             # A wait that a receiver asked for may be longer than what passes for a stall.
             self.moved_s = time.monotonic() + wait_ms / 1_000
             await self.pause(wait_ms / 1_000)
+        # Whoever has the alert now waits for the receiver.
+        self.is_waiting = False
         return False
 
     async def _send(self, view: AlertView, alert: dict[str, Any]) -> AttemptResult:
@@ -272,23 +274,15 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         except Exception as error:  # noqa: BLE001 - the mistake of one plug-in holds up no other receiver
             return waiting(type(error).__name__)
 
-    async def _attempt(self, view: AlertView, alert: dict[str, Any]) -> AttemptResult:
-        """Send one alert. After a stop request, the current attempt has half of the stop limit to finish."""
-        result = await self.until_stopped(self._send(view, alert), grace_s=self.settings.stop_limit_s / 2)
-        return waiting("stopped") if result is None else result
-
     async def _bury(self, record: Record, error: AssayStreamError, generation: int) -> bool:
+        self.is_waiting = False
         letter = dead_letter(record, error)
         [failure] = await send_all(self._producer, self._topics, [letter])
         if failure is not None:
             raise failure
         self._count("dead")
-        origin = record.origin
-        _log.error("alert_refused", code=error.code, why=error.message, **origin.as_json())
+        _log.error("alert_refused", code=error.code, why=error.message, **record.origin.as_json())
         return self._generation == generation
-
-    def _is_ours(self, generation: int) -> bool:
-        return not self.stopping.is_set() and self._generation == generation
 
     async def _commit(self) -> None:
         offsets = dict(self._delivered)

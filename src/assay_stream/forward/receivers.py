@@ -42,8 +42,6 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class DeliveryOutcome(StrEnum):
-    """What one attempt came to."""
-
     DELIVERED = "delivered"
     UNAVAILABLE = "unavailable"
     REFUSED = "refused"
@@ -240,30 +238,6 @@ _COMMON = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which alerts a receiver gets.
-
-    Args:
-        severity: of this severity or a higher one; one that is not known counts as higher.
-        kinds: empty for all; an alert fits if any of its kinds does. One that stands for several alerts always fits:
-            a server that raises many alerts must not hide among them the one that is asked for.
-        servers: globs, empty for all.
-    """
-
-    severity: AlertSelection
-    kinds: frozenset[str] = frozenset()
-    servers: tuple[re.Pattern[str], ...] = ()
-
-    def __call__(self, view: AlertView) -> bool:
-        server_id = view.fact("mcp_server_id")
-        return (
-            self.severity.wants(view, view.time_ms)
-            and (not self.kinds or view.kind in _OF_ANY_KIND or not self.kinds.isdisjoint((view.kind, *view.kinds)))
-            and (not self.servers or any(each.match(server_id) for each in self.servers))
-        )
-
-
 def read_receivers(raw: bytes, where: str, *, group_prefix: str) -> list[Subscription]:
     """Return the receivers that a file lists.
 
@@ -329,15 +303,24 @@ def _made(entry: Entry) -> Receiver:
     return plugin(entry)
 
 
-def _wanted(entry: Entry) -> Wanted:
-    unknown = set(entry.get("kinds", ())) - {kind.value for kind in Kind}
-    if unknown:
+def _wanted(entry: Entry) -> Callable[[AlertView], bool]:
+    kinds = frozenset(entry.get("kinds", ()))
+    if kinds - {kind.value for kind in Kind}:
         raise entry.refuse("kinds names a kind that does not exist: docs/alerts.md lists them")
     try:
-        severity = SeverityLevel(entry["min_severity"]) if "min_severity" in entry else None
-        servers = tuple(compile_glob(each) for each in entry.get("servers", ()))
+        severity = AlertSelection(severity=SeverityLevel(entry["min_severity"]) if "min_severity" in entry else None)
+        servers = [compile_glob(each) for each in entry.get("servers", ())]
     except ValueError:
         raise entry.refuse(f"min_severity must be one of {', '.join(SeverityLevel)}") from None
     except InputError as error:
         raise entry.refuse(error.message) from None
-    return Wanted(severity=AlertSelection(severity=severity), kinds=frozenset(entry.get("kinds", ())), servers=servers)
+
+    def wants(view: AlertView) -> bool:
+        return (
+            severity.wants(view, view.time_ms)
+            # One that stands for several alerts fits always: it must not hide the one that is asked for.
+            and (not kinds or view.kind in _OF_ANY_KIND or not kinds.isdisjoint((view.kind, *view.kinds)))
+            and (not servers or any(each.match(view.fact("mcp_server_id")) for each in servers))
+        )
+
+    return wants

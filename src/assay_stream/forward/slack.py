@@ -17,8 +17,6 @@ from published clients)."""
 
 
 class Slack(MessageService):
-    """Sends messages to one channel."""
-
     def write(self, alert: dict[str, Any]) -> str:
         return json_text(to_slack(alert))
 

@@ -21,8 +21,6 @@ _ABOUT_THE_ALERT = frozenset({6, 12, 13, 15})
 
 
 class SplunkHec:
-    """Sends events to one HTTP Event Collector."""
-
     settings: ClassVar[Mapping[str, Setting]] = {
         "url": Setting("base address of the collector, `https://HOST:8088`", is_required=True),
         "token_file": Setting("file that holds the token", is_required=True),

@@ -20,12 +20,20 @@ from typing import Any, ClassVar, NamedTuple
 
 from assay_stream.alerts.formats import AlertView, render
 from assay_stream.alerts.formats.syslog import DATAGRAM_BYTES_MAX, EXAMPLE_ENTERPRISE, octet_counted, syslog_message
-from assay_stream.forward.connection import OneWayConnection
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry, Setting, is_host, waiting
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # pragma: no cover - not on this system
+    _TIOCOUTQ = None
+else:
+    _TIOCOUTQ = getattr(termios, "TIOCOUTQ", None)
 
 _TRANSPORTS = ("udp", "tcp", "tls")
 _KEPT_MESSAGES_MAX = 256
 _KEPT_S = 60.0
+_ACKNOWLEDGED_PAUSE_S = 0.002
 
 
 class SyslogTarget(NamedTuple):
@@ -53,6 +61,45 @@ def parse_target(text: str) -> SyslogTarget | None:
         return None
     number = int(port[:6])
     return SyslogTarget(host=host, port=number, transport=transport) if 0 < number <= 65_535 else None
+
+
+class OneWayConnection(asyncio.Protocol):
+    """Carries frames one way. What a receiver says means nothing, but that it hangs up."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ended_s: float | None = None
+        """When it ended, by the loop's clock."""
+        self._lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
+
+    def eof_received(self) -> None:
+        # A write would still succeed, into nothing.
+        self.ended_s = self._loop.time()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended_s = self.ended_s or self._loop.time()
+        self._lost.set()
+
+    async def write(self, frame: bytes) -> None:
+        """Send a frame, and wait until the receiver's host has acknowledged every octet, where the system can tell."""
+        self.transport.write(frame)
+        descriptor = self.transport.get_extra_info("socket").fileno()
+        while self.ended_s is None and (self.transport.get_write_buffer_size() or _unacknowledged(descriptor)):
+            await asyncio.sleep(_ACKNOWLEDGED_PAUSE_S)
+        if self.ended_s is not None:
+            raise ConnectionResetError
+
+    async def close(self) -> None:
+        """Hang up in order: what was sent is read by the receiver."""
+        self.transport.close()
+        await self._lost.wait()
+
+
+def _unacknowledged(descriptor: int) -> bool:
+    return _TIOCOUTQ is not None and any(fcntl.ioctl(descriptor, _TIOCOUTQ, bytes(4)))
 
 
 class Syslog:
@@ -118,9 +165,12 @@ class Syslog:
             if before is not None:
                 before.transport.abort()
                 # Of what went last over the connection before, nobody knows whether it was read.
-                for sent_s, earlier in self._recent:
-                    if (before.ended_s or loop.time()) - sent_s <= _KEPT_S:
-                        connection.transport.write(earlier)
+                ended_s = before.ended_s or loop.time()
+                unsure = [earlier for sent_s, earlier in self._recent if ended_s - sent_s <= _KEPT_S]
+                self._recent.clear()
+                for earlier in unsure:
+                    connection.transport.write(earlier)
+                    self._recent.append((loop.time(), earlier))
         await connection.write(frame)
         self._recent.append((loop.time(), frame))
 

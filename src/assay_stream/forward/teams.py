@@ -9,8 +9,6 @@ from assay_stream.text.escaping import json_text
 
 
 class Teams(MessageService):
-    """Sends cards to one workflow."""
-
     def write(self, alert: dict[str, Any]) -> str:
         return json_text(to_teams(alert))
 

@@ -87,8 +87,6 @@ class RequestRefused(Exception):  # noqa: N818 - an answer, not an error of ours
 
 
 class Unauthorized(RequestRefused):
-    """No known client matches the request."""
-
     def __init__(self, message: str) -> None:
         super().__init__(401, "unauthorized", message)
 
@@ -116,8 +114,6 @@ class KnownClient:
 
 
 class KnownClients:
-    """All authorised clients."""
-
     def __init__(self, entries: Mapping[str, KnownClient]) -> None:
         self._entries = entries
 
@@ -249,8 +245,6 @@ def _batches(events_max: int) -> msgspec.json.Decoder[msgspec.Struct]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedEvent:
-    """One event of a request."""
-
     observation: Observation | None = None
     mark: Mark = b""
     error: InputError | None = None
@@ -343,8 +337,15 @@ class EventJudge:
         yield len(raw)
         if isinstance(event, SnapshotEvent):
             yield from check_offer(event.data, self.limits)
-        _check(client, event.source, data.server_id, data.observer_id)
-        time_ms = _time_us(event) // 1_000
+        for path, is_theirs in (
+            ("$.data.observer_id", data.observer_id == client.observer_id),
+            ("$.data.server_id", client.may_report_on(data.server_id)),
+            ("$.source", event.source == client.vantage.source),
+        ):
+            if not is_theirs:
+                why = "this client may not publish under that name: see the file of clients"
+                raise InputError(NOT_YOURS, why, path=path)
+        time_ms = (event.time_us if is_native(event) else event_time_us(event)) // 1_000
         trace = trace_of(event.traceparent)
         observation = Observation(
             kind=kind,
@@ -388,19 +389,3 @@ class EventJudge:
         return JudgedEvent(
             observation=observation, mark=mark_of(client.observer_id, "", sha256(raw).hexdigest()), error=error
         )
-
-
-def _time_us(event: Any) -> int:
-    return event.time_us if is_native(event) else event_time_us(event)
-
-
-def _check(client: KnownClient, source: str, server_id: str, observer_id: str) -> None:
-    for path, is_theirs in (
-        ("$.data.observer_id", observer_id == client.observer_id),
-        ("$.data.server_id", client.may_report_on(server_id)),
-        ("$.source", source == client.vantage.source),
-    ):
-        if not is_theirs:
-            raise InputError(
-                "not_yours", "this client may not publish under that name: see the file of clients", path=path
-            )

@@ -167,8 +167,6 @@ Count = Callable[[Mapping[str, int]], None]
 
 
 class IngestService(Part):
-    """Takes events."""
-
     def __init__(
         self,
         writer: EventWriter,
@@ -250,9 +248,9 @@ class IngestService(Part):
             own = self._rooms.setdefault(client.observer_id, Room(self._limits.client_bytes_max))
             room = HeldRoom((self._room, own))
             held.callback(room.release)
-            raw = await self._body(request, room)
-            body = await self._plain(fields, raw, client)
-            room.take(len(body))  # once more: each event is a copy of its part
+            body = await self._plain(fields, await self._body(request, room), client)
+            room.release()
+            room.take(2 * len(body))  # each event is a copy of its part
             judged = await self._judged(fields, body, client)
             held.pop_all()
             outcomes = await self._written(judged, room.release)

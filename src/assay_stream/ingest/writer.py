@@ -62,7 +62,6 @@ class AcceptedWindow:
         return sum(len(marks) for _, marks in self._generations)
 
     def add(self, marks: Iterable[Mark], at_ms: int) -> None:
-        """Remember accepted events."""
         generations = self._generations
         for mark in marks:
             if mark in self:
@@ -188,21 +187,14 @@ class EventWriter(PatientPart):
         noted = []
         for (mark, _), wait, error in zip(events, waits, outcomes, strict=True):
             if error is None:
-                note: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                note.add_done_callback(_retrieved)
-                noted.append((wait, note))
-                self._to_note.append((mark, note))
+                noted.append((mark, wait))
             else:
                 wait.set_exception(NotDelivered(is_too_large=is_too_large(error)))
                 self._judge(error)
         if noted:
+            self._to_note += noted
             self._noting.set()
-            await asyncio.wait([note for _, note in noted])
-        for wait, note in noted:
-            if note.exception() is None:
-                wait.set_result(None)
-            else:
-                wait.set_exception(NotDelivered())
+            await asyncio.wait([wait for _, wait in noted])
 
     async def _note(self, producer: KafkaProducer) -> None:
         """Note what was acknowledged, whatever has come together in the meantime in one record."""
@@ -214,33 +206,26 @@ class EventWriter(PatientPart):
             marks = [mark for mark, _ in batch]
             # They are in Kafka, whatever becomes of the note.
             self._window.add(marks, self._now_ms())
+            topic, now_ms, is_noted = self._topics[Role.INGESTED], self._now_ms(), False
             try:
-                await self._send(producer, marks)
+                sent = await producer.send(
+                    topic, value=write_accepted(marks), key=marks[0], headers=[], timestamp_ms=now_ms
+                )
+                await sent
+                is_noted = True
             except asyncio.CancelledError:
                 self._noting.set()  # the next client notes them
                 raise
             except Exception as error:  # noqa: BLE001 - whatever fails, the events count as not accepted
                 self._judge(error)
-                failure: Exception | None = error
-            else:
-                failure = None
             del self._to_note[: len(batch)]
-            for _, note in batch:
-                if failure is None:
-                    note.set_result(None)
+            for _, wait in batch:
+                if wait.done():
+                    continue  # it counts as not delivered since its client was replaced
+                if is_noted:
+                    wait.set_result(None)
                 else:
-                    note.set_exception(NotDelivered())
-
-    async def _send(self, producer: KafkaProducer, marks: Sequence[Mark]) -> None:
-        await (
-            await producer.send(
-                self._topics[Role.INGESTED],
-                value=write_accepted(marks),
-                key=marks[0],
-                headers=[],
-                timestamp_ms=self._now_ms(),
-            )
-        )
+                    wait.set_exception(NotDelivered())
 
     def _judge(self, error: BaseException) -> None:
         if is_too_large(error):

@@ -139,6 +139,11 @@ def raises(_event: Any, _memory: Any) -> list[Detection]:
         (lambda _event, _memory: [Detection(about=["a list"])], "agent_bad_output"),  # type: ignore[arg-type]
         (lambda _event, _memory: [Detection(about=("x",) * 9)], "agent_bad_output"),
         (lambda _event, _memory: [Detection(severity="urgent")], "agent_bad_output"),  # type: ignore[arg-type]
+        (lambda _event, _memory: [Detection(severity=["low"])], "agent_bad_output"),  # type: ignore[arg-type]
+        (lambda _event, _memory: [Detection(about="")], "agent_bad_output"),  # type: ignore[arg-type]
+        (lambda _event, _memory: [Detection(about=0)], "agent_bad_output"),  # type: ignore[arg-type]
+        (lambda _event, _memory: [Detection(about=("\ud800",))], "agent_bad_output"),
+        (lambda _event, _memory: [Detection(tool_name="\ud800")], "agent_bad_output"),
         (lambda _event, memory: memory.state.update(made={1, 2}), "agent_bad_state"),
         (lambda _event, memory: setattr(memory, "state", []), "agent_bad_state"),
     ],

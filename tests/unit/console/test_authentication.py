@@ -282,18 +282,14 @@ async def test_an_attempt_that_was_not_looked_at_does_not_count(fleet: Path, tmp
 async def test_attempts_of_a_source_are_counted(fleet: Path, tmp_path: Path) -> None:
     """Whatever names it tries; a proxy says which source it is, a client does not."""
     limits = replace(CONSOLE_LIMITS, source_attempts_max=2)
-
-    async def tries(client: Any, name: str, source: str) -> int:
-        headers = {**of_page(client), "X-Forwarded-For": source}
-        async with client.post("/sign-in", data={"user": name, "password": "wrong"}, headers=headers) as answer:
-            return int(answer.status)
-
     async with with_users(fleet, tmp_path, limits=limits) as (client, _, _):
-        assert [await tries(client, f"n{n}", f"192.0.2.{n}") for n in range(3)] == [401, 401, 429]
+        for n, status in enumerate((401, 401, 429)):
+            assert await tried(client, f"n{n}", source=f"192.0.2.{n}") == [status]
     async with with_users(fleet, tmp_path, limits=limits, proxies=["127.0.0.1", "10.0.0.0/8"]) as (client, _, _):
-        assert [await tries(client, f"n{n}", f"forged-{n}, 192.0.2.1, 10.0.0.2") for n in range(3)] == [401, 401, 429]
-        assert await tries(client, "n4", "192.0.2.1, 192.0.2.2") == 401
-        assert await tries(client, "n5", "") == 401
+        for n, status in enumerate((401, 401, 429)):
+            assert await tried(client, f"n{n}", source=f"forged-{n}, 192.0.2.1, 10.0.0.2") == [status]
+        assert await tried(client, "n4", source="192.0.2.1, 192.0.2.2") == [401]
+        assert await tried(client, "n5", source="") == [401]
 
 
 async def test_signing_in_begins_a_session_under_a_new_id(fleet: Path, tmp_path: Path) -> None:

@@ -388,6 +388,37 @@ async def test_pages_are_told_of_what_is_new(tmp_path: Path) -> None:
             assert await events.content.readuntil(b"\n\n") == b"event: changed\ndata: {}\n\n"
 
 
+async def test_a_busy_console_does_not_ask_all_pages_to_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would ask for its page again, while there is no room for a single one."""
+    a_store(tmp_path, ())
+    refused: list[OperatingError] = []
+    ask = StoreReader.ask
+
+    async def noted(reader: StoreReader, question: Any) -> Any:
+        try:
+            return await ask(reader, question)
+        except OperatingError as error:
+            refused.append(error)
+            raise
+
+    monkeypatch.setattr(StoreReader, "ask", noted)
+    quick = replace(CONSOLE_LIMITS, look_every_s=0.02, beat_every_s=0.3, threads=1, questions_max=1)
+    hold = threading.Event()
+    monkeypatch.setitem(pages.PAGES, "/servers", lambda *_: problem(404, str(hold.wait(10))))
+    async with a_console(tmp_path, limits=quick) as client, client.get("/events") as events:
+        assert await events.content.readuntil(b"\n\n") == b"retry: 5000\n\n"
+        await asyncio.sleep(0.1)
+        held = asyncio.create_task(client.get("/servers"))
+        async with asyncio.timeout(10):
+            assert await events.content.readuntil(b"\n\n") == b":\n\n"
+            assert [error.code for error in refused][:3] == ["console_busy"] * 3
+            hold.set()
+            await held
+            assert await events.content.readuntil(b"\n\n") == b":\n\n"
+
+
 async def test_streams_are_bounded_and_end(fleet: Path) -> None:
     """One more is refused; one that is gone makes room."""
     few = replace(CONSOLE_LIMITS, streams_max=1, beat_every_s=0.02)

@@ -104,7 +104,6 @@ def test_blank_lines_count(tmp_path: Path) -> None:
 
 
 CALLS = "mcp.tools.call"
-ALERT_of_selection = alert_records(finding_of())[0].value or b""
 
 
 def chosen(selection: ExportSelection, *raw: bytes) -> list[int]:
@@ -121,19 +120,13 @@ def test_a_range_of_time_has_its_beginning_and_not_its_end() -> None:
 
 
 def test_servers_can_be_asked_for() -> None:
-    raw = [
-        evidence(),
-        evidence(data={"server_id": "b"}),
-        ALERT_of_selection,
-        definition(),
-        evidence(data={"server_id": None}),
-    ]
+    raw = [evidence(), evidence(data={"server_id": "b"}), ALERT, definition(), evidence(data={"server_id": None})]
     assert chosen(ExportSelection(server_ids=frozenset({"b", "server"})), *raw) == [1, 2, 3]
 
 
 def test_offsets_can_be_asked_for() -> None:
     """Of the calls, the end excluded; alerts are not of calls."""
-    raw = [*(evidence(number) for number in range(4)), ALERT_of_selection]
+    raw = [*(evidence(number) for number in range(4)), ALERT]
     assert chosen(ExportSelection(offsets=offset_ranges([f"{CALLS}:3=1..3"])), *raw) == [1, 2]
     assert chosen(ExportSelection(offsets=offset_ranges([f"{CALLS}:3=..1", f"{CALLS}:3=3.."])), *raw) == [0, 3]
     assert chosen(ExportSelection(offsets=offset_ranges([f"{CALLS}:2=0..9"])), *raw) == []

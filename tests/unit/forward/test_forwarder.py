@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from assay_stream.alerts.formats import AlertView, render
 from assay_stream.config import Settings
-from assay_stream.errors import OperatingError
+from assay_stream.errors import InputError, OperatingError
 from assay_stream.forward import forwarder as forward
 from assay_stream.forward.forwarder import Forwarder, Schedule
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Setting, Subscription
@@ -162,19 +162,18 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
-async def test_what_is_delivered_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the oldest alert on, in order, once each."""
-    log, receiver = Log(alerts("a", "b", "c")), Receiver()
-    async with forwarding(log, receiver, monkeypatch):
+@pytest.mark.parametrize(
+    ("committed_at", "from_now", "taken"),
+    [(None, False, ["a", "b", "c"]), (2, False, ["c"]), (2, True, ["c"]), (1, True, ["b", "c"])],
+)
+async def test_a_group_begins_with_the_oldest_alert_and_goes_on_where_it_was(
+    committed_at: int | None, from_now: bool, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In order, once each, and committed. Starting at the end is for the first time only: an outage skips nothing."""
+    log, receiver = Log(alerts("a", "b", "c"), committed_at=committed_at), Receiver()
+    async with forwarding(log, receiver, monkeypatch, from_now=from_now):
         await until(lambda: log.committed_at == 3)
-    assert receiver.taken == ["a", "b", "c"]
-
-
-async def test_a_group_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, receiver = Log(alerts("a", "b", "c"), committed_at=2), Receiver()
-    async with forwarding(log, receiver, monkeypatch):
-        await until(lambda: log.committed_at == 3)
-    assert receiver.taken == ["c"]
+    assert receiver.taken == taken
 
 
 async def test_the_markers_of_transactions_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,6 +301,53 @@ async def test_a_partition_that_went_to_somebody_else_is_let_go(monkeypatch: pyt
     assert receiver.taken == ["a", "a", "b"]
 
 
+async def test_whoever_lost_the_alert_that_waited_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another member waits for the receiver from then on; this one may not get an alert for days."""
+    log, receiver = Log(alerts("a")), Receiver(*[DOWN] * 10_000)
+    async with forwarding(log, receiver, monkeypatch) as forwarder:
+        await until(lambda: forwarder.is_waiting)
+        assert not forwarder.ready
+        monkeypatch.setattr(log, "assignment", frozenset)
+        log.values.clear()
+        await log.listener.on_partitions_revoked({PLACE})
+        log.at = 0
+        await until(lambda: forwarder.ready)
+
+
+async def test_an_alert_that_cannot_be_written_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is buried, also if the receiver was down before."""
+
+    class Strict(Receiver):
+        def write(self, alert: dict[str, Any]) -> str:
+            if not self.answers:
+                raise InputError("not_an_alert", "no format takes it")
+            return super().write(alert)
+
+    log = Log(alerts("a"))
+    async with forwarding(log, Strict(DOWN), monkeypatch) as forwarder:
+        await until(lambda: log.committed_at == 1)
+        assert (len(log.letters), forwarder.is_waiting) == (1, False)
+
+
+async def test_alerts_that_expired_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if no alert comes that would move the group on, and brokers fail meanwhile."""
+    log = Log([None, None], committed_at=0, beginning=2)
+    placed: list[int] = []
+    monkeypatch.setattr(log, "seek", lambda _, offset: (placed.append(offset), setattr(log, "at", offset)))
+    fetch, failures = log.getmany, [KafkaConnectionError(), KafkaConnectionError()]
+
+    async def failing(timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        if failures:
+            raise failures.pop()
+        return await fetch(timeout_ms, max_records)
+
+    monkeypatch.setattr(log, "getmany", failing)
+    async with forwarding(log, Receiver(), monkeypatch) as forwarder:
+        await until(lambda: log.committed_at == 2)
+    assert len(placed) == 3
+    assert forwarder.counts["expired"] == 2
+
+
 async def test_brokers_that_go_on_failing_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """After ten failures in a row, so that whoever watches the process sees it."""
     log = Log(alerts("a"), commit_errors=[KafkaError() for _ in range(50)])
@@ -382,14 +428,6 @@ async def test_where_a_new_receiver_starts_is_kept_before_anything_is_read(monke
     async with forwarding(log, Receiver(), monkeypatch, from_now=True):
         await until(lambda: log.committed_at == 2)
         hung.set()
-
-
-async def test_a_receiver_that_has_a_place_goes_on_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting at the end is for the first time only: nothing of an outage is skipped."""
-    log, receiver = Log(alerts("a", "b", "c"), committed_at=1), Receiver()
-    async with forwarding(log, receiver, monkeypatch, from_now=True):
-        await until(lambda: log.committed_at == 3)
-    assert receiver.taken == ["b", "c"]
 
 
 async def test_a_wait_that_was_asked_for_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:

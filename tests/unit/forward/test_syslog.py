@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.alerts.formats import view_of
+from assay_stream.forward import syslog as module
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry
 from assay_stream.forward.syslog import Syslog, SyslogTarget
 from tests.support.alerts import alert_of
@@ -58,6 +59,27 @@ async def test_what_a_broken_connection_carried_last_is_sent_again() -> None:
         await until(server, 3)
         await sender.close()
     assert [message.rpartition(b" ")[2] for message in server.messages] == [b"before", b"before", b"after"]
+
+
+async def test_what_two_broken_connections_carried_is_sent_a_third_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver that ends again right after it came back may have read nothing of what was sent to it again."""
+    monkeypatch.setattr(module, "_KEPT_S", 0.5)
+    server = SyslogServer(free_port())
+    sender = syslog(server.port)
+    with server:
+        assert await sender.send(VIEW, "before") == DELIVERED
+        await until(server, 1)
+    assert (await sender.send(VIEW, "after")).outcome is DeliveryOutcome.UNAVAILABLE
+    await asyncio.sleep(0.6)
+    with server:
+        assert await sender.send(VIEW, "after") == DELIVERED
+        await until(server, 3)
+    assert (await sender.send(VIEW, "last")).outcome is DeliveryOutcome.UNAVAILABLE
+    with server:
+        assert await sender.send(VIEW, "last") == DELIVERED
+        await until(server, 6)
+        await sender.close()
+    assert [message.rpartition(b" ")[2] for message in server.messages[3:]] == [b"before", b"after", b"last"]
 
 
 async def test_a_receiver_that_does_not_read_is_not_believed() -> None:

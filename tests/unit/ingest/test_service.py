@@ -163,6 +163,19 @@ async def test_bodies_may_be_compressed(packed: Any) -> None:
         assert served.sent.of(Role.CALLS) == [a_call(1).value]
 
 
+async def test_what_was_compressed_takes_the_room_of_what_it_holds() -> None:
+    """Otherwise clients that compress would have twice the memory of the others, and of the bound on all."""
+    body, tools = a_call(1).value, [{"name": "n" * 1_000}] * 20
+    limits = replace(INGEST_LIMITS, client_bytes_max=2 * len(a_list(1, *tools).value) - 1)
+    async with serving(limits) as served:
+        for large in (
+            (a_list(1, *tools).value, ()),
+            (gzip.compress(a_list(1, *tools).value), ("Content-Encoding: gzip",)),
+        ):
+            assert (await served.send(large[0], *large[1]))[0] == 429
+        assert (await served.send(gzip.compress(body), "Content-Encoding: gzip"))[0] == 202
+
+
 BOMB = gzip.compress(b" " * (64 * 2**20))
 HOSTILE: dict[str, tuple[bytes, tuple[str, ...], str, int]] = {
     "a bomb": (BOMB, ("Content-Encoding: gzip",), STRUCTURED, 413),
