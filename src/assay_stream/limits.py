@@ -378,9 +378,6 @@ ZSTD_WINDOW_BYTES_MAX = 128 * 1024 * 1024
 # No event and no record line is shorter, and none that counts as a list: its type alone takes 34 bytes.
 SHORT_LINE_BYTES = 32
 
-# Lines of a definition that a command compares with those of another, which takes quadratic time: half a second.
-DIFF_LINES_MAX = 8_000
-
 # Refused records of one file or log that are kept and told one by one: more than anybody reads.
 REFUSED_RECORDS_MAX = 10_000
 

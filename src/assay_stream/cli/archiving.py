@@ -26,6 +26,7 @@ from assay_stream.cli.options import (
     ServerIds,
     check_span,
     copied_stdin,
+    printed_path,
     refuse_existing_file,
     refuse_filled_folder,
     time_option,
@@ -232,7 +233,7 @@ def assay_bundle(
     with selecting.collection(Dataset.EVIDENCE) as collection:
         written = export_bundles(collection, output, run_id=run_id, split=split)
         _tell({Dataset.EVIDENCE: sum(manifest.event_count for _, manifest in written)}, collection, bundles=[
-            {"file": str(path), "run_id": manifest.run_id, "events": manifest.event_count,
+            {"file": printed_path(path), "run_id": manifest.run_id, "events": manifest.event_count,
              "run_root": str(manifest.run_root)}
             for path, manifest in written
         ])  # fmt: skip

@@ -35,7 +35,7 @@ from assay_stream.cli.store_sources import (
     published_definitions,
 )
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, DIFF_LINES_MAX, PIN_FILE_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS
 from assay_stream.model.control import (
     KEY_ACCEPT_TYPE,
     KEY_REVOKE_TYPE,
@@ -331,12 +331,16 @@ def _decide_on(act: DefinitionAct, by: Deciding, chosen: Chosen, *, every: bool 
         say(f"left out: {name}, its definition was rejected (approve it by name, with --tool)")
 
 
+_DIFF_LINES_MAX = 8_000
+"""Lines of a definition that are compared with those of another, in quadratic time: half a second."""
+
+
 def _body_diff(bodies: dict[str, dict[str, Any]], pinned: str | None, offered: str) -> list[str]:
     if pinned is None or pinned not in bodies or offered not in bodies:
         return ["  cannot be compared: the pinned definition was never observed here"]
     # ASCII only, so that invisible and right-to-left characters are seen for what they are.
     before, after = (json.dumps(bodies[digest], indent=2, sort_keys=True).splitlines() for digest in (pinned, offered))
-    if max(len(before), len(after)) > DIFF_LINES_MAX:
+    if max(len(before), len(after)) > _DIFF_LINES_MAX:
         return [f"  too long to compare line by line: {len(before):,} lines are pinned, {len(after):,} offered"]
     return list(difflib.unified_diff(before, after, "pinned", "offered", lineterm=""))
 

@@ -27,6 +27,7 @@ from assay_stream.cli.options import (
     ObserverId,
     input_lines,
     observer_or_host,
+    printed_path,
     read_input,
     tools_in,
     write_key_files,
@@ -250,7 +251,9 @@ def drift(
         if before is None:
             raise InputError("bad_option", "--as compares two recordings: give both")
         with named_in_errors(f"{before} or {after}"):
-            report, fails = PEERS[peer](read_input(before), read_input(after), str(before), Level.parse(fail_on))
+            report, fails = PEERS[peer](
+                read_input(before), read_input(after), printed_path(before), Level.parse(fail_on)
+            )
         print_line(json_text(orjson.dumps(report).decode()))
         return fails
     was, now = NOTHING if before is None else _read(before, may_be_blank=True), _read(after)

@@ -18,7 +18,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from assay_stream import __version__
-from assay_stream.cli.options import Force, refuse_filled_folder
+from assay_stream.cli.options import Force, printed_path, refuse_filled_folder
 from assay_stream.cli.shared import flag, option
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
@@ -188,7 +188,8 @@ def kubernetes(deployment: Deployment) -> None:
     with writing_to(output), Aside() as aside:
         for name, text in texts.items():
             aside.path(output / name).write_text(text, encoding="utf-8")
-    typer.echo(f"wrote {output}: read {output / 'README.md'}, then kubectl apply --kustomize {output}")
+    wrote, readme = printed_path(output), printed_path(output / "README.md")
+    typer.echo(f"wrote {wrote}: read {readme}, then kubectl apply --kustomize {wrote}")
 
 
 class _Plain(yaml.SafeDumper):

@@ -335,7 +335,7 @@ def _change_lines(change: Change) -> Iterator[str]:
 
 def as_sarif(findings: Sequence[DriftFinding], *, after_uri: str) -> str:
     """Return the findings as a SARIF 2.1.0 log with one run."""
-    uri = quote(after_uri, safe="/:.-_~")
+    uri = quote(after_uri, safe="/:.-_~", errors="surrogateescape")
     kinds = list(KIND_TITLES)
     driver = {
         "name": "assay-stream",

@@ -144,6 +144,29 @@ def test_an_export_is_replaced_only_when_asked(command: str, name: str, replay_f
     assert everything(folder) == before
 
 
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (("export", "assay-bundle", "--input", "in", "--output", "o\udcff.tar.gz"), r"o\\xff.tar.gz"),
+        (("drift", "in.json", "o\udcff.json", "--format", "sarif"), "o%FF.json"),
+        (("drift", "o\udcff.json", "in.json", "--as", "p60"), r"o\\xff.json"),
+        (("drift", "o\udcff.json", "in.json", "--as", "mcptrust"), r"o\\xff.json"),
+        (("deploy", "kubernetes", "--image", "x", "--ca-secret", "s", "--output", "o\udcff"), r"wrote o\xff: "),
+    ],
+)
+def test_a_file_may_have_a_name_that_is_no_text(
+    command: tuple[str, ...], named: str, replay_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of files are bytes. What is printed is text all the same."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").symlink_to(replay_folder)
+    for name in ("in.json", "o\udcff.json"):
+        Path(name).write_text(f'{{"tools": [{{"name": "t", "description": "{name.isascii()}"}}]}}')
+    done = run_command(*command)
+    assert done.returncode < 2, done.stderr
+    assert named in done.stdout.decode()
+
+
 def test_bundles_of_an_earlier_split_are_refused_and_replaced_too(replay_folder: Path, tmp_path: Path) -> None:
     """Numbers beyond those of the new export would be taken for part of it."""
     place = tmp_path / "b.tar.gz"
