@@ -333,8 +333,13 @@ async def test_alerts_that_expired_are_counted_once(monkeypatch: pytest.MonkeyPa
     """Also if no alert comes that would move the group on, and brokers fail meanwhile."""
     log = Log([None, None], committed_at=0, beginning=2)
     placed: list[int] = []
-    monkeypatch.setattr(log, "seek", lambda _, offset: (placed.append(offset), setattr(log, "at", offset)))
-    fetch, failures = log.getmany, [KafkaConnectionError(), KafkaConnectionError()]
+    seek, fetch, failures = log.seek, log.getmany, [KafkaConnectionError(), KafkaConnectionError()]
+
+    def placing(partition: TopicPartition, offset: int) -> None:
+        placed.append(offset)
+        seek(partition, offset)
+
+    monkeypatch.setattr(log, "seek", placing)
 
     async def failing(timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
         if failures:
