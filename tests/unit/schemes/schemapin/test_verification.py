@@ -41,6 +41,7 @@ MOCK = "-----BEGIN PUBLIC KEY-----\nMOCK\n-----END PUBLIC KEY-----"
         # An empty pin is a pin: absence is None alone.
         ("", PinDecision.KEY_PIN_MISMATCH, SchemaPinErrorCode.KEY_PIN_MISMATCH),
     ],
+    ids=["none", "same", "other", "empty"],  # the keys are made anew by each process
 )
 def test_how_a_key_stands_to_the_pinned_one(pinned: str | None, decision: PinDecision, error: Any) -> None:
     """Another key than the pinned one is never accepted by itself (section 9), though its signature holds."""
