@@ -75,7 +75,7 @@ def test_a_long_glob_takes_no_long_time() -> None:
 
 @pytest.mark.parametrize(("is_set", "label"), [(True, "suppression:set"), (False, "suppression:removed")])
 def test_a_rule_stands_in_the_partition_of_its_server(is_set: bool, label: str) -> None:
-    entry = Suppression(rule=a_rule(), is_set=is_set, time_us=at(1))
+    entry = Suppression(rule=a_rule(kind="tool_changed"), is_set=is_set, time_us=at(1))
     (output,) = entry.outputs(3)
     assert (output.role, output.key, output.partition, output.label) == (Role.FINDINGS, b"server", None, label)
     assert decode_entry(output.value) == entry
