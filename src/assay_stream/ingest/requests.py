@@ -344,7 +344,7 @@ class EventJudge:
         ):
             if not is_theirs:
                 why = "this client may not publish under that name: see the file of clients"
-                raise InputError(NOT_YOURS, why, path=path)
+                raise InputError("not_yours", why, path=path)
         time_ms = (event.time_us if is_native(event) else event_time_us(event)) // 1_000
         trace = trace_of(event.traceparent)
         observation = Observation(

@@ -6,7 +6,7 @@ connection is attempted once more in isolation, and its failure is reported by c
 
 import ssl
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay_stream.errors import AssayStreamError, ConfigurationError, OperatingError
 
@@ -15,22 +15,29 @@ _LIMIT_MS = 5_000
 _SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
-ConnectionRefusal = tuple[str, str]
-"""Why there is no connection: the error's code, and what the broker does and what to fix."""
+class ConnectionRefusal(NamedTuple):
+    """Why there is no connection.
 
-_SASL_NOT_EXPECTED = (
-    "sasl_not_expected",
-    "does not ask for a user on this listener: check ASSAY_STREAM_SECURITY_PROTOCOL and the port",
+    Args:
+        text: the broker's behaviour, and what to fix.
+    """
+
+    code: str
+    text: str
+
+
+_SASL_NOT_EXPECTED = ConnectionRefusal(
+    "sasl_not_expected", "does not ask for a user on this listener: check ASSAY_STREAM_SECURITY_PROTOCOL and the port"
 )
 
 _BY_CLASS: Mapping[str, ConnectionRefusal] = {
-    "SaslAuthenticationFailed": (
+    "SaslAuthenticationFailed": ConnectionRefusal(
         "sasl_refused",
         "refuses the user name or the password: check ASSAY_STREAM_SASL_USERNAME, ASSAY_STREAM_SASL_PASSWORD (or "
         "_PASSWORD_FILE), and that the broker has credentials of this user for ASSAY_STREAM_SASL_MECHANISM. It may "
         "refuse a token for its issuer, its audience or its end: see the broker's log",
     ),
-    "UnsupportedSaslMechanismError": (
+    "UnsupportedSaslMechanismError": ConnectionRefusal(
         "sasl_mechanism_refused",
         "does not take this mechanism: set ASSAY_STREAM_SASL_MECHANISM to one that its listener has enabled",
     ),
@@ -38,19 +45,21 @@ _BY_CLASS: Mapping[str, ConnectionRefusal] = {
     "IllegalSaslState": _SASL_NOT_EXPECTED,
 }
 
-_NAME_DIFFERS = (
+_NAME_DIFFERS = ConnectionRefusal(
     "broker_name_differs",
     "shows a certificate for another name: name the broker in ASSAY_STREAM_BOOTSTRAP_SERVERS as its certificate does, "
     "or give it a certificate with this name",
 )
-_NOT_TRUSTED = (
+_NOT_TRUSTED = ConnectionRefusal(
     "broker_not_trusted",
     "shows a certificate of an authority that is not trusted here: set ASSAY_STREAM_SSL_CAFILE to the certificate of "
     "the authority that signed it",
 )
 _BY_VERIFY_CODE = {
-    9: ("broker_certificate_expired", "shows a certificate that is not valid yet: check the clocks of both machines"),
-    10: ("broker_certificate_expired", "shows a certificate that has expired: renew it on the broker"),
+    9: ConnectionRefusal(
+        "broker_certificate_expired", "shows a certificate that is not valid yet: check the clocks of both machines"
+    ),
+    10: ConnectionRefusal("broker_certificate_expired", "shows a certificate that has expired: renew it on the broker"),
     62: _NAME_DIFFERS,
     64: _NAME_DIFFERS,
 }
@@ -119,12 +128,11 @@ def _refusal_of(error: Exception, *, is_sasl: bool) -> ConnectionRefusal | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _BY_VERIFY_CODE.get(error.verify_code, _NOT_TRUSTED)
     if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-        return (
-            "broker_without_tls",
-            "does not speak TLS on this port: check the port and ASSAY_STREAM_SECURITY_PROTOCOL",
+        return ConnectionRefusal(
+            "broker_without_tls", "does not speak TLS on this port: check the port and ASSAY_STREAM_SECURITY_PROTOCOL"
         )
     if is_sasl and isinstance(error, ValueError):
-        return (
+        return ConnectionRefusal(
             "broker_not_genuine",
             "cannot show that it knows the password: it may be an impostor. Check ASSAY_STREAM_BOOTSTRAP_SERVERS",
         )
