@@ -473,9 +473,9 @@ async def run_tap(
         from assay_stream.observe.gate import gate_class
 
         session = gate_class(hide)(vantage, session_id=new_id(), new_id=new_id, decide=rule)
-        host = Enforcer(
-            session, server_input=server_input, client=ClientOutput(stdout), publish=sink.publish, clock=clock
-        )
+        # Lines wait for this host, so a sink that is slow to write must not keep it.
+        publish = functools.partial(loop.call_soon_threadsafe, sink.publish)
+        host = Enforcer(session, server_input=server_input, client=ClientOutput(stdout), publish=publish, clock=clock)
     output_ended = asyncio.Event()
 
     def end() -> None:
@@ -498,6 +498,7 @@ async def run_tap(
             inward.stop()
             outward.stop()
         await asyncio.to_thread(host.close, _WATCH_LIMIT_S)
+        # Also lets the loop take in what the pumps' threads have passed to it.
         await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
         _report(session, host)
     code = process.returncode

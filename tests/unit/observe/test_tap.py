@@ -226,6 +226,29 @@ def a_rule(action: Action) -> Rule:
     return rule
 
 
+async def test_a_slow_sink_does_not_delay_the_lines_of_an_enforcing_tap() -> None:
+    pipes, answered, was_answered = Pipes(), threading.Event(), list[bool]()
+
+    class SlowSink(MemorySink):
+        def publish(self, observation: Observation) -> bool:
+            was_answered.append(answered.wait(5))
+            return super().publish(observation)
+
+    def read() -> None:
+        while not os.read(pipes.from_tap, 1_000).endswith(b"\n"):
+            pass
+        answered.set()
+        pipes.close(pipes.to_tap)
+
+    os.write(pipes.to_tap, CALL.replace(b"{", b'{"jsonrpc":"2.0",', 1))
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    answering = 'import sys\nfor _ in sys.stdin: print(\'{"jsonrpc":"2.0","id":1,"result":{}}\', flush=True)'
+    await tapped([sys.executable, "-c", answering], pipes, SlowSink(), rule=a_rule(Action.ALLOW))
+    assert was_answered == [True]
+    pipes.close()
+
+
 async def test_an_enforcing_tap_in_front_of_a_client_that_went_away() -> None:
     """As without it: the server's next write fails, and the tap ends."""
     pipes = Pipes()
