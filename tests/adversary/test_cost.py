@@ -13,11 +13,12 @@ from aiokafka import AIOKafkaProducer
 
 from assay_stream.model.record import Record, Role
 from tests.adversary.conftest import Arena
+from tests.adversary.processor import slowness
 from tests.support.behind_tap import behind_tap
 from tests.support.deployment import payload
 from tests.support.events import event_at
 from tests.support.hostile_lists import CLASSES, OBSERVERS, TOOLS, shown_by_tap
-from tests.support.neighbours import HOME, in_partition, watched
+from tests.support.neighbours import EVIDENCE_LIMIT_S, HOME, in_partition, watched
 
 pytestmark = pytest.mark.kafka
 
@@ -71,7 +72,7 @@ async def are_alerted(arena: Arena, levels: dict[str, int]) -> None:
         return all(highest.get(server, 0) >= level for server, level in levels.items())
 
     try:
-        await arena.deployment.wait_for(Role.ALERTS, all_told, limit_s=30)
+        await arena.deployment.wait_for(Role.ALERTS, all_told, limit_s=30 * slowness())
     except AssertionError as error:
         raise AssertionError(f"levels {highest}, not {levels}") from error
 
@@ -79,14 +80,14 @@ async def are_alerted(arena: Arena, levels: dict[str, int]) -> None:
 @pytest.mark.parametrize("what", ["CPU", "memory", "quadratic"])
 async def test_lists_that_take_much_delay_no_other_server(arena: Arena, tmp_path: Path, what: str) -> None:
     """Each once cost gigabytes, or a partition that never committed again."""
-    async with watched(arena.deployment, arena.worker):
+    async with watched(arena.deployment, arena.worker, evidence_limit_s=EVIDENCE_LIMIT_S * slowness()):
         await attack(arena, what, tmp_path)
 
 
 async def test_four_thousand_observers_of_one_server(arena: Arena) -> None:
     """Each sees two lists; a call by each tenth of them has its digest."""
     server = in_partition(HOME, "hostile-observers")
-    async with watched(arena.deployment, arena.worker):
+    async with watched(arena.deployment, arena.worker, evidence_limit_s=EVIDENCE_LIMIT_S * slowness()):
         await publish_observers(arena, server)
         await are_bound(arena, {server: OBSERVERS // 10})
     await are_alerted(arena, {server: LOW})
