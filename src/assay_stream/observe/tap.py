@@ -474,8 +474,13 @@ async def run_tap(
 
         session = gate_class(hide)(vantage, session_id=new_id(), new_id=new_id, decide=rule)
         # Lines wait for this host, so a sink that is slow to write must not keep it.
-        publish = functools.partial(loop.call_soon_threadsafe, sink.publish)
-        host = Enforcer(session, server_input=server_input, client=ClientOutput(stdout), publish=publish, clock=clock)
+        host = Enforcer(
+            session,
+            server_input=server_input,
+            client=ClientOutput(stdout),
+            publish=lambda observation: loop.call_soon_threadsafe(sink.publish, observation),
+            clock=clock,
+        )
     output_ended = asyncio.Event()
 
     def end() -> None:
