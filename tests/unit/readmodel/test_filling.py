@@ -53,22 +53,33 @@ def test_a_batch_that_fails_leaves_nothing_behind() -> None:
     assert tables(connection, "meta") == tables(_filled(), "meta")
 
 
-def test_a_full_disk_is_an_error_of_ours() -> None:
+@pytest.mark.parametrize(("calls", "pages_left"), [(60, 2), (1_200, 2), (1_200, 100), (1_200, 200)])
+def test_a_full_disk_is_an_error_of_ours(calls: int, pages_left: int) -> None:
     """It says what to check; once there is room, filling goes on where it stopped."""
     connection = schema.temporary()
     filler = Filler(connection)
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    connection.execute(f"PRAGMA max_page_count = {pages + pages_left}")
     with pytest.raises(OperatingError, match="store_failing"):
-        filler.take(history())
+        filler.take(history(calls))
     connection.execute("PRAGMA max_page_count = 1000000")
-    filler.take(history())
-    assert tables(connection) == tables(_filled())
+    filler.take(history(calls))
+    assert tables(connection) == tables(_filled(calls))
 
 
-def _filled() -> sqlite3.Connection:
+def test_batches_of_any_size_fill_the_same_tables() -> None:
+    """Many rows of evidence are written by one statement, few one by one."""
     connection = schema.temporary()
-    fill(connection, history())
+    filler = Filler(connection)
+    records = history(1_200)
+    for start in range(0, len(records), 7):
+        filler.take(records[start : start + 7])
+    assert tables(connection) == tables(_filled(1_200))
+
+
+def _filled(calls: int = 60) -> sqlite3.Connection:
+    connection = schema.temporary()
+    Filler(connection).take(history(calls))
     return connection
 
 
