@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from assay_stream.model.record import OBSERVER_HEADER, Record, Role
 from tests.support.deployment import Deployment, payload
-from tests.support.ingest import a_call
 
 pytestmark = pytest.mark.kafka
 
@@ -70,27 +68,3 @@ async def test_calls_between_an_announcement_and_the_next_list_claim_no_digest(d
     kinds = [json.loads(record.value or b"")["type"] for record in sorted(observed, key=time_of)]
     assert [kind.split(".")[2] for kind in kinds] == ["list", "list_changed", "list"]
     assert {dict(record.headers)[OBSERVER_HEADER] for record in observed} == {b"proxy-1"}
-
-
-async def test_junk_under_a_servers_key_takes_no_digest_from_observers_that_name_themselves(
-    deployment: Deployment,
-) -> None:
-    """Neither nobody's junk nor another observer's; its own does."""
-    await deployment.ready_worker()
-    async with tapped(deployment) as client:
-        await client.list_tools()
-    await deployment.wait_for(Role.SNAPSHOTS, lambda records: len(records) == 1)
-
-    async def called(number: int) -> dict[str, Any]:
-        event = a_call(number, observer="proxy-1", server="changing", observed_at=datetime.now(UTC))
-        await deployment.send(Role.CALLS, [(event.key, event.value)])
-        return (await evidence(deployment, number))[-1]
-
-    headers = [(), ((OBSERVER_HEADER, b"proxy-2"),)]
-    await deployment.send_with_headers(Role.SNAPSHOTS, [(b"changing", b"{", header) for header in headers])
-    await deployment.wait_for(Role.REJECTED, lambda records: len(records) == 2)
-    assert (await called(1))["binding"]["scope"] == "observer"
-    own = ((OBSERVER_HEADER, b"proxy-1"),)
-    await deployment.send_with_headers(Role.SNAPSHOTS, [(b"changing", b"{", own)])
-    await deployment.wait_for(Role.REJECTED, lambda records: len(records) == 3)
-    assert (await called(2))["unbound_reason"] == "snapshot_rejected"
