@@ -1,4 +1,4 @@
-"""The life of an alert on real Kafka: time passes, rules arrive, a restart changes nothing."""
+"""Time passes for an alert on real Kafka."""
 
 import asyncio
 import json
@@ -45,22 +45,3 @@ async def test_an_alert_closes_by_the_clock(deployment: Deployment) -> None:
     ticks = [record for record in await deployment.read(Role.FINDINGS) if b'"tick"' in (record.value or b"")]
     assert 1 <= len(ticks) <= 3, "a tick is written where something is due, and nowhere else"
     assert await asyncio.to_thread(worker.terminate) == 0
-
-
-async def test_an_alert_that_lasts_is_repeated_also_after_a_restart(deployment: Deployment) -> None:
-    """Two intervals have passed since: two repetitions, and none of them again for another worker."""
-    settings = QUICK | {"ASSAY_STREAM_ALERT_REPEAT_S": "300"}
-    worker = await deployment.ready_worker(**settings)
-    now = datetime.now(UTC)
-    await lists(deployment, 0, 0, now - timedelta(minutes=12))
-    await lists(deployment, 1, 1, now - timedelta(minutes=11))
-    written = await alerts(deployment, 3)
-    assert told(written) == [("Create", "New"), ("Update", "In Progress"), ("Update", "In Progress")]
-    repeats = [json.loads(record.value or b"")["unmapped"].get("mcp_repeats") for record in written]
-    assert repeats == [None, 1, 2]
-    worker.kill()
-    again = await deployment.ready_worker(**settings)
-    await asyncio.sleep(4)
-    after = [record.value for record in alerts_on_changes(await deployment.read(Role.ALERTS))]
-    assert set(after) == {record.value for record in written}
-    assert await asyncio.to_thread(again.terminate) == 0
