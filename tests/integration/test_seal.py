@@ -229,6 +229,15 @@ async def test_checkpoints_that_are_cut_off_are_missed(deployment: Deployment, s
     assert "checkpoints_cut_off" in done.stderr
 
 
+async def test_a_sealer_without_its_topic_says_which(deployment: Deployment, seals: Seals) -> None:
+    deployment.env["ASSAY_STREAM_TOPIC_PREFIX"] = "nowhere."
+    await seals.run("keygen", "--out", "seal.pem")
+    for arguments in (("--key", "seal.pem", "--once"), ("verify", "--key", "seal.pub.pem")):
+        done = await seals.run(*arguments, code=2)
+        assert "topic_missing" in done.stderr
+        assert "nowhere.assay" in done.stderr
+
+
 async def test_the_walk_on_the_page_runs_as_it_stands(deployment: Deployment, seals: Seals) -> None:
     """Every command of docs/seal.md, one block after the other, with exit code 0."""
     page = (Path(__file__).parents[2] / "docs" / "seal.md").read_text(encoding="utf-8")

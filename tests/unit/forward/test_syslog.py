@@ -31,6 +31,11 @@ async def until(server: SyslogServer, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize(("fields", "start"), [({}, "CEF:0|"), ({"format": "jsonl"}, "{")], ids=["default", "jsonl"])
+def test_an_alert_is_written_in_the_format_that_is_asked_for(fields: dict[str, str], start: str) -> None:
+    assert syslog(514, **fields).write(alert_of()).startswith(start)
+
+
 async def test_messages_arrive_one_by_one_over_tcp() -> None:
     """Octet counting keeps them apart, whatever is in them."""
     with SyslogServer(free_port()) as server:
