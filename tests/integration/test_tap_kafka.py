@@ -1,4 +1,4 @@
-"""The publishing client on real Kafka: what arrives; tests/integration/test_spool.py has brokers that die."""
+"""The publishing client on real Kafka: what arrives, and what a broker's death does to it."""
 
 import asyncio
 import json
@@ -91,6 +91,32 @@ async def test_the_tap_over_http_publishes_what_it_saw(deployment: Deployment, t
     assert {(event["data"]["server_id"], event["data"]["observer_id"]) for event in events} == {("docs", "proxy-1")}
     kinds = [json.loads(each.value or b"")["type"] for each in await deployment.read(Role.SNAPSHOTS)]
     assert set(kinds) == {"mcp.tools.list.observed"}
+
+
+@pytest.mark.tier(name="outages")
+async def test_what_is_published_while_the_broker_is_away_arrives_when_it_is_back(quiet: None) -> None:
+    """Nothing is lost, nothing waits; what may be doubled has the same id."""
+    with Broker(options=QUICK_START) as broker:
+        deployment = Deployment(broker.bootstrap, name="outage")
+        await deployment.apply_topics()
+        publisher = a_publisher(deployment, start_timeout_s=5.0, send_timeout_s=5.0, backoff_max_s=0.5)
+        async with publisher:
+            publisher.publish(a_call(tool_name="tool-0"))
+            while publisher.stats.delivered < 1:
+                await asyncio.sleep(0.01)
+            broker.kill()
+            for number in range(1, 200):
+                assert publisher.publish(a_call(tool_name=f"tool-{number}"))
+            await asyncio.sleep(6)
+            assert publisher.stats.delivered == 1
+            await asyncio.to_thread(broker.start)
+            async with asyncio.timeout(60):
+                while publisher.stats.queued:
+                    await asyncio.sleep(0.05)
+        assert publisher.stats.dropped == {}
+        values = [json.loads(record.value or b"") for record in await deployment.read(Role.CALLS)]
+        names = list(dict.fromkeys(value["data"]["tool_name"] for value in values))
+        assert names == [f"tool-{number}" for number in range(200)]
 
 
 async def test_a_missing_topic_loses_nothing_and_closing_ends_in_time(broker: Broker, quiet: None) -> None:
