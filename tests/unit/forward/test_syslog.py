@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ async def until(server: SyslogServer, count: int) -> None:
 
 
 @pytest.mark.parametrize(("fields", "start"), [({}, "CEF:0|"), ({"format": "jsonl"}, "{")], ids=["default", "jsonl"])
-def test_an_alert_is_written_in_the_format_that_is_asked_for(fields: dict[str, str], start: str) -> None:
+def test_an_alert_is_written_in_the_format_that_is_asked_for(fields: dict[str, Any], start: str) -> None:
     assert syslog(514, **fields).write(alert_of()).startswith(start)
 
 
