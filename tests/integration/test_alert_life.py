@@ -1,14 +1,12 @@
-"""The life of an alert on real Kafka: time passes, rules arrive, a restart changes nothing."""
+"""Time passes for an alert on real Kafka."""
 
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from assay_stream.model.record import Record, Role
-from tests.support.controls import control_at
 from tests.support.deployment import Deployment
 from tests.support.fleet import a_listing
 from tests.support.inventory import alerts_on_changes
@@ -20,12 +18,6 @@ QUICK = {"ASSAY_STREAM_ALERT_TICK_S": "1", "ASSAY_STREAM_ALERT_SETTLE_S": "1"}
 
 async def lists(deployment: Deployment, version: int, number: int, when: datetime) -> None:
     await deployment.put(a_listing(0, 0, version, number, when))
-
-
-async def decides(deployment: Deployment, act: str, **data: Any) -> None:
-    now = datetime.now(UTC)
-    rule = control_at(now, f"suppression.{act}", now.microsecond, id="rule-1", reason="noise", **data)
-    await deployment.send(Role.CONTROL, [(data["server_id"].encode(), rule)])
 
 
 def told(records: list[Record]) -> list[tuple[str, str]]:
@@ -52,46 +44,4 @@ async def test_an_alert_closes_by_the_clock(deployment: Deployment) -> None:
     assert len(alerts_on_changes(await deployment.read(Role.ALERTS))) == 2
     ticks = [record for record in await deployment.read(Role.FINDINGS) if b'"tick"' in (record.value or b"")]
     assert 1 <= len(ticks) <= 3, "a tick is written where something is due, and nowhere else"
-    assert await asyncio.to_thread(worker.terminate) == 0
-
-
-async def test_an_alert_that_lasts_is_repeated_also_after_a_restart(deployment: Deployment) -> None:
-    """Two intervals have passed since: two repetitions, and none of them again for another worker."""
-    settings = QUICK | {"ASSAY_STREAM_ALERT_REPEAT_S": "300"}
-    worker = await deployment.ready_worker(**settings)
-    now = datetime.now(UTC)
-    await lists(deployment, 0, 0, now - timedelta(minutes=12))
-    await lists(deployment, 1, 1, now - timedelta(minutes=11))
-    written = await alerts(deployment, 3)
-    assert told(written) == [("Create", "New"), ("Update", "In Progress"), ("Update", "In Progress")]
-    repeats = [json.loads(record.value or b"")["unmapped"].get("mcp_repeats") for record in written]
-    assert repeats == [None, 1, 2]
-    worker.kill()
-    again = await deployment.ready_worker(**settings)
-    await asyncio.sleep(4)
-    after = [record.value for record in alerts_on_changes(await deployment.read(Role.ALERTS))]
-    assert set(after) == {record.value for record in written}
-    assert await asyncio.to_thread(again.terminate) == 0
-
-
-@pytest.mark.parametrize("server_id", ["server-0", "*"])
-async def test_a_suppression_rule_arrives_live(deployment: Deployment, server_id: str) -> None:
-    """What is found after it is written as suppressed, what is found after it was taken back is not."""
-    worker = await deployment.ready_worker(**QUICK)
-    now = datetime.now(UTC)
-    await lists(deployment, 0, 0, now - timedelta(seconds=50))
-    await decides(deployment, "set", server_id=server_id, tool="tool_*")
-    await deployment.wait_for(Role.FINDINGS, lambda records: len(records) >= 1)
-    await lists(deployment, 1, 1, now - timedelta(seconds=40))
-    [suppressed] = await alerts(deployment, 1)
-    assert told([suppressed]) == [("Create", "Suppressed")]
-    assert json.loads(suppressed.value or b"")["unmapped"]["mcp_suppressed_by"] == "rule-1"
-    count = len(await deployment.read(Role.FINDINGS))
-    await decides(deployment, "remove", server_id=server_id)
-    await deployment.wait_for(Role.FINDINGS, lambda records: len(records) > count)
-    await lists(deployment, 2, 2, now - timedelta(seconds=30))
-    written = await deployment.wait_for(
-        Role.ALERTS, lambda records: ("Create", "New") in told(alerts_on_changes(records))
-    )
-    assert told(written).count(("Create", "Suppressed")) == 1
     assert await asyncio.to_thread(worker.terminate) == 0

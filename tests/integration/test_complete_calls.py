@@ -63,10 +63,6 @@ async def answers(context: Any, params: Any) -> ElicitResult:
     return ElicitResult(action="accept", content={"name": "planted-answer"})
 
 
-async def declines(context: Any, params: Any) -> ElicitResult:
-    return ElicitResult(action="decline")
-
-
 @pytest.mark.parametrize(("mode", "rounds"), [("legacy", None), ("2026-07-28", 2)])
 async def test_a_call_that_asks_the_user_is_one_record(taps: Taps, mode: str, rounds: int | None) -> None:
     """Until 2025-11-25 a request of the server, since then another round of the call."""
@@ -83,16 +79,6 @@ async def test_a_call_that_asks_the_user_is_one_record(taps: Taps, mode: str, ro
 
 async def progressed(progress: float, total: float | None, message: str | None) -> None:
     """Take note of progress."""
-
-
-@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_a_user_who_declines_is_recorded(taps: Taps, mode: str) -> None:
-    """The call is an error of the tool, and says that it was for want of an answer."""
-    async with taps.client(mode, elicitation_callback=declines) as client:
-        result = await client.call_tool("ask", {})
-    assert result.is_error
-    [call] = taps.calls()
-    assert (call["ok"], call["error"], call["inputs"]["declined"]) == (False, {"code": "tool_error"}, 1)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

@@ -113,52 +113,6 @@ async def test_a_server_of_another_language_is_observed_too() -> None:
     assert [(call["tool_name"], call["ok"]) for call in tap.data("call")] == [("echo", True)]
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_lists_are_kept_apart_by_authorisation(mode: str) -> None:
-    """Two clients with the same ids: each call names the list of its own context, and no token is published."""
-    async with (
-        http_server("token") as url,
-        http_tap(url) as tap,
-        a_client(tap, mode, authorization="Bearer one-opaque") as one,
-        a_client(tap, mode, authorization="Bearer two-opaque") as two,
-    ):
-        for client in (one, two, one, two):
-            await client.list_tools()
-            await client.call_tool("echo", {"message": "m"})
-    snapshots, calls = tap.data("list"), tap.data("call")
-    assert len({call["tool_call_id"] for call in calls}) == 4
-    assert [call["snapshot_id"] for call in calls] == [each["snapshot_id"] for each in snapshots]
-    assert {each["auth_context"] for each in snapshots} == {"opaque"}
-    assert not any(b"-opaque" in each.value for each in tap.sink.observations)
-
-
-async def test_a_refusal_of_the_server_reaches_the_client_and_the_evidence() -> None:
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {}}}
-    async with http_server("token") as url, http_tap(url) as tap, httpx2.AsyncClient() as client:
-        response = await client.post(tap.url, json=call)
-    assert response.status_code == 401
-    assert response.headers["www-authenticate"].startswith("Bearer resource_metadata=")
-    [evidence] = tap.data("call")
-    assert (evidence["ok"], evidence["error"]) == (False, {"code": "http_401"})
-
-
-async def test_the_command_serves_until_it_is_stopped(tmp_path: Path) -> None:
-    """As the README writes it: observations go to a file, and SIGTERM ends it in order."""
-    output, port = tmp_path / "observations.ndjson", free_port()
-    arguments = ["tap", "--listen", f"127.0.0.1:{port}", "--server-id", "docs", "--output", str(output)]
-    async with http_server() as url:
-        command = [sys.executable, "-m", "assay_stream", *arguments, "--upstream", url]
-        async with listening(command, port) as process:
-            async with Client(f"http://127.0.0.1:{port}/mcp", mode="legacy") as client:
-                await client.list_tools()
-                await client.call_tool("echo", {"message": "m"})
-            process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(process.wait(), 20) == 0
-    kinds = [json.loads(line)["type"] for line in output.read_bytes().splitlines()]
-    assert kinds.count("mcp.tools.call.observed") == 1
-    assert "mcp.tools.list.observed" in kinds
-
-
 async def test_the_command_serves_the_servers_of_a_file(tmp_path: Path) -> None:
     """Each under its path, with its own name in the records."""
     output, file, port = tmp_path / "observations.ndjson", tmp_path / "taps.toml", free_port()

@@ -1,7 +1,6 @@
 """``assay-stream ingest`` on real Kafka: what is accepted, from whom, how often, and what an outage does."""
 
 import asyncio
-import json
 import os
 import re
 import ssl
@@ -52,26 +51,6 @@ async def test_what_ingest_publishes_is_what_the_publisher_publishes(deployment:
         assert {murmur2_partition(b"time", 2 if role is Role.SNAPSHOTS else 3)} == {record[0] for record in records}
 
 
-async def test_events_become_evidence(deployment: Deployment, ingest: Ingest) -> None:
-    """A list, a call bound to it, and a list that nobody can read, after which calls are bound no more."""
-    address = await ingest.start()
-    worker = deployment.start_worker()
-    unsound = a_list(3).value.replace(b'"name":"echo"', b'"name":"echo","name":"echo"')
-    assert (await address.send(a_list(1).value)).status == 202
-    assert (await address.send(a_call(2).value)).status == 202
-    reply = await address.send(unsound)
-    assert (reply.status, reply.outcomes) == (422, ["refused:duplicate_key"])
-    assert reply.content["outcomes"][0]["recorded"] is True
-    assert (await address.send(a_call(4).value)).status == 202
-    await worker.wait_ready()
-    evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 2)
-    data = [json.loads(record.value or b"")["data"] for record in evidence]
-    assert ["tool_definition_digest" in each for each in data] == [True, False]
-    [rejected] = await deployment.read(Role.REJECTED)
-    assert dict(rejected.headers)["error.code"] == b"duplicate_key"
-    assert rejected.value == unsound
-
-
 async def test_an_event_is_published_once_after_a_kill_and_by_two_processes(
     deployment: Deployment, ingest: Ingest
 ) -> None:
@@ -86,36 +65,6 @@ async def test_an_event_is_published_once_after_a_kill_and_by_two_processes(
     third = await ingest.start()
     assert set((await third.send(batch(*events), BATCH)).outcomes) == {"duplicate"}
     assert len(await deployment.read(Role.CALLS)) == 20
-
-
-async def test_the_same_event_at_once_is_published_once(deployment: Deployment, ingest: Ingest) -> None:
-    """Twice in one batch, and in ten requests at the same time."""
-    address = await ingest.start()
-    one = a_call(1)
-    replies = await asyncio.gather(*(address.send(batch(one, one), BATCH) for _ in range(10)))
-    outcomes = Counter(outcome for reply in replies for outcome in reply.outcomes)
-    assert outcomes["accepted"] >= 1
-    assert set(outcomes) <= {"accepted", "duplicate"}
-    assert len(await deployment.read(Role.CALLS)) == 1
-
-
-async def test_nobody_publishes_as_somebody_else(deployment: Deployment, ingest: Ingest) -> None:
-    """Observer, server and source, each event of a batch by itself; the field is named."""
-    ingest.add_client("gw-2", ["files-*"])
-    address = await ingest.start()
-    reply = await address.send(a_call(1).value, observer="gw-2")
-    assert (reply.status, reply.content["outcomes"][0]["error"]["path"]) == (403, "$.data.observer_id")
-    reply = await address.send(a_call(1, server="mail").value)
-    assert (reply.status, reply.content["outcomes"][0]["error"]["path"]) == (403, "$.data.server_id")
-    foreign = a_call(2).value.replace(b"observer:gw-1", b"observer:gw-2")
-    reply = await address.send(foreign)
-    assert (reply.status, reply.content["outcomes"][0]["error"]["path"]) == (403, "$.source")
-    reply = await address.send(batch(a_call(1, server="mail"), a_call(3), a_list(4, observer="gw-2")), BATCH)
-    assert (reply.status, reply.outcomes) == (207, ["refused:not_yours", "accepted", "refused:not_yours"])
-    # An unsound list of somebody else's is not recorded either.
-    unsound = a_list(5, observer="gw-2").value.replace(b'"tools"', b'"tools":[],"tools"')
-    assert "recorded" not in (await address.send(unsound)).content["outcomes"][0]
-    assert [record.key for role in (Role.CALLS, Role.SNAPSHOTS) for record in await deployment.read(role)] == [b"time"]
 
 
 async def test_a_token_counts_from_its_entry_to_its_end(ingest: Ingest) -> None:

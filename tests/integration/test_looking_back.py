@@ -207,10 +207,3 @@ async def test_a_replay_of_the_topics_gives_the_live_bytes_and_touches_no_group(
 
     assert await groups(filled) == before
     assert by_partition(await filled.read(Role.EVIDENCE)) == live
-
-
-async def test_a_range_without_calls_says_so(filled: Deployment, tmp_path: Path) -> None:
-    options = ("--from-kafka", "--from-time", "2099-01-01T00:00:00Z", "--output", str(tmp_path / "out"))
-    done = await asyncio.to_thread(filled.run, "replay", *options)
-    assert done.returncode == 5
-    assert "the selection matches no call" in done.stderr

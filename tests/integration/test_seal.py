@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -242,20 +243,14 @@ async def test_the_walk_on_the_page_runs_as_it_stands(deployment: Deployment, se
     page = (Path(__file__).parents[2] / "docs" / "seal.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 6
-    command = seals.folder / "bin" / "assay-stream"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m assay_stream "$@"\n')
-    command.chmod(0o755)
     await write_evidence(deployment, 0, 100)
-    done = await asyncio.to_thread(
-        subprocess.run,
-        ["bash", "-euo", "pipefail", "-c", "".join(blocks)],
-        cwd=seals.folder,
-        env=os.environ | deployment.env | {"PATH": f"{command.parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count('"record_checked":true') == 2
+    checked = 0
+    for line in "".join(blocks).splitlines():
+        if line.startswith("assay-stream seal "):
+            done = await seals.run(*shlex.split(line)[2:])
+            checked += done.stdout.count('"record_checked":true')
+        else:
+            await asyncio.to_thread(
+                subprocess.run, ["bash", "-euo", "pipefail", "-c", line], cwd=seals.folder, check=True
+            )
+    assert checked == 2

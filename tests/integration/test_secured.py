@@ -217,18 +217,6 @@ def test_a_sealer_seals_and_a_forwarder_forwards(deployment: SecuredDeployment, 
         assert forwarder.terminate() == 0
 
 
-def test_secrets_may_stand_in_files(deployment: SecuredDeployment, tmp_path: Path) -> None:
-    """The password comes from the file that is named, as a mounted secret does."""
-    path = tmp_path / "password"
-    path.write_text(password_of(AccessRole.ANALYST) + "\n")
-    env = deployment.env_of(AccessRole.ANALYST)
-    del env["ASSAY_STREAM_SASL_PASSWORD"]
-    done = run_command_text(
-        "topics", "show", stdin=b"", **(deployment.env | env | {"ASSAY_STREAM_SASL_PASSWORD_FILE": str(path)})
-    )
-    assert done.returncode == 0, done.stderr
-
-
 # --- refused ------------------------------------------------------------------------------------------------
 
 

@@ -41,17 +41,6 @@ def test_apply_creates_every_topic_once(bare: Deployment) -> None:
     assert set(states(bare).values()) == {"ok"}
 
 
-def test_show_exits_1_until_every_topic_is_there(bare: Deployment) -> None:
-    """Before: all missing, exit 1. After: all ok, exit 0. For people and for programs."""
-    for arguments in (("show",), ("show", "--json")):
-        assert bare.run("topics", *arguments).returncode == 1
-    assert set(states(bare).values()) == {"missing"}
-    assert bare.run("topics", "apply").returncode == 0
-    for arguments in (("show",), ("show", "--json")):
-        assert bare.run("topics", *arguments).returncode == 0
-    assert "missing" not in bare.run("topics", "show").stdout
-
-
 def test_other_partitions_are_refused_and_left_alone(bare: Deployment) -> None:
     """apply never alters a topic: it says what differs, exits 2, and show exits 1."""
     bare.run("topics", "apply")
@@ -66,14 +55,6 @@ def test_other_partitions_are_refused_and_left_alone(bare: Deployment) -> None:
     assert bare.run("topics", "show").returncode == 0
 
 
-def test_counts_that_do_not_fit_are_refused(bare: Deployment) -> None:
-    """Each call partition belongs to one partition of bindings: nothing is created otherwise."""
-    refused = bare.run("topics", "apply", ASSAY_STREAM_CALL_PARTITIONS="3")
-    assert refused.returncode == 2
-    assert "partitions_do_not_fit" in refused.stderr
-    assert set(states(bare).values()) == {"missing"}
-
-
 async def test_another_setting_is_refused_and_nothing_created(bare: Deployment) -> None:
     """A binding topic that deletes is named with both values, and the missing topics stay missing."""
     name = bare.topics[Role.BINDINGS]
@@ -85,20 +66,3 @@ async def test_another_setting_is_refused_and_nothing_created(bare: Deployment) 
     found = states(bare)
     assert found.pop(name) == "differs"
     assert set(found.values()) == {"missing"}
-
-
-async def test_a_topic_that_is_right_already_is_kept(bare: Deployment) -> None:
-    """What somebody created as asked for stays, and the others are created beside it."""
-    spec = next(spec for spec in topic_table(bare.settings) if spec.role is Role.EVIDENCE)
-    await create(bare, spec.name, spec.partitions, **spec.config)
-    done = bare.run("topics", "apply")
-    assert done.returncode == 0, done.stderr
-    assert f"created {spec.name}" not in done.stdout
-    assert set(states(bare).values()) == {"ok"}
-
-
-def test_deployments_with_other_prefixes_do_not_meet(bare: Deployment) -> None:
-    """Topics of another prefix are other topics."""
-    bare.run("topics", "apply")
-    other = {"ASSAY_STREAM_TOPIC_PREFIX": "other.", "ASSAY_STREAM_GROUP_PREFIX": f"{bare.name}-other"}
-    assert set(states(bare, **other).values()) == {"missing"}

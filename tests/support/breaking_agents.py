@@ -1,13 +1,11 @@
 """Agents that fail, each in its own way: ``worker --agents tests.support.breaking_agents:raising``."""
 
 import time
-from typing import Any
 
 from assay_stream.agents import Agent, Event, Evidence, Memory
 
 raising = Agent("raising", title="It raises")
 blocking = Agent("blocking", title="It blocks")
-junk = Agent("junk", title="It returns junk")
 
 
 @raising.evidence(key=lambda event: event.server_id)
@@ -18,8 +16,3 @@ def raise_on(event: Event[Evidence], memory: Memory) -> None:
 @blocking.evidence(key=lambda event: event.server_id)
 def block_on(_: Event[Evidence], __: Memory) -> None:
     time.sleep(3_600)
-
-
-@junk.evidence(key=lambda event: event.server_id)
-def junk_on(event: Event[Evidence], _: Memory) -> Any:
-    return [event.value]

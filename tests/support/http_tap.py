@@ -4,10 +4,12 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,6 +34,12 @@ class Tap:
         return [event["data"] for event in events if event["type"] == f"mcp.tools.{kind}.observed"]
 
 
+@cache
+def _unused_trust() -> ssl.SSLContext:
+    """What a tap reads at its start, though its servers are without TLS: it takes longer than most tests."""
+    return ssl.create_default_context()
+
+
 @asynccontextmanager
 async def http_tap(
     upstream: str | Sequence[Upstream],
@@ -44,6 +52,8 @@ async def http_tap(
     """A tap in front of a server. All observations are there after the block."""
     upstreams = [Upstream(vantage=THE_VANTAGE, url=upstream)] if isinstance(upstream, str) else upstream
     listener = listener or Listener(port=0)
+    if all(each.url.startswith("http://") for each in upstreams):
+        listener = replace(listener, upstream_tls=_unused_trust())
     sink, stop = MemorySink(), asyncio.Event()
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     options: dict[str, Any] = {"rule": rule, "hide": hide, "limits": limits}

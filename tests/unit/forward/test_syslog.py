@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,11 @@ async def until(server: SyslogServer, count: int) -> None:
     async with asyncio.timeout(5):
         while len(server.messages) < count:
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("fields", "start"), [({}, "CEF:0|"), ({"format": "jsonl"}, "{")], ids=["default", "jsonl"])
+def test_an_alert_is_written_in_the_format_that_is_asked_for(fields: dict[str, Any], start: str) -> None:
+    assert syslog(514, **fields).write(alert_of()).startswith(start)
 
 
 async def test_messages_arrive_one_by_one_over_tcp() -> None:

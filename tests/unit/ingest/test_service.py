@@ -110,10 +110,20 @@ async def test_a_batch_says_what_became_of_each_event() -> None:
             None,
             "not_yours",
         ]
+        assert content["outcomes"][3]["error"]["path"] == "$.data.server_id"
         assert (await served.send(b"[" + wrong + b"," + a_call(3, server="mail").value + b"]", kind=BATCH))[0] == 403
         assert (await served.send(b"[" + wrong + b"]", kind=BATCH))[0] == 422
         assert (await served.send(batch(a_call(1), a_call(9)), kind=BATCH))[0] == 202
         assert served.counts == {"accepted": 2, "duplicate": 2, "refused:unknown_value": 3, "refused:not_yours": 2}
+
+
+async def test_a_list_that_nobody_can_read_is_refused_and_recorded() -> None:
+    """Otherwise calls would stay bound to the list before it."""
+    unsound = a_list(1).value.replace(b'"name"', b'"name":1,"name"')
+    async with serving() as served:
+        status, _, content = await served.send(unsound)
+        assert (status, content["outcomes"][0]["recorded"]) == (422, True)
+        assert served.sent.of(Role.SNAPSHOTS) == [unsound]
 
 
 async def test_nothing_is_accepted_that_is_not_acknowledged() -> None:

@@ -103,6 +103,7 @@ async def test_the_pages_are_served_until_it_ends() -> None:
             'assay_stream_stage_ready{stage="brokers"} 0.0',
         ):
             assert line in text
+        assert float(re.findall(r"^assay_stream_brokers_silent_seconds (\S+)", text, re.MULTILINE)[0]) > 0
         part.moved_s = time.monotonic() - 61
         answer = await client.get(f"{url}/healthz")
         assert (answer.status, (await answer.json())["stuck"]) == (503, ["seal"])

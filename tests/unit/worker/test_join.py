@@ -189,8 +189,8 @@ async def test_a_worker_that_keeps_some_of_its_partitions_keeps_those_of_the_sam
         assert worker.task.claims() == [0, 4, 1, 5, 2, 6, 3, 7]
 
 
-async def test_offsets_that_are_lost_double_nothing(cluster: MemoryCluster) -> None:
-    """The join goes by the progress that it wrote with its evidence."""
+async def test_offsets_that_are_lost_double_nothing(cluster: MemoryCluster, capfd: pytest.CaptureFixture[str]) -> None:
+    """The join goes by the progress that it wrote with its evidence, and says so."""
     async with Worker(cluster):
         await until(lambda: len(evidence(cluster)) >= CALLS)
     cluster.forget_offsets(GROUP)
@@ -200,6 +200,7 @@ async def test_offsets_that_are_lost_double_nothing(cluster: MemoryCluster) -> N
         await until(lambda: len(evidence(cluster)) > CALLS)
         await asyncio.sleep(0.1)
     assert len(evidence(cluster)) == CALLS + 1
+    assert "offsets_reset" in "".join(capfd.readouterr())
 
 
 async def test_a_copy_in_a_wrong_partition_is_refused_and_goes_nowhere_else(cluster: MemoryCluster) -> None:

@@ -14,14 +14,15 @@ LIMITS = replace(HTTP_LIMITS, idle_client_s=0.5)
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-async def answer(request: web.Request) -> web.Response:
-    if request.path == "/slow":
-        await asyncio.sleep(3)
-    return web.Response(text="here")
-
-
 @asynccontextmanager
-async def a_server(limits: HttpLimits = LIMITS) -> AsyncIterator[int]:
+async def a_server(limits: HttpLimits = LIMITS, *, slow: asyncio.Event | None = None) -> AsyncIterator[int]:
+    """Whoever asks for ``/slow`` waits for an event."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/slow" and slow is not None:
+            await slow.wait()
+        return web.Response(text="here")
+
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)
     stop, port = asyncio.Event(), asyncio.get_running_loop().create_future()
@@ -73,9 +74,12 @@ async def test_who_says_nothing_is_let_go() -> None:
 
 
 async def test_a_request_in_progress_is_not_cut() -> None:
-    async with a_server() as port:
+    slow = asyncio.Event()
+    async with a_server(slow=slow) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST % b"slow")
+        await asyncio.sleep(4 * LIMITS.idle_client_s)
+        slow.set()
         async with asyncio.timeout(10):
             assert b"200 OK" in await reader.readuntil(b"here")
         writer.close()
@@ -83,7 +87,8 @@ async def test_a_request_in_progress_is_not_cut() -> None:
 
 async def test_the_longest_idle_makes_room_for_who_comes() -> None:
     """A request in progress does not; where there is nothing else, who comes is sent away."""
-    async with a_server(replace(HTTP_LIMITS, clients_max=2)) as port:
+    slow = asyncio.Event()
+    async with a_server(replace(HTTP_LIMITS, clients_max=2), slow=slow) as port:
         busy, busy_writer = await asyncio.open_connection("127.0.0.1", port)
         busy_writer.write(REQUEST % b"slow")
         idle, idle_writer = await asyncio.open_connection("127.0.0.1", port)
@@ -94,6 +99,7 @@ async def test_the_longest_idle_makes_room_for_who_comes() -> None:
         await asyncio.sleep(0.1)
         fourth, fourth_writer = await asyncio.open_connection("127.0.0.1", port)
         assert await ends(fourth)
+        slow.set()
         for reader in (busy, third):
             async with asyncio.timeout(10):
                 assert b"200 OK" in await reader.readuntil(b"here")
