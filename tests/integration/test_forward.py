@@ -18,10 +18,10 @@ from aiokafka import TopicPartition
 
 from assay_stream.alerts.formats import read_alert, render
 from assay_stream.kafka.connection import open_admin, reading_consumer
-from assay_stream.model.record import Output, Role
+from assay_stream.model.record import ERROR_HEADERS, Output, Role
 from tests.support.alerts import alert_records, finding_of
 from tests.support.deployment import Deployment, Worker, free_port
-from tests.support.receivers import WebhookServer
+from tests.support.receivers import SyslogServer, WebhookServer
 from tests.support.services import PagerDuty, Slack, Splunk, Teams
 from tests.support.toml import toml_of
 
@@ -96,6 +96,49 @@ async def test_a_webhook_that_was_down_gets_every_alert(deployment: Deployment) 
     assert {headers["content-type"] for _, _, headers in server.taken} == {"application/json"}
 
 
+async def test_a_refused_alert_is_a_dead_letter(deployment: Deployment) -> None:
+    """What the receiver refuses for good, and what is no alert, stand there with bytes, headers and reason."""
+    written = alerts(10)
+    poison = written[4]
+    wanted = keys_of(written) - keys_of([poison])
+    server = WebhookServer(free_port(), lambda _, body: (422 if body == as_sent(poison) else 200, {}))
+    await publish(deployment, written)
+    await deployment.send(Role.ALERTS, [(b"server-0", b'{"no": "alert"}'), (b"server-1", None)])
+    with server:
+        forward(deployment, "--to", f"webhook:{server.url}")
+        await until(lambda: set(server.keys) == wanted, deployment)
+        dead = await deployment.wait_for(Role.DEAD_LETTERS, lambda records: len(records) == 3)
+    by_value = {record.value: record for record in dead}
+    assert by_value.keys() == {poison.value, b'{"no": "alert"}', None}
+    letter = by_value[poison.value]
+    assert letter.key == poison.key
+    assert tuple(letter.headers[: len(poison.headers)]) == poison.headers
+    why = dict(letter.headers[len(poison.headers) :])
+    assert tuple(why) == ERROR_HEADERS
+    assert why["error.code"] == b"refused_by_receiver"
+    assert b"http_422" in why["error.message"]
+    assert dict(by_value[None].headers)["error.code"] == b"not_an_alert"
+
+
+@pytest.mark.tier(name="outages")
+async def test_a_killed_forwarder_loses_nothing(deployment: Deployment) -> None:
+    """``kill -9`` in mid-stream: the next one delivers the rest, and repeats bear the key they had."""
+    written = alerts(150)
+    server = WebhookServer(free_port(), delay_s=0.02)
+    await publish(deployment, written)
+    with server:
+        for stage in (30, 80):
+            process = forward(deployment, "--to", f"webhook:{server.url}")
+            await until(lambda stage=stage: len(server.taken) >= stage, deployment)  # type: ignore[misc]
+            process.kill()
+        forward(deployment, "--to", f"webhook:{server.url}")
+        await until(lambda: set(server.keys) == keys_of(written), deployment)
+    by_key: dict[str, set[bytes]] = {}
+    for key, body, _ in server.taken:
+        by_key.setdefault(key, set()).add(body)
+    assert all(len(bodies) == 1 for bodies in by_key.values())
+
+
 async def test_forwarders_of_one_group_share_the_work(deployment: Deployment) -> None:
     """One joins and one is told to leave in mid-stream: every alert arrives, and each had a partition."""
     written = alerts(600)
@@ -155,6 +198,28 @@ async def test_secrets_are_sent_and_never_logged(deployment: Deployment) -> None
     assert headers["x-assay-stream-signature"] == f"sha256={digest}"
     await until(lambda: "forwarding_started" in logs(deployment), deployment)
     assert "hidden" not in logs(deployment)
+
+
+async def test_a_syslog_receiver_that_was_down_gets_every_alert(deployment: Deployment) -> None:
+    """Over TCP with octet counting: down for a while, up: every alert arrives, repeats have its uid."""
+    before, during = alerts(30), alerts(30, first=30)
+    server = SyslogServer(free_port())
+    await publish(deployment, before)
+
+    def uids() -> set[str]:
+        found = [re.search(rb'uid="([0-9a-f]{64})"', message) for message in list(server.messages)]
+        return {match[1].decode() for match in found if match}
+
+    with server:
+        forward(deployment, "--to", f"syslog:127.0.0.1:{server.port}", "--format", "cef")
+        await until(lambda: len(uids()) == 30, deployment)
+    await publish(deployment, during)
+    await asyncio.sleep(DOWN_S)
+    with server:
+        await until(lambda: uids() == {key.partition(":")[0] for key in keys_of(before + during)}, deployment)
+    for message in server.messages:
+        assert re.match(rb"<35>1 2026-03-01T00:00:00\.123Z \S+ assay-stream - tool_changed \[alert@32473 ", message)
+        assert b"] CEF:0|assay-stream|assay-stream|1.2.3|tool_changed|" in message
 
 
 async def test_export_reads_the_topic_once(deployment: Deployment) -> None:

@@ -1,7 +1,10 @@
 """``assay-stream store`` on real Kafka: filled, killed, filled on; the same as a recount from the topics."""
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +22,6 @@ from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import ROLES
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
-from deploy.local.kafka import Broker
 from tests.support.controls import a_control
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import Fleet
@@ -127,9 +129,19 @@ async def test_aborted_records_are_not_read(deployment: Deployment, tmp_path: Pa
     assert {row.lag for row in status.positions} == {0}
 
 
-async def test_missing_topics_are_an_error(broker: Broker, tmp_path: Path) -> None:
-    code, said = await run(Deployment(broker.bootstrap, name="nothing"), tmp_path)
-    assert (code, "topic_missing" in said) == (2, True), said
+async def test_a_second_writer_and_missing_topics_are_errors(deployment: Deployment, tmp_path: Path) -> None:
+    code, said = await run(Deployment(deployment.bootstrap, name="nothing"), tmp_path)
+    assert code == 2
+    assert "topic_missing" in said
+    first = start(deployment, tmp_path)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / schema.FILE).is_file() and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(1)
+    code, said = await run(deployment, tmp_path)
+    assert code == 2
+    assert "store_in_use" in said
+    assert await asyncio.to_thread(first.terminate) == 0
 
 
 async def test_retention_that_overtakes_filling_is_counted(deployment: Deployment, tmp_path: Path) -> None:
@@ -181,6 +193,49 @@ async def test_partitions_that_are_added_are_filled(deployment: Deployment, tmp_
     assert len(found["evidence"]) == 280
     assert found == await _recount(deployment, added=3)
     assert any(partition >= before for (_, partition), read in found["read"].items() if read)
+
+
+@pytest.mark.tier(name="outages")
+async def test_a_store_killed_within_a_batch_is_filled_on(deployment: Deployment, tmp_path: Path) -> None:
+    """Between the rows of a transaction and its commit, again and again: each batch is there whole or not at all."""
+    for number in range(5):
+        await deployment.send(Role.EVIDENCE, _some_evidence(number))
+    for commits in range(3):
+        command = [sys.executable, "-c", _KILLED_BEFORE_COMMIT, str(commits)]
+        killed = subprocess.run(
+            [*command, "store", "run", "--store", str(tmp_path), "--once"],
+            env=os.environ | deployment.env | SMALL_BATCHES,
+            capture_output=True,
+            check=False,
+            timeout=90,
+        )
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        status = Store(schema.reading(tmp_path)).status()
+        assert status.counts["evidence"] == sum(row.read for row in status.positions if row.role == "evidence")
+    assert (await run(deployment, tmp_path))[0] == 0
+    found = answers(Store(schema.reading(tmp_path)))
+    assert len(found["evidence"]) == 200
+    assert found == await _recount(deployment)
+
+
+_KILLED_BEFORE_COMMIT = """
+import os, signal, sys
+from assay_stream.readmodel.filling import Filler
+left, plain = int(sys.argv[1]), Filler._take_log
+def take_log(self, place, records):
+    global left
+    done = plain(self, place, records)
+    if place[0].value == "evidence":
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return done
+Filler._take_log = take_log
+from assay_stream.cli import main
+sys.argv[1:2] = []
+main()
+"""
+"""Kills itself within a transaction, once some batches of evidence were committed."""
 
 
 def _some_evidence(number: int) -> list[tuple[bytes, bytes]]:
