@@ -334,7 +334,7 @@ class Calls:
         return refused, dropped, erased
 
     def _wait(self) -> None:
-        """Wait until no other thread uses the connection: after a failure there, SQLite may have left the transaction."""
+        """Wait until no other thread uses the connection: a failure there may have ended the transaction."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
