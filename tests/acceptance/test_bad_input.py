@@ -83,6 +83,13 @@ SNAPSHOTS_ONLY = [
     pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools={}), "wrong_type", id="tools no list"),
     pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools=["x"]), "wrong_type", id="a tool no object"),
     pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools=[TOOL] * 5_001), "too_many_tools", id="5,001 tools"),
+    *(
+        pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools=[TOOL | fields]), code, id=name)
+        for name, fields, code in (
+            ("a tool name of 1,025 characters", {"name": "n" * 1_025}, "too_long"),
+            ("a tool of 256 fields and its own", {f"x{number}": 1 for number in range(256)}, "too_many_fields"),
+        )
+    ),
     pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, server_id="other"), "key_mismatch", id="another key"),
 ]
 

@@ -216,6 +216,7 @@ def test_a_note_and_a_table_are_utf_8_in_every_locale(folder: Path) -> None:
     )
     assert "\n\n\N{EM DASH} " in note
     assert "⟦U+001B ESCAPE⟧[2Jx/0" in table
+    assert "\x1b" not in table
 
 
 def test_two_checkpoints_are_proven_consistent(folder: Path) -> None:

@@ -15,7 +15,7 @@ from assay_stream.model.fields import Completeness
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output
-from assay_stream.registry.snapshot_step import cached_long, never_complete
+from assay_stream.registry.snapshot_step import cached_long, never_complete, resolved_by_complete_list
 from tests.support.facts import SERVER, a_catalogue, seen
 from tests.support.findings import body, place
 from tests.support.lists import TOOL, Shown
@@ -36,12 +36,25 @@ def is_found(server: ServerBindings, observer_id: str = "alice", completeness: C
     return bool(list(never_complete(server, shown, LIMITS)))
 
 
+def ended_for(server: ServerBindings, observer_id: str = "alice") -> list[str | None]:
+    shown = seen(observer_id, 100, "one", offset=100)
+    return [resolution.observer_id for resolution in resolved_by_complete_list(server, shown, LIMITS)]
+
+
 def test_history_that_was_folded_away_does_not_shorten_a_run() -> None:
     """A server whose lists are so large that few are kept is found too."""
     server = a_server(("bob", "complete"), ("alice", "partial"))
     assert not is_found(server)
     server.truncate_history("alice", 1)
     assert is_found(server)
+
+
+def test_a_complete_list_ends_it_for_its_observer_or_for_all() -> None:
+    """For all where nobody had seen one; for nobody where nothing was found."""
+    partial: tuple[str, Completeness] = ("alice", "partial")
+    assert ended_for(a_server(("bob", "complete"), partial, partial, partial)) == ["alice"]
+    assert ended_for(a_server(partial, partial, partial), "bob") == [None]
+    assert ended_for(a_server(partial)) == []
 
 
 def test_a_list_that_is_cached_for_more_than_a_day_is_found() -> None:
