@@ -3,8 +3,6 @@
 import gzip
 import json
 import shutil
-import tarfile
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -82,39 +80,6 @@ def test_a_damaged_gzip_is_named(files: Path) -> None:
     assert error.code in ("archive_damaged", "bad_record_line")
 
 
-def test_each_changed_line_of_a_bundle_is_found(files: Path) -> None:
-    bundle = files / "bundle.tar.gz"
-    assert run("export", "assay-bundle", "--input", files / "evidence.ndjson", "--output", bundle).exit_code == 0
-    members = contents(bundle)
-    name = next(name for name in members if name.endswith(".ndjson"))
-    lines = members[name].splitlines(keepends=True)
-    for number in (0, len(lines) // 2, len(lines) - 1):
-        changed = [*lines[:number], lines[number].replace(b'"allow"', b'"block"'), *lines[number + 1 :]]
-        assert changed != lines
-        write(bundle, members | {name: b"".join(changed)})
-        done = run("bundle", "verify", bundle)
-        assert done.exit_code == 1
-        told = json.loads(done.stdout)
-        assert told["valid"] is False
-        assert told["code"]
-        error = refusal(run("export", "timesketch", "--input", bundle, "--output", files / "again.csv"))
-        assert error.code == told["code"]
-        assert not (files / "again.csv").exists()
-
-
-def contents(bundle: Path) -> dict[str, bytes]:
-    with tarfile.open(bundle) as tar:
-        return {member.name: (tar.extractfile(member) or BytesIO()).read() for member in tar}
-
-
-def write(bundle: Path, members: dict[str, bytes]) -> None:
-    with gzip.GzipFile(bundle, "wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size, info.mode = len(content), 0o644
-            tar.addfile(info, BytesIO(content))
-
-
 def test_a_checkpoint_that_another_key_signed_breaks_the_seal(tmp_path: Path) -> None:
     records = some_records(2, 3, 5)
     write_keys(tmp_path)
@@ -128,31 +93,6 @@ def test_a_checkpoint_that_another_key_signed_breaks_the_seal(tmp_path: Path) ->
     assert answer["result"] == "broken"
     assert answer["logs"][0]["faults"] == [{"kind": "checkpoint", "offset": 0, "code": "seal_key_unknown"}]
     assert answer["logs"][0]["verified"] == 0
-
-
-@pytest.mark.parametrize(
-    ("command", "code", "sentence"),
-    [
-        (("replay", "--from-time", "2099-01-01T00:00:00Z", "--output", "again"), 5, "the selection matches no call"),
-        (("timeline", "--server-id", SERVER, "--since", "2099-01-01T00:00:00Z"), 5, "nothing_known_then"),
-        (("asof", "--server-id", SERVER, "--at", "2020-01-01T00:00:00Z"), 5, "nothing_known_then"),
-    ],
-)
-def test_a_time_range_with_no_data_says_so(
-    files: Path, command: tuple[str, ...], code: int, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(files)
-    done = run(*command, "--input", files / "in.ndjson")
-    assert done.exit_code == code
-    assert sentence in done.stderr
-
-
-def test_an_export_of_a_time_range_with_no_data_says_so(files: Path) -> None:
-    options = ("--since", "2099-01-01T00:00:00Z", "--output", files / "bundle.tar.gz")
-    done = run("export", "assay-bundle", "--input", files / "evidence.ndjson", *options)
-    assert done.exit_code == 1
-    assert "the selection matches none of the 40 records read" in done.stderr
-    assert not (files / "bundle.tar.gz").exists()
 
 
 def test_verifying_a_time_range_with_no_data_says_so(files: Path) -> None:

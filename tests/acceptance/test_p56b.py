@@ -214,22 +214,3 @@ def test_paths_of_every_published_case_without_a_binding_omit_it(case: dict[str,
         "lone_surrogate": "snapshot_rejected",
     }
     assert payload["unbound_reason"] == expected[case["id"]]
-
-
-@pytest.mark.parametrize(
-    ("text", "is_claim"),
-    [
-        ("This tool is safe.", True),
-        ("The record reads verified.", True),
-        ("A trusted tool was called.", True),
-        ("The digest proves that the tool does\nno harm.", False),
-        ("The digest proves\nthat the tool does good.", True),
-        ("It is safe to call.", True),
-        ("A digest never says that a tool is safe.", False),
-        ("No digest makes a trusted tool.", False),
-        ("The definition changed.", False),
-    ],
-)
-def test_the_search_for_trust_claims_finds_them_and_knows_denials(text: str, is_claim: bool) -> None:
-    """The check itself is checked: it would catch a claim, and lets a denial pass."""
-    assert bool(claims(text)) is is_claim

@@ -111,15 +111,6 @@ def test_what_is_found_in_lists_is_found_in_a_replay(history: list[Record], limi
     assert [output for output in again if output.role is Role.FINDINGS] == told
 
 
-@given(FLEETS, st.integers(1, 4), st.integers(1, 4))
-def test_a_replay_gives_the_live_run(fleet: Fleet, snapshot_partitions: int, call_partitions: int) -> None:
-    records = logged(fleet, snapshot_partitions=snapshot_partitions, call_partitions=call_partitions)
-    was = live(records, snapshot_partitions=snapshot_partitions)
-    again = replayed(records, snapshot_partitions=snapshot_partitions)
-    assert by_partition(again) == by_partition(was)
-    assert findings(again) == findings(was)
-
-
 @given(FLEETS, st.integers(1, 3), st.integers(1, 3), st.randoms(use_true_random=False))
 def test_the_order_in_which_partitions_are_handed_in_does_not_matter(
     fleet: Fleet, snapshot_partitions: int, call_partitions: int, choose: random.Random

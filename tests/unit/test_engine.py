@@ -33,30 +33,6 @@ LISTING = at(0, a_listing(0, 0, 0, 1, START))
 CALL = at(0, a_call_by(0, 0, 0, START, "snapshot-1"))
 
 
-def test_facts_reach_the_join_through_the_binding_topic_alone() -> None:
-    """A call is bound once the facts of the snapshot were read back, and not before."""
-    state = a_state()
-    written = engine.process(state, LISTING)
-    before = engine.process(state, CALL)[0]
-    for output in written:
-        if output.role is Role.BINDINGS:
-            assert engine.process(state, fed_back(output)) == []
-    after = engine.process(state, CALL)[0]
-    assert (before.label, after.label) == ("unbound:definition_not_observed", "bound:exact")
-
-
-def test_a_refused_call_is_kept() -> None:
-    """What is no call is written to the rejected topic, and nothing else happens."""
-    (output,) = engine.process(a_state(), CALL._replace(value=b"{"))
-    assert (output.role, output.value, output.key) == (Role.REJECTED, b"{", CALL.key)
-
-
-def test_a_call_may_have_any_key() -> None:
-    """The key of a call says nothing that its data does not: none is needed."""
-    (output,) = engine.process(a_state(), CALL._replace(key=None))
-    assert (output.role, output.key) == (Role.EVIDENCE, b"server-0")
-
-
 def test_findings_become_alerts_once() -> None:
     """The finding topic feeds the alerts; a finding read twice raises one alert."""
     state = a_state()

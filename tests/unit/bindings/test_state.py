@@ -7,10 +7,11 @@ import pytest
 from assay_stream.bindings.server import AnswerBound, Answers
 from assay_stream.bindings.state import Bindings, SharedFacts
 from assay_stream.errors import IntegrityError
+from assay_stream.model.control import PinAct
 from assay_stream.model.facts import Catalogue, Fact, Horizon, Progress, ToolFact, encode_value
 from assay_stream.model.record import Origin, Record, Role, home_of
 from assay_stream.registry.ledger import fact_output
-from tests.support.facts import PACKED, SERVER, a_catalogue, a_fingerprint, bindings_with, rejection, seen
+from tests.support.facts import PACKED, SERVER, a_catalogue, a_fingerprint, a_pin, bindings_with, rejection, seen
 
 ONE = a_catalogue("one", {"t": "a"})
 
@@ -33,6 +34,24 @@ def test_the_scope_is_part_of_a_definition_s_identity() -> None:
     object.__setattr__(unscoped, "server_scoped", False)
     with pytest.raises(IntegrityError):
         server.fingerprint_of(unscoped, "full:a")
+
+
+@pytest.mark.parametrize(
+    ("acts", "tool", "is_approved"),
+    [
+        ((), "t", False),
+        (("set",), "t", True),
+        (("set", "remove"), "t", False),
+        (("set", "reject"), "t", False),
+        (("set",), "u", False),
+    ],
+    ids=["no pin", "pinned", "taken back", "rejected", "another tool"],
+)
+def test_a_definition_is_approved_while_its_pin_stands(acts: tuple[PinAct, ...], tool: str, is_approved: bool) -> None:
+    bindings = bindings_with(ONE)
+    for number, act in enumerate(acts):
+        bindings.apply(a_pin("v1:a", act=act, time_us=number, offset=number))
+    assert bindings.server(SERVER).is_approved(tool, "full:a") is is_approved
 
 
 def test_forgetting_what_is_unknown_is_nothing() -> None:

@@ -3,12 +3,14 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from assay_stream.model.kinds import Kind
-from tests.support.alerts import alert_records, finding_of
-from tests.support.command import invoke
+from tests.support.alerts import alert_of, alert_records, finding_of
+from tests.support.command import invoke, run_command_text
 
 FINDINGS = [
     finding_of("a", offset=0),
@@ -71,3 +73,127 @@ def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:
     assert len(done.stdout.splitlines()) == 3
     assert "line 1: not_an_alert" in done.stderr
     assert "line 5: not_json" in done.stderr
+
+
+# --- triage ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alerts(tmp_path: Path) -> Path:
+    path = tmp_path / "alerts.ndjson"
+    told = [alert_of("tool", server_id=f"server-{number}") for number in range(4)] + [alert_of("other", after=None)]
+    path.write_bytes(b"".join(orjson.dumps(alert) + b"\n" for alert in told))
+    return path
+
+
+def uid_of(alerts: Path) -> str:
+    uid: str = json.loads(alerts.read_text().splitlines()[0])["finding_info"]["uid"]
+    return uid
+
+
+@pytest.mark.parametrize(
+    ("act", "options", "more"),
+    [
+        ("acknowledge", ("--reason", "on it"), {"reason": "on it"}),
+        ("assign", ("--to", "bob", "--reason", "knows it"), {"reason": "knows it", "assignee": "bob"}),
+        ("comment", ("--reason", "asked the vendor"), {"reason": "asked the vendor"}),
+        ("close", ("--reason", "a test"), {"reason": "a test"}),
+        ("reopen", ("--reason", "it was none"), {"reason": "it was none"}),
+    ],
+)
+def test_each_act_is_a_control_record(
+    tmp_path: Path, alerts: Path, act: str, options: tuple[str, ...], more: dict[str, str]
+) -> None:
+    """With the whole uid, the alert's server, author and reason."""
+    path = tmp_path / "decisions.ndjson"
+    arguments = (uid_of(alerts)[:10], *options, "--author", "ann", "--input", str(alerts), "--output", str(path))
+    done = run_command_text("alerts", act, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(f"assay-stream: {act.removesuffix('e')}ed: {uid_of(alerts)[:12]} (")
+    event = json.loads(path.read_text())
+    assert event["type"] == f"assay.control.alert.{act}"
+    assert event["data"] == {"server_id": "server-0", "alert": uid_of(alerts), "author": "ann", **more}
+
+
+def test_an_alert_that_nobody_knows_is_refused(tmp_path: Path, alerts: Path) -> None:
+    path = tmp_path / "decisions.ndjson"
+    arguments = ("--reason", "x", "--input", str(alerts), "--output", str(path))
+    done = run_command_text("alerts", "close", "0" * 12, *arguments)
+    assert (done.returncode, path.exists()) == (2, False)
+    assert "unknown_uid" in done.stderr
+
+
+def test_one_change_on_many_servers_is_one_line(alerts: Path) -> None:
+    """It names the first servers and counts the others; ``--each`` shows every alert."""
+    lines = run_command_text("alerts", "list", "--input", str(alerts)).stdout.splitlines()
+    [line] = [line for line in lines if "server-0" in line]
+    assert "server-0, server-1, server-2 and 1 more" in " ".join(line.split())
+    each = run_command_text("alerts", "list", "--input", str(alerts), "--each").stdout
+    assert sum(f"server-{number}" in each for number in range(4)) == 4
+
+
+def test_json_has_every_alert_with_its_group(alerts: Path) -> None:
+    done = run_command_text("alerts", "list", "--input", str(alerts), "--format", "json")
+    groups = [json.loads(line)["group"] for line in done.stdout.splitlines()]
+    assert len(groups) == 5
+    assert len(set(groups)) == 2
+
+
+# --- suppression ----------------------------------------------------------------------------------------------
+
+
+HERE = ("--server-id", "server", "--id", "rule-1", "--reason", "noise", "--author", "ann")
+
+
+def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
+    result = run(*arguments, "--output", path)
+    assert result.exit_code == 0, result.output
+    event = json.loads(path.read_bytes())
+    return event["type"].removeprefix("assay.control."), event["data"]
+
+
+def test_a_rule_is_set_with_all_it_says(tmp_path: Path) -> None:
+    options = ("--tool", "read_*", "--kind", "tool_changed", "--field", "title", "--until", "2999-03-01T10:00:00Z")
+    kind, data = decided(tmp_path / "o", "suppress", *HERE, *options)
+    assert kind == "suppression.set"
+    assert data["until"].startswith("2999-03-01T10:00:00")
+    del data["until"]
+    assert data == {
+        "server_id": "server",
+        "id": "rule-1",
+        "tool": "read_*",
+        "kind": "tool_changed",
+        "field": "title",
+        "author": "ann",
+        "reason": "noise",
+    }
+
+
+def test_a_rule_may_be_for_what_one_agent_finds(tmp_path: Path) -> None:
+    _, data = decided(tmp_path / "o", "suppress", *HERE, "--detection", "denied_burst")
+    assert data["detection"] == "denied_burst"
+
+
+def test_what_is_left_out_is_not_in_the_rule(tmp_path: Path) -> None:
+    """It applies to all then; a rule may be for every server."""
+    _, data = decided(tmp_path / "o", "suppress", *HERE, "--server-id", "*")
+    assert data == {"server_id": "*", "id": "rule-1", "author": "ann", "reason": "noise"}
+
+
+def test_a_rule_is_taken_back(tmp_path: Path) -> None:
+    kind, data = decided(tmp_path / "o", "unsuppress", *HERE)
+    assert (kind, data["id"], data["server_id"]) == ("suppression.remove", "rule-1", "server")
+
+
+def test_a_field_that_mcp_does_not_define_is_warned_of(tmp_path: Path) -> None:
+    """A slip would cover nothing; the rule is set all the same, since servers have fields of their own."""
+    slip = run("suppress", *HERE, "--field", "titel", "--output", tmp_path / "o")
+    assert slip.exit_code == 0
+    assert "not a field that MCP defines" in slip.stderr
+    assert "no field" not in run("suppress", *HERE, "--field", "title", "--output", tmp_path / "p").stderr
+
+
+def test_it_claims_no_more_than_it_knows(tmp_path: Path) -> None:
+    """What was written stays as it is; whether a rule that is taken back exists is not looked up."""
+    assert "from its next record on" in run("suppress", *HERE, "--output", tmp_path / "o").stderr
+    assert "if there is one" in run("unsuppress", *HERE, "--output", tmp_path / "o").stderr

@@ -1,10 +1,18 @@
 """The command line as a whole: help, version, errors."""
 
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
 
 from assay_stream import __version__
-from tests.support.command import every_command
+from assay_stream.cli import app as cli_app
+from assay_stream.cli.app import TASKS, app
+from tests.support.command import every_command, invoke
 from tests.support.command import run_command_text as run
 
 EXTRAS = ("argon2", "faust", "grpc", "jinja2", "joserfc", "prometheus_client", "pyarrow")
@@ -48,3 +56,103 @@ def test_every_command_explains_itself() -> None:
         done = run(*name.split(), "--help")
         assert done.returncode == 0, name
         assert done.stdout.startswith(f"Usage: assay-stream {name}"), name
+
+
+# --- how the help lists commands ------------------------------------------------------------------------------
+
+
+def help_of(*command: str) -> str:
+    done = CliRunner(env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).invoke(app, [*command, "--help"])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_every_command_belongs_to_one_task() -> None:
+    """The help begins with where to begin, and leaves nothing for the end."""
+    text = help_of()
+    assert "demo --no-broker" in text.split("Options:")[0]
+    assert [line.rstrip(":") for line in text.splitlines() if line.endswith(":")] == ["Options", *TASKS]
+    assert "Other:" not in text
+    named = [name for names in TASKS.values() for name in names]
+    assert len(named) == len(set(named))
+    assert all(f"\n  {name} " in text for name in named)
+
+
+@pytest.mark.parametrize("command", [(), ("alerts",), ("evidence",), ("seal",)])
+def test_descriptions_are_wrapped_and_not_cut(command: tuple[str, ...]) -> None:
+    """A sentence that ends in dots says nothing."""
+    text = help_of(*command)
+    assert "..." not in text.split("Options:")[1]
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_the_most_used_commands_come_first() -> None:
+    """Of alerts: what a person looks with, then what they decide."""
+    text = help_of("alerts")
+    assert text.index("  list ") < text.index("  show ") < text.index("  suppress ") < text.index("  forward ")
+
+
+def test_a_command_whose_module_fails_is_not_called_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where what it raises is a ``KeyError``, as looking for a name does."""
+    cli_app._command.cache_clear()
+    monkeypatch.setitem(cli_app._PLACES, "demo", "demo:no_such_name")
+    with pytest.raises(AttributeError, match="no_such_name"):
+        invoke("demo", catch_exceptions=False)
+    monkeypatch.setattr(cli_app, "import_module", {}.__getitem__)
+    with pytest.raises(KeyError):
+        invoke("demo", catch_exceptions=False)
+
+
+def test_a_former_name_is_not_listed() -> None:
+    assert "conformance" not in help_of()
+    assert "Usage:" in help_of("conformance")
+
+
+# --- completion by shells -------------------------------------------------------------------------------------
+
+
+COMMAND = Path(sys.executable).with_name("assay-stream")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script_that_asks_the_command(shell: str) -> None:
+    """By its installed name, however it was started."""
+    done = invoke("completion", shell)
+    assert done.exit_code == 0, done.output
+    assert f"complete_{shell}" in done.stdout
+    assert "_ASSAY_STREAM_COMPLETE" in done.stdout
+    assert "assay-stream" in done.stdout
+
+
+def test_an_unknown_shell_is_refused_with_the_known_ones() -> None:
+    done = invoke("completion", "csh")
+    assert done.exit_code == 2
+    assert "fish" in done.output
+
+
+def completed_by_bash(line: str) -> set[str]:
+    script = f"""
+    source <("{COMMAND}" completion bash)
+    COMP_WORDS=({line} "") COMP_CWORD={len(line.split())}
+    "$(complete -p assay-stream | sed 's/.*-F \\([^ ]*\\).*/\\1/')" assay-stream
+    printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    environment = {**os.environ, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], capture_output=True, text=True, env=environment, timeout=120, check=True
+    )
+    return {word.strip() for word in done.stdout.splitlines()}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("assay-stream", {"alerts", "policy", "pins", "completion"}),
+        ("assay-stream policy", {"plan", "set", "remove", "list"}),
+        ("assay-stream policy set --enforcement", {"audit", "warn", "block"}),
+    ],
+)
+def test_bash_completes_commands_and_choices(line: str, offered: set[str]) -> None:
+    """A real one, by the script that is printed."""
+    assert offered <= completed_by_bash(line)

@@ -118,22 +118,6 @@ def test_an_archive_that_fails_leaves_the_one_before(tmp_path: Path, monkeypatch
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_what_a_replay_wrote_can_be_read_again(tmp_path: Path) -> None:
-    """Held against a replay of the archive nothing differs; it verifies, and is exported."""
-    assert run("archive", "--output", tmp_path / "kept").exit_code == 0
-    source = inputs(tmp_path / "kept")
-    assert run("replay", *source, "--output", tmp_path / "out").exit_code == 0
-    evidence, alerts = tmp_path / "out" / "evidence.ndjson", tmp_path / "out" / "alerts.ndjson"
-    for command in (
-        ("compare", *source, "--evidence", evidence, "--alerts", alerts),
-        ("replay", *source, "--output", tmp_path / "more", "--compare", "--evidence", evidence, "--alerts", alerts),
-        ("verify", *source, "--evidence", evidence),
-        ("export", "assay-bundle", "--input", tmp_path / "out", "--output", tmp_path / "bundle.tar.gz"),
-    ):
-        done = run(*command)
-        assert done.exit_code == 0, (command[0], done.output)
-
-
 def test_one_topic_can_be_asked_for(tmp_path: Path) -> None:
     done = run("archive", "--output", tmp_path, "--topics", "control", "--compression", "none")
     assert json.loads(done.stdout)["written"] == {"control": 1}

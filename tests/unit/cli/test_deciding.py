@@ -21,12 +21,6 @@ from tests.support.operators import a_state
 POLICY = {"server_id": "s", "enforcement": "warn", "unknown": "warn"}
 
 
-def test_who_decides_is_named_or_logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(getpass, "getuser", lambda: "login")
-    assert author_or_login("ann") == "ann"
-    assert author_or_login(None) == "login"
-
-
 @pytest.mark.parametrize("error", [OSError, KeyError])
 def test_a_container_without_users_asks_for_an_author(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     def fail() -> str:

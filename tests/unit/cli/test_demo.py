@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 import urllib.request
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,8 +13,15 @@ import pytest
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
+from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.app import app
+from assay_stream.cli.demo import TOLD, DemoStory
+from assay_stream.cli.output import Painter
 from assay_stream.errors import ConfigurationError
+from assay_stream.files.archive import read_lines
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Role
+from assay_stream.replay.run import replay
 
 RUNNER = CliRunner()
 
@@ -135,3 +143,48 @@ def test_without_the_option_it_says_where_the_other_demo_is() -> None:
     """The one with Kafka needs a checkout."""
     with pytest.raises(ConfigurationError, match="make demo"):
         RUNNER.invoke(app, ["demo"], catch_exceptions=False)
+
+
+# --- stories that did not go as they should -------------------------------------------------------------------
+
+
+def story_of(*chapters: int, without: Role | None = None) -> DemoStory:
+    folder = files("assay_stream.cli") / "data" / "demo"
+    lines = [line for number in chapters for line in (folder / f"{number}.ndjson").read_bytes().splitlines()]
+    story = DemoStory(Painter("never", columns=80), "notes")
+    for output in replay(
+        read_lines(lines, name="o"), producer=Producer(version="0"), alert_rules=AlertRules(version="0")
+    ):
+        if output.role in TOLD and output.role is not without:
+            story.take(output.role, output.value or b"")
+    return story
+
+
+def test_the_whole_story_is_whole() -> None:
+    assert story_of(1, 2, 3, 4).end()
+
+
+def test_a_story_without_its_rug_pull_is_not_whole() -> None:
+    """No alert that pages: the demo failed."""
+    story = story_of(1, 2, 3)
+    assert not story.end()
+    assert story.open_on_server == 0
+
+
+def test_a_story_without_alerts_is_not_whole() -> None:
+    """As where the alert stage does not run."""
+    assert not story_of(1, 2, 3, 4, without=Role.ALERTS).end()
+
+
+def test_a_call_without_a_definition_is_not_told_as_bound() -> None:
+    """A chapter whose lists are missing: its calls have evidence, and it says why there is no digest."""
+    story = story_of(4)
+    story.evidence[0].pop("tool_definition_digest")
+    story.evidence[0]["unbound_reason"] = "no_snapshot"
+    assert not story.end()
+
+
+def test_the_upgrade_is_open_until_it_is_approved() -> None:
+    """What `make demo` waits for between chapters."""
+    assert story_of(1, 2).open_on_server == 1
+    assert story_of(1, 2, 3).open_on_server == 0

@@ -1,14 +1,12 @@
 """``assay-stream evidence`` over recorded observations, and over the evidence of a replay."""
 
 import json
-import sqlite3
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line
 from tests.support.command import error_code, invoke, rows_of
 from tests.support.events import SERVER, TOOL, Story
@@ -159,21 +157,12 @@ def test_an_id_that_several_calls_have_is_no_answer(replayed: Path) -> None:
 
 
 def test_a_store_answers_as_its_files_do(replayed: Path) -> None:
-    """Filled once, asked often; one of another version, or damaged, says how to rebuild it."""
+    """Filled once, asked often."""
     store, observed = replayed.parent / "store", replayed.parent / "in.ndjson"
     assert invoke("store", "load", str(observed), "--store", str(store)).exit_code == 0
     assert [{**row, "origin": 0} for row in rows("list", "--store", store)] == [
         {**row, "origin": 0} for row in rows("list", "--input", observed)
     ]
-    with sqlite3.connect(store / "store.sqlite3") as connection:
-        connection.execute("PRAGMA user_version = 999")
-    connection.close()
-    done = run("list", "--store", store)
-    assert error_code(done) == "store_version"
-    (store / "store.sqlite3").write_bytes(b"no database" * 1_000)
-    done = run("list", "--store", store)
-    assert isinstance(done.exception, InputError)
-    assert "--rebuild" in str(done.exception)
 
 
 def test_an_unknown_id_is_an_answer(replayed: Path) -> None:

@@ -41,14 +41,6 @@ def test_a_bundle_is_written_and_verified(folder: Path, tmp_path: Path) -> None:
     assert found["valid"] is True
 
 
-def test_a_bundle_of_a_bundle_is_the_same_run(folder: Path, tmp_path: Path) -> None:
-    """Read back and exported again: equal bytes."""
-    first, second = tmp_path / "1.tar.gz", tmp_path / "2.tar.gz"
-    summary(run("export", "assay-bundle", "--input", folder, "--output", first))
-    summary(run("export", "assay-bundle", "--input", first, "--output", second))
-    assert first.read_bytes() == second.read_bytes()
-
-
 def test_a_changed_bundle_is_not_valid(folder: Path, tmp_path: Path) -> None:
     """The answer is no, with code and line; and nothing can be exported from it."""
     path = tmp_path / "b.tar.gz"

@@ -1,6 +1,5 @@
 """``assay-stream verify``, ``compare``, ``asof``, ``timeline`` and ``trace`` over files."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -52,15 +51,6 @@ def test_verify_ends_with_1_where_something_is_wrong(files: Path) -> None:
     assert result.exit_code == 1
     assert result.stdout.startswith("wrong   calls/0/0")
     assert "content_hash_mismatch" in result.stdout
-
-
-def test_verify_ends_with_3_where_snapshots_are_gone(files: Path) -> None:
-    """It names topic, partition and offset."""
-    lines = (files / "in.ndjson").read_bytes().splitlines(keepends=True)
-    (files / "in.ndjson").write_bytes(b"".join(line for line in lines if b'"role":"snapshots"' not in line))
-    result = held(files)
-    assert result.exit_code == 3
-    assert "missing snapshots/0/0" in result.stdout
 
 
 def test_record_lines_of_evidence_are_read_too(files: Path) -> None:
@@ -139,15 +129,6 @@ def test_asof_is_about_now_by_default(files: Path) -> None:
     """The answer is that for a time after everything."""
     given = ("asof", "--server-id", SERVER, "--input", files / "in.ndjson", "--format", "json")
     assert run(*given).stdout == run(*given, "--at", "2099-01-01T00:00:00Z").stdout != ""
-
-
-def test_reports_come_as_csv_too(files: Path) -> None:
-    """Whatever strangers named stands in its cell, and steers nothing."""
-    given = ("timeline", "--server-id", SERVER, "--input", files / "in.ndjson", "--format", "csv")
-    header, *rows = csv.reader(run(*given).stdout.splitlines())
-    assert header[:2] == ["time", "what"]
-    assert len(rows) > 1
-    assert all(len(row) == len(header) and "\x1b" not in "".join(row) for row in rows)
 
 
 def test_asof_timeline_and_trace_answer_from_files(files: Path) -> None:

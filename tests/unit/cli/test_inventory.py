@@ -79,15 +79,6 @@ def test_evidence_alone_tells_who_called_what(observed: Path, tmp_path: Path, wh
     assert rows(what, "list", "--evidence", tmp_path / "out")
 
 
-def test_a_store_that_is_not_there_says_how_to_fill_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given as an option, or in the environment."""
-    for arguments in (("--store", tmp_path / "none"), ()):
-        monkeypatch.setenv("ASSAY_STREAM_STORE", str(tmp_path / "none"))
-        done = run("servers", "list", *arguments)
-        assert error_code(done) == "store_missing"
-        assert "store run" in str(done.exception)
-
-
 def test_observations_and_evidence_exclude_each_other(observed: Path) -> None:
     done = run("servers", "list", "--input", observed, "--evidence", observed)
     assert error_code(done) == "bad_option"

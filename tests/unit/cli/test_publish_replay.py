@@ -1,16 +1,29 @@
 """``assay-stream publish --dry-run`` and ``assay-stream replay``: files in, files out."""
 
+import gzip
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+import zstandard
 
+from assay_stream.errors import InputError
+from assay_stream.files.archive import open_archive
+from assay_stream.files.compressed import write_archive
+from assay_stream.files.record_line import record_line
+from assay_stream.model.record import Record
+from assay_stream.replay.run import PROGRESS_FILE
+from bench.bench_replay import records
 from tests.support.command import run_command as run
 from tests.support.events import a_call
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures" / "wire"
 WIRE = CAPTURES / "mcp-server-time@2026.10.19.jsonl"
-RESULTS = ("alerts.ndjson", "changes.ndjson", "definitions.ndjson", "evidence.ndjson", "rejected.ndjson")
 
 
 def observed(tmp_path: Path, wire: Path, server_id: str = "time", name: str = "observed.ndjson") -> Path:
@@ -51,19 +64,6 @@ def test_publishing_a_capture_twice_gives_the_same_bytes(tmp_path: Path) -> None
     one, other = (observed(tmp_path, WIRE, name=name).read_bytes() for name in ("one", "other"))
     assert one == other
     assert one
-
-
-def test_replaying_a_capture_twice_gives_the_same_bytes(tmp_path: Path) -> None:
-    """The four files are a function of the input, whatever the hash seed of the process."""
-    path = observed(tmp_path, called(tmp_path))
-    written = []
-    for seed in ("1", "2"):
-        folder = tmp_path / seed / "deep"
-        done = run("replay", "--input", str(path), "--output", str(folder), PYTHONHASHSEED=seed)
-        assert done.returncode == 0, done.stderr
-        written.append((done.stdout, results(folder)))
-    assert written[0] == written[1]
-    assert tuple(written[0][1]) == RESULTS
 
 
 def test_the_summary_counts_what_was_written(tmp_path: Path) -> None:
@@ -145,20 +145,6 @@ def test_observations_are_published_as_they_are(tmp_path: Path) -> None:
     assert (tmp_path / "o").read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("command", ["publish", "replay"])
-def test_a_missing_file_is_named(tmp_path: Path, command: str) -> None:
-    """The error says which file cannot be read."""
-    missing = str(tmp_path / "missing")
-    arguments = {
-        "publish": ("--from", "observations", "--dry-run", "--output", str(tmp_path / "o"), missing),
-        "replay": ("--input", missing, "--output", str(tmp_path / "out")),
-    }[command]
-    done = run(command, *arguments)
-    assert done.returncode == 2
-    assert b"unreadable_file" in done.stderr
-    assert missing.encode() in done.stderr
-
-
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A file in the place of the folder is an error of its own code."""
     path = observed(tmp_path, called(tmp_path))
@@ -231,3 +217,82 @@ def test_calls_can_be_held_to_the_handshake_profile(
     done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"), *options, stdin=b"", **env)
     counts = json.loads(done.stdout)["written"]
     assert (counts["evidence"], counts["rejected"]) == (written, 2 - written)
+
+
+# --- sources, interruption and going on -----------------------------------------------------------------------
+
+
+def written(path: Path, archived: list[Record]) -> Path:
+    with write_archive(path) as archive:
+        for record in archived:
+            archive.write(record_line(record) + b"\n")
+    return path
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
+def test_a_compressed_file_that_ends_early_says_how_far_it_was_read(tmp_path: Path, compress: object) -> None:
+    """It is an error with the file's name, never a shorter log."""
+    path = tmp_path / "cut"
+    path.write_bytes(compress(os.urandom(200_000).hex().encode() + b"\n" + b"x" * 200_000)[:-3])  # type: ignore[operator]
+    with pytest.raises(InputError, match="whole lines were read") as caught:
+        list(open_archive(path))
+    assert caught.value.code in ("archive_truncated", "archive_damaged")
+
+
+def test_zstd_frames_that_follow_each_other_are_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "two"
+    path.write_bytes(zstandard.compress(b"a\n") + zstandard.compress(b"b\n"))
+    assert list(open_archive(path)) == [b"a\n", b"b\n"]
+
+
+def test_one_that_is_interrupted_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    """SIGINT leaves a progress file and says so; --resume gives the undisturbed files, other options an error."""
+    path = written(tmp_path / "in.ndjson", list(records(30_000)))
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert run("replay", "--input", str(path), "--output", str(whole)).returncode == 0
+    arguments = ("replay", "--input", str(path), "--output", str(cut))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "assay_stream", *arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    evidence = cut / "evidence.ndjson.part"
+    while process.poll() is None and not (evidence.exists() and evidence.stat().st_size):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert b"--resume" in said
+    assert evidence.stat().st_size < (whole / "evidence.ndjson").stat().st_size
+    refused = run(*arguments, "--resume", "--call-profile", "handshake")
+    assert (refused.returncode, b"resume_differs" in refused.stderr) == (2, True)
+    done = run(*arguments, "--resume", "--progress")
+    assert done.returncode == 0, done.stderr
+    assert results(cut) == results(whole)
+    assert not (cut / PROGRESS_FILE).exists()
+
+
+def test_a_range_without_calls_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    path = written(tmp_path / "in.ndjson", list(records(3)))
+    options = ("--from-time", "2099-01-01T00:00:00Z", "--output", str(tmp_path / "out"))
+    done = run("replay", "--input", str(path), *options)
+    assert done.returncode == 5
+    assert b"the selection matches no call" in done.stderr
+
+
+def test_what_found_nothing_leaves_room_for_the_next_try(tmp_path: Path) -> None:
+    """A range that was mistyped writes no empty files, which the corrected command would be refused for."""
+    path = written(tmp_path / "in.ndjson", list(records(3)))
+    arguments = ("replay", "--input", str(path), "--output", str(tmp_path / "out"))
+    assert run(*arguments, "--server-id", "nobody").returncode == 5
+    assert list((tmp_path / "out").iterdir()) == []
+    assert run(*arguments).returncode == 0
+
+
+def test_servers_narrow_the_evidence(tmp_path: Path) -> None:
+    """The lines are those of the whole replay that are about this server."""
+    path = written(tmp_path / "in.ndjson", list(records(400)))
+    for name, options in (("all", ()), ("one", ("--server-id", "server-7"))):
+        assert run("replay", "--input", str(path), "--output", str(tmp_path / name), *options).returncode == 0
+    every = (tmp_path / "all" / "evidence.ndjson").read_bytes().splitlines()
+    wanted = [line for line in every if b'"server_id":"server-7"' in line]
+    assert (tmp_path / "one" / "evidence.ndjson").read_bytes().splitlines() == wanted
+    assert 0 < len(wanted) < len(every)

@@ -9,9 +9,8 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.record_line import record_line
 from assay_stream.kafka import ranges as log_ends
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Role
 from assay_stream.replay.order import Selection
-from assay_stream.text.times import time_us_of
 from tests.support.errors import raises_code
 from tests.support.events import TOOL, Story
 
@@ -36,19 +35,6 @@ def test_files_or_topics_are_read_and_not_both(files: list[Path] | None, from_ka
 def test_offsets_that_cannot_be_meant_are_refused() -> None:
     with raises_code("bad_offsets", kind=ConfigurationError):
         RangeOptions(offsets=["x"]).selection()
-
-
-def test_a_file_gives_the_records_that_are_asked_for(file: Path) -> None:
-    for ranges, count in (
-        (RangeOptions(), 3),
-        (RangeOptions(offsets=["calls:0=1.."]), 2),
-        (RangeOptions(from_time=time_us_of("2026-03-01T10:00:02Z")), 2),
-        (RangeOptions(to_time=time_us_of("2026-03-01T10:00:01Z")), 1),
-        (RangeOptions(server_ids=["another"]), 0),
-    ):
-        taken: list[Record] = []
-        make_source([file], False, ranges.selection(), SETTINGS).read(taken.append)
-        assert len(taken) == count, ranges
 
 
 def test_what_decides_the_records_is_told_for_who_goes_on(file: Path) -> None:

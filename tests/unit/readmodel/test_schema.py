@@ -57,12 +57,6 @@ def test_a_store_has_one_writer(tmp_path: Path) -> None:
         pass
 
 
-def test_a_store_that_is_not_there_says_how_to_fill_one(tmp_path: Path) -> None:
-    """A deleted store is filled again by the same command."""
-    with pytest.raises(ConfigurationError, match=r"store_missing.*store run"):
-        schema.reading(tmp_path)
-
-
 def test_a_store_of_another_version_is_rebuilt_on_request_only(tmp_path: Path) -> None:
     """Neither reading nor writing touches it; ``rebuild`` begins anew."""
     with schema.writing(tmp_path) as connection:

@@ -108,28 +108,6 @@ def test_the_oldest_rejections_are_forgotten() -> None:
     assert retracted == [["rejection", "server", "mcp.tools.list", 0, offset] for offset in (0, 2)]
 
 
-@pytest.mark.parametrize(
-    ("tool", "code", "path"),
-    [
-        ({"name": "n" * 1_025}, "too_long", "$.data.tools[0].name"),
-        ({"name": "n"} | {f"x{number}": 1 for number in range(256)}, "too_many_fields", "$.data.tools[0]"),
-    ],
-)
-def test_a_tool_without_bounds_is_refused(tool: dict[str, Any], code: str, path: str) -> None:
-    outputs = process(Registry(producer=PRODUCER), a_snapshot(tool))
-    headers = dict(outputs[0].headers)
-    assert headers["error.code"] == code.encode()
-    assert path.encode() in headers["error.message"]
-
-
-def test_a_tool_that_is_no_object_is_refused() -> None:
-    record = a_snapshot()
-    value = (record.value or b"").replace(b'"tools": []', b'"tools":[{},7]')
-    headers = dict(process(Registry(producer=PRODUCER), record._replace(value=value))[0].headers)
-    assert headers["error.code"] == b"wrong_type"
-    assert b"$.data.tools[1]" in headers["error.message"]
-
-
 def test_a_refused_record_changes_no_state() -> None:
     registry = Registry(producer=PRODUCER)
     process(registry, a_snapshot(TOOL, {"name": "n" * 2_000}))
