@@ -14,7 +14,7 @@ import pytest
 from assay_stream.plugins import FORMATS
 from assay_stream.text.escaping import is_unseen
 from tests.acceptance.test_erasure_dialogue import control
-from tests.support.command import run_command
+from tests.support.command import every_command, run_command
 from tests.support.events import Story
 from tests.support.seals import lines_of
 
@@ -145,6 +145,68 @@ PRINTING: list[tuple[str, ...]] = [
     ("pins", "import", "no\x1b\u202efile", "--format", "native", "--reason", "r"),
     ("topics", "acls"),
 ]
+
+ELSEWHERE = {
+    **dict.fromkeys(
+        ("pins list", "pins history", "pins diff", "policy list", "keys list"), "tests/unit/cli/test_pins.py"
+    ),
+    **dict.fromkeys(("seal", "seal verify", "seal prove", "seal check-proof"), "tests/unit/cli/test_seal_checking.py"),
+    **dict.fromkeys(("agents list", "agents replay"), "tests/unit/cli/test_agents.py"),
+    **dict.fromkeys(("store run", "store load", "store status"), "tests/unit/cli/test_store.py"),
+    "evidence tail": "tests/integration/test_hunting.py: it prints the rows of `evidence list`",
+    "alerts forward": "tests/unit/forward/test_webhook.py: it sends what `alerts export` prints",
+    **dict.fromkeys(("tap", "extmcp", "list-watch"), "tests/unit/cli/test_output.py::test_log_lines_are_inert"),
+    "worker": "tests/unit/worker/test_logs.py",
+    "console": "tests/unit/console/test_service.py: it prints its address and which page failed",
+    **dict.fromkeys(
+        ("console user add", "console user remove", "console user list"),
+        "tests/unit/cli/test_console.py: names are of operators, of a narrow set of characters",
+    ),
+}
+"""Commands that need a broker, or end only when told to, and where what they print is tested."""
+
+PRINTS_NO_NAMES = {
+    *(
+        "archive",
+        "export assay-bundle",
+        "export parquet",
+        "seal archive",
+        "seal keygen",
+        "seal checkpoint",
+        "seal vkey",
+        "schemapin keygen",
+    ),
+    *(
+        "schemapin sign",
+        "schemapin verify",
+        "schemapin well-known",
+        "schemapin fetch",
+        *(f"topics {name}" for name in ("apply", "show", "finalize", "restore", "restore-mirror")),
+        *(f"evidence {name}" for name in ("erase", "erase-files", "hold", "release", "digest")),
+        "deploy kubernetes",
+    ),
+    "demo",  # it tells a story of ours
+    "ingest token",
+    "completion",
+    *(
+        "pins approve",
+        "pins reject",
+        "pins remove",
+        "pins export",
+        "policy set",
+        "policy remove",
+        "keys accept",
+        "keys revoke",
+    ),
+    *(f"alerts {name}" for name in ("suppress", "unsuppress", "acknowledge", "assign", "comment", "close", "reopen")),
+}
+"""Commands that print counts, keys, what the operator typed (through ``say``), or a peer's format."""
+
+
+def test_every_command_has_its_place_in_the_table() -> None:
+    known = {name for name, _ in every_command()}
+    printed = {name for name in known for row in PRINTING if f"{' '.join(row)} ".startswith(f"{name} ")}
+    assert printed | ELSEWHERE.keys() - {"seal", "console"} | PRINTS_NO_NAMES == known
 
 
 def arguments_of(row: tuple[str, ...], world: Path) -> list[str]:

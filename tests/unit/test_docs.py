@@ -135,6 +135,22 @@ def _record(role: Role, kind: str, id_: str, time: str, data: dict[str, Any]) ->
     )
 
 
+# --- digests-and-signatures.md ------------------------------------------------------------------------------
+
+
+_NEGATION = re.compile(r"\b(no|not|never|nothing|nor|neither|without|un\w+)\b", re.IGNORECASE)
+_CLAIM = re.compile(r"\b(safe|trusted|verified|trustworthy|harmless|guarantee[sd]?)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("page", sorted(path.relative_to(DOCS) for path in DOCS.rglob("*.md")), ids=str)
+def test_no_claim_of_trust_is_made(page: Path) -> None:
+    """Where a page says safe, trusted or verified, the sentence denies it, or tells of another's claim."""
+    plain = " ".join(_FENCE.sub("", text_of(str(page))).split())
+    for sentence in re.split(r"(?<=[.:;!?])\s|\s\|\s|\s\*\s", plain):
+        if _CLAIM.search(sentence) and not _NEGATION.search(sentence):
+            raise AssertionError(f"{page}: {sentence}")
+
+
 # --- operations.md ------------------------------------------------------------------------------------------
 
 
@@ -171,6 +187,14 @@ def test_every_error_code_is_explained() -> None:
 
 
 # --- security.md --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threat", rows("security.md", "Threats"), ids=lambda row: row[0][:40])
+def test_what_is_done_about_a_threat_is_shown(threat: list[str]) -> None:
+    """By a test, or the page that says why there is none; and each row says what remains."""
+    _, _, shown_by, remains = threat
+    assert shown_by.startswith("`tests/") or shown_by.strip("`").endswith(".md")
+    assert remains
 
 
 def test_every_secret_has_its_file() -> None:
@@ -290,6 +314,21 @@ def test_links_and_names_of_files_lead_somewhere(page: Path) -> None:
         [file] = [folder / name for folder in (ROOT, SOURCES) if (folder / name).exists()] or [None]
         assert file is not None, name
         assert not test or f"def {test}(" in file.read_text(encoding="utf-8"), f"{name}::{test}"
+
+
+# --- deploy/ and LICENSE ------------------------------------------------------------------------------------
+
+
+def test_compose_runs_the_broker_version_that_the_tests_run() -> None:
+    """The image has the version of the local broker's jars, and every port is on the loopback interface."""
+    compose = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
+    pom = (ROOT / "deploy" / "local" / "kafka" / "pom.xml").read_text(encoding="utf-8")
+    version = re.search(r"<kafka\.version>(.+?)</kafka\.version>", pom)
+    assert version is not None
+    assert f"image: ${{KAFKA_IMAGE:-apache/kafka:{version[1]}}} " in compose
+    published = re.findall(r'^ +- "([\d.]+:\d+:\d+|\d+:\d+)"$', compose, re.MULTILINE)
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
 
 
 # --- agents.md ----------------------------------------------------------------------------------------------

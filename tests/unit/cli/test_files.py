@@ -11,7 +11,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.replay.run import FILES, PROGRESS_FILE
-from tests.support.command import run_command
+from tests.support.command import every_command, run_command
 from tests.support.exports import a_file, replayed, values
 from tests.unit.cli.test_publish_replay import called, observed
 
@@ -61,6 +61,48 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     for read in (lambda: list(input_lines(path)), lambda: read_input(path)):
         with pytest.raises(InputError, match=f"unreadable_file.*{path}"):
             read()
+
+
+REFUSED = {
+    "archive": "tests/unit/cli/test_archiving.py",
+    "demo": "tests/unit/cli/test_demo.py",
+    "deploy kubernetes": "tests/conformance/test_kubernetes.py",
+    "evidence erase-files": "tests/acceptance/test_erasure_dialogue.py",
+    "export assay-bundle": "here",
+    "export parquet": "here",
+    "export timesketch": "here",
+    "publish": "here",
+    "replay": "here",
+    "schemapin keygen": "tests/unit/cli/test_schemapin.py",
+    "seal archive": "tests/unit/files/test_seal_files.py",
+    "seal keygen": "tests/unit/cli/test_sealing.py",
+    "seal prove": "tests/unit/cli/test_seal_checking.py",
+}
+"""Commands that refuse what is there, and where that is tested."""
+
+ADDED_TO = {
+    *("tap", "extmcp", "list-watch"),
+    "schemapin fetch",
+    *(f"pins {name}" for name in ("approve", "reject", "remove", "import")),
+    *("policy set", "policy remove", "keys accept", "keys revoke"),
+    *("evidence erase", "evidence hold", "evidence release"),
+    *(f"alerts {name}" for name in ("suppress", "unsuppress", "acknowledge", "assign", "comment", "close", "reopen")),
+}
+"""Commands that add lines to a file of observations or decisions (``tests/unit/observe/test_sinks.py``)."""
+
+OUTPUTS = {"--output", "--out", "--private-key", "--public-key"}
+
+
+def test_every_command_that_writes_files_is_known_here() -> None:
+    """A new one is either refused what is there or adds to it, and is tested for that."""
+    options = {name: {each for option in command.params for each in option.opts} for name, command in every_command()}
+    writing = {name for name, opts in options.items() if not OUTPUTS.isdisjoint(opts)}
+    writing -= {"schemapin sign", "schemapin well-known", "schemapin verify"}  # they read keys, and print
+    assert writing == REFUSED.keys() | ADDED_TO
+    forced = {name for name, opts in options.items() if "--force" in opts}
+    assert forced == REFUSED.keys() - {
+        *("demo", "evidence erase-files", "schemapin keygen", "seal keygen", "seal archive")
+    }
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,21 @@ def ended_for(server: ServerBindings, observer_id: str = "alice") -> list[str | 
     return [resolution.observer_id for resolution in resolved_by_complete_list(server, shown, LIMITS)]
 
 
+def test_a_run_is_counted_from_the_last_complete_list() -> None:
+    partial: tuple[str, Completeness] = ("alice", "partial")
+    whole: tuple[str, Completeness] = ("alice", "complete")
+    assert is_found(a_server(whole, partial, partial))
+    assert not is_found(a_server(partial, whole, partial))
+    assert not is_found(a_server(whole, partial, partial), completeness="complete")
+    assert not is_found(a_server(whole, partial, partial), observer_id="bob")
+
+
+def test_without_any_complete_list_the_fleet_counts() -> None:
+    server = a_server(("bob", "unknown"), ("carol", "partial"))
+    assert is_found(server)
+    assert not is_found(a_server(("bob", "complete"), ("carol", "partial"), ("dave", "partial")))
+
+
 def test_history_that_was_folded_away_does_not_shorten_a_run() -> None:
     """A server whose lists are so large that few are kept is found too."""
     server = a_server(("bob", "complete"), ("alice", "partial"))

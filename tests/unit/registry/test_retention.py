@@ -1,16 +1,34 @@
 """Steps of the registry: what is published is applied, what is retracted is forgotten, and what is kept is bounded."""
 
+import json
 from collections.abc import Callable
 
 from assay_stream.bindings.controls import Controls
 from assay_stream.limits import Limits
 from assay_stream.model.control import Checked, Discovery
 from assay_stream.model.envelope import Producer
-from assay_stream.model.facts import Fact, Seen, decode_key
+from assay_stream.model.facts import Fact, ItemFact, ItemList, Seen, decode_key
+from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.ledger import Registry, Step, fact_output
-from assay_stream.registry.retention import fold, fold_discoveries, is_redundant, pack_repeats, take_away
-from tests.support.facts import SERVER, a_catalogue, a_discovery, bindings_with, rejection, seen, signed_by
+from assay_stream.registry.retention import (
+    fold,
+    fold_discoveries,
+    is_redundant,
+    merge_rejections,
+    pack_repeats,
+    take_away,
+)
+from tests.support.facts import (
+    SERVER,
+    a_catalogue,
+    a_discovery,
+    a_fingerprint,
+    bindings_with,
+    rejection,
+    seen,
+    signed_by,
+)
 
 RECORD = Record(
     role=Role.CONTROL, origin=Origin(topic="assay.control", partition=3, offset=7), key=b"", value=b"", timestamp_ms=9
@@ -72,6 +90,30 @@ def test_signatures_go_with_the_last_observation_that_names_them() -> None:
     assert (server.controls.signatures, server.controls.checked) == ({}, {})
 
 
+def test_prompts_go_with_the_last_observation_that_names_them() -> None:
+    registry = a_registry(timeline_entries_max=1)
+    registry.bindings.server(SERVER).catalogues = (
+        bindings_with(a_catalogue("one", {"t": "a"})).server(SERVER).catalogues
+    )
+    server = registry.bindings.server(SERVER)
+    subject = Subject.PROMPT
+    for full in ("a", "b"):
+        Step(registry, RECORD).publish(ItemFact(server_id=SERVER, subject=subject, full=full, packed=None))
+    for digest, items in (("both", (("p", "a"), ("q", "b"))), ("one", (("p", "a"),))):
+        listed = ItemList(server_id=SERVER, subject=subject, digest=digest, items=items, is_cut=False)
+        Step(registry, RECORD).publish(listed)
+    outputs = []
+    for offset, (observer, prompts) in enumerate(
+        [("alice", "both"), ("bob", "both"), ("alice", "one"), ("bob", None), ("alice", None)]
+    ):
+        observation = seen(observer, offset, "one", offset=offset, prompts=prompts)
+        Step(registry, RECORD).publish(observation)
+        outputs.append([kind for kind in told(written(registry, fold, server, observation)) if "item" in kind[0]])
+    gone = [("item_list", False), ("item", False)]
+    assert outputs == [[], [], [], gone, gone]
+    assert (server.items, server.item_lists) == ({}, {})
+
+
 def discovered(*keys: str | None, discoveries_max: int) -> tuple[list[Discovery], Registry, list[Output]]:
     found = [
         a_discovery(key, time_us=number, offset=number, status="fetch_failed" if key is None else "observed")
@@ -115,6 +157,16 @@ def test_signatures_that_two_partitions_hold_stay_while_one_of_them_does() -> No
     assert controls_of(registry).signatures == {}
 
 
+def test_the_oldest_rejections_become_one_that_ends_what_either_did() -> None:
+    registry = a_registry(rejection(1, offset=1), rejection(5, offset=5), rejections_max=1)
+    server = registry.bindings.server(SERVER)
+    outputs = written(registry, merge_rejections, server, None)
+    assert told(outputs) == [("rejection", False), ("rejection", True)]
+    (kept,) = server.rejections
+    assert (kept.time_us, kept.origin.offset) == (1, 5)
+    assert json.loads(outputs[1].value or b"")["time_us"] == 1
+
+
 def test_a_rejection_after_which_nothing_was_observed_makes_a_further_one_redundant() -> None:
     registry = a_registry(seen("alice", 1, "one", offset=0), rejection(2, offset=1))
     server = registry.bindings.server(SERVER)
@@ -123,6 +175,23 @@ def test_a_rejection_after_which_nothing_was_observed_makes_a_further_one_redund
     Step(registry, RECORD).publish(seen("alice", 3, "one", offset=2))
     assert not is_redundant(server, rejection(4, offset=3))
     assert not is_redundant(a_registry().bindings.server(SERVER), rejection(4, offset=3))
+
+
+def test_a_definition_stays_while_a_catalogue_names_it() -> None:
+    registry = a_registry(timeline_entries_max=1)
+    catalogues = (a_catalogue("one", {"t": "a", "u": "b"}), a_catalogue("two", {"t": "a"}))
+    registry.bindings.servers.update(bindings_with(*catalogues).servers)
+    server = registry.bindings.server(SERVER)
+    Step(registry, RECORD).publish(seen("alice", 1, "one", offset=0))
+    newer = seen("alice", 2, "two", offset=1)
+    Step(registry, RECORD).publish(newer)
+    assert told(written(registry, fold, server, newer)) == [
+        ("seen", False),
+        ("horizon", True),
+        ("catalogue", False),
+        ("tool", False),
+    ]
+    assert server.tools == {(True, "full:a"): a_fingerprint("a")}
 
 
 LIMITS = {"seen_run_rows_min": 3, "seen_run_rows_max": 6}
