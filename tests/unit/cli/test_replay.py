@@ -1,6 +1,7 @@
 """``assay-stream replay``: sources, interruption and going on."""
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from assay_stream.files.record_line import record_line
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import PROGRESS_FILE
 from bench.bench_replay import records
-from tests.unit.cli.test_publish_replay import results, run
+from tests.unit.cli.test_publish_replay import called, observed, results, run
 
 
 def written(path: Path, archived: list[Record]) -> Path:
@@ -109,3 +110,19 @@ def test_roles_of_an_archive_are_those_that_a_replay_reads(tmp_path: Path) -> No
     """Snapshots and calls come back under their own roles."""
     path = written(tmp_path / "in.ndjson", list(records(2)))
     assert {record.role for record in read_files([path])} == {Role.SNAPSHOTS, Role.CALLS}
+
+
+def test_a_file_may_have_any_name(tmp_path: Path) -> None:
+    """A name is bytes to the system: those that are not UTF-8 stand escaped in the origins of its lines."""
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/tag\xe4.ndjson"))
+    path.write_bytes(observed(tmp_path, called(tmp_path)).read_bytes())
+    done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    evidence = tmp_path / "out" / "evidence.ndjson"
+    assert json.loads(evidence.read_bytes().splitlines()[0])["data"]["origin"]["topic"] == r"tag\xe4.ndjson"
+    for command in (("verify", "--evidence", str(evidence)), ("compare", "--evidence", str(evidence)), ("coverage",)):
+        done = run(*command, "--input", str(path))
+        assert done.returncode == 0, done.stderr
+    table = str(tmp_path / "table.csv")
+    done = run("export", "timesketch", "--input", str(path), "--output", table)
+    assert done.returncode == 2, done.stderr
