@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from assay_stream.model.record import Role
+from tests.adversary.conftest import PATIENT
 from tests.adversary.spent import UNITS_PER_S, charges, writing_in_proportion
 from tests.support.deployment import Deployment
 from tests.support.neighbours import HOME, in_partition, p99, watched
@@ -71,7 +72,7 @@ async def test_a_flood_of_new_tools_leaves_neighbours_their_evidence(deployment:
 
     One neighbour has its records in the hostile server's partition, one in the other.
     """
-    worker = await deployment.ready_worker()
+    worker = await deployment.ready_worker(**PATIENT)
     async with (
         writing_in_proportion(deployment),
         watched(deployment, worker, above_normal_mb=ABOVE_NORMAL_MB) as neighbours,
