@@ -59,6 +59,6 @@ def needing_extra(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "extra_missing",
-            f"{error.name} is not installed: it comes with the extra assay-stream[{extra}]; "
-            f"in a checkout, run pip install '.[{extra}]'",
+            f"the Python module {error.name} is missing: run pip install 'assay-stream[{extra}]', "
+            f"or in a checkout pip install '.[{extra}]'",
         ) from None

@@ -11,6 +11,9 @@ import pytest
 from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment, Worker
 
+PATIENT = {"ASSAY_STREAM_SESSION_TIMEOUT_MS": "30000"}
+"""Settings of a worker that keeps its partitions on a machine that is busy with other work too."""
+
 
 @dataclass(frozen=True)
 class Arena:
@@ -34,6 +37,6 @@ def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def arena(broker: Broker) -> Iterator[Arena]:
     with Deployment(broker.bootstrap, name="adversary") as deployment:
         _run(deployment.apply_topics)
-        worker = deployment.start_worker()
+        worker = deployment.start_worker(**PATIENT)
         _run(worker.wait_ready)
         yield Arena(deployment, worker)

@@ -57,7 +57,7 @@ async def send_junk(arena: Arena, key: bytes, *headers: Headers) -> None:
 
     before = count(await arena.deployment.read(Role.REJECTED))
     await arena.deployment.send_with_headers(Role.SNAPSHOTS, [(key, b"\x00", header) for header in headers])
-    await arena.deployment.wait_for(Role.REJECTED, lambda records: count(records) == before + len(headers), limit_s=30)
+    await arena.deployment.wait_for(Role.REJECTED, lambda records: count(records) == before + len(headers))
 
 
 async def test_one_junk_byte_under_a_servers_key(arena: Arena, tmp_path: Path) -> None:

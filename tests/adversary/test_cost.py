@@ -1,6 +1,7 @@
 """Lists made to take time or memory, served through a real tap: what neighbours and worker go through meanwhile.
 
-What each class costs by itself is measured by ``bench/bench_hostile.py``.
+Work is counted in units, writing and memory in bytes. What each class costs in seconds is measured by
+``bench/bench_hostile.py``.
 """
 
 import json
@@ -13,16 +14,25 @@ from aiokafka import AIOKafkaProducer
 
 from assay_stream.model.record import Record, Role
 from tests.adversary.conftest import Arena
-from tests.adversary.processor import slowness
+from tests.adversary.spent import BURST_UNITS, charges, writing_in_proportion
 from tests.support.behind_tap import behind_tap
 from tests.support.deployment import payload
 from tests.support.events import event_at
 from tests.support.hostile_lists import CLASSES, OBSERVERS, TOOLS, shown_by_tap
-from tests.support.neighbours import EVIDENCE_LIMIT_S, HOME, in_partition, watched
+from tests.support.neighbours import HOME, in_partition, watched
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+
+WAIT_S = 240.0
+"""For what has to come at all: no bound of the product."""
 
 LOW, MEDIUM, HIGH = 2, 3, 4
+UNITS_MAX = {f"{TOOLS:,} new tools": BURST_UNITS}
+"""What one list of these may cost: as much as a server may save up."""
+ONE_TOOL_UNITS_MAX = 8_000_000
+"""One list of another class, which has one tool: half of what a record may."""
+UPGRADE_UNITS_MAX = 100_000
+"""What an upgrade that thousands of observers see may cost: once for all of them."""
 ANALYSED = {f"{TOOLS:,} new tools": LOW, "1 against true at every level": MEDIUM}
 """These are analysed in full; nothing graver is found. The others widen what a tool takes, or are cut short."""
 
@@ -31,17 +41,22 @@ async def attack(arena: Arena, row: str, folder: Path) -> None:
     """Serve every class of a row, each by a server of its own, and call each of them after each list."""
     servers: dict[str, int] = {}
     levels: dict[str, int] = {}
+    units_max: dict[str, int] = {}
     for name in (name for name, (its_row, _) in CLASSES.items() if its_row == row and "observers" not in name):
         server = in_partition(HOME, f"hostile-{row}-{len(servers)}")
         lists = shown_by_tap(name)
         servers[server] = len(lists)
         levels[server] = ANALYSED.get(name, HIGH)
+        units_max[server] = UNITS_MAX.get(name, ONE_TOOL_UNITS_MAX)
         async with behind_tap(arena.deployment, server, [{"tools": tools} for tools in lists], folder) as client:
             for tools in lists:
                 await client.list_tools()
                 await client.call(tools[0]["name"])
     await are_bound(arena, servers)
     await are_alerted(arena, levels)
+    spent = {server: [each.units for each in await charges(arena.deployment, server)] for server in servers}
+    print(spent)
+    assert {server: units for server, units in spent.items() if not 0 < max(units) <= units_max[server]} == {}
 
 
 async def are_bound(arena: Arena, servers: dict[str, int]) -> None:
@@ -57,6 +72,7 @@ async def are_bound(arena: Arena, servers: dict[str, int]) -> None:
     records = await arena.deployment.wait_for(
         Role.EVIDENCE,
         lambda records: sum(payload(one)["server_id"] in servers for one in records) >= sum(servers.values()),
+        limit_s=WAIT_S,
     )
     assert digests(records) == servers
 
@@ -72,7 +88,7 @@ async def are_alerted(arena: Arena, levels: dict[str, int]) -> None:
         return all(highest.get(server, 0) >= level for server, level in levels.items())
 
     try:
-        await arena.deployment.wait_for(Role.ALERTS, all_told, limit_s=30 * slowness())
+        await arena.deployment.wait_for(Role.ALERTS, all_told, limit_s=WAIT_S)
     except AssertionError as error:
         raise AssertionError(f"levels {highest}, not {levels}") from error
 
@@ -80,17 +96,20 @@ async def are_alerted(arena: Arena, levels: dict[str, int]) -> None:
 @pytest.mark.parametrize("what", ["CPU", "memory", "quadratic"])
 async def test_lists_that_take_much_delay_no_other_server(arena: Arena, tmp_path: Path, what: str) -> None:
     """Each once cost gigabytes, or a partition that never committed again."""
-    async with watched(arena.deployment, arena.worker, evidence_limit_s=EVIDENCE_LIMIT_S * slowness()):
+    async with writing_in_proportion(arena.deployment), watched(arena.deployment, arena.worker):
         await attack(arena, what, tmp_path)
 
 
 async def test_four_thousand_observers_of_one_server(arena: Arena) -> None:
-    """Each sees two lists; a call by each tenth of them has its digest."""
+    """Each sees two lists; a call by each tenth of them has its digest. The upgrade is analysed once."""
     server = in_partition(HOME, "hostile-observers")
-    async with watched(arena.deployment, arena.worker, evidence_limit_s=EVIDENCE_LIMIT_S * slowness()):
+    async with writing_in_proportion(arena.deployment), watched(arena.deployment, arena.worker):
         await publish_observers(arena, server)
         await are_bound(arena, {server: OBSERVERS // 10})
     await are_alerted(arena, {server: LOW})
+    spent = [each.units for each in await charges(arena.deployment, server)]
+    print(spent[:9])
+    assert 0 < sum(spent) <= UPGRADE_UNITS_MAX
 
 
 async def publish_observers(arena: Arena, server: str) -> None:

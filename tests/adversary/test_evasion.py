@@ -12,7 +12,6 @@ import pytest
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Record, Role
 from tests.adversary.conftest import Arena
-from tests.adversary.processor import slowness
 from tests.support.behind_tap import behind_tap
 from tests.support.neighbours import HOME, in_partition, watched
 
@@ -48,7 +47,7 @@ async def alerted(arena: Arena, server: str, enough: Callable[[Alerts], bool]) -
         return enough(found)
 
     try:
-        await arena.deployment.wait_for(Role.ALERTS, told, limit_s=30 * slowness())
+        await arena.deployment.wait_for(Role.ALERTS, told, limit_s=120)
     except AssertionError as error:
         raise AssertionError(f"{server} has only {sorted(found)}") from error
 

@@ -42,6 +42,8 @@ _STATE, _DEFINITION = "state/", "definition/"
 _ROLES = {role.value.encode(): role for role in (Role.EVIDENCE, Role.FINDINGS, Role.ALERTS, Role.DEFINITIONS)}
 _JSON = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _MEMORY_TOPIC = "memory"
+_OFFSET_MAX = 2**63 - 1
+"""Kafka's own bound."""
 
 
 class Rekeying:
@@ -353,8 +355,8 @@ def _is_valid(given: Detection, limits: Limits) -> bool:
     parts = () if given.about is None else given.about
     names = [text for text in (given.server_id, given.tool_name) if text is not None]
     try:
-        _to_json((names, parts))
-    except TypeError:  # a lone surrogate, for example
+        _to_json((names, parts, given.references))
+    except TypeError:  # a lone surrogate, for example, or an integer that JSON here does not hold
         return False
     return (
         isinstance(parts, tuple)
@@ -365,7 +367,15 @@ def _is_valid(given: Detection, limits: Limits) -> bool:
         and (given.severity is None or given.severity in [str(level) for level in Level])
         and isinstance(given.references, tuple)
         and len(given.references) <= limits.agent_references_max
-        and all(isinstance(origin, Origin) for origin in given.references)
+        and all(_is_place(origin) for origin in given.references)
+    )
+
+
+def _is_place(origin: object) -> bool:
+    return (
+        isinstance(origin, Origin)
+        and isinstance(origin.topic, str)
+        and all(type(number) is int and 0 <= number <= _OFFSET_MAX for number in (origin.partition, origin.offset))
     )
 
 

@@ -22,7 +22,7 @@ from assay_stream.cli.decisions import Deciding, DecidingOnServer
 from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, input_lines, time_option
 from assay_stream.cli.output import Colour, Painter, print_json, print_line
 from assay_stream.cli.shared import Refusals, argument, ends_now, flag, follow, on_kafka, option, say, show_refused
-from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store
+from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store, record_in
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.forward.receivers import TO, Entry, Subscription, read_receivers, secret_from
@@ -30,7 +30,7 @@ from assay_stream.kafka.ranges import read_records
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
 from assay_stream.model.fields import compile_glob
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.plugins import FORMATS, RECEIVERS
 from assay_stream.readmodel.rows import AlertFilter
 from assay_stream.report.pins import AlertAct, alert_decision
@@ -192,26 +192,30 @@ def forward(receivers: ReceiverOptions, web_port: WebPort = None, bootstrap_serv
 
 
 def _alerts(looking: AlertOptions, refused: Refusals) -> Iterator[dict[str, Any]]:
-    """Yield the alert records of a file or of the topic, or the latest of every alert in a store, most severe first."""
+    """Yield the alert records of a file or of the topic, or the latest of every alert in a store, most severe first.
+
+    A line of a file is an alert, or a record line of an archive.
+    """
 
     async def published(settings: Settings) -> list[tuple[str, bytes | None]]:
         return [(str(record.origin), record.value) async for record in read_records(settings, Role.ALERTS)]
 
-    found: Iterable[tuple[str, bytes | None]]
     if looking.file is not None:
-        found = ((f"line {number}", line) for number, line in input_lines(looking.file))
+        for number, line in input_lines(looking.file):
+            try:
+                yield read_alert(record_in(line, Role.ALERTS, Origin(str(looking.file), 0, number - 1)).value)
+            except InputError as error:
+                refused.append(f"line {number}: {error}")
     elif looking.store is not None:
         with open_store(looking) as opened:
             for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
                 yield opened.store.alert(row.uid).records[-1]
-        return
     else:
-        found = on_kafka(looking.settings(), published)
-    for where, value in found:
-        try:
-            yield read_alert(value)
-        except InputError as error:
-            refused.append(f"{where}: {error}")
+        for where, value in on_kafka(looking.settings(), published):
+            try:
+                yield read_alert(value)
+            except InputError as error:
+                refused.append(f"{where}: {error}")
 
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")

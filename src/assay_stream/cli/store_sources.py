@@ -296,15 +296,24 @@ def results_in(path: Path, role: Role, refused: Refusals | None = None) -> Itera
         refused: collects errors of invalid lines, which are skipped; without it the store counts them.
     """
     for number, line in archive_lines(path):
-        place = Origin(str(path), 0, number - 1)
-        record = record_line_parts(line, place) if line.startswith(b'{"origin"') else None
-        record = Record(role, place, b"", line) if record is None else record
         try:
+            record = record_in(line, role, Origin(str(path), 0, number - 1))
             yield record if refused is None else _checked(record)
         except InputError as error:
+            if refused is None:
+                raise
             where = f"line {number}" if role is Role.ALERTS else f"{path}, line {number}"
-            assert refused is not None  # noqa: S101 -- only what is checked is refused
             refused.append(f"{where}: {error}")
+
+
+def record_in(line: bytes, role: Role, place: Origin) -> Record:
+    """Return what a line of a file of results holds: a record of this role, or any one in a record line of an archive.
+
+    Raises:
+        InputError: ``bad_record_line``.
+    """
+    record = record_line_parts(line, place) if line.startswith(b'{"origin"') else None
+    return Record(role, place, b"", line) if record is None else record
 
 
 def _checked(record: Record) -> Record:

@@ -465,7 +465,8 @@ def _search(
         found[:] = list(_new_ones(found, old_texts, others, work))
     if new_texts and old_texts:
         work.spend(texts.units)
-        found.extend(new_scripts(old_texts, texts, new_texts, work))
+        for match in new_scripts(old_texts, texts, new_texts, work):
+            found.append(match)  # noqa: PERF402 - what was found before the budget runs out stays
 
 
 def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools, work: Work) -> Iterator[Match]:

@@ -6,9 +6,7 @@ import sqlite3
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
-from itertools import chain
 from operator import attrgetter
 from threading import local
 
@@ -189,9 +187,6 @@ _SUBJECT_BYTES = 16
 _RECORD_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
 _INSERT_DIGEST = "INSERT OR IGNORE INTO digest VALUES (?, ?, ?, ?, ?)"
 _INSERT_EVIDENCE = f"INSERT INTO evidence VALUES ({','.join('?' * 14)})"  # noqa: S608
-_ROWS_AT_ONCE = 500
-_INSERT_ROWS = _INSERT_EVIDENCE + f", ({','.join('?' * 14)})" * (_ROWS_AT_ONCE - 1)
-"""One statement, during which SQLite lets other threads run: with ``executemany`` it asks for the lock at each row."""
 _COUNT = """INSERT INTO called VALUES (?, ?, ?, ?, ?)
   ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, last_us = max(last_us, excluded.last_us)"""
 _MARK = """INSERT INTO mark VALUES (?, ?)
@@ -265,7 +260,6 @@ class Calls:
         self._subjects: dict[int, int] = {}
         self._horizon_us = 0
         self._last = 0
-        self._writing: Future[object] | None = None
 
     def reset(self, *, horizon_us: int, last: int) -> None:
         """Reset cached state from the store.
@@ -283,61 +277,49 @@ class Calls:
 
     def take(self, source: int, records: Sequence[Record], erasures: Erasures) -> tuple[int, int, int]:
         """Add records of one log; return how many were refused, were too old to keep, and are erased."""
-        rows: list[tuple[object, ...]] = []
+        rows = []
         marks = defaultdict[int, bytearray](bytearray)
         eras: dict[int, tuple[int, int]] = {}
         called: dict[tuple[str, str, str], tuple[int, int]] = {}
         refused = dropped = erased = 0
-        with ThreadPoolExecutor(1) as writer:
-            for record in records:
-                if erased_by(record) is not None:
-                    erased += 1
-                    continue
-                line = read_line(record.value)
-                time_us = None if line is None else time_us_in(line.time)
-                if line is None or time_us is None:
-                    refused += 1
-                    continue
-                if time_us < self._horizon_us:
-                    dropped += 1
-                    continue
-                data = line.data
-                if erasures.standing() and erasures.due(Subject(data.server_id, data.actor.agent_id, time_us)):
-                    erased += 1
-                    continue
-                self._last += 1
-                rows.append(
-                    (
-                        *(self._last, time_us, source, record.origin.offset, self._subject(data)),
-                        *(data.server_id, data.tool, data.observer_id),
-                        *(data.actor.agent_id, data.decision, data.binding.scope, data.unbound_reason, data.ok),
-                        compressed(record.value or b""),
-                    )
+        for record in records:
+            if erased_by(record) is not None:
+                erased += 1
+                continue
+            line = read_line(record.value)
+            time_us = None if line is None else time_us_in(line.time)
+            if line is None or time_us is None:
+                refused += 1
+                continue
+            if time_us < self._horizon_us:
+                dropped += 1
+                continue
+            data = line.data
+            if erasures.standing() and erasures.due(Subject(data.server_id, data.actor.agent_id, time_us)):
+                erased += 1
+                continue
+            self._last += 1
+            rows.append(
+                (
+                    *(self._last, time_us, source, record.origin.offset, self._subject(data)),
+                    *(data.server_id, data.tool, data.observer_id),
+                    *(data.actor.agent_id, data.decision, data.binding.scope, data.unbound_reason, data.ok),
+                    compressed(record.value or b""),
                 )
-                if len(rows) == _ROWS_AT_ONCE:
-                    self._wait()
-                    self._writing = writer.submit(self._connection.execute, _INSERT_ROWS, [*chain(*rows)])
-                    rows.clear()
-                era, offset = divmod(self._last, STORE_ERA_RECORDS)
-                for hashed in map(self._hash, own_values(line)):
-                    marks[era << 8 | hashed[0]] += _ENTRY.pack(hashed[1:], offset)
-                first_us, last_us = eras.get(era, (time_us, time_us))
-                eras[era] = min(first_us, time_us), max(last_us, time_us)
-                place = data.server_id, data.tool, data.observer_id
-                calls, last_us = called.get(place, (0, time_us))
-                called[place] = calls + 1, max(last_us, time_us)
-        self._wait()
+            )
+            era, offset = divmod(self._last, STORE_ERA_RECORDS)
+            for hashed in map(self._hash, own_values(line)):
+                marks[era << 8 | hashed[0]] += _ENTRY.pack(hashed[1:], offset)
+            first_us, last_us = eras.get(era, (time_us, time_us))
+            eras[era] = min(first_us, time_us), max(last_us, time_us)
+            place = data.server_id, data.tool, data.observer_id
+            calls, last_us = called.get(place, (0, time_us))
+            called[place] = calls + 1, max(last_us, time_us)
         self._connection.executemany(_INSERT_EVIDENCE, rows)
         self._connection.executemany(_MARK, sorted(marks.items()))
         self._connection.executemany(_ERA, ((era, *times) for era, times in eras.items()))
         self._connection.executemany(_COUNT, sorted((*place, *counts) for place, counts in called.items()))
         return refused, dropped, erased
-
-    def _wait(self) -> None:
-        """Wait until no other thread uses the connection: a failure there may have ended the transaction."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
 
     def _subject(self, data: CallData) -> int:
         # Remembered by hash: the texts are a kilobyte each. Texts hash by a key of this process.
@@ -346,7 +328,6 @@ class Calls:
         if found is None:
             if len(self._subjects) >= STORE_SUBJECTS_KEPT_MAX:
                 self._subjects.clear()
-            self._wait()
             found = self._subjects[key] = self._stored_subject(data)
         return found
 

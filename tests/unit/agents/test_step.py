@@ -144,6 +144,10 @@ def raises(_event: Any, _memory: Any) -> list[Detection]:
         (lambda _event, _memory: [Detection(about=0)], "agent_bad_output"),  # type: ignore[arg-type]
         (lambda _event, _memory: [Detection(about=("\ud800",))], "agent_bad_output"),
         (lambda _event, _memory: [Detection(tool_name="\ud800")], "agent_bad_output"),
+        (lambda _event, _memory: [Detection(references=(Origin("t", 0, 2**64),))], "agent_bad_output"),
+        (lambda _event, _memory: [Detection(references=(Origin("t", 0, -1),))], "agent_bad_output"),
+        (lambda _event, _memory: [Detection(references=(Origin("t", "0", 0),))], "agent_bad_output"),  # type: ignore[arg-type]
+        (lambda _event, _memory: [Detection(references=(Origin("\ud800", 0, 0),))], "agent_bad_output"),
         (lambda _event, memory: memory.state.update(made={1, 2}), "agent_bad_state"),
         (lambda _event, memory: setattr(memory, "state", []), "agent_bad_state"),
     ],

@@ -8,7 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
+from assay_stream.files.record_line import record_line
 from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin, Output, Record
 from tests.support.alerts import alert_of, alert_records, finding_of
 from tests.support.command import invoke, run_command_text
 
@@ -64,6 +66,26 @@ def test_alerts_can_be_asked_for(file: str) -> None:
 def test_standard_input_can_be_read(file: str) -> None:
     done = run("export", "--format", "cef", "--input", "-", input=Path(file).read_text())
     assert done.stdout.count("CEF:0|") == 3
+
+
+def test_an_archive_can_be_read(file: str, tmp_path: Path) -> None:
+    """Each line of it is a record with its place in the log; what is no alert, or damaged, is named."""
+    alerts = [recorded(output, offset) for offset, output in enumerate(alert_records(*FINDINGS))]
+    archive = tmp_path / "alerts-0.ndjson"
+    lines = [*map(record_line, alerts), record_line(alerts[0]._replace(value=b"{}")), b'{"origin":{}}']
+    archive.write_bytes(b"".join(line + b"\n" for line in lines))
+    exported, listed = run("export", "--input", archive), run("list", "--format", "json", "--input", archive)
+    assert exported.stdout == run("export", "--input", file).stdout
+    assert listed.stdout == run("list", "--format", "json", "--input", file).stdout
+    for done in (exported, listed):
+        assert done.exit_code == 2
+        assert "line 4: not_an_alert" in done.stderr
+        assert "line 5: bad_record_line" in done.stderr
+
+
+def recorded(output: Output, offset: int) -> Record:
+    place = Origin("assay.alerts", 0, offset)
+    return Record(output.role, place, output.key, output.value, output.headers, output.timestamp_ms or 0)
 
 
 def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:

@@ -296,3 +296,19 @@ def test_servers_narrow_the_evidence(tmp_path: Path) -> None:
     wanted = [line for line in every if b'"server_id":"server-7"' in line]
     assert (tmp_path / "one" / "evidence.ndjson").read_bytes().splitlines() == wanted
     assert 0 < len(wanted) < len(every)
+
+
+def test_a_file_may_have_any_name(tmp_path: Path) -> None:
+    """A name is bytes to the system: those that are not UTF-8 stand escaped in the origins of its lines."""
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/tag\xe4.ndjson"))
+    path.write_bytes(observed(tmp_path, called(tmp_path)).read_bytes())
+    done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    evidence = tmp_path / "out" / "evidence.ndjson"
+    assert json.loads(evidence.read_bytes().splitlines()[0])["data"]["origin"]["topic"] == r"tag\xe4.ndjson"
+    for command in (("verify", "--evidence", str(evidence)), ("compare", "--evidence", str(evidence)), ("coverage",)):
+        done = run(*command, "--input", str(path))
+        assert done.returncode == 0, done.stderr
+    table = str(tmp_path / "table.csv")
+    done = run("export", "timesketch", "--input", str(path), "--output", table)
+    assert done.returncode == 2, done.stderr

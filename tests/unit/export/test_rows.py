@@ -160,7 +160,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with raises_code("extra_missing", kind=ConfigurationError, match=r"assay-stream\[parquet\]"):
+    with raises_code("extra_missing", kind=ConfigurationError, match=r"pyarrow .* 'assay-stream\[parquet\]'"):
         module.parquet_library()
 
 

@@ -68,7 +68,7 @@ def test_a_full_disk_is_an_error_of_ours(calls: int, pages_left: int) -> None:
 
 
 def test_batches_of_any_size_fill_the_same_tables() -> None:
-    """Many rows of evidence are written by one statement, few one by one."""
+    """What is in them depends on the records and their order alone."""
     connection = schema.temporary()
     filler = Filler(connection)
     records = history(1_200)
