@@ -30,7 +30,6 @@ from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import free_ports
 
 _READY_LIMIT_S = 120.0
-_PAGE_LIMIT_S = 30.0
 _CENSUS = (Role.SNAPSHOTS, Role.CALLS, Role.BINDINGS, Role.EVIDENCE, Role.FINDINGS, Role.ALERTS, Role.REJECTED)
 """Where records are counted when others were waited for in vain."""
 
@@ -49,7 +48,7 @@ class Worker:
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of one of the worker's pages; status 0 while it does not listen."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}{path}", timeout=_PAGE_LIMIT_S) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
