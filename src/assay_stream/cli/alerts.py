@@ -25,6 +25,7 @@ from assay_stream.cli.shared import Refusals, argument, ends_now, flag, follow, 
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store, record_in
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
+from assay_stream.files.local import path_text
 from assay_stream.forward.receivers import TO, Entry, Subscription, read_receivers, secret_from
 from assay_stream.kafka.ranges import read_records
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
@@ -200,22 +201,23 @@ def _alerts(looking: AlertOptions, refused: Refusals) -> Iterator[dict[str, Any]
     async def published(settings: Settings) -> list[tuple[str, bytes | None]]:
         return [(str(record.origin), record.value) async for record in read_records(settings, Role.ALERTS)]
 
+    found: Iterable[tuple[str, bytes | None]]
     if looking.file is not None:
-        for number, line in input_lines(looking.file):
-            try:
-                yield read_alert(record_in(line, Role.ALERTS, Origin(str(looking.file), 0, number - 1)).value)
-            except InputError as error:
-                refused.append(f"line {number}: {error}")
+        found = ((f"line {number}", line) for number, line in input_lines(looking.file))
     elif looking.store is not None:
         with open_store(looking) as opened:
             for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
                 yield opened.store.alert(row.uid).records[-1]
+        return
     else:
-        for where, value in on_kafka(looking.settings(), published):
-            try:
-                yield read_alert(value)
-            except InputError as error:
-                refused.append(f"{where}: {error}")
+        found = on_kafka(looking.settings(), published)
+    for where, value in found:
+        try:
+            if looking.file is not None and value is not None:
+                value = record_in(value, Role.ALERTS, Origin(path_text(looking.file), 0, 0)).value
+            yield read_alert(value)
+        except InputError as error:
+            refused.append(f"{where}: {error}")
 
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")

@@ -26,7 +26,6 @@ from assay_stream.cli.options import (
     ServerIds,
     check_span,
     copied_stdin,
-    printed_path,
     refuse_existing_file,
     refuse_filled_folder,
     time_option,
@@ -58,7 +57,7 @@ from assay_stream.files.archive import (
     read_manifest,
 )
 from assay_stream.files.compressed import write_archive
-from assay_stream.files.local import PREFIX, Aside, locked_folder, writing_to
+from assay_stream.files.local import PREFIX, Aside, locked_folder, path_text, writing_to
 from assay_stream.files.record_line import record_line
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.kafka import ranges as log_ends
@@ -233,7 +232,7 @@ def assay_bundle(
     with selecting.collection(Dataset.EVIDENCE) as collection:
         written = export_bundles(collection, output, run_id=run_id, split=split)
         _tell({Dataset.EVIDENCE: sum(manifest.event_count for _, manifest in written)}, collection, bundles=[
-            {"file": printed_path(path), "run_id": manifest.run_id, "events": manifest.event_count,
+            {"file": path_text(path), "run_id": manifest.run_id, "events": manifest.event_count,
              "run_root": str(manifest.run_root)}
             for path, manifest in written
         ])  # fmt: skip

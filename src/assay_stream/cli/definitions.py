@@ -27,7 +27,6 @@ from assay_stream.cli.options import (
     ObserverId,
     input_lines,
     observer_or_host,
-    printed_path,
     read_input,
     tools_in,
     write_key_files,
@@ -37,6 +36,7 @@ from assay_stream.cli.publishing import deliver
 from assay_stream.cli.shared import argument, named_in_errors, option, say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
 from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.local import path_text
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.record import CALL_TYPE, Origin, Record, Role
 from assay_stream.observe import Vantage
@@ -251,9 +251,7 @@ def drift(
         if before is None:
             raise InputError("bad_option", "--as compares two recordings: give both")
         with named_in_errors(f"{before} or {after}"):
-            report, fails = PEERS[peer](
-                read_input(before), read_input(after), printed_path(before), Level.parse(fail_on)
-            )
+            report, fails = PEERS[peer](read_input(before), read_input(after), path_text(before), Level.parse(fail_on))
         print_line(json_text(orjson.dumps(report).decode()))
         return fails
     was, now = NOTHING if before is None else _read(before, may_be_blank=True), _read(after)

@@ -18,11 +18,11 @@ import yaml
 from pydantic import TypeAdapter
 
 from assay_stream import __version__
-from assay_stream.cli.options import Force, printed_path, refuse_filled_folder
+from assay_stream.cli.options import Force, refuse_filled_folder
 from assay_stream.cli.shared import flag, option
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.local import Aside, writing_to
+from assay_stream.files.local import Aside, path_text, writing_to
 from assay_stream.kafka.topics import ACCESS, AccessRole, Resource, grants_of, topic_names, topic_table
 from assay_stream.model.record import Role
 
@@ -188,7 +188,7 @@ def kubernetes(deployment: Deployment) -> None:
     with writing_to(output), Aside() as aside:
         for name, text in texts.items():
             aside.path(output / name).write_text(text, encoding="utf-8")
-    wrote, readme = printed_path(output), printed_path(output / "README.md")
+    wrote, readme = path_text(output), path_text(output / "README.md")
     typer.echo(f"wrote {wrote}: read {readme}, then kubectl apply --kustomize {wrote}")
 
 

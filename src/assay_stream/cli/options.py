@@ -133,11 +133,6 @@ def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str
         )
 
 
-def printed_path(path: Path) -> str:
-    """Return a path as text that has a form in UTF-8: names of files are any bytes."""
-    return os.fsencode(path).decode(errors="backslashreplace")
-
-
 def write_key_files(private: tuple[Path, bytes], public: tuple[Path, bytes]) -> None:
     """Write both files of a key pair, or neither, with their final permissions from the first byte on."""
     with ExitStack() as undoing:

@@ -26,7 +26,7 @@ from assay_stream.cli.shared import option
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import TooLong, read_files
-from assay_stream.files.local import name_text, reading
+from assay_stream.files.local import path_text, reading
 from assay_stream.files.spool import LogSpool
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.kafka.ranges import READ, Ends, LogRanges
@@ -172,7 +172,7 @@ class Source:
         for path in self.files:
             with reading(path):
                 stat = path.stat()
-            inputs.append([name_text(path), stat.st_size, stat.st_mtime_ns])
+            inputs.append([path_text(path), stat.st_size, stat.st_mtime_ns])
         return what | {"inputs": inputs}
 
     def read(self, take: RecordSink, *, meter: Meter | None = None, too_long: TooLong | None = None) -> None:

@@ -30,6 +30,7 @@ from assay_stream.cli.shared import Refusals, collecting_seldom, flag, on_kafka,
 from assay_stream.cli.sources import Source, Wanted, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
+from assay_stream.files.local import path_text
 from assay_stream.files.record_line import record_line_parts
 from assay_stream.kafka.ranges import note_ends, read_records
 from assay_stream.kafka.topics import topic_names
@@ -297,7 +298,7 @@ def results_in(path: Path, role: Role, refused: Refusals | None = None) -> Itera
     """
     for number, line in archive_lines(path):
         try:
-            record = record_in(line, role, Origin(str(path), 0, number - 1))
+            record = record_in(line, role, Origin(path_text(path), 0, number - 1))
             yield record if refused is None else _checked(record)
         except InputError as error:
             if refused is None:

@@ -30,7 +30,7 @@ from assay_stream.cli.sources import Source, joined_source, make_source
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import archived_offsets, check_whole, read_files
-from assay_stream.files.local import name_text
+from assay_stream.files.local import path_text
 from assay_stream.files.record_line import record_line_parts
 from assay_stream.files.spool import LogSpool
 from assay_stream.kafka.ranges import KafkaLogs, joined_offsets, note_ends
@@ -71,7 +71,7 @@ def recorded_in(evidence: Sequence[Path] | None, alerts: Sequence[Path] | None) 
     def values(paths: Sequence[Path]) -> Iterator[bytes | None]:
         for path in paths:
             for number, line in archive_lines(path):
-                record = record_line_parts(line, Origin(topic=name_text(path.name), partition=0, offset=number - 1))
+                record = record_line_parts(line, Origin(topic=path_text(path.name), partition=0, offset=number - 1))
                 yield line if record is None else record.value
 
     return RecordedRun(evidence_in(evidence or ()), None if alerts is None else values(alerts))
@@ -81,7 +81,7 @@ def evidence_in(paths: Iterable[Path]) -> Iterator[Recorded]:
     return (
         record
         for path in paths
-        for record in of_lines((line for _, line in archive_lines(path)), name=name_text(path.name))
+        for record in of_lines((line for _, line in archive_lines(path)), name=path_text(path.name))
     )
 
 

@@ -21,7 +21,7 @@ from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import is_gzip, opened
-from assay_stream.files.local import name_text, reading, writing
+from assay_stream.files.local import path_text, reading, writing
 from assay_stream.limits import BUNDLE_LIMITS, SHORT_LINE_BYTES, BundleLimits
 from assay_stream.model.record import Role
 from assay_stream.replay.order import OffsetRange
@@ -317,7 +317,7 @@ def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:
 
 
 def _archived(path: Path) -> Iterator[Stored]:
-    name = name_text(path.name)
+    name = path_text(path.name)
     with opened(path) as stream:
         # A blank line still counts as a line: it is read as a record of no use.
         lines = (line if line.strip() else _BLANK for line in lines_of(stream, name=str(path)))

@@ -20,7 +20,7 @@ import msgspec
 from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.files.compressed import opened
-from assay_stream.files.local import name_text, reading
+from assay_stream.files.local import path_text, reading
 from assay_stream.files.record_line import LineOrigin, TimestampMs, record_of_line
 from assay_stream.limits import DEFAULT_LIMITS, LINE_BYTES_MAX, REFUSED_RECORDS_MAX, SHORT_LINE_BYTES
 from assay_stream.model.record import (
@@ -268,7 +268,7 @@ def read_files(paths: Iterable[Path], *, too_long: TooLong | None = None) -> Ite
     for path in paths:
         if path.name != ARCHIVE_MANIFEST:
             lines = open_archive(path, of=observation_lines, too_long=too_long)
-            yield from read_lines(lines, name=name_text(path.name))
+            yield from read_lines(lines, name=path_text(path.name))
 
 
 def open_archive(

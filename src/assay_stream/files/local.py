@@ -18,8 +18,8 @@ from assay_stream.limits import DEFAULT_LIMITS
 _PLACE = re.compile(r"\(at (?:line ([0-9]+), column [0-9]+|end of document)\)")
 
 
-def name_text(path: Path | str) -> str:
-    """Return the name of a file as text that records can hold: bytes that are not UTF-8 are escaped as ``\\xff``."""
+def path_text(path: Path | str) -> str:
+    """Return a path, or the name of a file, with bytes that are not UTF-8 escaped as ``\\xff``."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 

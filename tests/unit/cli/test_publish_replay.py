@@ -312,3 +312,8 @@ def test_a_file_may_have_any_name(tmp_path: Path) -> None:
     table = str(tmp_path / "table.csv")
     done = run("export", "timesketch", "--input", str(path), "--output", table)
     assert done.returncode == 2, done.stderr
+    for kind, option in (("evidence", "--evidence"), ("alerts", "--input")):
+        renamed = path.with_name(f"{kind}{path.name}")
+        (tmp_path / "out" / f"{kind}.ndjson").rename(renamed)
+        done = run(kind, "list", option, str(renamed))
+        assert done.returncode == 0, done.stderr
