@@ -22,8 +22,8 @@ LISTS = int(os.environ.get("ASSAY_TEST_FLOOD_LISTS", "600"))
 WAITING_MAX = 60
 """Lists that wait for the registry at a time: the flood comes as fast as it is processed, on any machine."""
 LISTS_ASIDE_MAX = 25
-"""Lists of the flood that are finished while a call in another partition waits, p99: some ten. Where it has to wait for
-those that are there, as many as that."""
+"""Lists of the flood that are finished while a call in another partition waits, p99: about ten. A call that had to wait
+for the flood would see at least all the lists that wait."""
 LISTS_BEFORE_MAX = 5 * WAITING_MAX
 """The same in the flood's partition: a call waits for those published until it was read, some three times as many as
 wait at a time. Were it not bounded, it would wait for the end of the flood."""

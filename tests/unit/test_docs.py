@@ -320,15 +320,12 @@ def test_links_and_names_of_files_lead_somewhere(page: Path) -> None:
 
 
 def test_compose_runs_the_broker_version_that_the_tests_run() -> None:
-    """The image has the version of the local broker's jars, and every port is on the loopback interface."""
+    """The image has the version of the local broker's jars."""
     compose = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
     pom = (ROOT / "deploy" / "local" / "kafka" / "pom.xml").read_text(encoding="utf-8")
     version = re.search(r"<kafka\.version>(.+?)</kafka\.version>", pom)
     assert version is not None
     assert f"image: ${{KAFKA_IMAGE:-apache/kafka:{version[1]}}} " in compose
-    published = re.findall(r'^ +- "([\d.]+:\d+:\d+|\d+:\d+)"$', compose, re.MULTILINE)
-    assert published
-    assert all(port.startswith("127.0.0.1:") for port in published)
 
 
 # --- agents.md ----------------------------------------------------------------------------------------------

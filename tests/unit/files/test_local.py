@@ -1,4 +1,4 @@
-"""Files written aside, and folders that one run at a time writes to."""
+"""Files written aside, folders that one run at a time writes to, and TOML that operators write."""
 
 import os
 from contextlib import suppress
@@ -15,7 +15,7 @@ from assay_stream.files.archive import (
     files_in,
     manifest_bytes,
 )
-from assay_stream.files.local import Aside, locked_folder
+from assay_stream.files.local import Aside, decode_toml, locked_folder
 from tests.support.errors import raises_code
 
 
@@ -153,3 +153,28 @@ def test_an_archive_that_lost_its_end_is_refused(ranges: dict[tuple[str, int], t
 @pytest.mark.parametrize("ranges", [{CALLS: (0, 8)}, {CALLS: (3, 12)}, {LISTS: (0, 4)}])
 def test_a_whole_archive_or_another_topic_is_not(ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
     check_whole(ArchivedOffsets({}, {CALLS: 8}), ranges)
+
+
+@pytest.mark.parametrize(
+    ("raw", "code", "said"),
+    [
+        (b"servers:\n  - server_id: docs\n", "not_toml", "line 1: not TOML. YAML and JSON are not read"),
+        (b"# of ours\nservers:\n", "not_toml", "line 2: "),
+        (b'{"servers": []}', "not_toml", "line 1: "),
+        (b"servers = [", "not_toml", "not TOML"),
+        (b"a = 1\na = 2", "not_toml", "not TOML"),
+        pytest.param(b"a = " + b"[" * 50_000, "not_toml", "not TOML", id="deep"),
+        pytest.param(b"a = " + b"1" * 5_000, "not_toml", "not TOML", id="long number"),
+        (b"secret-\xff", "not_utf8", "byte 7"),
+        pytest.param(b"#" * 20_000_000, "too_large", "allowed", id="large"),
+    ],
+)
+def test_what_is_no_toml_is_refused_and_not_quoted(raw: bytes, code: str, said: str) -> None:
+    with raises_code(code) as caught:
+        decode_toml(raw)
+    assert said in caught.value.message
+    assert "secret" not in caught.value.message
+
+
+def test_what_is_toml_is_decoded() -> None:
+    assert decode_toml(b'[[servers]]\nserver_id = "docs"\n') == {"servers": [{"server_id": "docs"}]}

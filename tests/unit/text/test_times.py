@@ -4,9 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from assay_stream.files.local import decode_toml
 from assay_stream.text.times import rfc3339, time_ms_in, time_ms_text, time_text, timestamp_ms
-from tests.support.errors import raises_code
 
 NOON_MS = 1_772_366_400_000
 
@@ -52,31 +50,3 @@ def test_times_are_utc_with_microseconds() -> None:
     assert timestamp_ms(datetime(1960, 1, 1, tzinfo=UTC)) == 0
     with pytest.raises(ValueError, match="timezone-aware"):
         rfc3339(datetime(2026, 1, 1))  # noqa: DTZ001 - the naive time is the point
-
-
-# --- toml -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("raw", "code", "said"),
-    [
-        (b"servers:\n  - server_id: docs\n", "not_toml", "line 1: not TOML. YAML and JSON are not read"),
-        (b"# of ours\nservers:\n", "not_toml", "line 2: "),
-        (b'{"servers": []}', "not_toml", "line 1: "),
-        (b"servers = [", "not_toml", "not TOML"),
-        (b"a = 1\na = 2", "not_toml", "not TOML"),
-        pytest.param(b"a = " + b"[" * 50_000, "not_toml", "not TOML", id="deep"),
-        pytest.param(b"a = " + b"1" * 5_000, "not_toml", "not TOML", id="long number"),
-        (b"secret-\xff", "not_utf8", "byte 7"),
-        pytest.param(b"#" * 20_000_000, "too_large", "allowed", id="large"),
-    ],
-)
-def test_what_is_no_toml_is_refused_and_not_quoted(raw: bytes, code: str, said: str) -> None:
-    with raises_code(code) as caught:
-        decode_toml(raw)
-    assert said in caught.value.message
-    assert "secret" not in caught.value.message
-
-
-def test_what_is_toml_is_decoded() -> None:
-    assert decode_toml(b'[[servers]]\nserver_id = "docs"\n') == {"servers": [{"server_id": "docs"}]}
