@@ -18,7 +18,7 @@ found on opening says that its owner ended while it worked on them, and the tran
 other owner could have written it.
 
 1. ``FREE``: nothing is suspected, nothing is marked. Marks cost a transaction each.
-2. ``BATCH``: the first batch after opening is marked.
+2. ``BATCH``: the first batch after opening is marked, and what is left of it after each commit.
 3. ``FEW``: an owner ended in a marked batch. Its records are tried a few at a time.
 4. ``ONE``: an owner ended in a few. They are tried one by one, and each mark names its record and counts.
 5. A record that is named with as many attempts as are allowed is set aside.
@@ -92,10 +92,11 @@ class Suspicion:
                     return Plan(count=1, set_aside=True)
                 return Plan(count=1, mark=replace(self, record=first, attempt=attempts + 1))
 
-    def after(self, count: int) -> Suspicion:
-        """Return the remaining suspicion after ``count`` records were committed."""
+    def after(self, count: int, *, of: int) -> Suspicion:
+        """Return the remaining suspicion after ``count`` records were committed, of those that were planned."""
         if self.level in (SuspicionLevel.FREE, SuspicionLevel.BATCH):
-            return Suspicion(level=SuspicionLevel.FREE)
+            # Of a batch that was cut short by time, any of the rest may end its owner too.
+            return Suspicion(level=SuspicionLevel.FREE) if count >= of else self
         left = self.left - count
         return Suspicion(level=self.level, left=left) if left > 0 else Suspicion()
 
@@ -493,7 +494,7 @@ class PartitionTask:
         self.stage.committed(self._records[: batch.done])
         del self._records[: batch.done]
         if batch.done:
-            self.suspicion = self.suspicion.after(batch.done)
+            self.suspicion = self.suspicion.after(batch.done, of=plan.count)
             self.runner.note_commit(self.partition)
         self.runner.metrics.batch(batch.done, batch.outputs.labels, seconds=time.monotonic() - started_s)
 

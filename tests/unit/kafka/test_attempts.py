@@ -28,14 +28,17 @@ class Log:
     set_aside: list[int] = field(default_factory=list)
     attempts: dict[int, int] = field(default_factory=dict)
 
-    def live(self, *, batch: int) -> bool:
+    def live(self, *, batch: int, first_slice: int = 1_000) -> bool:
+        """Work on batches until one kills. A worker that has just begun does little in the time for one commit."""
+        slice_records = first_slice
         suspicion = suspicion_after(self.metadata)
         while self.committed < self.size:
             available = min(batch, self.size - self.committed)
             plan = suspicion.plan(at(self.committed), available, attempts_max=ATTEMPTS_MAX)
             if plan.mark is not None:
                 self.metadata = plan.mark.encode()
-            taken = range(self.committed, self.committed + plan.count)
+            done = min(plan.count, slice_records)
+            taken = range(self.committed, self.committed + done)
             if plan.set_aside:
                 self.set_aside.extend(taken)
             else:
@@ -45,9 +48,10 @@ class Log:
                     self.deaths += 1
                     return False
                 self.done.extend(taken)
-            self.committed += plan.count
+            self.committed += done
             self.metadata = ""
-            suspicion = suspicion.after(plan.count)
+            suspicion = suspicion.after(done, of=plan.count)
+            slice_records = self.size
         return True
 
 
@@ -61,11 +65,17 @@ def test_a_killer_is_found_in_its_batch_and_set_aside() -> None:
     assert log.deaths == 5  # unmarked, in a batch, in a few, and twice by itself
 
 
-@given(size=st.integers(1, 300), killers=st.sets(st.integers(0, 299), max_size=4), batch=st.integers(1, 100))
-def test_nothing_but_killers_is_set_aside(size: int, killers: set[int], batch: int) -> None:
-    """However many there are and however they lie: each record ends in one place, after bounded attempts."""
+@given(
+    size=st.integers(1, 300),
+    killers=st.sets(st.integers(0, 299), max_size=4),
+    batch=st.integers(1, 100),
+    first_slice=st.integers(1, 100),
+)
+def test_nothing_but_killers_is_set_aside(size: int, killers: set[int], batch: int, first_slice: int) -> None:
+    """However many there are, however they lie, and however little a worker does at first: each record ends in one
+    place, after bounded attempts."""
     log = Log(size=size, killers=killers)
-    while not log.live(batch=batch):
+    while not log.live(batch=batch, first_slice=first_slice):
         assert log.deaths <= 5 * len(killers)
     assert log.set_aside == sorted(offset for offset in killers if offset < size)
     assert log.done == [offset for offset in range(size) if offset not in killers]
@@ -75,7 +85,7 @@ def test_an_owner_that_is_not_killed_marks_its_first_batch_only() -> None:
     suspicion = suspicion_after("")
     first = suspicion.plan(at(0), 10, attempts_max=ATTEMPTS_MAX)
     assert first.mark == Suspicion(level=SuspicionLevel.BATCH, left=10)
-    second = suspicion.after(10).plan(at(10), 10, attempts_max=ATTEMPTS_MAX)
+    second = suspicion.after(10, of=10).plan(at(10), 10, attempts_max=ATTEMPTS_MAX)
     assert (second.count, second.mark, second.set_aside) == (10, None, False)
 
 
