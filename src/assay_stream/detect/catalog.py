@@ -104,12 +104,15 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     common: str
     scripts_read_well: str
     tool_verbs: str
+    value_verbs: str
     negators: str
     negation_ends: str
     claims: str
     modest_claims: str
     ranks: str
     verbs: tuple[str, ...]
+    directing: str
+    english: str
     destroying: str
     removing: str
     sending: str

@@ -25,7 +25,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from assay_stream.detect.catalog import DATA, reading
+from assay_stream.detect.catalog import CATALOG, DATA, reading
 from assay_stream.detect.symbols import Sentence
 from assay_stream.errors import ConfigurationError
 from assay_stream.work import Work
@@ -126,6 +126,10 @@ _PADDED_SYMBOLS_MIN = 12
 """A shorter sentence has no room for a directive and for text that would hide it."""
 _DIRECTIVE_SYMBOLS_MIN = 6
 """A shorter passage, such as a list of addresses, tells a model to do nothing: it is medium at most."""
+_DIRECTING = frozenset(CATALOG.words.directing.split())
+_ENGLISH = frozenset(CATALOG.words.english.split())
+_ENGLISH_MIN = 2
+"""A passage with so many common English words and none that directs is medium at most, whatever its score."""
 _PART_MARGIN = 400
 """Deduction from the score of a part, compared with the same words alone: levels were set on whole sentences, and of
 many parts one is high by chance."""
@@ -245,10 +249,15 @@ def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[ScoredPas
                 (score, length), first = other, later
         at = max(range(length), key=lambda index: scores[first + index])
         passage = sentences[first : first + length]
-        is_long = sum(len(sentence.symbols) for sentence in passage) >= _DIRECTIVE_SYMBOLS_MIN
-        level = _LEVEL_HIGH if score >= MODEL.high and is_long else _LEVEL_MEDIUM
+        level = _LEVEL_HIGH if score >= MODEL.high and _is_directive(passage) else _LEVEL_MEDIUM
         yield ScoredPassage(level, score, passage, at, _heaviest(passage[at].symbols))
         first += length
+
+
+def _is_directive(passage: Sequence[Sentence]) -> bool:
+    words = set(chain.from_iterable(sentence.symbols for sentence in passage))
+    is_long = sum(len(sentence.symbols) for sentence in passage) >= _DIRECTIVE_SYMBOLS_MIN
+    return is_long and not (_DIRECTING.isdisjoint(words) and len(words & _ENGLISH) >= _ENGLISH_MIN)
 
 
 def _best(scores: Sequence[tuple[int, int]], first: int) -> tuple[int, int]:

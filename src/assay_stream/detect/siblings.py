@@ -30,10 +30,14 @@ _RANKS = frozenset(CATALOG.words.ranks.split())
 _ENDINGS = ("ing", "ers", "er", "or", "s")
 _STEM_CHARS_MIN = 4
 _VERBS = {word: group[0] for line in CATALOG.words.verbs for group in [line.split()] for word in group}
+_READING = frozenset(["get", "search", "list", "read", "describe", "query"])
+"""What a name without a verb does as well."""
 _WORD = re.compile(r"[^\W\d_]{2,24}+")
 _ARGUMENT = re.compile(r"^[ \t]+\w{1,64}(?: \([^)\n]{0,80}\))?:[^\n]*", re.MULTILINE)
 """A line about a parameter, which says nothing of the tool."""
 _USED = re.compile(r"\b(?:use|prefer|call|see|try|choose) [^\w\s]?([\w-]{1,128}+)")
+_RATHER = re.compile(r"\binstead of \w{1,24}+(?<=ing)\b")
+"""What is done instead of something else, not a tool that is used instead of another."""
 _VERSION = re.compile(r"v?\d{1,3}")
 _UNITS_PER_TOOL = 40
 _UNITS_PER_PAIR = 10
@@ -104,6 +108,7 @@ class Siblings:
         near = [
             (min(_level(own, other), _LEVEL_OF_CLAIMS[_weight(claims, own, other)]), other.name)
             for other in self._near(own, self._index, work)
+            if own.name.lower() not in other.uses  # It is the other one that says which is better.
         ]
         level, name = max(near, default=(0, ""))
         if level:
@@ -152,7 +157,7 @@ def _said(definition: Mapping[str, Any], work: Work) -> _Said:
     text = description[:_CHARS_MAX] if isinstance(description, str) else ""
     if "\n" in text or text[:1].isspace():  # Looking for the beginning of a line takes a step for each character.
         text = _ARGUMENT.sub("", text)
-    text = text.lower()
+    text = _RATHER.sub("", text.lower())
     work.spend(_UNITS_PER_TOOL + len(name) + len(text) // _CHARS_PER_UNIT)
     named, words = name_words(name), frozenset(_WORD.findall(text))
     return name, named, text, words, (words | frozenset(named)) & _CLAIMS
@@ -185,12 +190,13 @@ def _stem(word: str) -> str:
 def _level(own: _Tool, other: _Tool) -> int:
     """Return the level of an imitation: OCSF severity id, 0 if it is none."""
     common, params = own.parameters & other.parameters, own.parameters | other.parameters
-    is_same_action = own.verbs == other.verbs or not own.verbs or not other.verbs
+    told = {_VERBS[word] for word in own.words if word in _VERBS}
+    is_same_action = own.verbs == other.verbs or not other.verbs or (not own.verbs and other.verbs <= _READING | told)
     # What its name adds and its description explains is something else: hourly, marine, archive. A first word that is
     # no known verb may be one.
     added = own.nouns - other.nouns - other.words
     has_same = own.parameters == other.parameters
-    is_named_alike = own.nouns >= other.nouns if own.nouns and other.nouns else has_same
+    is_named_alike = own.nouns >= other.nouns if own.nouns and other.nouns else has_same and bool(params)
     if not (is_same_action and added.isdisjoint(own.words) and other.ranks <= own.ranks):
         return 0
     if is_named_alike and (own.verbs == other.verbs or not added) and 2 * len(common) >= len(params):

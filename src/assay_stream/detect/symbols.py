@@ -30,7 +30,7 @@ _CHUNK = re.compile(f"[{SINGLE_CHARACTER_WORDS}]|[^\\s{SINGLE_CHARACTER_WORDS}]+
 # Linear, whatever the run is: a repetition is possessive, and starts only where it cannot be part of an earlier one.
 _TOKEN = re.compile(
     r"""
-  (?P<url>(?:https?|ftp|wss?|hxxps?)://[^<>"'`)\]}|]++)
+  (?P<url>(?:(?:https?|ftp|wss?|hxxps?)://|\bgit@[\w.-]{1,64}+:)[^<>"'`)\]}|]++)
 | (?P<mail>[\w.+-]{1,64}+@[\w-]{1,63}+(?:\.[\w-]{1,63}+){1,8}+)
 | (?P<path>(?<!\w)(?:~|\.{1,2})?/[\w.$*-]++(?:/[\w.$*-]++)*+/?|\b[A-Za-z]:\\[^'"`]++
           |(?<!\w)\.(?:env|ssh|aws|npmrc|netrc|pem|cursor|kube|bashrc|zshrc|profile|bash_profile)(?![\w-])[\w./-]*+)
@@ -59,7 +59,8 @@ _PROTOCOL = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).
 """Names that MCP and JSON Schema define: `_meta.progressToken` is not a tool."""
 _VERBS = frozenset(CATALOG.words.tool_verbs.split())
 _VALUES = frozenset(["id", "ids", "key", "keys", "token", "password", "secret", "url", "urls", "uri", "path", "name"])
-"""Last words of names that hardly any tool has, unless it begins with a verb."""
+"""Last words of names that hardly any tool has, unless it begins with what is done with such a value."""
+_VALUE_VERBS = frozenset(CATALOG.words.value_verbs.split())
 _ADDRESS_VALUE = re.compile(r"[a-z0-9](?:Id|Ids|Url|Urls|Uri)$")
 _NUMBERED = re.compile(r"_(?:\d+|[Nn])$")
 """The end of a name that stands for many: Element_1 to Element_N."""
@@ -148,7 +149,7 @@ def _is_thing(name: str) -> bool:
     if "/" in name or _ADDRESS_VALUE.search(name) is not None:
         return True
     words = name_words(name)
-    return bool(words) and words[-1] in _VALUES and _is_noun_first(words)
+    return bool(words) and words[-1] in _VALUES and words[0] not in _VALUE_VERBS
 
 
 def families_of(name: str) -> tuple[str, ...]:
