@@ -36,8 +36,8 @@ _WORD = re.compile(r"[^\W\d_]{2,24}+")
 _ARGUMENT = re.compile(r"^[ \t]+\w{1,64}(?: \([^)\n]{0,80}\))?:[^\n]*", re.MULTILINE)
 """A line about a parameter, which says nothing of the tool."""
 _USED = re.compile(r"\b(?:use|prefer|call|see|try|choose) [^\w\s]?([\w-]{1,128}+)")
-_RATHER = re.compile(r"\binstead of \w{1,24}+(?<=ing)\b")
-"""What is done instead of something else, not a tool that is used instead of another."""
+_RATHER = re.compile(r"\binstead of (?!using|calling|invoking|running)\w{1,24}+(?<=ing)\b")
+"""What is done instead of something else. Instead of *using* another tool is a claim."""
 _VERSION = re.compile(r"v?\d{1,3}")
 _UNITS_PER_TOOL = 40
 _UNITS_PER_PAIR = 10
@@ -55,7 +55,8 @@ _CHARS_MAX = 4_000
 
 
 class _Tool(NamedTuple):
-    """What identifies a tool to its caller: stems of name and description, names that it says to use, and claims."""
+    """What identifies a tool to its caller: stems of name and description, the verbs that the description has, names
+    that it says to use, and claims."""
 
     name: str
     verbs: frozenset[str]
@@ -63,6 +64,7 @@ class _Tool(NamedTuple):
     ranks: frozenset[str]
     parameters: frozenset[str]
     words: frozenset[str]
+    told: frozenset[str]
     claims: frozenset[str]
     uses: frozenset[str]
 
@@ -175,6 +177,7 @@ def _read(definition: Mapping[str, Any], said: _Said) -> _Tool:
         ranks=_RANKS.intersection(named),
         parameters=frozenset(properties) if isinstance(properties, Mapping) else frozenset(),
         words=frozenset(map(_stem, words)),
+        told=frozenset(_VERBS[word] for word in words if word in _VERBS),
         claims=claims,
         uses=frozenset(_USED.findall(text)),
     )
@@ -190,8 +193,8 @@ def _stem(word: str) -> str:
 def _level(own: _Tool, other: _Tool) -> int:
     """Return the level of an imitation: OCSF severity id, 0 if it is none."""
     common, params = own.parameters & other.parameters, own.parameters | other.parameters
-    told = {_VERBS[word] for word in own.words if word in _VERBS}
-    is_same_action = own.verbs == other.verbs or not other.verbs or (not own.verbs and other.verbs <= _READING | told)
+    is_same_action = own.verbs == other.verbs or not other.verbs
+    is_same_action = is_same_action or (not own.verbs and other.verbs - _READING <= own.told)
     # What its name adds and its description explains is something else: hourly, marine, archive. A first word that is
     # no known verb may be one.
     added = own.nouns - other.nouns - other.words
