@@ -193,16 +193,16 @@ async def test_an_agent_that_waits_for_a_thread_is_freed_when_its_batch_is_dropp
     cluster: MemoryCluster, release: threading.Event
 ) -> None:
     """It works in a task of its own, as Faust's agents do, and nobody cancels that."""
-    given: list[asyncio.Task[None]] = []
+    stuck, given = Stuck(release), list[asyncio.Task[None]]()
 
     async def agent(batch: Batch[NoState]) -> None:
-        given.append(asyncio.create_task(batch.process(Stuck(release))))
+        given.append(asyncio.create_task(batch.process(stuck)))
         await asyncio.shield(given[-1])
 
     runner = a_runner(cluster, session_timeout_ms=1_000)
     runner.agent = agent
     async with running(runner):
-        await until(lambda: written(cluster, 1) == 1)
+        await until(lambda: written(cluster, 1) == 1 and stuck.began.is_set())
         await cluster.rebalance(GROUP)
         ended, waiting = await asyncio.wait(given, timeout=5)
         assert not waiting
