@@ -41,13 +41,16 @@ _TOKEN = re.compile(
 """,
     re.VERBOSE,
 )
-_CAMEL_CASE = re.compile(r"[a-z]+[a-z0-9]*(?:[A-Z][a-z0-9]*)+")
+# iCloud, eBay and gRPC are brands: what a tool does is told by more than a letter.
+_CAMEL_CASE = re.compile(r"[a-z][a-z0-9]+(?:[A-Z][a-z0-9]*)+")
 _NAME_PART = re.compile(r"[^\W_]++")
 _SECRET_PATH = re.compile(
     r"ssh|id_rsa|\.env|aws|cred|token|secret|passw|shadow|key|wallet|cookie|history|netrc|npmrc|mcp\.json|\.cursor"
     r"|kube|\.pem",
     re.IGNORECASE,
 )
+_ROUTE = re.compile(r"/[\w-]++")
+_PUBLIC_KEY = re.compile(r"\.pub(?!\w)")
 _STARTUP_PATH = re.compile(
     r"(?:bash|zsh|bash_)(?:rc|profile)\.?$|(?:/|^)\.profile\.?$|/(?:etc|spool)/cron|authorized_keys|LaunchAgents|LaunchDaemons|autostart"
     r"|systemd|init\.d|rc\.local|git/hooks|sitecustomize|\.cursor/rules"
@@ -278,7 +281,7 @@ def _parse(chunk: str) -> _Parts:
         if kind == "name":
             items += _named(chunk, token)
         elif kind == "path":
-            items.append(_path_symbol(token[0], is_route=chunk.startswith("{", token.end())))
+            items.append(_path_symbol(token[0], following=chunk[token.end() :]))
         elif kind == "end":
             items.append(_END)
         else:
@@ -289,9 +292,12 @@ def _parse(chunk: str) -> _Parts:
 _parsed = lru_cache(_CACHED_CHUNKS_MAX)(_parse)
 
 
-def _path_symbol(path: str, *, is_route: bool) -> str:
-    # /token/{id}/holders is an address of an API, and no file; a bare .env is the project's own.
-    if is_route or path.startswith(".env"):
+def _path_symbol(path: str, *, following: str) -> str:
+    # /token/{id}/holders and /history are addresses of an API, and no files; ~/.ssh/<name>.pub is for others to have;
+    # and a bare .env, or **/.env, is the project's own.
+    if following.startswith("{") or _ROUTE.fullmatch(path) or _PUBLIC_KEY.search(path + following):
+        return "<path>"
+    if path.removeprefix("/").startswith(".env"):
         return "<path>"
     if _STARTUP_PATH.search(path) is not None:
         return "<startup>"
