@@ -96,6 +96,7 @@ def _write(
         f"medium = {round(medium * _SCALE)}\n"
         f"sign = {round((medium + high) / 2 * _SCALE)}\n"
         f"high = {round(high * _SCALE)}\n"
+        f"alone = {round(high * _SCALE)}\n"
         f'trained_on = "{attacks} poisoned and {len(bags) - attacks} benign definitions"\n',
         encoding="utf-8",
     )

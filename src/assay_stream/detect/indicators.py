@@ -373,6 +373,21 @@ def rules_shown(definitions: Iterable[Mapping[str, Any]], names: ToolNames, work
     return frozenset(shown - {CUT_SHORT.rule})
 
 
+class _Signs:
+    """The rules of which a sign is in each part of a text."""
+
+    def __init__(self) -> None:
+        self.rules: dict[tuple[Place, int], set[str]] = {}
+        self._noted: dict[tuple[str, Place], int] = {}
+
+    def note(self, match: Match) -> None:
+        """Add one, in the order of their starts: those of a rule may all reach to the end of a text."""
+        key, parts = (match.rule, match.place), _parts(match)
+        for part in range(max(parts.start, self._noted.get(key, 0)), parts.stop):
+            self.rules.setdefault((match.place, part), set()).add(match.rule)
+        self._noted[key] = max(parts.stop, self._noted.get(key, 0))
+
+
 def level_beside(rules: Set[str], rule: str, level: int) -> int:
     """Return the level of a sign beside an earlier list that shows rules of ``rules_shown``."""
     return LEVEL_LOW if level == _EVIDENCE_LEVEL and rule in rules else level
@@ -383,25 +398,25 @@ def _supported(matches: Sequence[Match]) -> list[Match]:
 
     Long honest texts have one sign here and another one there by chance, so both have to stand in the same passage.
     A rule that is high alone is so on at most one of 540 public servers that no rule was made with, and the score on
-    four; one that needs a second was on up to 17. Phrases in other languages count as they are: the score knows less
-    of these, and of 673 honest texts in them 3 had one.
+    four; one that needs a second was on up to 17. Beside a score that is barely high a phrase is enough. Phrases in
+    other languages count as they are: the score knows less of these, and of 673 honest texts in them 3 had one.
     """
-    signs: dict[tuple[Place, int], set[str]] = {}
-    faint: dict[tuple[Place, int], set[str]] = {}
-    noted: dict[tuple[bool, str, Place], int] = {}
+    signs, faint, claims = _Signs(), _Signs(), _Signs()
     for match in sorted(matches, key=lambda match: match.start):
         if match.is_faint or _is_sign(match):
-            # Matches of a rule may all reach to the end of a text: each part is noted once.
-            key, parts = (match.is_faint, match.rule, match.place), _parts(match)
-            for part in range(max(parts.start, noted.get(key, 0)), parts.stop):
-                (faint if match.is_faint else signs).setdefault((match.place, part), set()).add(match.rule)
-            noted[key] = max(parts.stop, noted.get(key, 0))
+            (faint if match.is_faint else signs).note(match)
+        elif match.level >= _EVIDENCE_LEVEL and match.rule not in _ORDINARY:
+            claims.note(match)
 
     def is_alone(match: Match) -> bool:
         near = range(_parts(match).start - 1, _parts(match).stop + 1)
         # Honest texts have relations in faint passages as well, but hardly ever a phrase.
-        looked_at = (signs,) if match.rule in _SECONDED else (signs, faint)
-        return all(each.get((match.place, part), _NO_RULES) <= {match.rule} for each in looked_at for part in near)
+        looked_at = [signs] if match.rule in _SECONDED else [signs, faint]
+        if match.rule == STEERING_SCORED:
+            looked_at.append(claims)
+        return all(
+            each.rules.get((match.place, part), _NO_RULES) <= {match.rule} for each in looked_at for part in near
+        )
 
     return [
         match._replace(level=_EVIDENCE_LEVEL)
@@ -424,7 +439,7 @@ def _is_sign(match: Match) -> bool:
 def _needs_second(match: Match) -> bool:
     if match.is_sufficient and match.level > _EVIDENCE_LEVEL:
         return False
-    return (match.is_phrase and match.rule not in _SUFFICIENT) or match.rule in _SECONDED
+    return (match.needs_second and match.rule not in _SUFFICIENT) or match.rule in _SECONDED
 
 
 def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]:

@@ -149,7 +149,8 @@ class Match(NamedTuple):
         key: what must not have matched before: words, or the host of an address, or the match itself.
         place: where the text stands in its definition.
         how: the disguises that were undone to read it, outermost first: ``base64 > hex``.
-        is_phrase: whether English words alone show it, in their order and whatever they are about.
+        needs_second: whether it needs a second sign whatever its rule does: English words alone show it, or a score
+            that is barely high.
         is_faint: whether it is a passage that barely reaches medium: a second sign of phrases only.
         is_sufficient: whether it needs no second sign where its rule does.
     """
@@ -162,7 +163,7 @@ class Match(NamedTuple):
     key: Key
     place: Place
     how: str = ""
-    is_phrase: bool = False
+    needs_second: bool = False
     is_faint: bool = False
     is_sufficient: bool = False
 

@@ -165,7 +165,7 @@ class Reader:
             elif match.level >= _LEVEL_HIGH:
                 key = () if match.rule in STEERING_RULES else match.key
                 if (match.rule, key) not in stated:
-                    yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"], is_phrase=False)
+                    yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"], needs_second=False)
 
     def _hidden(self, visit: Visit) -> Iterator[Match]:
         page, hints = visit.page, visit.page.hints
@@ -298,7 +298,7 @@ class Reader:
                 places = Places(words, self._others, names, self._work)
                 for rule, span, number in book.search(words, places.spans, self._work, numbers):
                     for match in self._once(rule, words, span, counted):
-                        yield match._replace(is_phrase=book is _notes() or number < CATALOG.english_phrases)
+                        yield match._replace(needs_second=book is _notes() or number < CATALOG.english_phrases)
 
     def _once(self, rule: str, words: Words, span: Span, counted: _Counted) -> Iterator[Match]:
         first, end = span

@@ -145,7 +145,8 @@ class ScorerModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         bias: initial score of every passage.
         medium: the score from which a passage counts as medium.
         sign: the score from which it supports what a rule finds near it.
-        high: the score from which it counts as high.
+        high: the score from which it counts as high beside a second sign.
+        alone: the score from which it needs none.
         trained_on: description of the training data.
     """
 
@@ -154,6 +155,7 @@ class ScorerModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     medium: int
     sign: int
     high: int
+    alone: int
     trained_on: str
 
 

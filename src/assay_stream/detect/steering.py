@@ -328,7 +328,9 @@ def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Match]
         key = tuple(symbol for sentence in passage.sentences for symbol in sentence.symbols)
         runs, (first, last) = passage.sentences[passage.at].runs, passage.heaviest
         start, end = spans[runs[first]][0], spans[runs[last - 1]][1]
-        yield Match(RULE, passage.level, seen, start, end, key, None, is_faint=passage.score < MODEL.sign)
+        barely = MODEL.high <= passage.score < MODEL.alone
+        faint = passage.score < MODEL.sign
+        yield Match(RULE, passage.level, seen, start, end, key, None, needs_second=barely, is_faint=faint)
 
 
 def _relations(

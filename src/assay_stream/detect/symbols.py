@@ -50,6 +50,8 @@ _SECRET_PATH = re.compile(
     re.IGNORECASE,
 )
 _ROUTE = re.compile(r"/[\w-]++")
+_FILE_NAME_CHARS = 40
+"""Looked at behind a path that ends where a placeholder begins: a run of paths costs what it is long."""
 _PUBLIC_KEY = re.compile(r"\.pub(?!\w)")
 _STARTUP_PATH = re.compile(
     r"(?:bash|zsh|bash_)(?:rc|profile)\.?$|(?:/|^)\.profile\.?$|/(?:etc|spool)/cron|authorized_keys|LaunchAgents|LaunchDaemons|autostart"
@@ -281,7 +283,7 @@ def _parse(chunk: str) -> _Parts:
         if kind == "name":
             items += _named(chunk, token)
         elif kind == "path":
-            items.append(_path_symbol(token[0], following=chunk[token.end() :]))
+            items.append(_path_symbol(token[0], following=chunk[token.end() : token.end() + _FILE_NAME_CHARS]))
         elif kind == "end":
             items.append(_END)
         else:
