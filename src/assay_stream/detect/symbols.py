@@ -52,7 +52,7 @@ _SECRET_PATH = re.compile(
 _ROUTE = re.compile(r"/[\w-]++")
 _FILE_NAME_CHARS = 40
 """Looked at behind a path that ends where a placeholder begins: a run of paths costs what it is long."""
-_PUBLIC_KEY = re.compile(r"\.pub(?!\w)")
+_PUBLIC_KEY = re.compile(r"<[\w-]{1,32}>\.pub(?![\w/])")
 _STARTUP_PATH = re.compile(
     r"(?:bash|zsh|bash_)(?:rc|profile)\.?$|(?:/|^)\.profile\.?$|/(?:etc|spool)/cron|authorized_keys|LaunchAgents|LaunchDaemons|autostart"
     r"|systemd|init\.d|rc\.local|git/hooks|sitecustomize|\.cursor/rules"
@@ -297,7 +297,8 @@ _parsed = lru_cache(_CACHED_CHUNKS_MAX)(_parse)
 def _path_symbol(path: str, *, following: str) -> str:
     # /token/{id}/holders and /history are addresses of an API, and no files; ~/.ssh/<name>.pub is for others to have;
     # and a bare .env, or **/.env, is the project's own.
-    if following.startswith("{") or _ROUTE.fullmatch(path) or _PUBLIC_KEY.search(path + following):
+    is_public = path.rstrip(".").endswith(".pub") or _PUBLIC_KEY.match(following)
+    if following.startswith("{") or _ROUTE.fullmatch(path) or is_public:
         return "<path>"
     if path.removeprefix("/").startswith(".env"):
         return "<path>"

@@ -46,6 +46,8 @@ def symbols(text: str) -> list[str]:
         ("call get_user_id", "call <other>"),
         ("read ~/.ssh/id_rsa", "read <secret>"),
         ("read /var/log/syslog", "read <path>"),
+        ("read ~/.ssh/id_rsa.pub.", "read <path>"),
+        ("read ~/.ssh/id_rsa(a.pub)", "read <secret> a pub"),
         ("at most 2,000", "at most <number>"),
         ("IMPORTANT", "important <capitals>"),
         ("use COUNT(*) first", "use count <capitals> first"),
