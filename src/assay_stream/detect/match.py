@@ -177,13 +177,13 @@ def key_of(rule: DetectionRule, matched: str) -> Key:
 LEVEL_LOW: Final = 2
 """The level of an unremarkable address."""
 _CONTACT = re.compile(
-    r"\b(?:contact|questions?|support|feedback|maintaine[rd]\w?|authors?|help|bugs?)\b[^.!?\n]{0,40}$", re.IGNORECASE
+    r"\b(?:contact|questions?|support|feedback|maintaine[rd]\w?|authors?|help|bugs?)\b[^.!?\n]{0,40}\Z", re.IGNORECASE
 )
 _UNLESS_BEFORE = {
-    rule.id: re.compile(f"(?:{rule.unless_preceded_by})$", re.IGNORECASE) for rule in RULES if rule.unless_preceded_by
+    rule.id: re.compile(rf"(?:{rule.unless_preceded_by})\Z", re.IGNORECASE) for rule in RULES if rule.unless_preceded_by
 }
 _EXAMPLE = re.compile(
-    r"\b(?:e\.?g\b\.?|i\.?e\b\.?|examples?|such as|like|format|syntax)(?!\w)[^.!?\n]{0,40}$", re.IGNORECASE
+    r"\b(?:e\.?g\b\.?|i\.?e\b\.?|examples?|such as|like|format|syntax)(?!\w)[^.!?\n]{0,40}\Z", re.IGNORECASE
 )
 _SECTION_ENDS = re.compile(r"</([a-z][\w-]{1,40})>")
 """The ends of sections, of a description that is written in them."""
