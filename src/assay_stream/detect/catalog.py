@@ -113,6 +113,7 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     verbs: tuple[str, ...]
     directing: str
     english: str
+    english_common: str
     destroying: str
     removing: str
     sending: str
@@ -124,6 +125,7 @@ class _Lists(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     place: tuple[_Place, ...]
     hosts: _Hosts
     words: _Words
+    languages: dict[str, str]
     phrases: dict[str, tuple[str, ...]]
 
 
@@ -144,6 +146,7 @@ class Catalog:
         places: name in braces to the pattern of what it stands for.
         hosts: lists of hosts.
         words: lists of words.
+        languages: the commonest words of each.
     """
 
     rules: tuple[DetectionRule, ...]
@@ -153,6 +156,7 @@ class Catalog:
     places: Mapping[str, re.Pattern[str]]
     hosts: _Hosts
     words: _Words
+    languages: Mapping[str, str]
 
 
 def load(data: Traversable = DATA) -> Catalog:
@@ -190,6 +194,7 @@ def load(data: Traversable = DATA) -> Catalog:
         places=places,
         hosts=lists.hosts,
         words=lists.words,
+        languages=lists.languages,
     )
 
 

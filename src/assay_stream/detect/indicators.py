@@ -6,7 +6,8 @@
    same words: moving or editing an old sentence is not new.
 4. Instructions address the model, order the use of their server's own tools, and describe its setup: rules about
    these count less there. What they make the model do elsewhere counts as in any text.
-5. A script that the old definition did not use counts by itself, and so does what the schemas do with values.
+5. A script or language that the old definition did not use counts by itself (``languages``), and so does what the
+   schemas do with values.
 
 A rule at medium that the server's earlier list shows as well tells nothing new of the server: its match is low. More of
 the same was there to be reviewed, and what needs a look for itself is high.
@@ -19,20 +20,12 @@ Indicators raise a severity and lower none. They describe what a text resembles,
    destroys nothing. Clients skip their confirmation for such a tool (MCP 2025-06-18, ``ToolAnnotations``).
 3. ``external_reference``: ``$ref`` leads to another document. Fetching it contacts a host of the server's
    choice, and its content may change at any time (JSON Schema 2020-12, Core, 8.2 and 9.1.2).
-
-Some words in such a script are an indicator if the older definition had none in it and its text is still there.
-Text that replaced text of about its size is a translation and no indicator; nor are single words, as in a
-list of languages.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import accumulate, chain
 from typing import Any, Final, NamedTuple
@@ -42,12 +35,13 @@ import orjson
 
 from assay_stream.canonical.digest import is_sensitive_name, redact
 from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
+from assay_stream.detect.languages import new_languages
 from assay_stream.detect.match import LEVEL_LOW, Match, owner_of
 from assay_stream.detect.page import shown
 from assay_stream.detect.reader import UNITS_PER_INDICATOR, all_matches
 from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.steering import offered_by
-from assay_stream.detect.surfaces import KnownTexts, Place, Text, TextRole, Texts, name_words, path_of, required_of
+from assay_stream.detect.surfaces import KnownTexts, Place, Text, Texts, name_words, path_of, required_of
 from assay_stream.detect.tool_names import NO_TOOLS, OtherTools, ToolNames
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words
@@ -187,93 +181,6 @@ def _resolved(base: str, reference: str) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-_READ_WELL = frozenset(CATALOG.words.scripts_read_well.split())
-_FOREIGN = re.compile(r"[^\x00-\u024f\s]+")
-_LATIN_WORD = re.compile(r"[^\W\d_]{3,64}")
-_UNITS_PER_CHAR_SEEN = 5
-_LETTERS_MIN = 10
-_WORDS_MIN = 3
-_UNSPACED_LETTERS_MIN = 14
-_PROSE_WORDS_MIN = 3
-_TRANSLATION_CHARS_MAX = 3
-"""A translation has at most this many times the characters of what it replaced."""
-_SHORT_TEXT_CHARS = 40
-
-
-@dataclass(slots=True)
-class _Use:
-    words: int = 0
-    letters: int = 0
-    longest: int = 0
-    first: Match | None = None
-
-    @property
-    def is_prose(self) -> bool:
-        is_several = self.words >= _WORDS_MIN and self.letters >= _LETTERS_MIN
-        return is_several or self.longest >= _UNSPACED_LETTERS_MIN
-
-
-def new_scripts(
-    old_texts: Sequence[Text], texts: Iterable[Text], new_texts: Iterable[Text], work: Work
-) -> Iterator[Match]:
-    """Yield the first word of each script that is new to a definition; its new texts are some of ``texts``."""
-    foreign = [text for text in new_texts if not text.value.isascii() and text.role is TextRole.TEXT]
-    if not foreign:
-        return
-    stands = {(text.role, text.value) for text in texts}
-    kept = any(_is_prose(text) for text in old_texts if (text.role, text.value) in stands)
-    old_by_place = {text.place: shown(text.value, work) for text in old_texts if text.role is TextRole.TEXT}
-    uses: dict[str, _Use] = {}
-    for text in foreign:
-        seen, old = shown(text.value, work), old_by_place.get(text.place)
-        if _stands_beside(old, seen, work) if old is not None else kept:
-            _count(uses, text.place, seen, work)
-    if not uses:
-        return
-    before: dict[str, _Use] = {}
-    for place, old in old_by_place.items():
-        _count(before, place, old, work)
-    for script, use in uses.items():
-        was = before.get(script, _Use())
-        use.words += was.words
-        use.letters += was.letters
-        if use.first is not None and use.is_prose and not was.is_prose:
-            yield use.first
-
-
-def _is_prose(text: Text) -> bool:
-    """Return True if a text has several words, and so is prose."""
-    return text.role is TextRole.TEXT and len(text.value.split(maxsplit=_PROSE_WORDS_MIN)) >= _PROSE_WORDS_MIN
-
-
-def _count(uses: dict[str, _Use], place: Place, seen: str, work: Work) -> None:
-    if seen.isascii():
-        return
-    work.spend(_UNITS_PER_CHAR_SEEN * len(seen))
-    for match in _FOREIGN.finditer(seen):
-        scripts = [script for char in match[0] if char.isalpha() and (script := _script(char)) not in _READ_WELL]
-        for script, letters in Counter(scripts).items():
-            use = uses.setdefault(script, _Use())
-            use.words += letters > 1
-            use.letters += letters
-            use.longest = max(use.longest, letters)
-            level = LEVELS["script_introduced"]
-            use.first = use.first or Match("script_introduced", level, seen, *match.span(), (), place)
-
-
-def _script(char: str) -> str:
-    return unicodedata.name(char, "UNNAMED").partition(" ")[0]
-
-
-def _stands_beside(old: str, seen: str, work: Work) -> bool:
-    """Return True if a text was added beside the older one, rather than replacing it."""
-    if len(seen) > _TRANSLATION_CHARS_MAX * max(len(old), _SHORT_TEXT_CHARS):
-        return True
-    work.spend(len(old) + len(seen))
-    stood = set(_LATIN_WORD.findall(old.lower()))
-    return bool(stood) and len(stood & set(_LATIN_WORD.findall(seen.lower()))) * 2 > len(stood)
 
 
 _EXCERPT_CHARS = 80
@@ -482,10 +389,8 @@ def _search(
         found.append(match)
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))
-    if new_texts and old_texts:
-        work.spend(texts.units)
-        for match in new_scripts(old_texts, texts, new_texts, work):
-            found.append(match)  # noqa: PERF402 - what was found before the budget runs out stays
+    for match in new_languages(old_texts, texts, new_texts, work):
+        found.append(match)  # noqa: PERF402 - what was found before the budget runs out stays
 
 
 def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools, work: Work) -> Iterator[Match]:
