@@ -44,7 +44,7 @@ class DetectionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         raised_when: the parameter is required by a tool that existed before, or has an address set.
         may_be_negated: whether "never ..." before or "not" inside a phrase turns it into its opposite.
         is_sufficient: whether a phrase of it needs no evidence of another kind to keep its level.
-        needs_second: where any match of it needs that: in the same passage, as a phrase does, or in the definition.
+        needs_second: whether a relation of it needs that, as a phrase does.
         own_business: words of names: a tool or a switch with such a name does what the rule is about, and may say so.
         instructions_level: the maximum level in a server's instructions, where such text is expected.
     """
@@ -69,7 +69,7 @@ class DetectionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     own_business: str = ""
     may_be_negated: bool = False
     is_sufficient: bool = False
-    needs_second: Literal["near", "anywhere"] | None = None
+    needs_second: bool = False
 
     @property
     def regex(self) -> str:

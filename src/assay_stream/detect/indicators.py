@@ -190,8 +190,7 @@ _UNITS_PER_MATCH = 10
 _UNITS_PER_CHAR = 3
 _LEVEL_MAX = 5
 _EVIDENCE_LEVEL = 3
-_SECONDED = frozenset(rule.id for rule in RULES if rule.needs_second == "near")
-_ACCOMPANIED = frozenset(rule.id for rule in RULES if rule.needs_second == "anywhere")
+_SECONDED = frozenset(rule.id for rule in RULES if rule.needs_second)
 _SUFFICIENT = frozenset(rule.id for rule in RULES if rule.is_sufficient)
 _PARAMETERS = frozenset(rule.id for rule in RULES if rule.names)
 _ORDINARY = _PARAMETERS | {"url_introduced", "address_introduced", "secret_file_named", "secret_command_named"}
@@ -302,13 +301,12 @@ def level_beside(rules: Set[str], rule: str, level: int) -> int:
 
 
 def _supported(matches: Sequence[Match]) -> list[Match]:
-    """Return matches with those at medium that lack the second sign that they need.
+    """Return matches with those that need a second sign at medium, unless one of another rule stands near.
 
-    Long honest texts have one sign here and another one there by chance. So a rule that they often match needs the
-    other sign in the same passage; such rules were high alone on up to 17 of 540 public servers that no rule was made
-    with, and the score on four. A rule that hardly any of them matches needs it anywhere, since there are many such
-    rules, and no attack of 416 has a match of one alone. Beside a score that is barely high a phrase is enough. Phrases
-    in other languages count as they are: the score knows less of these, and of 673 honest texts in them 3 had one.
+    Long honest texts have one sign here and another one there by chance, so both have to stand in the same passage.
+    A rule that is high alone is so on at most one of 540 public servers that no rule was made with, and the score on
+    four; one that needs a second was on up to 17. Beside a score that is barely high a phrase is enough. Phrases in
+    other languages count as they are: the score knows less of these, and of 673 honest texts in them 3 had one.
     """
     signs, faint, claims = _Signs(), _Signs(), _Signs()
     for match in sorted(matches, key=lambda match: match.start):
@@ -327,16 +325,12 @@ def _supported(matches: Sequence[Match]) -> list[Match]:
             each.rules.get((match.place, part), _NO_RULES) <= {match.rule} for each in looked_at for part in near
         )
 
-    shown = {match.rule for match in matches if match.level >= _EVIDENCE_LEVEL and match.rule not in _ORDINARY}
-
-    def is_lowered(match: Match) -> bool:
-        if match.level <= _EVIDENCE_LEVEL or match.is_sufficient:
-            return False
-        if _needs_second(match):
-            return is_alone(match)
-        return match.rule in _ACCOMPANIED and shown == {match.rule}
-
-    return [match._replace(level=_EVIDENCE_LEVEL) if is_lowered(match) else match for match in matches]
+    return [
+        match._replace(level=_EVIDENCE_LEVEL)
+        if match.level > _EVIDENCE_LEVEL and _needs_second(match) and is_alone(match)
+        else match
+        for match in matches
+    ]
 
 
 def _parts(match: Match) -> range:
@@ -350,6 +344,8 @@ def _is_sign(match: Match) -> bool:
 
 
 def _needs_second(match: Match) -> bool:
+    if match.is_sufficient and match.level > _EVIDENCE_LEVEL:
+        return False
     return (match.needs_second and match.rule not in _SUFFICIENT) or match.rule in _SECONDED
 
 

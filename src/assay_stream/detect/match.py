@@ -152,7 +152,7 @@ class Match(NamedTuple):
         needs_second: whether it needs a second sign whatever its rule does: English words alone show it, or a score
             that is barely high.
         is_faint: whether it is a passage that barely reaches medium: a second sign of phrases only.
-        is_sufficient: whether it needs no second sign where its rule does, as phrases in other languages.
+        is_sufficient: whether it needs no second sign where its rule does.
     """
 
     rule: str

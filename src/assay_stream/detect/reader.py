@@ -298,8 +298,7 @@ class Reader:
                 places = Places(words, self._others, names, self._work)
                 for rule, span, number in book.search(words, places.spans, self._work, numbers):
                     for match in self._once(rule, words, span, counted):
-                        knows = book is _notes() or number < CATALOG.english_phrases
-                        yield match._replace(needs_second=knows, is_sufficient=not knows)
+                        yield match._replace(needs_second=book is _notes() or number < CATALOG.english_phrases)
 
     def _once(self, rule: str, words: Words, span: Span, counted: _Counted) -> Iterator[Match]:
         first, end = span
