@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.files.seal_files import FileLogs
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Origin, Record, Role

@@ -6,7 +6,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import tlog

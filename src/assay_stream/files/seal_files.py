@@ -17,10 +17,9 @@ from typing import NamedTuple, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from assay_stream.errors import InputError
-from assay_stream.files.archive import lines_of, read_lines
-from assay_stream.files.compressed import opened, write_archive
+from assay_stream.files.archive import opened, write_archive
+from assay_stream.files.lines import lines_of, read_lines, record_line
 from assay_stream.files.local import reading, writing_to
-from assay_stream.files.record_line import record_line
 from assay_stream.files.spool import Spool, too_many_logs
 from assay_stream.limits import ARCHIVE_LOGS_MAX
 from assay_stream.model.record import Record, Role
@@ -93,7 +92,7 @@ class FileLogs:
         starts: partition to the offset at which its log started when the archive was made, where that is not 0.
 
     Raises:
-        InputError: ``unreadable_file``, ``too_many_logs``, and as ``compressed.opened``.
+        InputError: ``unreadable_file``, ``too_many_logs``, and as ``archive.opened``.
         OperatingError: ``no_room``: files that hold several logs are sorted by log into a temporary one.
     """
 
