@@ -20,7 +20,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from assay_stream.alerts.formats import AlertView, render
 from assay_stream.alerts.formats.syslog import DATAGRAM_BYTES_MAX, EXAMPLE_ENTERPRISE, octet_counted, syslog_message
-from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry, Setting, is_host, waiting
+from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry, Setting, waiting
+from assay_stream.text.urls import is_host
 
 try:
     import fcntl
