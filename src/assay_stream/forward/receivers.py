@@ -180,6 +180,8 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
 
 
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,62}")
+EXAMPLE_ENTERPRISE = 32473
+"""The enterprise number reserved for documentation (RFC 5612), in syslog messages; set your own where it matters."""
 TO = {"webhook": "url", "syslog": "to"}
 """Receivers that the command line can name in place of a file, and the setting that it gives. It gives them the group
 of this name: with an entry of the same name, alerts would go to the one or to the other."""
