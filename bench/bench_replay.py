@@ -22,8 +22,8 @@ from pathlib import Path
 
 import orjson
 
-from assay_stream.files.compressed import write_archive
-from assay_stream.files.record_line import record_line
+from assay_stream.files.archive import write_archive
+from assay_stream.files.lines import record_line
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role, murmur2_partition
 from assay_stream.text.times import time_ms_in
 from bench.results import Row, write_line

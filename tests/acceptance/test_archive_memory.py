@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 import pytest
 import zstandard
 
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.limits import DEFAULT_LIMITS
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.seals import checkpoint_records, checkpoints_of, lines_of, some_records, write_keys

@@ -11,7 +11,7 @@ from typer.testing import Result
 
 from assay_stream.errors import AssayStreamError
 from assay_stream.files.archive import manifest_bytes
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from tests.support.command import invoke as run
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.seals import OTHER_KEY, checkpoint_records, checkpoints_of, lines_of, some_records, write_keys

@@ -9,9 +9,9 @@ import pytest
 
 from assay_stream import limits
 from assay_stream.errors import InputError
-from assay_stream.files import archive
+from assay_stream.files import lines as reading
 from assay_stream.files.archive import read_files
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.limits import LINE_BYTES_MAX
 from assay_stream.model.record import OBSERVER_HEADER, Role
 from assay_stream.replay import run as replaying
@@ -57,7 +57,7 @@ def test_two_byte_lines_do_not_become_megabytes_of_refusals(tmp_path: Path) -> N
 
 
 def test_two_byte_lines_cost_their_reader_a_look_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (archive, replaying):
+    for module in (reading, replaying):
         monkeypatch.setattr(module, "REFUSED_RECORDS_MAX", 100)
 
     def calls(lines: int) -> int:
@@ -99,7 +99,7 @@ def test_few_large_refused_lines_are_bounded_too(tmp_path: Path, monkeypatch: py
 
 def test_short_and_long_refused_lines_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where both are beyond their bounds, the record that says so counts each line once."""
-    for module in (archive, replaying):
+    for module in (reading, replaying):
         monkeypatch.setattr(module, "REFUSED_RECORDS_MAX", 100)
     lines = [b"x" * 40 + b"\n", b"x\n"] * 150
     done = run("replay", "--input", packed(tmp_path / "bomb.gz", *lines), "--output", tmp_path / "out")

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.model.record import Record, Role, murmur2_partition
 from tests.support.deployment import Deployment, Worker, payload
 from tests.support.faulty_worker import FINISH_VARIABLE, SLOW_S, TAKES_LONG

@@ -17,7 +17,7 @@ from assay_stream.alerts.processor import process as process_finding
 from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.engine import EngineState
-from assay_stream.files.record_line import rejected_line
+from assay_stream.files.lines import rejected_line
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import JoinProgress, write_progress

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay_stream.model.record import Record
-from assay_stream.schemes.rfc9162 import (
+from assay_stream.schemes.tlog import (
     EMPTY_ROOT,
     Frontier,
     consistency_holds,
@@ -17,8 +17,8 @@ from assay_stream.schemes.rfc9162 import (
     inclusion_holds,
     inclusion_proof,
     leaf_hash,
+    verifier_key,
 )
-from assay_stream.schemes.tlog import verifier_key
 from assay_stream.seal.checkpoint import leaf_of, origin_of
 from assay_stream.seal.proof import chain_of, inclusion
 from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, checkpoints_of, some_records

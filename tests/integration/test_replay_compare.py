@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.kafka.ranges import committed_offsets
 from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.record import Record, Role

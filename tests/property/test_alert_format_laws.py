@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.alerts.formats import read_alert, render, view_of
-from assay_stream.alerts.formats.syslog import syslog_message
 from assay_stream.alerts.life_cycle import apply_finding
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.errors import InputError
+from assay_stream.forward.syslog import syslog_message
 from assay_stream.plugins import FORMATS
 from tests.property.test_alert_laws import any_findings
 

@@ -5,7 +5,7 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.schemes.rfc9162 import (
+from assay_stream.schemes.tlog import (
     Frontier,
     consistency_holds,
     consistency_proof,

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.seal.check import Expected
-from assay_stream.verify.seals import SealOutcome, outcome_of, verify_logs
+from assay_stream.seal.check import Expected, SealOutcome, outcome_of, verify_logs
 from tests.support.seals import KEYS, TOPIC, Fleet, MemoryLogs
 
 TURNS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=8)

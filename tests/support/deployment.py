@@ -22,8 +22,7 @@ from typing import Self
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from assay_stream.config import Settings, load_settings
-from assay_stream.kafka.connection import open_admin, reading_consumer
-from assay_stream.kafka.log import record_of
+from assay_stream.kafka.connection import open_admin, reading_consumer, record_of
 from assay_stream.kafka.topics import apply_topics, topic_names, topic_table
 from assay_stream.model.finding import Tick
 from assay_stream.model.record import Headers, Record, Role

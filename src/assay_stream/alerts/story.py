@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from assay_stream.alerts.formats.messages import claim_of
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
@@ -165,7 +164,9 @@ EXAMINED = frozenset(
 )
 """Kinds whose findings list changes and indicators; for the others no text is searched."""
 
-_REASONS = {rule.id: rule.reason for rule in RULES}
+REASONS = {rule.id: rule.reason for rule in RULES}
+"""Why what a rule finds matters."""
+_CLAIMS = {rule.id: rule.claim for rule in RULES}
 _DETAILS = {
     "mcp_renamed_to": "new name",
     "mcp_reason": "reason",
@@ -472,7 +473,7 @@ def _shown_indicator(
     return ShownIndicator(
         rule=rule,
         level=None if level is None else Level(level),
-        reason=_REASONS.get(rule, "A rule that this version does not know."),
+        reason=REASONS.get(rule, "A rule that this version does not know."),
         path=path,
         excerpt="" if found is None else found.excerpt,
         pieces=tuple(piece._replace(text=_ENDED_LINE.sub(" ", piece.text)) for piece in pieces),
@@ -488,3 +489,15 @@ def _words(found: Iterable[Indicator], signs: Iterable[ShownIndicator]) -> dict[
         if (sign.rule, sign.path) in shown and sign.words[1]:
             words.setdefault(sign.path, []).append(sign.words)
     return words
+
+
+def claim_of(found: Sequence[tuple[str, int]]) -> str:
+    """Return what the most severe indicator says of a text, and how many more deserve a look.
+
+    Args:
+        found: rules, each with the level that it raises to, the most severe first.
+    """
+    worst = found[0][0]
+    others = {rule for rule, level in found if level >= Level.MEDIUM} - {worst}
+    claim = _CLAIMS.get(worst, f"it matches {worst}")
+    return f"{claim}, and {counted(len(others), 'more indicator')}" if others else claim

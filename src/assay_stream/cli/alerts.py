@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay_stream.alerts.formats import as_lines, read_alert, view_of
-from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.formats.view import AlertRow, ReviewState, row_of
 from assay_stream.alerts.index import AlertSelection, SeverityLevel, by_group, short_uids
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
@@ -26,7 +25,7 @@ from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.files.local import path_text
-from assay_stream.forward.receivers import TO, Entry, Subscription, read_receivers, secret_from
+from assay_stream.forward.receivers import EXAMPLE_ENTERPRISE, TO, Entry, Subscription, read_receivers, secret_from
 from assay_stream.kafka.ranges import read_records
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
 from assay_stream.model.fields import compile_glob

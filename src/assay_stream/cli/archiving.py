@@ -53,12 +53,11 @@ from assay_stream.files.archive import (
     check_whole,
     manifest_bytes,
     open_archive,
-    read_lines,
     read_manifest,
+    write_archive,
 )
-from assay_stream.files.compressed import write_archive
+from assay_stream.files.lines import read_lines, record_line
 from assay_stream.files.local import PREFIX, Aside, locked_folder, path_text, writing_to
-from assay_stream.files.record_line import record_line
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.kafka.connection import AIOKafkaAdminClient

@@ -18,7 +18,7 @@ from assay_stream.cli.output import Painter
 from assay_stream.cli.shared import flag, option
 from assay_stream.cli.store_sources import every_row
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.archive import read_lines
+from assay_stream.files.lines import read_lines
 from assay_stream.files.local import writing_to
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role

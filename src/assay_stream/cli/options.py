@@ -21,8 +21,8 @@ from assay_stream.cli.output import ReportFormat, RowFormat
 from assay_stream.cli.shared import flag, option, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, files_in, lines_of, open_archive
-from assay_stream.files.compressed import opened
+from assay_stream.files.archive import files_in, open_archive, opened
+from assay_stream.files.lines import EVENT_LINE_BYTES_MAX, lines_of
 from assay_stream.files.local import reading, writing, writing_to
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import ACCEPTED, operator_time_us

@@ -1,9 +1,13 @@
-"""``assay-stream replay``: the same engine over recorded observations, from files or from the topics."""
+"""``assay-stream replay``: the same engine over recorded observations, from files or from the topics.
+
+Results go to a folder, or to *shadow topics* beside the live ones.
+"""
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +25,16 @@ from assay_stream.cli.output import print_json
 from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, flag, noting_interrupts, option, say
 from assay_stream.cli.sources import Meter, RangeOptions, Source, joined_source, make_source
 from assay_stream.cli.verify import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.local import locked_folder, writing_to
 from assay_stream.files.spool import LogSpool
-from assay_stream.kafka.shadow import shadow_topics, write_shadow
+from assay_stream.kafka.connection import KafkaError, open_admin, writing_producer
+from assay_stream.kafka.publishing import send_all
+from assay_stream.kafka.stage import fitting
+from assay_stream.kafka.topics import create_topics, topic_names, topic_table
 from assay_stream.model.observation import CallProfile
-from assay_stream.model.record import Role
+from assay_stream.model.record import TOPIC_NAMES, Output, Role, murmur2_partition
 from assay_stream.replay.run import FILES, LEFTOVERS, PROGRESS_FILE, Replay, Results, Tally, noted_ends
 from assay_stream.text.escaping import counted
 
@@ -35,6 +43,7 @@ _RESUME_POINT_S = 5.0
 _CUT_LINES_SHOWN_MAX = 20
 _LOOK_EVERY = 1_024
 """Records between two looks at the clock."""
+_IN_FLIGHT_MAX = 5_000
 
 
 def replay(
@@ -182,6 +191,73 @@ def _into_topics(job: _Job, prefix: str) -> int:
         outputs = tally.taken(made.steps())
         asyncio.run(write_shadow(job.source.settings, topics, outputs, call_partitions=partitions))
         return _finish(job, tally, made, spool)
+
+
+def shadow_topics(settings: Settings, roles: Collection[Role], prefix: str) -> dict[Role, str]:
+    """Return the prefixed result topics by role.
+
+    Raises:
+        ConfigurationError: ``live_topics`` if one of them is a topic of the deployment.
+    """
+    names = {role: prefix + TOPIC_NAMES[role] for role in roles}
+    live = {*topic_names(settings).values(), *TOPIC_NAMES.values()}
+    if live & set(names.values()):
+        raise ConfigurationError(
+            "live_topics", "with this prefix a replay would write to the live topics: choose another --topic-prefix"
+        )
+    return names
+
+
+async def write_shadow(
+    settings: Settings, topics: dict[Role, str], outputs: Iterable[Output], *, call_partitions: int
+) -> None:
+    """Write results to their topics, creating missing ones.
+
+    Args:
+        topics: from ``shadow_topics``.
+        call_partitions: partition count of the replayed calls.
+
+    Raises:
+        OperatingError: ``broker_unreachable``, ``shadow_failed``.
+    """
+    counts = await _make_topics(settings, topics, call_partitions)
+    placed = (_placed(output, counts) for output in outputs)
+    producer = writing_producer(settings, linger_ms=20, max_batch_size=512 * 1_024)
+    try:
+        await producer.start()
+        while some := list(islice(placed, _IN_FLIGHT_MAX)):
+            for failure in await send_all(producer, topics, some):
+                if failure is not None:
+                    raise failure
+    except KafkaError as error:
+        raise OperatingError(
+            "shadow_failed", f"the brokers refused a result ({type(error).__name__}): replay again, with a new prefix"
+        ) from None
+    finally:
+        await producer.stop()
+
+
+def _placed(output: Output, counts: Mapping[Role, int]) -> Output:
+    fitted, count = fitting(output) if output.role is Role.REJECTED else output, counts[output.role]
+    partition = murmur2_partition(fitted.key or b"", count) if fitted.partition is None else fitted.partition % count
+    return fitted._replace(partition=partition)
+
+
+async def _make_topics(settings: Settings, topics: dict[Role, str], call_partitions: int) -> dict[Role, int]:
+    async with open_admin(settings) as admin:
+        specs = {spec.role: spec for spec in topic_table(settings)}
+        wanted = {role: specs[role].partitions for role in topics}
+        wanted[Role.EVIDENCE] = max(wanted[Role.EVIDENCE], call_partitions)
+        present = set(await admin.list_topics())
+        missing = [
+            replace(specs[role], name=name, partitions=wanted[role])
+            for role, name in topics.items()
+            if name not in present
+        ]
+        await create_topics(admin, settings, missing)
+        described = await admin.describe_topics(list(topics.values()))
+        counts = {topic["topic"]: len(topic["partitions"]) for topic in described}
+        return {role: counts[name] or wanted[role] for role, name in topics.items()}
 
 
 def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> int:

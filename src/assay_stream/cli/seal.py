@@ -36,11 +36,20 @@ from assay_stream.model.checkpoint import RANGE_RECORDS_MAX
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.schemes import tlog
 from assay_stream.schemes.tlog import is_key_name
-from assay_stream.seal.check import Expected, Fault, Report, expected_in, expected_of, heads_as_json
+from assay_stream.seal.check import (
+    Expected,
+    Fault,
+    Report,
+    SealOutcome,
+    expected_in,
+    expected_of,
+    heads_as_json,
+    outcome_of,
+    verify_logs,
+)
 from assay_stream.seal.checkpoint import origin_of
 from assay_stream.seal.proof import Chain, chain_of, check_proof, check_tlog_proof, consistency, inclusion, last_of
 from assay_stream.text.escaping import shown
-from assay_stream.verify.seals import SealOutcome, outcome_of, verify_logs
 
 _ROW = "{:<40} {:>10} {:>8} {:>9} {:>9} {:>12} {:>10} {:>7}"
 _RESTORE = "find the later copy of evidence and checkpoints, and who put this one in its place"

@@ -25,7 +25,8 @@ from assay_stream.cli.options import ServerIds, time_option
 from assay_stream.cli.shared import option
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.archive import TooLong, read_files
+from assay_stream.files.archive import read_files
+from assay_stream.files.lines import TooLong
 from assay_stream.files.local import path_text, reading
 from assay_stream.files.spool import LogSpool
 from assay_stream.kafka import ranges as log_ends

@@ -30,8 +30,8 @@ from assay_stream.cli.shared import Refusals, collecting_seldom, flag, on_kafka,
 from assay_stream.cli.sources import Source, Wanted, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
+from assay_stream.files.lines import record_line_parts
 from assay_stream.files.local import path_text
-from assay_stream.files.record_line import record_line_parts
 from assay_stream.kafka.ranges import note_ends, read_records
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import STORE_BATCH_RECORDS, STORE_PAGE_ROWS_MAX

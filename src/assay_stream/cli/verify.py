@@ -30,8 +30,8 @@ from assay_stream.cli.sources import Source, joined_source, make_source
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import archived_offsets, check_whole, read_files
+from assay_stream.files.lines import record_line_parts
 from assay_stream.files.local import path_text
-from assay_stream.files.record_line import record_line_parts
 from assay_stream.files.spool import LogSpool
 from assay_stream.kafka.ranges import KafkaLogs, joined_offsets, note_ends
 from assay_stream.kafka.topics import topic_names

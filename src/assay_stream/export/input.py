@@ -19,8 +19,8 @@ from assay_stream.alerts.formats.view import view_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
-from assay_stream.files.archive import lines_of, read_lines
-from assay_stream.files.compressed import is_gzip, opened
+from assay_stream.files.archive import is_gzip, opened
+from assay_stream.files.lines import lines_of, read_lines
 from assay_stream.files.local import path_text, reading, writing
 from assay_stream.limits import BUNDLE_LIMITS, SHORT_LINE_BYTES, BundleLimits
 from assay_stream.model.record import Role
@@ -304,7 +304,7 @@ def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:
     """Yield what some files hold: bundles, archives and plain lines; of a folder, the files that a replay writes.
 
     Raises:
-        InputError: ``line_too_long``, ``bad_record_line``, and as ``read_bundle`` and ``compressed.opened``.
+        InputError: ``line_too_long``, ``bad_record_line``, and as ``read_bundle`` and ``archive.opened``.
     """
     for path in paths:
         if path.is_dir():

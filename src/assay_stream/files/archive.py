@@ -1,40 +1,30 @@
-"""Recorded observations in files: one JSON object a line, in archives that say how they were made, and in folders.
+"""Files of records: archives, with the manifest that says how they were made, folders, and what may be compressed.
 
-Two kinds of line are read. An *event* line is a CloudEvent as a proxy publishes it; its origin is the file and the
-line. A *record* line is a Kafka record with its place in the log (``files.record_line``). Memory is bounded by the
-longest line allowed, whatever a file holds.
+Files are plain, gzip or zstd, told apart by their first bytes, and read and written as streams. ``files.lines`` has
+what stands in a line.
 
-It is a claim of the archive's author, and serves only to find evidence or records that are missing.
+A manifest is a claim of the archive's author, and serves only to find evidence or records that are missing.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import partial
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO, Final, NamedTuple, cast
 
 import msgspec
+import zstandard
 
-from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import InputError
-from assay_stream.files.compressed import opened
+from assay_stream.files.lines import TooLong, lines_of, observation_lines, read_lines
 from assay_stream.files.local import path_text, reading
-from assay_stream.files.record_line import LineOrigin, TimestampMs, record_of_line
-from assay_stream.limits import DEFAULT_LIMITS, LINE_BYTES_MAX, REFUSED_RECORDS_MAX, SHORT_LINE_BYTES
-from assay_stream.model.record import (
-    CALL_TYPE,
-    LEFT_OUT_HEADER,
-    LIST_CHANGED_TYPE,
-    LOSS_TYPE,
-    SNAPSHOT_TYPE,
-    Origin,
-    Record,
-    Role,
-    made_of,
-)
-from assay_stream.text.times import time_ms_in
+from assay_stream.limits import ARCHIVE_DECODED_BYTES_MAX, DEFAULT_LIMITS, ZSTD_WINDOW_BYTES_MAX
+from assay_stream.model.record import Record
 
 ARCHIVE_MANIFEST = "archive.json"
 _SCHEMA = "assay.archive.v1"
@@ -221,38 +211,6 @@ def files_in(path: Path, kind: str | None = None, skipped: Callable[[str], objec
     yield from (path / name for name in found)
 
 
-TooLong = Callable[[InputError], None]
-"""Gets the error of a line over the limit, of which only the beginning is given."""
-EVENT_LINE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 2
-"""The longest event, and the line feed behind it."""
-
-_RECORD_LINE_START = re.compile(rb'\s*\{\s*"origin"\s*:')
-_VALUE_START = re.compile(rb',"value(?:_base64)?":"')
-_BEFORE_VALUE_BYTES_MAX = LINE_BYTES_MAX - 2 * DEFAULT_LIMITS.record_bytes_max - 64
-"""Of a record line over its limit with no more before its value, the value alone is over that of a record."""
-_LINE_FEED = 0x0A
-_ROLE_OF_TYPE = {
-    SNAPSHOT_TYPE: Role.SNAPSHOTS,
-    LIST_CHANGED_TYPE: Role.SNAPSHOTS,
-    LOSS_TYPE: Role.SNAPSHOTS,
-    CALL_TYPE: Role.CALLS,
-}
-_CONTROL_PREFIX = "assay.control."
-_READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
-
-
-class _PlainLine(msgspec.Struct, forbid_unknown_fields=True):
-    origin: LineOrigin
-    role: str
-    timestamp_ms: TimestampMs
-    key: str
-    value: str
-
-
-_PLAIN_LINES = msgspec.json.Decoder(_PlainLine)
-_SERVER_ID = re.compile(rb'"server_id"\s*:\s*"([^"\\]{1,4096})"')
-
-
 def read_files(paths: Iterable[Path], *, too_long: TooLong | None = None) -> Iterator[Record]:
     """Yield the records of some files, one after the other, each in its order.
 
@@ -282,7 +240,7 @@ def open_archive(
             error.
 
     Raises:
-        InputError: ``line_too_long``; as ``compressed.opened``.
+        InputError: ``line_too_long``; as ``opened``.
     """
     count = 0
     try:
@@ -296,147 +254,151 @@ def open_archive(
         raise InputError(error.code, f"{error.message} ({path}: {count} whole lines were read)") from None
 
 
-def lines_of(
-    stream: BinaryIO, *, name: str, bytes_max: int = LINE_BYTES_MAX, too_long: TooLong | None = None
-) -> Iterator[bytes]:
-    """Yield the lines of a stream with their line feeds.
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_PIECE_BYTES = 256
+"""Fed to the decompressor at once: four bytes can make a block of 128 KiB, so this makes 8 MiB at most."""
+_ONE_GZIP_MEMBER: Final = 16 + zlib.MAX_WBITS
+_GZIP_PIECE_BYTES: Final = 1 << 16
+
+
+@contextmanager
+def opened(
+    path: Path, *, decoded_bytes_max: int = ARCHIVE_DECODED_BYTES_MAX, one_member: bool = False
+) -> Iterator[BinaryIO]:
+    """Open a file for reading, decompressing it if necessary.
 
     Args:
-        bytes_max: bytes of one line at most, line feed included.
-        too_long: called for a longer line: its first ``bytes_max`` bytes are given and the rest is skipped in pieces
-            of that size. Without it such a line is an error.
+        one_member: whether a gzip file must be one member, with nothing behind it.
 
     Raises:
-        InputError: ``line_too_long``.
+        InputError: ``unreadable_file``; while reading ``archive_truncated``, ``archive_damaged``,
+            ``archive_too_large``, or ``bundle_member`` where it must be one member and is not.
     """
-    for number, line in enumerate(iter(partial(stream.readline, bytes_max), b""), start=1):
-        if len(line) == bytes_max and line[-1] != _LINE_FEED:
-            _skip_rest(stream, number, name, bytes_max, too_long)
-        yield line
-
-
-def observation_lines(stream: BinaryIO, *, name: str, too_long: TooLong | None = None) -> Iterator[bytes]:
-    """Yield the lines of recorded observations, as ``lines_of`` does: record lines may be longer than events.
-
-    One over their limit is no error where only its value is too long. Brokers take such a record compressed, and stages
-    refuse it for its size: it is read as the refused record that it is.
-
-    Raises:
-        InputError: ``line_too_long``.
-    """
-    for number, start in enumerate(iter(partial(stream.readline, EVENT_LINE_BYTES_MAX), b""), start=1):
-        line, bytes_max = start, EVENT_LINE_BYTES_MAX
-        if len(line) == bytes_max and line[-1] != _LINE_FEED:
-            if _RECORD_LINE_START.match(line):
-                bytes_max = LINE_BYTES_MAX
-                line += stream.readline(bytes_max - len(line))
-            if len(line) == bytes_max and line[-1] != _LINE_FEED:
-                is_cut_value = bytes_max == LINE_BYTES_MAX and _long_value_at(line) is not None
-                _skip_rest(stream, number, name, bytes_max, (lambda _: None) if is_cut_value else too_long)
-        yield line
-
-
-def _long_value_at(line: bytes) -> re.Match[bytes] | None:
-    """Return where the value of a record line over the limit begins, if the value is what is too long."""
-    return _VALUE_START.search(line, 0, _BEFORE_VALUE_BYTES_MAX)
-
-
-def _skip_rest(stream: BinaryIO, number: int, name: str, bytes_max: int, too_long: TooLong | None) -> None:
-    rest = stream.readline(bytes_max)
-    if not rest:
-        return
-    problem = f"line {number} of {name} is over the limit of {bytes_max} bytes"
-    if too_long is None:
-        raise InputError("line_too_long", f"{problem}: remove the line, or split what it holds")
-    length = bytes_max
-    while rest:
-        length += len(rest)
-        rest = b"" if rest[-1] == _LINE_FEED else stream.readline(bytes_max)
-    too_long(InputError("line_too_long", f"{problem} (it has {length}): only its beginning is kept"))
-
-
-def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _READ) -> Iterator[Record]:
-    """Yield the records of some lines, with or without their line feeds.
-
-    Lines too short for a record are refused one by one up to a bound; one more stands for the rest, and comes last.
-
-    Args:
-        name: what the origin of event lines calls their file.
-        roles: what record lines may carry.
-
-    Raises:
-        InputError: ``bad_record_line``.
-    """
-    timestamp_ms = short_lines = 0
-    rest: Record | None = None
-    plain_roles = {role.value: role for role in _READ if role in roles}
-    for number, line in enumerate(lines):
-        if len(line) < SHORT_LINE_BYTES and (raw := line.rstrip(b"\r\n")):
-            short_lines += 1
-            if short_lines > REFUSED_RECORDS_MAX:
-                rest = rest or Record(Role.CALLS, Origin(name, 0, number), None, raw, timestamp_ms=timestamp_ms)
-                continue
-        try:
-            # Record lines that hold text only, as most do.
-            plain = _PLAIN_LINES.decode(line)
-            role = plain_roles[plain.role]
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
-            pass
+    with reading(path):
+        raw = path.open("rb")
+    with raw:
+        with reading(path):
+            magic = raw.read(4)
+            raw.seek(0)
+        if magic.startswith(_GZIP):
+            stream: Any = _GzipMember(raw) if one_member else gzip.GzipFile(fileobj=raw)
+        elif magic == _ZSTD:
+            # The library refuses frames that need more memory than this.
+            stream = _Frames(zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX), raw)
         else:
-            timestamp_ms, place = plain.timestamp_ms, plain.origin
-            origin = made_of(Origin, (place.topic, place.partition, place.offset))
-            fields = (role, origin, plain.key.encode(), plain.value.encode(), (), timestamp_ms, False, False)
-            yield made_of(Record, fields)
-            continue
-        raw = line.rstrip(b"\r\n")
-        if not raw:
-            continue
-        record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms, roles)
-        timestamp_ms = record.timestamp_ms
-        yield record
-    if rest is not None:
-        yield rest._replace(headers=((LEFT_OUT_HEADER, b"%d" % (short_lines - REFUSED_RECORDS_MAX)),))
+            stream = raw
+        # typeshed asks for a RawIOBase that is a BinaryIO too; at run time it is one.
+        yield cast("BinaryIO", io.BufferedReader(_Bounded(stream, path.name, decoded_bytes_max), 1 << 16))
 
 
-def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:
-    if len(raw) > DEFAULT_LIMITS.record_bytes_max:
-        return _long_record(raw, place, previous_ms, roles)
-    # Lenient on purpose: this only finds where the line belongs. The engine decodes it strictly.
-    content = read_leniently(raw)
-    if not isinstance(content, dict):
-        return Record(role=Role.CALLS, origin=place, key=None, value=raw, timestamp_ms=previous_ms)
-    if isinstance(content.get("origin"), dict) and "specversion" not in content:
-        return record_of_line(content, place, roles)
-    kind = str(content.get("type"))
-    role = Role.CONTROL if kind.startswith(_CONTROL_PREFIX) else _ROLE_OF_TYPE.get(kind, Role.CALLS)
-    data = content.get("data")
-    server_id = data.get("server_id") if isinstance(data, dict) else None
-    key = server_id.encode("utf-8", "replace") if isinstance(server_id, str) else None
-    from_time = time_ms_in(content.get("time"))
-    if from_time is not None and not 0 <= from_time <= DEFAULT_LIMITS.time_max_s * 1_000:
-        from_time = None  # a broken clock: the line before is a better guess
-    timestamp_ms = previous_ms if from_time is None else from_time
-    return Record(role=role, origin=place, key=key, value=raw, timestamp_ms=timestamp_ms)
+def is_gzip(path: Path) -> bool:
+    """Return True if a file starts with the gzip magic; False if it cannot be read."""
+    try:
+        with path.open("rb") as raw:
+            return raw.read(2) == _GZIP
+    except OSError:
+        return False
 
 
-def _long_record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:
-    """Return the record of a line longer than any event may be.
+def write_archive(path: Path) -> BinaryIO:
+    """Open a new archive for writing; its suffix picks the compression: ``.gz``, ``.zst``, anything else for none.
 
-    Only a record line is decoded, whose shape bounds what that takes: other JSON of this size makes objects many times
-    as large. What may be a list counts as one, so that refusing it ends the lists before it.
+    Raises:
+        OSError: if it cannot be written.
     """
-    if _RECORD_LINE_START.match(raw):
-        if len(raw) < LINE_BYTES_MAX:
-            return record_of_line(raw, place, roles)
-        if value := _long_value_at(raw):
-            whole = record_of_line(raw[: value.start()] + b"}", place, roles)
-            return whole._replace(value=raw[value.end() :][: DEFAULT_LIMITS.record_bytes_max + 1])
-    is_list = b'"' + SNAPSHOT_TYPE.encode() + b'"' in raw
-    server = _SERVER_ID.search(raw) if is_list else None
-    return Record(
-        role=Role.SNAPSHOTS if is_list else Role.CALLS,
-        origin=place,
-        key=None if server is None else server[1],
-        value=raw[: DEFAULT_LIMITS.record_bytes_max + 1],  # enough for the engine to refuse it
-        timestamp_ms=previous_ms,
-    )
+    if path.suffix == ".gz":
+        raw = path.open("wb")
+        # No name and no time: the same records give the same bytes.
+        packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0)
+        packed.myfileobj = raw  # type: ignore[assignment]  # closed with it
+        return cast(BinaryIO, packed)
+    if path.suffix == ".zst":
+        return cast(BinaryIO, zstandard.open(path, "wb"))
+    return path.open("wb")
+
+
+class _GzipMember:
+    """A file that is one gzip member to its last byte.
+
+    ``gzip.GzipFile`` reads several members as one and skips zeros behind them: it would read two files where another
+    reader sees one.
+    """
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._decompressor = zlib.decompressobj(_ONE_GZIP_MEMBER)
+
+    def read(self, size: int) -> bytes:
+        while not self._decompressor.eof:
+            piece = self._decompressor.unconsumed_tail or self._raw.read(_GZIP_PIECE_BYTES)
+            if not piece:
+                raise EOFError
+            data = self._decompressor.decompress(piece, size)
+            if data:
+                return data
+        if self._decompressor.unused_data or self._raw.read(1):
+            raise InputError(
+                "bundle_member", "something follows the compressed data: a bundle is one gzip member and no more"
+            )
+        return b""
+
+
+class _Frames:
+    """The frames of a zstd file, one behind the other; the library's own reader does not report a truncated one."""
+
+    def __init__(self, decompressor: Any, raw: BinaryIO) -> None:
+        self._decompressor = decompressor
+        self._raw = raw
+        self._object: Any = None
+        self._rest = b""
+        self._ready = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        while not self._ready:
+            piece = self._rest or self._raw.read(_ZSTD_PIECE_BYTES)
+            if not piece:
+                if self._object is not None:
+                    raise EOFError
+                return b""
+            if self._object is None:
+                self._object = self._decompressor.decompressobj()
+            self._ready = memoryview(self._object.decompress(piece))
+            self._rest = b""
+            if self._object.eof:
+                self._rest = self._object.unused_data
+                self._object = None
+        part, self._ready = self._ready[:size], self._ready[size:]
+        return bytes(part)
+
+
+class _Bounded(io.RawIOBase):
+    """Counts what is read, and turns errors of a decompressor into ours."""
+
+    def __init__(self, stream: Any, name: str, bytes_max: int) -> None:
+        super().__init__()
+        self._stream = stream
+        self._name = name
+        self._left = self._bytes_max = bytes_max
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._stream.read(len(buffer))
+        except EOFError:
+            raise InputError(
+                "archive_truncated", f"{self._name} ends in the middle of its compressed data: fetch it again"
+            ) from None
+        except (zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
+            raise InputError(
+                "archive_damaged", f"{self._name} is a damaged compressed file ({type(error).__name__}): fetch it again"
+            ) from None
+        except OSError as error:
+            raise InputError("unreadable_file", f"cannot read {self._name}: {error.strerror}") from None
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError("archive_too_large", f"{self._name} holds over {self._bytes_max} bytes once decompressed")
+        buffer[: len(data)] = data
+        return len(data)

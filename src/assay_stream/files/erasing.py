@@ -17,10 +17,9 @@ from pathlib import Path
 from assay_stream.bindings.erasures import Erasures, ScopeAct, acts_in, subject_of
 from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import InputError
-from assay_stream.files.archive import lines_of, open_archive
-from assay_stream.files.compressed import opened, write_archive
+from assay_stream.files.archive import open_archive, opened, write_archive
+from assay_stream.files.lines import lines_of, record_line, record_line_parts
 from assay_stream.files.local import PREFIX, writing_to
-from assay_stream.files.record_line import record_line, record_line_parts
 from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER, Headers, Origin, Record, Role, erased_by
@@ -104,7 +103,7 @@ def erase_folder(source: Path, target: Path, erasures: Erasures) -> Erased:
 
     Raises:
         InputError: ``folder_not_empty``, ``erasure_exceeded``, ``unreadable_file``, ``unwritable_folder``; as
-            ``compressed.opened``.
+            ``archive.opened``.
     """
     if not source.is_dir():
         raise InputError("unreadable_file", f"{source} is not a folder")

@@ -12,20 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from assay_stream.errors import InputError
-from assay_stream.files.archive import lines_of, read_lines
-from assay_stream.files.compressed import opened, write_archive
+from assay_stream.files.archive import opened, write_archive
+from assay_stream.files.lines import lines_of, read_lines, record_line
 from assay_stream.files.local import reading, writing_to
-from assay_stream.files.record_line import record_line
 from assay_stream.files.spool import Spool, too_many_logs
 from assay_stream.limits import ARCHIVE_LOGS_MAX
 from assay_stream.model.record import Record, Role
 from assay_stream.schemes import tlog
-from assay_stream.seal.check import FAULTS_TOLD_MAX
+from assay_stream.seal.check import FAULTS_TOLD_MAX, LogName, Logs
 
 _KEY_BYTES_MAX = 16_384
 _SHARED = stat.S_IWGRP | stat.S_IRWXO
@@ -79,29 +78,11 @@ FILE_PREFIX = {Role.EVIDENCE: "evidence-", Role.CHECKPOINTS: "checkpoints-"}
 """How the names of the files in an archive folder start."""
 
 
-class LogName(NamedTuple):
-    topic: str
-    partition: int
-
-
 class BadLine(NamedTuple):
     """A line, numbered from 1, that is not a record line of the wanted kind."""
 
     file: str
     line: int
-
-
-class Logs(Protocol):
-    """Logs of one kind, wherever they are; each can be read several times."""
-
-    def names(self) -> list[LogName]:
-        pass
-
-    def records(self, name: LogName) -> Iterator[Record]:
-        """Yield the records of a log in order; none for an unknown log."""
-
-    def start(self, name: LogName) -> int:
-        """Return the current start offset of a log."""
 
 
 class FileLogs:
@@ -111,7 +92,7 @@ class FileLogs:
         starts: partition to the offset at which its log started when the archive was made, where that is not 0.
 
     Raises:
-        InputError: ``unreadable_file``, ``too_many_logs``, and as ``compressed.opened``.
+        InputError: ``unreadable_file``, ``too_many_logs``, and as ``archive.opened``.
         OperatingError: ``no_room``: files that hold several logs are sorted by log into a temporary one.
     """
 

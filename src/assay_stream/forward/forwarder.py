@@ -26,14 +26,15 @@ from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
 from assay_stream.forward.posting import RETRY_AFTER_MAX_MS
 from assay_stream.forward.receivers import AttemptResult, DeliveryOutcome, Subscription, waiting
 from assay_stream.kafka.connection import (
+    MAY_PASS,
     Consumer,
     ConsumerRebalanceListener,
     KafkaError,
     TopicPartition,
     reading_consumer,
+    record_of,
     writing_producer,
 )
-from assay_stream.kafka.log import MAY_PASS, record_of
 from assay_stream.kafka.part import UNCOUNTED, PatientPart, StageMetrics, lags_of
 from assay_stream.kafka.publishing import send_all
 from assay_stream.kafka.topics import STAGES, AccessRole, topic_names

@@ -1,11 +1,16 @@
-"""Posts to one address over HTTP, bounded in time and in what is read of an answer.
+"""What receivers over HTTP share: posts, bounded in time and in what is read of an answer, and messages for people.
 
 1. Certificates are always checked.
 2. Of a service, only an answer about the alert itself is a refusal for good. A token, channel, index, workflow or
    address that is not good says nothing about the alert: it waits until that is mended.
 3. 429 and 5xx wait, at least as long as ``Retry-After`` says.
+
+A message says on one line what changed and why it matters. Names and reasons come from servers, and no service may
+interpret them as markup, a mention or a link: invisible characters are escaped (``visible``), ``://`` and ``www.`` are
+broken up, and each service gets its text in a form that it does not interpret.
 """
 
+import re
 import ssl
 import time
 from abc import ABC, abstractmethod
@@ -20,8 +25,13 @@ from yarl import URL
 
 from assay_stream import __version__
 from assay_stream.alerts.formats import AlertView
+from assay_stream.alerts.story import REASONS, claim_of
+from assay_stream.detect import LEVELS
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry, Setting, waiting
+from assay_stream.model.alert import Activity, AlertStatus
+from assay_stream.model.kinds import Kind
 from assay_stream.observe.http.upstreams import open_session, read_body
+from assay_stream.text.escaping import visible
 
 _ANSWER_BYTES_MAX = 65_536
 RETRY_AFTER_MAX_MS = 3_600_000
@@ -139,3 +149,55 @@ def retry_after_ms(text: str | None, *, now_s: float) -> int:
     except (ValueError, TypeError, OverflowError):
         return 0
     return min(max(int(seconds * 1_000), 0), RETRY_AFTER_MAX_MS)
+
+
+_FACT_UNITS_MAX = 400
+"""A fact, so that a long name leaves room for the uid and the other facts. Units of UTF-16, as in all limits of
+messages: never fewer than characters, and three bytes of UTF-8 at most."""
+
+_SAID: dict[int, str] = {Activity.CREATE: "New", Activity.UPDATE: "Updated", Activity.CLOSE: "Closed"}
+OVER = (AlertStatus.SUPPRESSED, AlertStatus.RESOLVED)
+_ACTIVE = re.compile(r"(?i)(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\{)(?=\{)")
+"""Where a space disarms an address, or a function in the text of a card (``{{DATE(...)}}``)."""
+
+FACTS = {
+    "Server": "mcp_server_id",
+    "Tool": "mcp_tool_name",
+    "Indicators": "mcp_indicators",
+    "Changes": "mcp_change_codes",
+    "ATLAS": "mcp_attacks",
+}
+
+
+def one_line(view: AlertView, units_max: int) -> str:
+    """Return what happened, to what, and why it matters, on one line; excess text ends in an ellipsis."""
+    told = _SAID.get(view.activity_id, view.activity)
+    state = view.status if view.status_id in OVER else told
+    found = [(rule, int(LEVELS.get(rule, 0))) for rule in view.fact("mcp_indicators").split(",") if rule]
+    found.sort(key=lambda each: -each[1])
+    what, why = view.message, view.explanation
+    if found and view.kind not in (Kind.SERVER_CHANGED, Kind.ALERTS_FOLDED):
+        subject = [view.server_id, view.tool_name or view.fact("mcp_item_name")]
+        what = f"{view.title}: {'/'.join(filter(None, subject))}: {claim_of(found)}"
+        why = REASONS.get(found[0][0], why)
+    return _cut(_inert(f"[{view.severity}] {state}: {what}. {why}".rstrip()), units_max)
+
+
+def one_of_each(view: AlertView) -> str:
+    """Return the facts most useful for triage, and the uid, on one line."""
+    facts = [f"{name}: {fact_of(view, fact)}" for name, fact in FACTS.items() if view.fact(fact)]
+    return " · ".join([*facts, f"uid: {view.uid}"])
+
+
+def fact_of(view: AlertView, name: str) -> str:
+    return _cut(_inert(view.fact(name)), _FACT_UNITS_MAX)
+
+
+def _cut(text: str, units_max: int) -> str:
+    raw = text.encode("utf-16-le")
+    # Half a character at the cut is left out.
+    return text if len(raw) <= 2 * units_max else raw[: 2 * (units_max - 1)].decode("utf-16-le", "ignore") + "…"
+
+
+def _inert(text: str) -> str:
+    return _ACTIVE.sub(" ", visible(text))

@@ -36,9 +36,9 @@ from assay_stream.limits import FORWARD_LIMITS
 from assay_stream.model.fields import compile_glob
 from assay_stream.model.kinds import Kind
 from assay_stream.plugins import FORMATS, RECEIVERS, Receiver
+from assay_stream.text.urls import is_address, is_in_the_clear, is_one_word
 
 _TIMEOUT_S = 10.0
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class DeliveryOutcome(StrEnum):
@@ -150,21 +150,6 @@ class Entry(dict[str, Any]):
         return url
 
 
-def is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and is_host(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        return False
-
-
-def is_host(name: str | None) -> bool:
-    try:
-        return bool(name and name.encode("idna"))
-    except UnicodeError:
-        return False
-
-
 def secret_from(variable: str, environment: Mapping[str, str]) -> str:
     """Return a secret from an environment variable, or from the file that ``<variable>_FILE`` names.
 
@@ -194,24 +179,9 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
         raise ConfigurationError("bad_tls_file", f"cannot use {ca_file} as a file of certificates") from None
 
 
-def place_of(url: str) -> str:
-    """Return scheme, host and port of an address: what may be logged of it."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
-
-
-def is_in_the_clear(url: str) -> bool:
-    """Return True if others could read what is posted there: plain HTTP beyond this machine."""
-    parts = urlsplit(url)
-    return parts.scheme != "https" and parts.hostname not in _LOOPBACK
-
-
-def is_one_word(url: Any) -> bool:
-    """Return True if an address needs no further escaping."""
-    return isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
-
-
 _NAME = re.compile("[a-z0-9][a-z0-9-]{0,62}")
+EXAMPLE_ENTERPRISE = 32473
+"""The enterprise number reserved for documentation (RFC 5612), in syslog messages; set your own where it matters."""
 TO = {"webhook": "url", "syslog": "to"}
 """Receivers that the command line can name in place of a file, and the setting that it gives. It gives them the group
 of this name: with an entry of the same name, alerts would go to the one or to the other."""

@@ -1,12 +1,18 @@
-"""Slack, by incoming webhooks."""
+"""Slack, by incoming webhooks.
 
+It gets ``plain_text``; in the fallback text ``& < >`` are escaped and parsing is off.
+"""
+
+import json
 from typing import Any
 
-from assay_stream.alerts.formats.messages import to_slack
-from assay_stream.forward.posting import HttpAnswer, MessageService, by_status
+from assay_stream.alerts.formats import view_of
+from assay_stream.forward.posting import HttpAnswer, MessageService, by_status, one_line, one_of_each
 from assay_stream.forward.receivers import AttemptResult, waiting
 from assay_stream.text.escaping import json_text
 
+_UNITS_MAX = 3_000
+"""A text object (docs.slack.dev, "Text object")."""
 _ABOUT_THE_HOOK = (
     b"action_prohibited", b"channel_", b"invalid_token", b"no_active_hooks", b"no_service", b"no_team",
     b"posting_to_general_channel_denied", b"team_disabled", b"user_not_found",
@@ -26,3 +32,21 @@ class Slack(MessageService):
         if answer.status == 400 and answer.body.startswith(_ABOUT_THE_HOOK):
             return waiting("webhook_refused")
         return by_status(answer)
+
+
+def to_slack(alert: dict[str, Any]) -> str:
+    view = view_of(alert)
+    line = one_line(view, _UNITS_MAX)
+    detail = one_of_each(view)
+    payload = {
+        "text": line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+        "mrkdwn": False,
+        "parse": "none",
+        "link_names": False,
+        "unfurl_links": False,
+        "unfurl_media": False,
+        "blocks": [
+            {"type": "section", "text": {"type": "plain_text", "emoji": False, "text": text}} for text in (line, detail)
+        ],
+    }
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))

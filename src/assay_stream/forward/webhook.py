@@ -9,16 +9,9 @@ from urllib.parse import urlsplit
 from assay_stream.alerts.formats import AlertView, render
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.posting import Poster
-from assay_stream.forward.receivers import (
-    AttemptResult,
-    Entry,
-    Setting,
-    is_address,
-    is_in_the_clear,
-    is_one_word,
-    place_of,
-)
+from assay_stream.forward.receivers import AttemptResult, Entry, Setting
 from assay_stream.plugins import FORMATS
+from assay_stream.text.urls import is_address, is_in_the_clear, is_one_word, place_of
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 SIGNATURE_HEADER = "X-Assay-Stream-Signature"

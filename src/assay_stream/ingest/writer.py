@@ -18,8 +18,7 @@ from functools import partial
 import structlog
 
 from assay_stream.config import Settings
-from assay_stream.kafka.connection import connection_options
-from assay_stream.kafka.log import MAY_PASS
+from assay_stream.kafka.connection import MAY_PASS, connection_options
 from assay_stream.kafka.part import PatientPart
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, is_too_large, kafka_producer, send_all
 from assay_stream.kafka.topics import topic_names

@@ -36,10 +36,11 @@ from assay_stream.kafka.connection import (
     KafkaClients,
     TopicPartition,
     open_admin,
+    read,
     reading_consumer,
+    record_of,
     writing_producer,
 )
-from assay_stream.kafka.log import read, record_of
 from assay_stream.kafka.publishing import disconnect
 from assay_stream.kafka.ranges import open_reader, places_of
 from assay_stream.kafka.topics import Operation, describe_config, require_operations

@@ -34,8 +34,8 @@ from assay_stream.config import Settings
 from assay_stream.errors import InputError, IntegrityError
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.join import Routing, reroute
+from assay_stream.kafka.connection import read
 from assay_stream.kafka.exact import Span
-from assay_stream.kafka.log import read
 from assay_stream.kafka.ranges import LogRanges, open_reader, places_of
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.cloudevents import is_binary, read_call, read_whole_call

@@ -21,8 +21,15 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.connection import Clients, Consumer, KafkaClients, connection_options
-from assay_stream.kafka.log import MAY_PASS, follow, record_of
+from assay_stream.kafka.connection import (
+    MAY_PASS,
+    Clients,
+    Consumer,
+    KafkaClients,
+    connection_options,
+    follow,
+    record_of,
+)
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.model.record import Record, Role
 

@@ -42,8 +42,7 @@ import structlog
 from aiokafka import TopicPartition
 
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
-from assay_stream.kafka.connection import Consumer, FetchedRecord
-from assay_stream.kafka.log import MAY_PASS, record_of
+from assay_stream.kafka.connection import MAY_PASS, Consumer, FetchedRecord, record_of
 from assay_stream.kafka.stage import Gathered, TransactionalWriter
 from assay_stream.model.record import Origin, Output, Record
 

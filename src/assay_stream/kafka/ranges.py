@@ -13,13 +13,20 @@ from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
-from assay_stream.files.seal_files import LogName
-from assay_stream.kafka.connection import Consumer, broker_unreachable, open_admin, reading_consumer
-from assay_stream.kafka.log import MAY_PASS, read, record_of
+from assay_stream.kafka.connection import (
+    MAY_PASS,
+    Consumer,
+    broker_unreachable,
+    open_admin,
+    read,
+    reading_consumer,
+    record_of,
+)
 from assay_stream.kafka.part import PatientPart
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import SET_ASIDE, Origin, Record, Role
+from assay_stream.seal.check import LogName
 
 Ends = dict[Role, dict[int, int]]
 """By role and partition, the first offset that is not read."""

@@ -32,8 +32,7 @@ from aiokafka.errors import InconsistentGroupProtocolError, NoOffsetForPartition
 
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
-from assay_stream.kafka.connection import Consumer, client_id, open_admin
-from assay_stream.kafka.log import MAY_PASS
+from assay_stream.kafka.connection import MAY_PASS, Consumer, client_id, open_admin
 from assay_stream.kafka.part import UNCOUNTED, PatientPart, StageMetrics, lags_of
 from assay_stream.kafka.partition import (
     AgentFailed,

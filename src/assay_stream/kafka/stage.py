@@ -24,8 +24,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from assay_stream.canonical.digest import sha256_of
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
-from assay_stream.kafka.connection import Clients, KafkaClients
-from assay_stream.kafka.log import read_partition
+from assay_stream.kafka.connection import Clients, KafkaClients, read_partition
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role, murmur2_partition, size_bytes

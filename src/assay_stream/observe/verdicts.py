@@ -85,7 +85,7 @@ class VerdictClient:
 
     def _follow(self) -> None:
         # Imported here: a tap that does not enforce starts faster without it.
-        from assay_stream.kafka.log import follow
+        from assay_stream.kafka.connection import follow
 
         asyncio.run(follow(self._consumer, self._begin, self._step, self._endure))
 

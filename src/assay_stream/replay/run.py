@@ -35,7 +35,7 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.record_line import rejected_line
+from assay_stream.files.lines import rejected_line
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.join import Join, process_calls
 from assay_stream.limits import (

@@ -1,4 +1,4 @@
-"""Check evidence against its checkpoints, and the ends of all partitions against each other.
+"""Check evidence against its checkpoints, and the ends of all partitions against each other: ``verify_logs``.
 
 1. Checkpoints are read in order; each must be signed, and continue the one before.
 2. Within a range each sealed offset must hold the record of its leaf, and no other offset a record.
@@ -21,10 +21,12 @@ The end of a broken chain is unknown: its head is not checked, since the break i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
 
+from assay_stream.bindings.erasures import Account, Erasures
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
@@ -378,3 +380,106 @@ def _bad_head(source: str) -> InputError:
     return InputError(
         "bad_head", f"{source} is not a head: give a file of `seal verify --write-head`, or PARTITION:SIZE[:ROOT]"
     )
+
+
+class LogName(NamedTuple):
+    topic: str
+    partition: int
+
+
+class Logs(Protocol):
+    """Logs of one kind, wherever they are; each can be read several times."""
+
+    def names(self) -> list[LogName]:
+        pass
+
+    def records(self, name: LogName) -> Iterator[Record]:
+        """Yield the records of a log in order; none for an unknown log."""
+
+    def start(self, name: LogName) -> int:
+        """Return the current start offset of a log."""
+
+
+class SealOutcome(StrEnum):
+    HOLDS = "holds"
+    PARTLY_SEALED = "partly_sealed"
+    BROKEN = "broken"
+    NOTHING_VERIFIED = "nothing_verified"
+
+
+def verify_logs(
+    evidence: Logs,
+    checkpoints: Logs,
+    keys: Keys,
+    *,
+    partitions: Collection[int] = (),
+    expected: Iterable[Expected] = (),
+    partition_count: int | None = None,
+    claims_before: Mapping[LogName, int] | None = None,
+    sealed_offsets: Mapping[int, int] | None = None,
+    account: Account | None = None,
+) -> list[Report]:
+    """Return a report on each log of evidence.
+
+    Args:
+        checkpoints: the checkpoints over it: each of their logs is the chain of the partition with its number.
+        partition_count: partition count of the evidence topic, ``None`` if unknown.
+        claims_before: for chains still being written, the offset before which their claims about other partitions
+            count.
+        account: of what was erased.
+        sealed_offsets: by partition, the sealer's committed offset, before which everything is sealed.
+    """
+    reports = []
+    account = account or Account(Erasures)
+    topics: dict[int, set[str]] = {}
+    for name in evidence.names():
+        topics.setdefault(name.partition, set()).add(name.topic)
+    for chain in _chosen(checkpoints, partitions):
+        topic = _sealed_topic(checkpoints.records(chain), topics.get(chain.partition, set()), keys)
+        report = Report(topic=topic, partition=chain.partition)
+        name = LogName(topic, chain.partition)
+        values = ((record.origin.offset, record.value) for record in checkpoints.records(chain))
+        check(
+            report,
+            values,
+            evidence.records(name),
+            keys,
+            log_start=evidence.start(name),
+            claims_before=None if claims_before is None else claims_before.get(chain),
+            refuse=account.refuse,
+        )
+        reports.append(report)
+    covered = {(report.topic, report.partition) for report in reports}
+    for name in _chosen(evidence, partitions):
+        if name not in covered:
+            report = Report(topic=name.topic, partition=name.partition)
+            check(report, (), evidence.records(name), keys)
+            reports.append(report)
+    check_heads(reports, expected, only=partitions, partition_count=partition_count)
+    for report in reports:
+        check_sealed_offset(report, (sealed_offsets or {}).get(report.partition, 0))
+    return sorted(reports, key=lambda report: (report.topic, report.partition))
+
+
+def outcome_of(reports: Collection[Report], *, bad_lines: int = 0) -> SealOutcome:
+    if bad_lines or any(report.faults_count for report in reports):
+        return SealOutcome.BROKEN
+    if not any(report.verified or report.erased for report in reports):
+        return SealOutcome.NOTHING_VERIFIED
+    if any(report.unsealed and not report.checkpoints for report in reports):
+        return SealOutcome.PARTLY_SEALED
+    return SealOutcome.HOLDS
+
+
+def _chosen(logs: Logs, partitions: Collection[int]) -> list[LogName]:
+    return [name for name in logs.names() if not partitions or name.partition in partitions]
+
+
+def _sealed_topic(chain: Iterable[Record], topics: Collection[str], keys: Keys) -> str:
+    """Return the evidence topic of a chain, from its first signed checkpoint; else the only one there is."""
+    for record in chain:
+        try:
+            return decode(record.value, keys).checkpoint.topic
+        except InputError:
+            continue
+    return next(iter(topics)) if len(topics) == 1 else ""

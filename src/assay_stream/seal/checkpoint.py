@@ -28,8 +28,16 @@ from assay_stream.errors import InputError
 from assay_stream.model.checkpoint import RANGE_RECORDS_MAX, SIBLINGS_MAX, Checkpoint, Head
 from assay_stream.model.record import Record
 from assay_stream.model.wire import read_record, write_record
-from assay_stream.schemes.rfc9162 import HASH_BYTES, Frontier, leaf_hash
-from assay_stream.schemes.tlog import Keys, TlogCheckpoint, key_id, open_checkpoint_note, sign_note
+from assay_stream.schemes.tlog import (
+    HASH_BYTES,
+    Frontier,
+    Keys,
+    TlogCheckpoint,
+    key_id,
+    leaf_hash,
+    open_checkpoint_note,
+    sign_note,
+)
 
 _LEAF_BYTES = 8 + HASH_BYTES
 _EXTENSION = "assay-stream.checkpoint.v1"

@@ -14,8 +14,7 @@ from assay_stream.errors import InputError
 from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Record
 from assay_stream.schemes import tlog
-from assay_stream.schemes.rfc9162 import consistency_holds, consistency_proof, inclusion_holds, inclusion_proof
-from assay_stream.schemes.tlog import Keys
+from assay_stream.schemes.tlog import Keys, consistency_holds, consistency_proof, inclusion_holds, inclusion_proof
 from assay_stream.seal.checkpoint import Sealed, decode, follows, leaf_of, open_checkpoint, origin_of
 
 PROOF_SCHEMA = "assay.evidence.proof.v1"

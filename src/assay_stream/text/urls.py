@@ -1,9 +1,12 @@
-"""Addresses, as people write them into settings and proxies into headers."""
+"""Addresses, as people write them into settings and proxies into headers: what they name, and who could read along."""
 
 from __future__ import annotations
 
 import ipaddress
+from typing import Any
 from urllib.parse import urlsplit
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def is_loopback(host: str) -> bool:
@@ -29,6 +32,38 @@ def encrypted(address: str) -> str:
     if parts.scheme == "http" and not is_loopback(host):
         raise ValueError("use https: only addresses of this machine may be http")
     return address
+
+
+def place_of(url: str) -> str:
+    """Return scheme, host and port of an address: what may be logged of it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+
+def is_in_the_clear(url: str) -> bool:
+    """Return True if others could read what is posted there: plain HTTP beyond this machine."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and parts.hostname not in _LOOPBACK
+
+
+def is_one_word(url: Any) -> bool:
+    """Return True if an address needs no further escaping."""
+    return isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
+
+
+def is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and is_host(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+def is_host(name: str | None) -> bool:
+    try:
+        return bool(name and name.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def address_in(hop: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

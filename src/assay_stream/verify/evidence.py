@@ -27,7 +27,7 @@ import orjson
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.files.archive import PartitionPlace
-from assay_stream.files.record_line import record_line_parts
+from assay_stream.files.lines import record_line_parts
 from assay_stream.files.spool import Spool
 from assay_stream.limits import HELD_BYTES_MAX
 from assay_stream.model.envelope import EVIDENCE_TYPE, Producer

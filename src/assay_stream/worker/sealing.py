@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.kafka.connection import Consumer, ProducerFenced, TopicPartition
-from assay_stream.kafka.log import read_last, record_of
+from assay_stream.kafka.connection import Consumer, ProducerFenced, TopicPartition, read_last, record_of
 from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics, lags_of
 from assay_stream.kafka.stage import Topology, TransactionalWriter
 from assay_stream.kafka.topics import AccessRole

@@ -22,8 +22,7 @@ from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.errors import InputError
 from assay_stream.join import Join, Routing, call_in, reroute
-from assay_stream.kafka.connection import Consumer, FetchedRecord, TopicPartition
-from assay_stream.kafka.log import read_last, record_of
+from assay_stream.kafka.connection import Consumer, FetchedRecord, TopicPartition, read_last, record_of
 from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics
 from assay_stream.kafka.stage import PartitionState, Stage, StateThread, Topology
 from assay_stream.limits import OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX

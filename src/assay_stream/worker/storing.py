@@ -21,9 +21,8 @@ import structlog
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka.connection import Consumer, TopicPartition, open_admin
+from assay_stream.kafka.connection import Consumer, TopicPartition, open_admin, read, record_of
 from assay_stream.kafka.finalizing import finalised_level
-from assay_stream.kafka.log import read, record_of
 from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics
 from assay_stream.kafka.ranges import places_of
 from assay_stream.kafka.topics import AccessRole, topic_names

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record
 from tests.support.alerts import alert_of, alert_records, finding_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from tests.support.command import invoke
 from tests.support.events import SERVER, TOOL, Story
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from tests.support.command import error_code, invoke, rows_of
 from tests.support.events import SERVER, TOOL, Story
 

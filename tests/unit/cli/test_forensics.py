@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.model.record import Role
 from tests.support.command import error_code, invoke
 from tests.support.command import invoke as run

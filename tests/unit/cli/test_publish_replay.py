@@ -13,9 +13,8 @@ import pytest
 import zstandard
 
 from assay_stream.errors import InputError
-from assay_stream.files.archive import open_archive
-from assay_stream.files.compressed import write_archive
-from assay_stream.files.record_line import record_line
+from assay_stream.files.archive import open_archive, write_archive
+from assay_stream.files.lines import record_line
 from assay_stream.model.record import Record
 from assay_stream.replay.run import PROGRESS_FILE
 from bench.bench_replay import records

@@ -9,7 +9,7 @@ from assay_stream.cli.archiving import Restoring, archived_roles, file_of
 from assay_stream.config import load_settings
 from assay_stream.errors import AssayStreamError
 from assay_stream.files.archive import ARCHIVE_MANIFEST, GroupOffset, files_in, manifest_bytes
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.files.spool import LogSpool
 from assay_stream.kafka.ranges import READ
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role

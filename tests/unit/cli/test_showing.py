@@ -12,7 +12,7 @@ import pytest
 from assay_stream.cli import alerts as cli_alerts
 from assay_stream.cli.store_sources import OpenedStore
 from assay_stream.errors import InputError
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.model.kinds import Kind
 from assay_stream.readmodel.queries import load
 from tests.support.alerts import alert_of

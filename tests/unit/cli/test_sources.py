@@ -7,7 +7,7 @@ import pytest
 from assay_stream.cli.sources import RangeOptions, make_source
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import Role
 from assay_stream.replay.order import Selection

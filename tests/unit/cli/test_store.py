@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.queries import Store

@@ -15,7 +15,7 @@ from assay_stream.cli import inventory, store_sources
 from assay_stream.cli import sources as cli_sources
 from assay_stream.cli.app import app
 from assay_stream.config import Settings, load_settings
-from assay_stream.files.record_line import record_line
+from assay_stream.files.lines import record_line
 from assay_stream.kafka import ranges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role

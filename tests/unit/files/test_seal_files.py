@@ -7,10 +7,10 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.files import seal_files
-from assay_stream.files.seal_files import BadLine, FileLogs, LogName, read_private_key, read_public_keys, write_logs
+from assay_stream.files.seal_files import BadLine, FileLogs, read_private_key, read_public_keys, write_logs
 from assay_stream.model.record import Role
 from assay_stream.schemes.tlog import keys_of, private_pem
-from assay_stream.seal.check import FAULTS_TOLD_MAX
+from assay_stream.seal.check import FAULTS_TOLD_MAX, LogName
 from tests.support.errors import raises_code
 from tests.support.seals import (
     KEY,

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from assay_stream.forward.posting import HttpAnswer, Poster
-from assay_stream.forward.receivers import DELIVERED, DeliveryOutcome, place_of
+from assay_stream.forward.receivers import DELIVERED, DeliveryOutcome
+from assay_stream.text.urls import place_of
 from tests.support.deployment import free_port
 from tests.support.raw_http import a_response, body_of, raw_server
 from tests.support.receivers import WebhookServer

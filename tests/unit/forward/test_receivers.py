@@ -13,15 +13,9 @@ import pytest
 
 from assay_stream.alerts.formats import view_of
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.receivers import (
-    AttemptResult,
-    DeliveryOutcome,
-    is_address,
-    read_receivers,
-    secret_from,
-    tls_context,
-)
+from assay_stream.forward.receivers import AttemptResult, DeliveryOutcome, read_receivers, secret_from, tls_context
 from assay_stream.forward.syslog import SyslogTarget, parse_target
+from assay_stream.text.urls import is_address
 from tests.support.alerts import alert_of
 from tests.support.errors import raises_code
 from tests.support.https_server import Authority

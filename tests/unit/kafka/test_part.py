@@ -22,7 +22,7 @@ from assay_stream.kafka.part import SILENCE_LIMIT_S, BrokerWatch, Follower, Pati
 from assay_stream.model.record import Record, Role
 from tests.support.deployment import free_port
 from tests.support.memory_cluster import MemoryCluster, running, until
-from tests.unit.kafka.test_log import HOME, filled
+from tests.unit.kafka.test_connection import HOME, filled
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

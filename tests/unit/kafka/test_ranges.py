@@ -11,12 +11,12 @@ from aiokafka.errors import KafkaConnectionError
 
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.files.seal_files import LogName
 from assay_stream.join import Routing, reroute
 from assay_stream.kafka import ranges
 from assay_stream.kafka.ranges import KafkaLogs, LogRanges, marked, read_foreign, set_aside_place
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import TOPIC_NAMES, Headers, Origin, Record, Role, rejected, set_aside_error
+from assay_stream.seal.check import LogName
 from tests.support.events import SERVER
 from tests.support.log_ranges import LogsInMemory, stand_in
 from tests.support.memory_cluster import MemoryCluster

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.join import FIRST_ORIGIN, Join, Routing
-from assay_stream.kafka.log import record_of
+from assay_stream.kafka.connection import record_of
 from assay_stream.kafka.partition import Batch
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Topology

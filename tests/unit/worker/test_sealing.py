@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.kafka.log import record_of
+from assay_stream.kafka.connection import record_of
 from assay_stream.kafka.stage import Topology
 from assay_stream.model.record import Record, Role
 from assay_stream.schemes import tlog

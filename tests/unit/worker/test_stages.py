@@ -11,8 +11,7 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.join import Join
-from assay_stream.kafka.connection import FetchedRecord
-from assay_stream.kafka.log import record_of
+from assay_stream.kafka.connection import FetchedRecord, record_of
 from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.envelope import Producer

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaTimeoutError
 
+from assay_stream.cli.replay import shadow_topics, write_shadow
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka import shadow
-from assay_stream.kafka.shadow import shadow_topics, write_shadow
 from assay_stream.model.record import Output, Role, murmur2_partition
 from assay_stream.replay.run import FILES, Tally
 from tests.support.errors import raises_code
@@ -60,7 +59,7 @@ def reached(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> Brokers:
         return brokers
 
     monkeypatch.setattr("assay_stream.kafka.connection.start_admin", start_admin)
-    monkeypatch.setattr(shadow, "writing_producer", lambda _, **__: brokers)
+    monkeypatch.setattr("assay_stream.cli.replay.writing_producer", lambda _, **__: brokers)
     return brokers
 
 

@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.alerts.formats import view_of
-from assay_stream.alerts.formats.messages import one_line, to_pagerduty, to_slack, to_teams
+from assay_stream.forward.pagerduty import to_pagerduty
+from assay_stream.forward.posting import one_line
+from assay_stream.forward.slack import to_slack
+from assay_stream.forward.teams import to_teams
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of
 
