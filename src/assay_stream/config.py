@@ -315,7 +315,7 @@ def load_settings(**overrides: object) -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = "ASSAY_STREAM_" + "_".join(str(part) for part in first["loc"]).upper()
-        raise ConfigurationError("bad_setting", f"{name}: {first['msg']}") from None
+        raise ConfigurationError("bad_setting", f"{name}: {first['msg'].removeprefix('Value error, ')}") from None
     return settings.model_copy(update=_secrets_of_files(settings))
 
 

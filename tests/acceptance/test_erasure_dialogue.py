@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import os
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -71,8 +72,8 @@ class Kept:
         (folder / "sealed" / "checkpoints-0.ndjson").write_bytes(lines_of(seals))
         write_keys(folder)
 
-    def erase(self, name: str) -> Path:
-        output = self.folder / f"{name}-erased"
+    def erase(self, name: str, output_name: str | None = None) -> Path:
+        output = self.folder / (output_name or f"{name}-erased")
         control = ("--control", self.folder / "archive")
         result = run("evidence", "erase-files", "--input", self.folder / name, "--output", output, *control)
         if result.exception is not None:
@@ -172,6 +173,21 @@ def test_what_a_killed_run_left_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"folder_not_empty: .*\.part\.sealed-erased is there already: .*remove it"):
         kept.erase("sealed")
     assert (tmp_path / ".part.sealed-erased").is_dir()
+
+
+def test_a_file_that_is_copied_unread_may_have_any_name(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, erasure(some_calls()))
+    name = os.fsdecode(b"\xff.bin")
+    (tmp_path / "sealed" / name).write_bytes(b"other")
+    assert (kept.erase("sealed") / name).read_bytes() == b"other"
+
+
+def test_a_new_folder_in_the_old_one_is_refused(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, erasure(some_calls()))
+    before = all_bytes(tmp_path / "sealed")
+    with pytest.raises(InputError, match=r"folder_not_empty: .* lies in "):
+        kept.erase("sealed", "sealed/new")
+    assert all_bytes(tmp_path / "sealed") == before
 
 
 def test_a_stub_without_its_erasure_is_a_missing_record(tmp_path: Path) -> None:

@@ -344,7 +344,7 @@ def _detections(agent: Agent, role: Role, event: Event[Any], memory: Memory, lim
             about(
                 agent.name,
                 "a handler yields Detection objects: texts for server, tool and what it is about, a severity by "
-                f"name, and at most {limits.agent_references_max} origins",
+                f"name, and references as a tuple of at most {limits.agent_references_max} origins",
             ),
         )
     return given

@@ -14,7 +14,10 @@ def main() -> None:
     try:
         with needing_extra("cli"):
             from assay_stream.cli.app import run
+        run()
     except ConfigurationError as error:
         print(f"assay-stream: {error}", file=sys.stderr)
         sys.exit(2)
-    run()
+    except KeyboardInterrupt:
+        # A command ends by itself: this came while it was loaded.
+        sys.exit(130)

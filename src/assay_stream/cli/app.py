@@ -6,6 +6,7 @@ start or use memory for other commands.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping
@@ -197,6 +198,11 @@ def run() -> None:
         app()
     except Exception as error:
         known = explained(error)
+        # Whatever reads or writes a file names it: this is standard output.
+        if isinstance(error, OSError) and error.filename is None and error.errno == errno.ENOSPC:
+            known = OperatingError("unwritable_file", f"cannot write to standard output: {error.strerror}")
+            # What is buffered would fail once more at exit, and change the exit code.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if known is None:
             raise
         say(str(known))

@@ -322,6 +322,8 @@ def keygen(out: Annotated[Path, option("New file for the private key. The public
 
     The private key is encrypted if ASSAY_STREAM_SEAL_KEY_PASSWORD is set. Only its owner can read the file.
     """
+    if out.is_dir():
+        raise ConfigurationError("bad_option", f"{out} is a folder: name a file in it, as in --out {out / 'seal.pem'}")
     password = _password(load_settings())
     key = Ed25519PrivateKey.generate()
     write_key_files(

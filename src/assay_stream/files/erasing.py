@@ -19,7 +19,7 @@ from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.files.archive import open_archive, opened, write_archive
 from assay_stream.files.lines import lines_of, record_line, record_line_parts
-from assay_stream.files.local import PREFIX, writing_to
+from assay_stream.files.local import PREFIX, path_text, writing_to
 from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER, Headers, Origin, Record, Role, erased_by
@@ -107,6 +107,8 @@ def erase_folder(source: Path, target: Path, erasures: Erasures) -> Erased:
     """
     if not source.is_dir():
         raise InputError("unreadable_file", f"{source} is not a folder")
+    if source.resolve() in target.resolve().parents:
+        raise InputError("folder_not_empty", f"{target} lies in {source}: choose a folder outside it")
     part, found = target.with_name(PREFIX + target.name), Erased()
     with writing_to(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -122,7 +124,7 @@ def erase_folder(source: Path, target: Path, erasures: Erasures) -> Erased:
                 elif path.is_dir():
                     raise InputError("unreadable_file", f"{path} is a folder in the folder: erase in it by itself")
                 else:
-                    found.copied.append(path.name)
+                    found.copied.append(path_text(path.name))
                     shutil.copyfile(path, part / path.name)
             found.check(erasures)
             part.replace(target)

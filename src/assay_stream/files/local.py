@@ -48,7 +48,9 @@ def _failing(code: str, what: str, path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(code, f"cannot {what} {path}: {error.strerror}") from None
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        why = "a file is in its place: name a folder" if is_file else error.strerror
+        raise InputError(code, f"cannot {what} {path}: {why}") from None
 
 
 # Each takes the path that its block reads or writes.

@@ -134,6 +134,7 @@ def raises(_event: Any, _memory: Any) -> list[Detection]:
     [
         (raises, "agent_raised"),
         (lambda _event, _memory: 7, "agent_bad_output"),
+        (lambda event, _memory: Detection(references=[event.origin]), "agent_bad_output"),  # type: ignore[arg-type]
         (lambda _event, _memory: ["a text"], "agent_bad_output"),
         (lambda _event, _memory: Detection(server_id=""), "agent_bad_output"),
         (lambda _event, _memory: [Detection(about=["a list"])], "agent_bad_output"),  # type: ignore[arg-type]

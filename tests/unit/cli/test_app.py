@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from assay_stream import __version__
 from assay_stream.cli import app as cli_app
+from assay_stream.cli import main
 from assay_stream.cli.app import TASKS, app
 from tests.support.command import every_command, invoke
 from tests.support.command import run_command_text as run
@@ -40,6 +41,25 @@ def test_a_command_imports_what_it_needs_alone() -> None:
     loaded = set(done.stderr.split())
     assert "assay_stream.cli.tap" in loaded
     assert loaded.isdisjoint(f"assay_stream.{room}" for room in ("agents", "detect", "join", "replay", "readmodel"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_standard_output_without_room_is_named() -> None:
+    command = [sys.executable, "-m", "assay_stream", "completion", "bash"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("assay-stream: unwritable_file: cannot write to standard output: ")
+
+
+def test_an_interrupt_while_a_command_is_loaded_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_app, "run", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
 
 
 def test_the_version_is_printed() -> None:

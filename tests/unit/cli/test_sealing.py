@@ -63,6 +63,12 @@ def test_no_key_is_overwritten(name: str, tmp_path: Path) -> None:
     assert (tmp_path / name).read_bytes() == b"kept"
 
 
+def test_a_folder_in_place_of_a_new_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert failed(run("keygen", "--out", "."), "bad_option")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", ["seal", "schemapin"])
 def test_no_half_of_a_key_is_left_on_a_full_disk(command: str, tmp_path: Path) -> None:
     """The rest of it would be in the way of the next try."""
