@@ -128,6 +128,7 @@ _MORSE_CODE = dict(zip(_MORSE_ALPHABET.split(), _LETTERS, strict=True))
 _SPACER = re.compile(r"(?<=\w)[ .\-_*·|](?=\w(?:[ .\-_*·|]|$))")
 _TAGS = re.compile("[\U000e0020-\U000e007e]++")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,}+")
+_ZERO_WIDTH_BLANKS = re.compile("[\u180e\u200b\u2060\u2063\ufeff]+")
 _ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060-\u2064\ufeff]{16,}+")
 _DATA_URI = re.compile(
     r"data:(?:image|audio|font|video)/[\w.+-]{1,40};base64,([A-Za-z0-9+/_-]{0,32})[A-Za-z0-9+/=_-]*+"
@@ -245,6 +246,8 @@ def _unseen(text: str, work: Work) -> Iterator[View]:
         yield from _text_view(bytes(_selector_byte(char) for char in run), "variation_selectors")
     for run in _ZERO_WIDTH.findall(text):
         yield from _zero_width(run, work)
+    # A person sees one word where a model reads two.
+    yield View("zero_width_blanks", _ZERO_WIDTH_BLANKS.sub(" ", text), is_blob=False)
 
 
 def _selector_byte(char: str) -> int:

@@ -39,6 +39,7 @@ def hidden_views(text: str) -> list[View]:
         ("tag_characters", "".join(chr(0xE0000 + ord(char)) for char in SAID)),
         ("variation_selectors", "".join(chr(0xE0100 + ord(char) - 16) for char in SAID)),
         ("zero_width", "".join("\u200c" if bit == "1" else "\u200b" for char in SAID for bit in f"{ord(char):08b}")),
+        *(("zero_width_blanks", SAID.replace(" ", blank)) for blank in ("\u200b", "\u2060", "\ufeff\u200b")),
         ("html_entities", "".join(f"&#x{ord(char):x};" for char in SAID)),
         ("percent_encoding", "".join(f"%{ord(char):02X}" for char in SAID)),
         ("escapes", "".join(f"\\u{ord(char):04x}" for char in SAID)),
