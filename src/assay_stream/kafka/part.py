@@ -198,7 +198,9 @@ class PatientPart(Part):
         if isinstance(refusal, ConfigurationError):
             raise refusal from error
         self.failures += 1
-        text = f"{self._what} failed {self.failures} times in a row, last with {type(error).__name__}"
+        # Which of several waits it was that ended says what to look for.
+        why = f" ({error.args[0]})" if isinstance(error, KafkaTimeoutError) and error.args else ""
+        text = f"{self._what} failed {self.failures} times in a row, last with {type(error).__name__}{why}"
         if self.failures > FAILURES_MAX:
             if not (self._waits and is_away(error)):
                 raise OperatingError("brokers_failing", f"{text}: see the brokers' logs{self._hint}") from error

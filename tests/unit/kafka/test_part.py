@@ -10,6 +10,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import (
     KafkaConnectionError,
+    KafkaTimeoutError,
     NodeNotReadyError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
@@ -62,7 +63,7 @@ class Following:
 
 async def test_what_is_followed_comes_once_however_often_brokers_fail() -> None:
     """It goes on where it was; each failure is said. It is ready once what was there at first has been read."""
-    following = Following(filled(5), KafkaConnectionError(), OSError())
+    following = Following(filled(5), KafkaConnectionError(), OSError(), KafkaTimeoutError("a transaction does not end"))
     async with running(following.follower):
         await until(lambda: following.follower.ready)
         following.cluster.append("t", 1, b"k", b"later")
@@ -70,7 +71,9 @@ async def test_what_is_followed_comes_once_however_often_brokers_fail() -> None:
     assert following.values == [b"1", b"2", b"3", b"4", b"later"]
     assert following.said == [
         f"following the topic of calls failed {count} times in a row, last with {kind}: trying again"
-        for count, kind in enumerate(("KafkaConnectionError", "OSError"), 1)
+        for count, kind in enumerate(
+            ("KafkaConnectionError", "OSError", "KafkaTimeoutError (a transaction does not end)"), 1
+        )
     ]
 
 
