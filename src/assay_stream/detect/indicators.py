@@ -385,6 +385,8 @@ def _search(
         found.append(match)
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))
+    if new_texts and old_texts:
+        work.spend(texts.units)
     for match in new_languages(old_texts, texts, new_texts, work):
         found.append(match)  # noqa: PERF402 - what was found before the budget runs out stays
 

@@ -87,7 +87,6 @@ def new_languages(old_texts: Sequence[Text], texts: Texts, new_texts: Iterable[T
     if not old_texts:
         yield from _on_first_sight(suspects, texts, work)
         return
-    work.spend(texts.units)
     stands = {(text.role, text.value) for text in texts}
     kept = any(_is_prose(text) for text in old_texts if (text.role, text.value) in stands)
     old_by_place = {text.place: shown(text.value, work) for text in old_texts if text.role is TextRole.TEXT}
@@ -173,7 +172,7 @@ def _stands_beside(old: str, seen: str, work: Work) -> bool:
 
 def _may_be_foreign(text: str, work: Work) -> bool:
     """Return False for nearly all English texts, at little cost."""
-    work.spend(len(text) // _CHARS_PER_UNIT_LOOKED_AT)
+    work.spend(1 + len(text) // _CHARS_PER_UNIT_LOOKED_AT)
     return not text.isascii() or len(_COMMON_IN_ANY.intersection(_WORD.findall(text.lower()))) >= _COMMON_MIN
 
 
