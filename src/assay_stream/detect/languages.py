@@ -25,7 +25,7 @@ from assay_stream.detect.page import shown
 from assay_stream.detect.surfaces import Place, Text, TextRole, Texts
 from assay_stream.work import Work
 
-RULE: Final = "language_introduced"
+_RULE: Final = "language_introduced"
 
 _COMMON = [frozenset(words.split()) for words in CATALOG.languages.values()]
 _COMMON_IN_ANY = frozenset(chain.from_iterable(_COMMON))
@@ -96,28 +96,28 @@ def new_languages(old_texts: Sequence[Text], texts: Texts, new_texts: Iterable[T
         if _stands_beside(old, seen, work) if old is not None else kept:
             beside.append((text.place, seen))
     yield from _new_scripts(old_by_place, beside, work)
-    if not any(_foreign_sentences(old, work) for old in old_by_place.values()):
+    if not any(_may_be_foreign(old, work) and _foreign_sentences(old, work) for old in old_by_place.values()):
         for place, seen in beside:
             for start, end in _foreign_sentences(seen, work)[:1]:
-                yield Match(RULE, LEVELS[RULE], seen, start, end, (), place)
+                yield Match(_RULE, LEVELS[_RULE], seen, start, end, (), place)
 
 
 def _on_first_sight(suspects: Sequence[Text], texts: Texts, work: Work) -> Iterator[Match]:
     """Yield the few foreign sentences of texts that are English but for them."""
-    found = [(text, spans) for text in suspects if (spans := _foreign_sentences(text.value, work))]
-    foreign = sum(len(spans) for _, spans in found)
+    found = {text: spans for text in suspects if (spans := _foreign_sentences(text.value, work))}
+    foreign = sum(map(len, found.values()))
     if not 0 < foreign <= _FOREIGN_ON_FIRST_SIGHT_MAX:
         return
     english = 0
     for text in texts:
         if text.role is TextRole.TEXT:
-            edges = (0, *chain.from_iterable(_foreign_sentences(text.value, work)), len(text.value))
+            edges = (0, *chain.from_iterable(found.get(text, ())), len(text.value))
             work.spend(_UNITS_PER_CHAR_READ * len(text.value))
             rest = "".join(text.value[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
             english += sum(word in _ENGLISH_AROUND for word in _WORD.findall(rest.lower()))
     if english >= _ENGLISH_AROUND_MIN * foreign:
-        for text, ((start, end), *_) in found:
-            yield Match(RULE, _LEVEL_FIRST_SEEN, text.value, start, end, (), text.place)
+        for text, ((start, end), *_) in found.items():
+            yield Match(_RULE, _LEVEL_FIRST_SEEN, text.value, start, end, (), text.place)
 
 
 def _new_scripts(old_by_place: Mapping[Place, str], beside: Iterable[tuple[Place, str]], work: Work) -> Iterator[Match]:
@@ -178,8 +178,6 @@ def _may_be_foreign(text: str, work: Work) -> bool:
 
 def _foreign_sentences(text: str, work: Work) -> list[tuple[int, int]]:
     """Return start and end of the sentences that are in a language with Latin letters other than English."""
-    if not _may_be_foreign(text, work):
-        return []
     work.spend(_UNITS_PER_CHAR_READ * len(text))
     ends = [*(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
     return [span for span in pairwise((0, *ends)) if _is_foreign(text[slice(*span)])]
