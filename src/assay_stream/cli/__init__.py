@@ -12,12 +12,13 @@ from assay_stream.errors import ConfigurationError, needing_extra
 def main() -> None:
     """Run the command line, or say which packages it needs."""
     try:
-        with needing_extra("cli"):
-            from assay_stream.cli.app import run
+        try:
+            with needing_extra("cli"):
+                from assay_stream.cli.app import run
+        except ConfigurationError as error:
+            print(f"assay-stream: {error}", file=sys.stderr)
+            sys.exit(2)
         run()
-    except ConfigurationError as error:
-        print(f"assay-stream: {error}", file=sys.stderr)
-        sys.exit(2)
     except KeyboardInterrupt:
         # A command ends by itself: this came while it was loaded.
         sys.exit(130)

@@ -6,7 +6,6 @@ start or use memory for other commands.
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Mapping
@@ -192,14 +191,22 @@ def _options(
     quiet_client_logs()
 
 
+def _is_output_failing() -> bool:
+    """Return True if standard output still refuses what is buffered for it."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
 def run() -> None:
     prepare()
     try:
         app()
     except Exception as error:
         known = explained(error)
-        # Whatever reads or writes a file names it: this is standard output.
-        if isinstance(error, OSError) and error.filename is None and error.errno == errno.ENOSPC:
+        if isinstance(error, OSError) and _is_output_failing():
             known = OperatingError("unwritable_file", f"cannot write to standard output: {error.strerror}")
             # What is buffered would fail once more at exit, and change the exit code.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

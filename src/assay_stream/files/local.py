@@ -48,7 +48,7 @@ def _failing(code: str, what: str, path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        is_file = code == "unwritable_folder" and isinstance(error, FileExistsError | NotADirectoryError)
         why = "a file is in its place: name a folder" if is_file else error.strerror
         raise InputError(code, f"cannot {what} {path}: {why}") from None
 

@@ -62,6 +62,17 @@ def test_an_interrupt_while_a_command_is_loaded_ends_it_quietly(monkeypatch: pyt
     assert ended.value.code == 130
 
 
+def test_a_module_that_a_command_misses_is_not_taken_for_one_of_the_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing() -> None:
+        raise ModuleNotFoundError("No module named 'other'", name="other")
+
+    monkeypatch.setattr(cli_app, "run", missing)
+    with pytest.raises(ModuleNotFoundError):
+        main()
+
+
 def test_the_version_is_printed() -> None:
     """--version prints the version alone."""
     done = run("--version")

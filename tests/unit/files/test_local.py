@@ -1,13 +1,14 @@
 """Files written aside, folders that one run at a time writes to, and TOML that operators write."""
 
 import os
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pytest
 
-from assay_stream.errors import ConfigurationError
-from assay_stream.files.local import Aside, decode_toml, locked_folder
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.local import Aside, decode_toml, locked_folder, reading, writing, writing_to
 from tests.support.errors import raises_code
 
 
@@ -62,3 +63,14 @@ def test_what_is_no_toml_is_refused_and_not_quoted(raw: bytes, code: str, said: 
 
 def test_what_is_toml_is_decoded() -> None:
     assert decode_toml(b'[[servers]]\nserver_id = "docs"\n') == {"servers": [{"server_id": "docs"}]}
+
+
+@pytest.mark.parametrize(("block", "is_folder_wanted"), [(writing_to, True), (reading, False), (writing, False)])
+def test_a_file_in_place_of_a_folder_is_named_where_a_folder_is_wanted(
+    tmp_path: Path, block: Callable[[Path], AbstractContextManager[None]], is_folder_wanted: bool
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(InputError) as failed, block(file / "below"):
+        (file / "below").mkdir()
+    assert ("name a folder" in failed.value.message) is is_folder_wanted
