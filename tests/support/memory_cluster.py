@@ -186,6 +186,10 @@ class MemoryProducer:
         self._id = transactional_id
         self._epoch = 0
 
+    async def take_over(self, *_: object) -> None:
+        """Start: this cluster tells every partition how a transaction ended."""
+        await self.start()
+
     async def start(self) -> None:
         """Fence the previous producer of the transactional id, and abort what it left open."""
         self._cluster.before("start")

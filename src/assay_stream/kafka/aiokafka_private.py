@@ -12,18 +12,20 @@ behave differently.
 4. It does not trust a single broker that claims to be the leader, and learns of all topics it asks about at once.
 5. ``ask_any_broker`` sends a request that aiokafka's admin client lacks, such as ``TopicRights``.
 6. ``add_to_transaction`` makes a transaction write its marker to a partition that it has no record in.
+7. ``Producer`` ends a transaction again where brokers forgot that it had ended.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.consumer import fetcher
-from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, KafkaTimeoutError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.types import (
@@ -43,13 +45,16 @@ from aiokafka.record.memory_records import _MemoryRecordsPy
 
 from assay_stream.model.record import Headers, made_of
 
-_OFFSETS_LATER = frozenset({14, 88})
-"""The coordinator is loading its log, or an open transaction has an offset of the partition."""
+_HELD = 88
+"""An open transaction has an offset of the partition."""
+_COORDINATOR_LOADS = 14
 _COORDINATOR_MOVED = frozenset({15, 16})
+_NO_SUCH_TRANSACTION = 105
 _STABLE_LIMIT_S = 15.0
 _STABLE_PAUSE_S = 0.02
 _ASKED, _NAMED_BY = 3, 2
 _ANSWER_LIMIT_S = 2.0
+_ABORTED = "CompleteAbort"
 _LEADERS_LOOKS = 40
 _LEADERS_PAUSE_S = 0.1
 _MAGIC = 16
@@ -215,6 +220,45 @@ class StableOffsetFetch(Request[_OffsetFetchRequestV7]):  # type: ignore[misc]
 
 
 _ERROR = ("error_code", Int16)
+_TRANSACTION = CompactArray(
+    _ERROR,
+    ("transactional_id", _STRING),
+    ("state", _STRING),
+    ("timeout_ms", Int32),
+    ("start_time_ms", Int64),
+    ("producer_id", Int64),
+    ("producer_epoch", Int16),
+    ("topics", CompactArray(("name", _STRING), ("partitions", CompactArray(Int32)), _TAGS)),
+    _TAGS,
+)
+
+
+class _DescribeTransactionsResponseV0(Response):  # type: ignore[misc]
+    API_KEY = 65
+    API_VERSION = 0
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("transactions", _TRANSACTION), _TAGS)
+
+
+class _DescribeTransactionsRequestV0(RequestStruct):  # type: ignore[misc]
+    FLEXIBLE_VERSION = True
+    API_KEY = 65
+    API_VERSION = 0
+    RESPONSE_TYPE = _DescribeTransactionsResponseV0
+    SCHEMA = Schema(("transactional_ids", CompactArray(_STRING)), _TAGS)
+
+
+class DescribeTransaction(Request[_DescribeTransactionsRequestV0]):  # type: ignore[misc]
+    """Requests how the last transaction of an id stands (KIP-664)."""
+
+    API_KEY = 65
+
+    def __init__(self, transactional_id: str) -> None:
+        self._transactional_id = transactional_id
+
+    def build(self, request_struct_class: type[_DescribeTransactionsRequestV0]) -> _DescribeTransactionsRequestV0:
+        return request_struct_class([self._transactional_id], _NO_TAGS)
+
+
 _BROKERS = Array(("node_id", Int32), ("host", String()), ("port", Int32), ("rack", String()))
 _REPLICAS = [(name, Array(Int32)) for name in ("replicas", "isr", "offline_replicas")]
 _LED = Array(_ERROR, _PARTITION_NUMBER, ("leader", Int32), ("leader_epoch", Int32), *_REPLICAS)
@@ -273,19 +317,15 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
             KafkaTimeoutError: brokers disagree on the leader, or are unreachable.
         """
         places = list(partitions)
-        # All at once: aiokafka would learn of one topic at a time, and pause after each.
-        await asyncio.gather(*(self._client.add_topic(topic) for topic in {place.topic for place in places}))
+        await _learn_of(self._client, places)
         for _ in range(_LEADERS_LOOKS):
-            leaders = self._leaders(places)
+            leaders = _leaders(self._client, places)
             ends, are_named = await asyncio.gather(super().end_offsets(places), self._are_named(leaders))
-            if are_named and leaders == self._leaders(places):
+            if are_named and leaders == _leaders(self._client, places):
                 return dict(ends)
             await self._client.force_metadata_update()
             await asyncio.sleep(_LEADERS_PAUSE_S)
         raise KafkaTimeoutError("brokers do not agree who leads")
-
-    def _leaders(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        return {tp: self._client.cluster.leader_for_partition(tp) for tp in places}
 
     async def _are_named(self, leaders: Mapping[TopicPartition, int | None]) -> bool:
         nodes = [broker.nodeId for broker in self._client.cluster.brokers()]
@@ -332,20 +372,126 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
             await group.ensure_coordinator_known()
             answer = await group._send_req(request)
             parts = [(topic[0], part) for topic in answer.topics for part in topic[1]]
-            codes = {answer.error_code, *(part[4] for _, part in parts)} - {0}
+            codes = _codes(answer)
             if not codes:
                 return {
                     TopicPartition(topic, part[0]): (None if part[1] < 0 else part[1], part[3] or "")
                     for topic, part in parts
                 }
-            refused = codes - _OFFSETS_LATER - _COORDINATOR_MOVED
+            refused = codes - _COORDINATOR_MOVED - {_COORDINATOR_LOADS, _HELD}
             if refused:
                 raise for_code(min(refused))()
             if codes & _COORDINATOR_MOVED:
                 group.coordinator_dead()
             if asyncio.get_running_loop().time() > deadline:
-                raise KafkaTimeoutError("an open transaction has offsets of these partitions and does not end")
+                raise KafkaTimeoutError(
+                    "an open transaction has offsets of these partitions and does not end: see kafka-transactions.sh "
+                    "find-hanging"
+                )
             await asyncio.sleep(_STABLE_PAUSE_S)
+
+
+class Producer(AIOKafkaProducer):  # type: ignore[misc]
+    """aiokafka's transactional producer, which takes over what its id has left behind.
+
+    Args:
+        undecided: for each transactional id, a transaction that is to be ended again; survives the producer.
+    """
+
+    def __init__(self, *, undecided: dict[str, str], **options: Any) -> None:
+        super().__init__(**options)
+        self._undecided = undecided
+
+    async def take_over(
+        self, group_id: str, inputs: Collection[TopicPartition], outputs: Collection[TopicPartition]
+    ) -> None:
+        """Start, once all partitions know how the last transaction of this id ended.
+
+        Brokers that end a transaction do not tell partitions that have no leader at that moment, as after an outage
+        of all of them (KAFKA-20734). There it stays open: nobody reads what follows, and the next transaction of this
+        id decides over it, so that what was aborted can be committed with that. So it is ended once more, as before.
+
+        Args:
+            group_id: owner of the offsets in its transactions, of partitions ``inputs``.
+            outputs: all partitions that its transactions may have written to.
+
+        Raises:
+            KafkaError: it did not start, and must be stopped.
+        """
+        name = self._txn_manager.transactional_id
+        await self.client.bootstrap()
+        state, unfinished = await self._last_transaction(name)
+        if state == "Empty":
+            state = self._undecided.get(name, state)
+        is_held = state.startswith("Complete") and await self._has_held(group_id, inputs)
+        is_forgotten = is_held or state == _ABORTED
+        # Whichever has none would not be told again.
+        await self._wait_for_leaders(outputs if is_forgotten else unfinished)
+        if is_forgotten:
+            self._undecided[name] = state
+        await self.start()
+        if is_forgotten:
+            await self.begin_transaction()
+            # Without any offsets, for which aiokafka would wait.
+            while not await self._sender._do_add_offsets_to_txn(group_id):
+                pass
+            for place in outputs:
+                add_to_transaction(self, place)
+            await (self.abort_transaction() if state == _ABORTED else self.commit_transaction())
+        self._undecided.pop(name, None)
+
+    async def _last_transaction(self, name: str) -> tuple[str, list[TopicPartition]]:
+        """Return its state, and the partitions it is still open in."""
+        request = DescribeTransaction(name)
+        try:
+            answer = await self._ask(
+                CoordinationType.TRANSACTION, name, request, lambda answer: [answer.transactions[0][0]]
+            )
+        except IncompatibleBrokerVersion:
+            return "", []
+        [(_, _, state, _, _, _, _, topics, _)] = answer.transactions
+        return state, [TopicPartition(topic, number) for topic, numbers, _ in topics for number in numbers]
+
+    async def _has_held(self, group_id: str, inputs: Iterable[TopicPartition]) -> bool:
+        request = StableOffsetFetch(group_id, inputs)
+        return _HELD in _codes(await self._ask(CoordinationType.GROUP, group_id, request, _codes))
+
+    async def _ask(self, kind: int, key: str, request: Request[Any], codes_of: Callable[[Any], Iterable[int]]) -> Any:
+        """Return the answer of a coordinator, once it has loaded its log."""
+        deadline = asyncio.get_running_loop().time() + _STABLE_LIMIT_S
+        while True:
+            node = await self._sender._find_coordinator(kind, key)
+            answer = await self.client.send(node, request, group=ConnectionGroup.COORDINATION)
+            refused = set(codes_of(answer)) - {0, _HELD, _NO_SUCH_TRANSACTION}
+            if not refused:
+                return answer
+            if refused - _COORDINATOR_MOVED - {_COORDINATOR_LOADS} or asyncio.get_running_loop().time() > deadline:
+                raise for_code(min(refused))()
+            self._sender._coordinator_dead(kind)
+            await asyncio.sleep(_STABLE_PAUSE_S)
+
+    async def _wait_for_leaders(self, places: Collection[TopicPartition]) -> None:
+        await _learn_of(self.client, places)
+        for _ in range(_LEADERS_LOOKS):
+            if all(leader is not None and leader >= 0 for leader in _leaders(self.client, places).values()):
+                return
+            await asyncio.sleep(_LEADERS_PAUSE_S)
+            await self.client.force_metadata_update()
+        raise KafkaTimeoutError("partitions of its last transaction have no leader")
+
+
+def _codes(answer: Any) -> set[int]:
+    """Return the errors in an answer with committed offsets."""
+    return {answer.error_code, *(part[4] for topic in answer.topics for part in topic[1])} - {0}
+
+
+def _leaders(client: AIOKafkaClient, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+    return {place: client.cluster.leader_for_partition(place) for place in places}
+
+
+async def _learn_of(client: AIOKafkaClient, places: Iterable[TopicPartition]) -> None:
+    # All at once: aiokafka would learn of one topic at a time, and pause after each.
+    await asyncio.gather(*(client.add_topic(topic) for topic in {place.topic for place in places}))
 
 
 async def ask_any_broker(admin: AIOKafkaAdminClient, request: Request[Any]) -> Any:

@@ -22,7 +22,7 @@ from aiokafka.errors import (
 )
 
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord, GroupMember
+from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord, GroupMember, Producer
 from assay_stream.kafka.credentials import RereadTls, sasl_options
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, kafka_producer
 from assay_stream.kafka.refusals import explained, why_refused
@@ -185,7 +185,7 @@ class Clients(Protocol):
     def consumer(self, **options: Any) -> Consumer:
         """Return a consumer as ``reading_consumer`` does."""
 
-    def producer(self, transactional_id: str) -> AIOKafkaProducer:
+    def producer(self, transactional_id: str) -> Producer:
         """Return a transactional producer."""
 
 
@@ -194,17 +194,19 @@ class KafkaClients:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._undecided: dict[str, str] = {}
 
     def consumer(self, **options: Any) -> Consumer:
         return reading_consumer(self._settings, **options)
 
-    def producer(self, transactional_id: str) -> AIOKafkaProducer:
+    def producer(self, transactional_id: str) -> Producer:
         """Return a transactional producer, not started.
 
         Args:
             transactional_id: derived from the input partition, so the same on every worker.
         """
-        return AIOKafkaProducer(
+        return Producer(
+            undecided=self._undecided,
             **connection_options(self._settings),
             transactional_id=transactional_id,
             transaction_timeout_ms=self._settings.transaction_timeout_ms,

@@ -284,7 +284,9 @@ class PartitionTask:
                 f"{first} has a partition {partition} now and had {counts[0]} partitions when this worker started: it "
                 "begins again once the topics of this group have as many",
             )
-        self.writer = TransactionalWriter(topology, runner.group_id, partition)
+        self.writer = TransactionalWriter(
+            topology, runner.group_id, partition, inputs=self._inputs, outputs=self.stage.outputs
+        )
         self.committed: dict[TopicPartition, int] = {}
         self.metadata = ""
         self.suspicion = Suspicion()

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -25,7 +25,7 @@ from assay_stream.canonical.digest import sha256_of
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
 from assay_stream.kafka.connection import Clients, KafkaClients, read_partition
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import ACCESS, STAGES, AccessRole, topic_names
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role, murmur2_partition, size_bytes
 from assay_stream.model.state_table import KEY, read_level, write_level
@@ -212,6 +212,12 @@ class Stage(Generic[State]):
         self._threads: dict[int, StateThread] = {}
 
     @property
+    def outputs(self) -> list[TopicPartition]:
+        """Every partition that it may write to."""
+        writes = ACCESS[AccessRole(self.name) if self.name in STAGES else AccessRole.AGENTS].writes
+        return self.topology.places(*(role for role in writes if role in self.topology.counts))
+
+    @property
     def entries(self) -> int:
         return sum(state.entries for state in self._states.values())
 
@@ -344,15 +350,26 @@ class TransactionalWriter:
     Args:
         group_id: owner of the offsets; no generation is needed, since the transactional id fences other owners.
         partition: makes its transactional id, with the group.
+        inputs: what it commits offsets of.
+        outputs: every partition that it may write to.
     """
 
-    def __init__(self, topology: Topology, group_id: str, partition: int) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        group_id: str,
+        partition: int,
+        *,
+        inputs: Collection[TopicPartition],
+        outputs: Collection[TopicPartition],
+    ) -> None:
         self._topology = topology
         self._group_id = group_id
+        self._inputs, self._outputs = inputs, outputs
         self._producer = topology.clients.producer(f"{group_id}-{partition}")
 
     async def open(self) -> None:
-        await self._producer.start()
+        await self._producer.take_over(self._group_id, self._inputs, self._outputs)
 
     def gather(self) -> Gathered:
         return Gathered(self._producer.create_batch, self._topology)

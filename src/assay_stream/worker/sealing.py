@@ -159,8 +159,7 @@ class Sealer(Following):
         await self._close()
         # Opening a writer fences the previous sealer of its partition.
         parts = self._ranges = {
-            number: OpenRange(partition=number, writer=TransactionalWriter(self._topology, self._group_id, number))
-            for number in range(self._partitions)
+            number: OpenRange(partition=number, writer=self._writer(number)) for number in range(self._partitions)
         }
         opened = await asyncio.gather(*(part.writer.open() for part in parts.values()), return_exceptions=True)
         # Only when all have ended: one that is still opening cannot be closed.
@@ -179,6 +178,10 @@ class Sealer(Following):
         self.metrics.measure("opened", self._partitions)
         self.metrics.measure("opening_seconds", time.monotonic() - started_s)
         _log.info("sealing", partitions=self._partitions, key_id=tlog.key_id(self._plan.key.public_key()))
+
+    def _writer(self, number: int) -> TransactionalWriter:
+        inputs, outputs = ([TopicPartition(self._topics[role], number)] for role in (Role.EVIDENCE, Role.CHECKPOINTS))
+        return TransactionalWriter(self._topology, self._group_id, number, inputs=inputs, outputs=outputs)
 
     async def _last_checkpoint(self, number: int) -> Checkpoint | None:
         place = TopicPartition(self._topics[Role.CHECKPOINTS], number)

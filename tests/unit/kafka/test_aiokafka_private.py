@@ -18,6 +18,7 @@ from aiokafka.consumer import consumer, fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import KafkaTimeoutError, NodeNotReadyError
+from aiokafka.producer.sender import Sender
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
@@ -27,6 +28,8 @@ from assay_stream.kafka.aiokafka_private import Consumer, GroupMember, RecordFet
 
 USED: dict[Callable[..., Any], str] = {
     AIOKafkaConsumer.start: "self",
+    AIOKafkaClient.add_topic: "self topic",
+    AIOKafkaClient.bootstrap: "self",
     AIOKafkaClient.send: "self node_id request group",
     AIOKafkaClient.force_metadata_update: "self",
     AIOKafkaAdminClient._send_request: "self request node_id",
@@ -38,6 +41,9 @@ USED: dict[Callable[..., Any], str] = {
     fetcher.Fetcher._proc_fetch_request: "self assignment node_id request",
     fetcher.PartitionRecords._consumer_record: "self tp record",
     fetcher.PartitionRecords._unpack_records: "self",
+    Sender._coordinator_dead: "self coordinator_type",
+    Sender._do_add_offsets_to_txn: "self group_id",
+    Sender._find_coordinator: "self coordinator_type coordinator_key",
     TransactionManager.maybe_add_partition_to_txn: "self tp",
     _DefaultRecordBatchPy.__init__: "self buffer",
     _DefaultRecordBatchPy._maybe_uncompress: "self",
@@ -57,7 +63,7 @@ def test_attributes_that_are_used_are_there() -> None:
     """Those that aiokafka sets when it makes an object."""
     for made_by, names in {
         AIOKafkaConsumer.__init__: {"_client", "_coordinator"},
-        AIOKafkaProducer.__init__: {"_txn_manager"},
+        AIOKafkaProducer.__init__: {"_sender", "_txn_manager"},
         GroupCoordinator.__init__: {"group_id", "generation", "member_id"},
         fetcher.PartitionRecords.__init__: {"_records", "next_fetch_offset"},
         _DefaultRecordBatchPy.__init__: {"_buffer"},
