@@ -69,7 +69,8 @@ class Worker:
             if (await asyncio.to_thread(self.get, "/readyz"))[0] == 200:
                 return
             await asyncio.sleep(0.1)
-        raise AssertionError(f"the worker is not ready after {_READY_LIMIT_S} s:\n{self.tail()}")
+        said = [self.get(page) for page in ("/readyz", "/healthz")]
+        raise AssertionError(f"the worker is not ready after {_READY_LIMIT_S} s, {said}:\n{self.tail()}")
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)

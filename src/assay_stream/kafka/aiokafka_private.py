@@ -54,7 +54,7 @@ _STABLE_LIMIT_S = 15.0
 _STABLE_PAUSE_S = 0.02
 _ASKED, _NAMED_BY = 3, 2
 _ANSWER_LIMIT_S = 2.0
-_ABORTED = "CompleteAbort"
+_WAS_ABORTED, _WAS_COMMITTED = "CompleteAbort", "CompleteCommit"
 _LEADERS_LOOKS = 40
 _LEADERS_PAUSE_S = 0.1
 _MAGIC = 16
@@ -423,10 +423,10 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
         state, unfinished = await self._last_transaction(name)
         if state == "Empty":
             state = self._undecided.get(name, state)
-        is_held = state.startswith("Complete") and await self._has_held(group_id, inputs)
-        is_forgotten = is_held or state == _ABORTED
-        # Whichever has none would not be told again.
-        await self._wait_for_leaders(outputs if is_forgotten else unfinished)
+        is_held = await self._has_held(group_id, inputs)
+        is_forgotten = state == _WAS_ABORTED or (state == _WAS_COMMITTED and is_held)
+        # Those without one would not be told again. The group's coordinator, which has answered, leads its offsets.
+        await self._wait_for_leaders([place for place in outputs if is_forgotten or place in unfinished])
         if is_forgotten:
             self._undecided[name] = state
         await self.start()
@@ -437,10 +437,10 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
                 pass
             for place in outputs:
                 add_to_transaction(self, place)
-            await (self.abort_transaction() if state == _ABORTED else self.commit_transaction())
+            await (self.abort_transaction() if state == _WAS_ABORTED else self.commit_transaction())
         self._undecided.pop(name, None)
 
-    async def _last_transaction(self, name: str) -> tuple[str, list[TopicPartition]]:
+    async def _last_transaction(self, name: str) -> tuple[str, set[TopicPartition]]:
         """Return its state, and the partitions it is still open in."""
         request = DescribeTransaction(name)
         try:
@@ -448,9 +448,9 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
                 CoordinationType.TRANSACTION, name, request, lambda answer: [answer.transactions[0][0]]
             )
         except IncompatibleBrokerVersion:
-            return "", []
+            return "", set()
         [(_, _, state, _, _, _, _, topics, _)] = answer.transactions
-        return state, [TopicPartition(topic, number) for topic, numbers, _ in topics for number in numbers]
+        return state, {TopicPartition(topic, number) for topic, numbers, _ in topics for number in numbers}
 
     async def _has_held(self, group_id: str, inputs: Iterable[TopicPartition]) -> bool:
         request = StableOffsetFetch(group_id, inputs)

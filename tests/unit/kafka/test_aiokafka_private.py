@@ -24,7 +24,14 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultR
 from aiokafka.record.memory_records import _MemoryRecordsPy
 
 from assay_stream.kafka import aiokafka_private as module
-from assay_stream.kafka.aiokafka_private import Consumer, GroupMember, RecordFetcher, StableOffsetFetch, with_names
+from assay_stream.kafka.aiokafka_private import (
+    Consumer,
+    GroupMember,
+    Producer,
+    RecordFetcher,
+    StableOffsetFetch,
+    with_names,
+)
 
 USED: dict[Callable[..., Any], str] = {
     AIOKafkaConsumer.start: "self",
@@ -276,3 +283,71 @@ async def test_another_broker_that_hangs_delays_nobody(monkeypatch: pytest.Monke
     brokers = Brokers({NEW: NEW, THIRD: NEW}, {NEW: 6}, known=NEW)
     assert await ends_by(brokers, monkeypatch) == 6
     assert brokers.updates == 0
+
+
+class ScriptedProducer(Producer):
+    """Is told what brokers answer, and notes what it does."""
+
+    def __init__(self, state: str, *, is_held: bool, undecided: dict[str, str]) -> None:
+        self.answers = state, is_held
+        self.done: list[str] = []
+        self.client = SimpleNamespace(bootstrap=self._nothing)
+        self._sender = SimpleNamespace(_do_add_offsets_to_txn=self._added)
+        self._txn_manager = SimpleNamespace(transactional_id="id", maybe_add_partition_to_txn=self._noted)
+        self._undecided = undecided
+
+    async def _nothing(self) -> None: ...
+
+    async def _added(self, group_id: str) -> bool:
+        self._noted(group_id)
+        return True
+
+    def _noted(self, what: object) -> None:
+        self.done.append(str(what))
+
+    async def _last_transaction(self, _: str) -> tuple[str, set[TopicPartition]]:
+        return self.answers[0], set()
+
+    async def _has_held(self, *_: object) -> bool:
+        return self.answers[1]
+
+    async def _wait_for_leaders(self, places: object) -> None: ...
+
+    async def start(self) -> None:
+        self.done.append("start")
+
+    async def begin_transaction(self) -> None: ...
+
+    async def abort_transaction(self) -> None:
+        self.done.append("abort")
+
+    async def commit_transaction(self) -> None:
+        self.done.append("commit")
+
+
+PLACE = TopicPartition("outputs", 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_held", "undecided", "end"),
+    [
+        ("", False, {}, ""),
+        ("Empty", False, {}, ""),
+        ("Ongoing", True, {}, ""),
+        ("CompleteCommit", False, {}, ""),
+        ("CompleteCommit", True, {}, "commit"),
+        ("CompleteAbort", False, {}, "abort"),
+        ("CompleteAbort", True, {}, "abort"),
+        ("Empty", True, {}, ""),
+        ("Empty", True, {"id": "CompleteCommit"}, "commit"),
+        ("Empty", False, {"id": "CompleteAbort"}, "abort"),
+    ],
+)
+async def test_a_transaction_is_ended_again_only_as_it_ended(
+    state: str, is_held: bool, undecided: dict[str, str], end: str
+) -> None:
+    """And only if partitions may lack its marker; an earlier attempt that was cut short is remembered."""
+    producer = ScriptedProducer(state, is_held=is_held, undecided=undecided)
+    await producer.take_over("group", [], [PLACE])
+    assert producer.done == ["start", *(["group", str(PLACE), end] if end else [])]
+    assert not undecided
