@@ -13,11 +13,12 @@ behave differently.
 5. ``ask_any_broker`` sends a request that aiokafka's admin client lacks, such as ``TopicRights``.
 6. ``add_to_transaction`` makes a transaction write its marker to a partition that it has no record in.
 7. ``Producer`` ends a transaction again where brokers forgot that it had ended.
+8. Both can be stopped while brokers are away: aiokafka cancels its tasks then, and passes that on to whoever stops it.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -307,6 +308,9 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
 
     start = with_names(AIOKafkaConsumer.start, Fetcher=RecordFetcher)
 
+    async def stop(self) -> None:
+        await _stopped(super().stop(), self._client)
+
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return end offsets from leaders confirmed by two of three brokers, or by all if there are fewer.
 
@@ -402,6 +406,9 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
         super().__init__(**options)
         self._undecided = undecided
 
+    async def stop(self) -> None:
+        await _stopped(super().stop(), self.client)
+
     async def take_over(
         self, group_id: str, inputs: Collection[TopicPartition], outputs: Collection[TopicPartition]
     ) -> None:
@@ -478,6 +485,20 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
             await asyncio.sleep(_LEADERS_PAUSE_S)
             await self.client.force_metadata_update()
         raise KafkaTimeoutError("partitions of its last transaction have no leader")
+
+
+async def _stopped(stopping: Coroutine[Any, Any, None], client: AIOKafkaClient) -> None:
+    """Stop, without being cancelled by what is cancelled in it: a fetch that waits to be tried again, for example."""
+    task = asyncio.create_task(stopping)
+    try:
+        await asyncio.wait((task,))
+    finally:
+        task.cancel()
+    if task.cancelled():
+        # It came no further than that.
+        await client.close()
+    else:
+        task.result()
 
 
 def _codes(answer: Any) -> set[int]:

@@ -262,9 +262,7 @@ class Host:
         loop.call_soon_threadsafe(self.fail, OUT_OF_MEMORY)
 
     def _note_end(self, running: asyncio.Task[None]) -> None:
-        if running.cancelled():
-            return
-        error = running.exception()
+        error = asyncio.CancelledError() if running.cancelled() else running.exception()
         if error is None:
             self._stopping.set()
         else:

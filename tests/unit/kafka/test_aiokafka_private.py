@@ -351,3 +351,31 @@ async def test_a_transaction_is_ended_again_only_as_it_ended(
     await producer.take_over("group", [], [PLACE])
     assert producer.done == ["start", *(["group", str(PLACE), end] if end else [])]
     assert not undecided
+
+
+class Closing:
+    """A part of a consumer that notes that it was closed."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+        if self.error is not None:
+            raise self.error
+
+
+async def test_what_stopping_cancels_does_not_cancel_its_caller() -> None:
+    """As a fetch that brokers do not answer; its connections are closed nevertheless."""
+    consumer, client = Consumer(bootstrap_servers="127.0.0.1:1"), Closing()
+    consumer._fetcher, consumer._client = Closing(asyncio.CancelledError()), client
+    await consumer.stop()
+    assert client.is_closed
+
+
+async def test_stopping_can_be_cancelled() -> None:
+    consumer, waiting = Consumer(bootstrap_servers="127.0.0.1:1"), asyncio.Event()
+    consumer._fetcher, consumer._client = SimpleNamespace(close=waiting.wait), Closing()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(consumer.stop(), 0.01)

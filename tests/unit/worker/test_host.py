@@ -153,6 +153,19 @@ async def test_a_part_that_fails_ends_the_process_with_its_error() -> None:
     assert host.health.liveness()[0] == 503
 
 
+class Cancelled(Done):
+    async def run(self) -> None:
+        raise asyncio.CancelledError
+
+
+async def test_a_part_that_is_cancelled_ends_the_process() -> None:
+    """Nobody cancels parts: what a client passed on must not leave a process that looks alive and does nothing."""
+    async with asyncio.timeout(20), hosted(Cancelled()) as host:
+        pass
+    assert isinstance(host.failure, asyncio.CancelledError)
+    assert host.health.liveness()[0] == 503
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_the_process(number: signal.Signals) -> None:
     """Its parts finish what they have in hand."""
