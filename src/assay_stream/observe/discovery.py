@@ -27,7 +27,7 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.control import DISCOVERY_TYPE
 from assay_stream.observe.http.upstreams import open_session, read_body
 from assay_stream.observe.observation import Observation, Vantage, control_event
-from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, parse_revocations, parse_well_known
+from assay_stream.schemes.schemapin import SchemaPinErrorCode, parse_revocations, parse_well_known
 
 WELL_KNOWN_PATH = "/.well-known/schemapin.json"
 REDIRECTS_MAX = 3

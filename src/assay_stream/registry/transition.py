@@ -41,13 +41,7 @@ from assay_stream.model.record import Output
 from assay_stream.registry.analysis import Analysis, CutReason
 from assay_stream.registry.ledger import Step, changed_verdicts
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
-from assay_stream.schemes.schemapin.verification import (
-    PublicKey,
-    claims_of,
-    parse_revocations,
-    parse_well_known,
-    verify_digest,
-)
+from assay_stream.schemes.schemapin import PublicKey, claims_of, parse_revocations, parse_well_known, verify_digest
 from assay_stream.work import WorkExhaustedError
 
 SCHEME = "schemapin.v1"

@@ -27,7 +27,7 @@ from assay_stream.canonical.decode import Members, decode_json
 from assay_stream.canonical.digest import Digest, canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import BUNDLE_LIMITS, BundleLimits, Limits
-from assay_stream.schemes.assay.tool import content_hash, hash_mismatch
+from assay_stream.schemes.assay_tool import content_hash, hash_mismatch
 
 MANIFEST_NAME = "manifest.json"
 EVENTS_NAME = "events.ndjson"

@@ -7,7 +7,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes.handshake.contract import (
+from assay_stream.schemes.handshake_contract import (
     Contract,
     check_tools,
     contract,
@@ -15,7 +15,7 @@ from assay_stream.schemes.handshake.contract import (
     form_tool_id,
     is_denied_by_default,
 )
-from assay_stream.schemes.handshake.event import is_plain, parse_version
+from assay_stream.schemes.handshake_event import is_plain, parse_version
 from tests.support.errors import raises_code
 
 DECLARED: dict[str, Any] = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.schemes.schemapin.canonical import canonical, carried_signature, schema_digest
+from assay_stream.schemes.schemapin_canonical import canonical, carried_signature, schema_digest
 from tests.support.errors import raises_code
 from tests.support.schemapin import TOOL
 

@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 from assay_stream.canonical.decode import Members
 from assay_stream.canonical.digest import Digest, jcs_digest
 from assay_stream.errors import InputError
-from assay_stream.schemes.assay.tool import Tool, first_present, name_of
+from assay_stream.schemes.assay_tool import Tool, first_present, name_of
 
 MANIFEST_PROJECTION = "assay.mcp_manifest_projection.v0"
 """The id of the projection that manifest drift compares; the manifest digest covers it."""

@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.canonical.digest import Digest
 from assay_stream.limits import BundleLimits
-from assay_stream.schemes.assay.bundle import (
+from assay_stream.schemes.assay_bundle import (
     Manifest,
     Member,
     check_event,

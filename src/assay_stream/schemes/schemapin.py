@@ -1,4 +1,7 @@
-"""SchemaPin: keys and signatures (ECDSA on P-256 with SHA-256), the documents of a domain, and their verification.
+"""SchemaPin (ThirdKeyAI/SchemaPin): keys and signatures (ECDSA on P-256), the documents of a domain, verification.
+
+Pure: the clock, the network and key generation are up to the caller. Covers SchemaPin 1.1, the revocation documents of
+1.2, and expiry and lineage of 1.4; not DNS records, trust bundles and skill signatures.
 
 A signature does not cover the further claims of its document: they are kept as information, and only lower confidence.
 
@@ -26,7 +29,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest, sha256_of
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.schemes.schemapin.canonical import Mode, canonical
+from assay_stream.schemes.schemapin_canonical import Mode, canonical
 from assay_stream.text.times import time_us_in
 
 _SIGNATURE_CHARS_MAX = 1_024

@@ -8,8 +8,8 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes.handshake.contract import SCHEMA, check_envelope
-from assay_stream.schemes.handshake.event import ACTOR_KINDS, TOOL_ID
+from assay_stream.schemes.handshake_contract import SCHEMA, check_envelope
+from assay_stream.schemes.handshake_event import ACTOR_KINDS, TOOL_ID
 
 ID = "11111111-1111-4111-8111-111111111111"
 TIMING = {"started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T00:00:01Z", "duration_ms": 1000}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from assay_stream.schemes.mcptrust.lockfile import CODE, PUBLISHED, DifferenceKind, check_result, drift, lock
+from assay_stream.schemes.mcptrust_lockfile import CODE, PUBLISHED, DifferenceKind, check_result, drift, lock
 
 READ: dict[str, Any] = {"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}
 PROMPT: dict[str, Any] = {"name": "sum", "description": "Sums.", "arguments": [{"name": "t"}]}

@@ -43,7 +43,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.schemes.handshake.event import (
+from assay_stream.schemes.handshake_event import (
     IDEMPOTENCIES,
     SIDE_EFFECTS,
     TOOL_ID,

@@ -4,7 +4,7 @@ It is not RFC 8785. Keys are sorted by code point, and numbers are written as th
 ``1.0`` keeps its fraction, ``1e20`` becomes ``1e+20``, integers of any size keep their digits. The specification leaves
 both open, and the SDKs in other languages differ.
 
-It stands apart from ``verification`` because what a proxy embeds fingerprints tools with it, and has no cryptography.
+It stands apart from ``schemapin`` because what a proxy embeds fingerprints tools with it, and has no cryptography.
 """
 
 import json

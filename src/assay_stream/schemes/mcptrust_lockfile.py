@@ -15,8 +15,8 @@ from assay_stream.canonical.decode import Members, decode_json
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS
-from assay_stream.schemes.mcptrust import hashes
-from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS, normalized_hash, read_text
+from assay_stream.schemes import mcptrust_hashes as hashes
+from assay_stream.schemes.mcptrust_hashes import RISK_LEVELS, normalized_hash, read_text
 
 Manifest = Mapping[str, Any]
 Entry = Mapping[str, Any]

@@ -9,8 +9,8 @@ import pytest
 
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import InputError
-from assay_stream.schemes.assay import tool as assay
-from assay_stream.schemes.assay.tool import DECISION_TYPE, check_envelope, check_payload
+from assay_stream.schemes import assay_tool as assay
+from assay_stream.schemes.assay_tool import DECISION_TYPE, check_envelope, check_payload
 from tests.support.errors import raises_code
 
 DIGEST = f"sha256:{'0' * 64}"
@@ -114,7 +114,7 @@ class TestPolicyCluster:
         assert assay.check_policy_cluster({"policy_digest": DIGEST}) is None
 
 
-VECTORS = Path(__file__).resolve().parents[3] / "data/vectors"
+VECTORS = Path(__file__).resolve().parents[2] / "data/vectors"
 PAYLOAD: dict[str, Any] = json.loads((VECTORS / "assay_tool_decision_payload.json").read_text())["payload"]
 ENVELOPES = json.loads((VECTORS / "assay_evidence_envelope.json").read_text())
 GOLDEN: dict[str, Any] = ENVELOPES["golden"]["event"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.handshake.event import (
+from assay_stream.schemes.handshake_event import (
     PROFILES,
     PUBLISHED,
     RECORDED,
@@ -19,7 +19,7 @@ from assay_stream.schemes.handshake.event import (
 from tests.support.errors import raises_code
 
 VALID: dict[str, Any] = json.loads(
-    (Path(__file__).resolve().parents[3] / "data/vectors/handshake_tool_call.json").read_text()
+    (Path(__file__).resolve().parents[2] / "data/vectors/handshake_tool_call.json").read_text()
 )["valid_event"]
 TIMING = VALID["timing"]
 CALL_ID = VALID["tool_call_id"]

@@ -7,7 +7,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS
-from assay_stream.schemes.mcptrust.lockfile import lock, read_lockfile, write_lockfile
+from assay_stream.schemes.mcptrust_lockfile import lock, read_lockfile, write_lockfile
 from tests.support.errors import raises_code
 
 HASH = f"sha256:{'a' * 64}"

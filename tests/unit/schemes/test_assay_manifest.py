@@ -9,8 +9,8 @@ import pytest
 
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
-from assay_stream.schemes.assay import manifest
-from assay_stream.schemes.assay.manifest import (
+from assay_stream.schemes import assay_manifest as manifest
+from assay_stream.schemes.assay_manifest import (
     MANIFEST_FIELDS,
     REASON_CODES,
     SEVERITIES,

@@ -7,7 +7,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes.schemapin.verification import build_well_known, parse_revocations, parse_well_known
+from assay_stream.schemes.schemapin import build_well_known, parse_revocations, parse_well_known
 from tests.support.errors import raises_code
 from tests.support.schemapin import OTHER_KEY, a_document, public
 

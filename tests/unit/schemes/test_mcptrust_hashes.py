@@ -7,7 +7,7 @@ import pytest
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Canonicalized
-from assay_stream.schemes.mcptrust import hashes as mcptrust
+from assay_stream.schemes import mcptrust_hashes as mcptrust
 from tests.support.counting import counted_calls
 from tests.support.errors import raises_code
 from tests.support.peaks import begin_peak_anew, resident_mb

@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa, x25519
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
-from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
-from assay_stream.schemes.schemapin.verification import (
+from assay_stream.schemes.schemapin import (
     PinDecision,
     PublicKey,
     SchemaPinErrorCode,
@@ -22,6 +21,7 @@ from assay_stream.schemes.schemapin.verification import (
     verify,
     verify_digest,
 )
+from assay_stream.schemes.schemapin_canonical import Mode, schema_digest
 from tests.support.errors import raises_code
 from tests.support.schemapin import KEY, OTHER_KEY, TOOL, private_pem, public, public_pem, well_known
 
