@@ -44,7 +44,6 @@ from assay_stream.alerts.life_cycle import (
 )
 from assay_stream.alerts.remembered import Alerts, Remembered, names_key, records_key, rules_key
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.alerts.shadowing import Shadow, is_claimed, shadows, shadows_beyond, with_claim
 from assay_stream.model.alert import reasons_of
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import (
@@ -66,6 +65,7 @@ from assay_stream.model.finding import (
 from assay_stream.model.kinds import SHADOWING_REASONS, Kind
 from assay_stream.model.record import Origin, Output, Record, set_aside_error
 from assay_stream.model.rejected import refusal
+from assay_stream.registry.name_claims import Shadow, is_claimed, shadows, shadows_beyond, with_claim
 
 
 def process(alerts: Alerts, record: Record) -> list[Output]:

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from assay_stream.alerts.shadowing import shadows, shadows_beyond, with_claim
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import NameClaim
-from assay_stream.registry.name_claims import name_sketch
+from assay_stream.registry.name_claims import name_sketch, shadows, shadows_beyond, with_claim
 from tests.support.findings import a_claim
 
 
