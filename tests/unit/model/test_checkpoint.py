@@ -10,8 +10,7 @@ import pytest
 
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
-from assay_stream.model.checkpoint import RANGE_RECORDS_MAX, SIBLINGS_MAX, Head
-from assay_stream.seal.checkpoint import decode, encode, follows, leaf_of
+from assay_stream.model.checkpoint import RANGE_RECORDS_MAX, SIBLINGS_MAX, Head, decode, encode, follows, leaf_of
 from tests.support.seals import KEYS, Fleet, a_record, a_seal, checkpoints_of, some_records
 
 FIRST, SECOND = checkpoints_of(some_records(0, 1, 3), some_records(5, 6))
