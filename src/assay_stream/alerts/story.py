@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from assay_stream.alerts.formats.view import AlertView
-from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.rules import default_level
+from assay_stream.alerts.view import AlertView, Life
 from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, KnownTexts, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.definition import DefinitionDiff, Words, definition_diff

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import cramjam
 
-from assay_stream.alerts.formats.view import view_of
+from assay_stream.alerts.view import view_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
