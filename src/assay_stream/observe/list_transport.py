@@ -26,7 +26,7 @@ from assay_stream.observe.http.upstreams import Client, ResponseHead, UpstreamEr
 from assay_stream.observe.observation import Vantage
 
 if TYPE_CHECKING:
-    from assay_stream.observe.listing.watch import Conversation
+    from assay_stream.observe.list_watch import Conversation
 
 
 _OF_TRANSPORT = frozenset(

@@ -37,7 +37,7 @@ from typing import Any
 from assay_stream import __version__
 from assay_stream.limits import LISTING_LIMITS, ListingLimits
 from assay_stream.observe.http.upstreams import Client
-from assay_stream.observe.listing.transport import (
+from assay_stream.observe.list_transport import (
     LEGACY,
     MODERN,
     HttpTransport,
