@@ -42,7 +42,7 @@ from semver import Version
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.handshake_event import (
     IDEMPOTENCIES,
     SIDE_EFFECTS,
@@ -465,15 +465,15 @@ _REASONS = {
 _OTHER_REASON = ("bad_format", "the value does not have the required form")
 
 
-def check_envelope(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> None:
+def check_envelope(raw: bytes) -> None:
     """Check one envelope.
 
     Raises:
         InputError: as ``decode_json``; ``not_an_envelope``, ``payload_too_large``, or a code of the schema.
     """
-    if len(raw) > limits.htc_envelope_bytes_max:
-        raise InputError("too_large", f"{len(raw)} bytes, {limits.htc_envelope_bytes_max} are allowed")
-    envelope = decode_json(raw, limits=limits)
+    if len(raw) > DEFAULT_LIMITS.htc_envelope_bytes_max:
+        raise InputError("too_large", f"{len(raw)} bytes, {DEFAULT_LIMITS.htc_envelope_bytes_max} are allowed")
+    envelope = decode_json(raw)
     if not isinstance(envelope, dict):
         raise InputError("not_an_envelope", "an envelope is one JSON object", path="$")
     # Requests know no `ok` and responses need it, so this is the schema's oneOf, with a path in its errors.
@@ -482,10 +482,10 @@ def check_envelope(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> None:
     if found:
         raise found[0]
     for name in ("args", "result"):
-        if name in envelope and len(canonicalize(envelope[name])) > limits.htc_payload_bytes_max:
+        if name in envelope and len(canonicalize(envelope[name])) > DEFAULT_LIMITS.htc_payload_bytes_max:
             raise InputError(
                 "payload_too_large",
-                f"over {limits.htc_payload_bytes_max} bytes: store it and send {name}_ref",
+                f"over {DEFAULT_LIMITS.htc_payload_bytes_max} bytes: store it and send {name}_ref",
                 path=f"$.{name}",
             )
 

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest, sha256_of
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.schemapin_canonical import Mode, canonical
 from assay_stream.text.times import time_us_in
 
@@ -196,17 +196,14 @@ class WellKnown:
     revocation_endpoint: str | None = None
 
 
-def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> WellKnown:
+def parse_well_known(document: bytes | Mapping[str, Any]) -> WellKnown:
     """Parse a discovery document.
-
-    Args:
-        limits: ``discovery_bytes_max`` and ``identifier_chars_max`` are used.
 
     Raises:
         InputError: ``discovery_invalid``.
     """
-    content = _content(document, limits)
-    version = _member(content, "schema_version", limits)
+    content = _content(document)
+    version = _member(content, "schema_version")
     if version is None or not _VERSION.fullmatch(version):
         raise _invalid('the version is missing or no version: write "1.1"', "$.schema_version")
     pem = content.get("public_key_pem")
@@ -217,10 +214,10 @@ def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DE
         read_as=version if version in KNOWN_VERSIONS else KNOWN_VERSIONS[-1],
         public_key_pem=pem,
         revoked_keys=_revoked_keys(content),
-        developer_name=_member(content, "developer_name", limits),
-        contact=_member(content, "contact", limits),
-        domain=_member(content, "domain", limits),
-        revocation_endpoint=_member(content, "revocation_endpoint", limits),
+        developer_name=_member(content, "developer_name"),
+        contact=_member(content, "contact"),
+        domain=_member(content, "domain"),
+        revocation_endpoint=_member(content, "revocation_endpoint"),
     )
 
 
@@ -241,12 +238,12 @@ def build_well_known(
     return document if contact is None else document | {"contact": contact}
 
 
-def _content(document: bytes | Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
+def _content(document: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         raw = document if isinstance(document, bytes) else canonical(dict(document))
-        if len(raw) > limits.discovery_bytes_max:
-            raise InputError("too_large", f"{len(raw)} bytes, {limits.discovery_bytes_max} are allowed")
-        content = decode_json(raw, limits=limits)
+        if len(raw) > DEFAULT_LIMITS.discovery_bytes_max:
+            raise InputError("too_large", f"{len(raw)} bytes, {DEFAULT_LIMITS.discovery_bytes_max} are allowed")
+        content = decode_json(raw)
     except InputError as error:
         raise _invalid(f"the document is refused: {error.message}", error.path) from None
     if not isinstance(content, dict):
@@ -264,13 +261,13 @@ def _revoked_keys(content: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(entry.strip().lower() for entry in listed)
 
 
-def _member(content: Mapping[str, Any], name: str, limits: Limits) -> str | None:
+def _member(content: Mapping[str, Any], name: str) -> str | None:
     """Return a string member, ``None`` if it is absent or ``null``."""
     text = content.get(name)
     if text is None:
         return None
-    if not isinstance(text, str) or len(text) > limits.identifier_chars_max:
-        raise _invalid(f"must be a string of {limits.identifier_chars_max} characters at most", f"$.{name}")
+    if not isinstance(text, str) or len(text) > DEFAULT_LIMITS.identifier_chars_max:
+        raise _invalid(f"must be a string of {DEFAULT_LIMITS.identifier_chars_max} characters at most", f"$.{name}")
     return text
 
 
@@ -286,20 +283,19 @@ class Revocations:
     revoked_keys: frozenset[str]
 
 
-def parse_revocations(document: bytes | Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> Revocations:
+def parse_revocations(document: bytes | Mapping[str, Any]) -> Revocations:
     """Parse a revocation document.
 
     One unreadable entry makes the whole document invalid, so that no revocation is missed.
 
     Args:
         document: the fetched bytes, or the decoded JSON object.
-        limits: ``discovery_bytes_max`` and ``identifier_chars_max`` are used.
 
     Raises:
         InputError: ``discovery_invalid``.
     """
-    content = _content(document, limits)
-    domain = _member(content, "domain", limits)
+    content = _content(document)
+    domain = _member(content, "domain")
     if domain is None:
         raise _invalid("the document does not say whose keys it revokes", "$.domain")
     entries = content.get("revoked_keys")
