@@ -23,7 +23,7 @@ from assay_stream.observe import Observation, Vantage
 from assay_stream.observe.gate import Gate
 from assay_stream.observe.session import ClientSaid, ServerSaid, Session
 from assay_stream.observe.tap import ClientOutput, Enforcer, Pump, Watch, write_all
-from assay_stream.registry.ledger import verdict_key
+from assay_stream.registry.step import verdict_key
 from assay_stream.schemes.fingerprint import fingerprint
 
 LIST = Path(__file__).resolve().parents[1] / "tests/data/captures/mcp-server-time@2026.10.19.tools_list.json"

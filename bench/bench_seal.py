@@ -17,11 +17,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.files.lines import record_line
 from assay_stream.files.seal_files import FileLogs
-from assay_stream.model.checkpoint import Checkpoint
+from assay_stream.model.checkpoint import Checkpoint, TreeLeaf, encode, leaf_of, sealed
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import tlog
 from assay_stream.seal.check import LogName, Report, check
-from assay_stream.seal.checkpoint import TreeLeaf, encode, leaf_of, sealed
 from tests.support.exports import evidence
 
 TOPIC = "assay.tool.decision"

@@ -13,8 +13,8 @@ from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Seen, decode_fact, decode_key
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.retention import pack_repeats
+from assay_stream.registry.step import Registry, Step
 from tests.support.fleet import START, a_call_by, a_listing, server_name
 
 Fact = tuple[bytes, bytes]

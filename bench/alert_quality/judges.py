@@ -20,8 +20,8 @@ from assay_stream.model.finding import NameClaim
 from assay_stream.model.record import Origin, Output
 from assay_stream.registry.name_claims import OfferedClaims, claims_between
 from assay_stream.report.drift import RecordedLists, drift_findings
-from assay_stream.schemes.mcptrust import lockfile
-from assay_stream.schemes.mcptrust.lockfile import lock
+from assay_stream.schemes import mcptrust_lockfile as lockfile
+from assay_stream.schemes.mcptrust_lockfile import lock
 
 Tool = Mapping[str, Any]
 

@@ -13,8 +13,8 @@ from typing import Any
 from assay_stream.drift.severity import DEFAULT_PROFILE
 from assay_stream.errors import InputError
 from assay_stream.report.drift import drift_findings, read_offer
-from assay_stream.schemes.mcptrust import lockfile as mcptrust_drift
-from assay_stream.schemes.mcptrust.lockfile import lock as mcptrust_lock
+from assay_stream.schemes import mcptrust_lockfile as mcptrust_drift
+from assay_stream.schemes.mcptrust_lockfile import lock as mcptrust_lock
 from bench.alert_quality.first_sight import alerts_of_first_list
 from bench.alert_quality.judges import CRITICAL, HIGH, LOW, MCPTRUST_LEVELS, MEDIUM
 from bench.alert_quality.public import PublicCorpus, Tool, digests, instructions_of

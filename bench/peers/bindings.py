@@ -18,7 +18,7 @@ from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from bench.peers.evidence import binding_key
 
 _NOW_US = 2**62

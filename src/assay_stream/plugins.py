@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
 
 if TYPE_CHECKING:
-    from assay_stream.alerts.formats.view import AlertView
+    from assay_stream.alerts.view import AlertView
     from assay_stream.forward.receivers import AttemptResult, Entry, Setting
     from assay_stream.observe.feeds.feed import Feed
     from assay_stream.observe.logs.calls import Whose

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay_stream.model.record import Role
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from tests.support.events import SERVER, TOOL, Story, a_snapshot
 from tests.support.vectors import vectors
 

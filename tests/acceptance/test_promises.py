@@ -13,7 +13,7 @@ from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.replay.run import replay
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from tests.acceptance.test_p56b import CLUSTER, POLICY, claims
 from tests.support.events import SERVER, TOOL, Story, an_event
 

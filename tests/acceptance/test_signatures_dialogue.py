@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from assay_stream.model.record import Role
-from assay_stream.schemes.schemapin.canonical import Mode
+from assay_stream.schemes.schemapin_canonical import Mode
 from tests.acceptance.test_binding_dialogue import FIRST, OTHER, SECOND, alerts_of, findings_of
 from tests.acceptance.test_pins_dialogue import Talk, changes_of
 from tests.support.controls import DOMAIN, a_document, fingerprint_of, signature_of

@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.drift.severity import PROFILES, Level, assess
 from assay_stream.report.drift import DriftFinding, drift_findings, read_offer
-from assay_stream.schemes.assay.manifest import SEVERITIES, compare_manifests, read_declared, read_observed
+from assay_stream.schemes.assay_manifest import SEVERITIES, compare_manifests, read_declared, read_observed
 from tests.support.vectors import id_of
 
 DATA = Path(__file__).resolve().parents[1] / "data"

@@ -19,14 +19,14 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.engine import EngineState
 from assay_stream.files.lines import rejected_line
 from assay_stream.limits import Limits
+from assay_stream.model.checkpoint import encode
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import JoinProgress, write_progress
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.rejected import mark_of, write_accepted
 from assay_stream.model.schemas import FACT_KEY, OUTPUTS, SUFFIX
 from assay_stream.model.state_table import write_level
-from assay_stream.registry.ledger import progress
-from assay_stream.seal.checkpoint import encode
+from assay_stream.registry.step import progress
 from tests.golden.histories import History
 from tests.support.agents import a_set
 from tests.support.controls import a_control

@@ -8,9 +8,9 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes.handshake import contract
-from assay_stream.schemes.handshake import event as handshake
-from assay_stream.schemes.handshake.event import check_tool_call
+from assay_stream.schemes import handshake_contract as contract
+from assay_stream.schemes import handshake_event as handshake
+from assay_stream.schemes.handshake_event import check_tool_call
 
 VECTORS = json.loads(
     (Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text(encoding="utf-8")

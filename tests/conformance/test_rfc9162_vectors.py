@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay_stream.model.checkpoint import leaf_of, origin_of
 from assay_stream.model.record import Record
 from assay_stream.schemes.tlog import (
     EMPTY_ROOT,
@@ -19,7 +20,6 @@ from assay_stream.schemes.tlog import (
     leaf_hash,
     verifier_key,
 )
-from assay_stream.seal.checkpoint import leaf_of, origin_of
 from assay_stream.seal.proof import chain_of, inclusion
 from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, checkpoints_of, some_records
 from tests.support.vectors import vectors

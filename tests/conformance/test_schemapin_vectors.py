@@ -12,8 +12,7 @@ from schemapin.verification import KeyPinStore, verify_schema_offline
 
 from assay_stream.canonical.decode import decode_json, decode_json_strict
 from assay_stream.schemes.fingerprint import fingerprint
-from assay_stream.schemes.schemapin.canonical import Mode, canonical, schema_digest
-from assay_stream.schemes.schemapin.verification import (
+from assay_stream.schemes.schemapin import (
     PinDecision,
     PublicKey,
     SchemaPinErrorCode,
@@ -22,6 +21,7 @@ from assay_stream.schemes.schemapin.verification import (
     verify,
     verify_digest,
 )
+from assay_stream.schemes.schemapin_canonical import Mode, canonical, schema_digest
 from tests.support.errors import raises_code
 from tests.support.schemapin import KEY, OTHER_KEY, private_pem, public
 from tests.support.vectors import vectors

@@ -18,7 +18,7 @@ from assay_stream.errors import IntegrityError
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.facts import Announcement, Fact, Progress, Rejection, Seen
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.ledger import fact_output
+from assay_stream.registry.step import fact_output
 from tests.support.facts import SERVER, a_catalogue, a_pin, announcement, bindings_with, rejection, seen
 
 CATALOGUES = {

@@ -18,7 +18,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Tick
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay, replay, spooled
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.verify.compare import ReplayComparison
 from assay_stream.verify.evidence import Difference, Pairing, Recorded
 from tests.property.test_engine_laws import PARTITIONS, Logs, logs

@@ -18,8 +18,8 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding, FloodEnd, NameClaim, Resolution, decode_entry
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.ledger import verdict_key
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.registry.step import verdict_key
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.schemes.hangar import Action
 from tests.support.controls import DOMAIN, KEYS, a_control, a_document, fingerprint_of, signature_of
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, a_call, a_snapshot, read_live, record_of

@@ -15,7 +15,7 @@ from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role, murmur2_partition
 from assay_stream.replay.run import replay
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from tests.support.controls import a_control
 from tests.support.events import TOOL, an_event, call_data, snapshot_data
 

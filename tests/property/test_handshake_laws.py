@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from semver import Version
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.handshake.contract import (
+from assay_stream.schemes.handshake_contract import (
     SCHEMA,
     Contract,
     check_envelope,
@@ -22,7 +22,7 @@ from assay_stream.schemes.handshake.contract import (
     contract,
     contract_drift,
 )
-from assay_stream.schemes.handshake.event import FIELDS, PROFILES, check_tool_call, parse_version
+from assay_stream.schemes.handshake_event import FIELDS, PROFILES, check_tool_call, parse_version
 
 VALID = json.loads((Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text())[
     "valid_event"

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.schemes.assay.manifest import Completeness, compare_manifests, declare_manifest, observe_manifest
+from assay_stream.schemes.assay_manifest import Completeness, compare_manifests, declare_manifest, observe_manifest
 
 NAMES = st.sampled_from(["search", "x.search", "github.add_deploy_key", "slack.invite", "\U0001f600", "\uff3a"])
 FIELDS = st.fixed_dictionaries(

@@ -17,10 +17,10 @@ from assay_stream.config import load_settings
 from assay_stream.files.spool import Log, LogSpool
 from assay_stream.join import call_in
 from assay_stream.kafka.mirror import Mirror, Pairs
+from assay_stream.model.checkpoint import encode
 from assay_stream.model.facts import read_progress
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.seal.check import Report, check
-from assay_stream.seal.checkpoint import encode
 from assay_stream.verify.evidence import of_record
 from tests.support.seals import KEYS, a_seal
 

@@ -13,8 +13,8 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import RunCut, Seen, SeenRun, decode_fact, decode_key
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry import retention
-from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.retention import fold, pack_repeats
+from assay_stream.registry.step import Registry, Step
 from tests.support.facts import SERVER, a_catalogue, seen
 
 OBSERVERS = ("alice", "bob")

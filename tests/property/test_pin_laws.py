@@ -13,9 +13,9 @@ from assay_stream.canonical.digest import Canonicalized, canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes import hangar, pin_files
+from assay_stream.schemes import mcptrust_hashes as mcptrust
 from assay_stream.schemes.fingerprint import SCHEME_NAMES, PinEntry
-from assay_stream.schemes.mcptrust import hashes as mcptrust
-from assay_stream.schemes.mcptrust.lockfile import (
+from assay_stream.schemes.mcptrust_lockfile import (
     LockfileStamp,
     check_result,
     drift,

@@ -13,8 +13,7 @@ from schemapin.core import SchemaPinCore
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.schemes.schemapin.canonical import Mode, canonical, schema_digest
-from assay_stream.schemes.schemapin.verification import (
+from assay_stream.schemes.schemapin import (
     SchemaPinErrorCode,
     WellKnown,
     parse_well_known,
@@ -22,6 +21,7 @@ from assay_stream.schemes.schemapin.verification import (
     verify,
     verify_digest,
 )
+from assay_stream.schemes.schemapin_canonical import Mode, canonical, schema_digest
 from tests.property.test_digest_laws import ANYTHING, KEYS, VALUES, _shuffled
 from tests.support.schemapin import KEY, OTHER_KEY, public, public_pem
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.log_cut import history_of
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.verify.evidence import Pairing, Recorded
 from assay_stream.verify.verification import Judgement, RecordStatus, Verifier, judgements, origin_of
 from tests.property.test_replay_laws import FLEETS, LOGS, Drawn, drawn_log, handed_in, in_time, live, logged

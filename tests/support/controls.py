@@ -7,8 +7,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
-from assay_stream.schemes.schemapin.verification import PublicKey, sign_digest
+from assay_stream.schemes.schemapin import PublicKey, sign_digest
+from assay_stream.schemes.schemapin_canonical import Mode, schema_digest
 from tests.support.events import SERVER, after_ten, event_at
 from tests.support.schemapin import KEY, OTHER_KEY
 

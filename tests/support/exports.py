@@ -13,7 +13,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import replay
-from assay_stream.schemes.assay.tool import content_hash
+from assay_stream.schemes.assay_tool import content_hash
 from tests.support.fleet import Fleet
 
 NOON = "2026-03-01T12:00:00Z"

@@ -11,7 +11,7 @@ from assay_stream.bindings.controls import PinsInForce, Ruling, VerdictTable, ch
 from assay_stream.observe.gate import Rule, gate_class
 from assay_stream.observe.session import ClientSaid, Commands, Missed, ServerSaid
 from assay_stream.observe.wire import Direction
-from assay_stream.registry.ledger import verdict_key
+from assay_stream.registry.step import verdict_key
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, MismatchAction, UnknownPolicy
 from tests.support.mcp_dialogue import START, THE_VANTAGE, InPieces, counted_ids

@@ -12,8 +12,8 @@ from typing import Any
 from assay_stream.limits import HTTP_LIMITS, LISTING_LIMITS, ListingLimits
 from assay_stream.observe import MemorySink, Vantage
 from assay_stream.observe.http.upstreams import Client
-from assay_stream.observe.listing.transport import ListedServer, listed_servers
-from assay_stream.observe.listing.watch import ListWatch, Watched
+from assay_stream.observe.list_transport import ListedServer, listed_servers
+from assay_stream.observe.list_watch import ListWatch, Watched
 
 SURFACE = ("tools", "prompts", "resource_templates", "instructions", "completeness", "protocol_version")
 

@@ -5,7 +5,7 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from assay_stream.schemes.schemapin.verification import PublicKey, WellKnown, parse_well_known
+from assay_stream.schemes.schemapin import PublicKey, WellKnown, parse_well_known
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 """Some developer's key."""

@@ -7,11 +7,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.files.lines import record_line
-from assay_stream.model.checkpoint import Checkpoint
+from assay_stream.model.checkpoint import Checkpoint, Sealed, encode, leaf_of, sealed
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import tlog
 from assay_stream.seal.check import LogName, Report, check
-from assay_stream.seal.checkpoint import Sealed, encode, leaf_of, sealed
 
 TOPIC = "assay.tool.decision"
 LOG_NAME = "example.com/test"

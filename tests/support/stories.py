@@ -4,8 +4,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.formats.view import view_of
-from assay_stream.alerts.index import Life
+from assay_stream.alerts.view import Life, view_of
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.model.finding import Finding
 from tests.support.alerts import alert_of, finding_of

@@ -24,7 +24,7 @@ from assay_stream.model.rejected import MARK_BYTES, read_accepted
 from assay_stream.model.state_table import KEY, LEVEL, UNREADABLE, read_level, write_level
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
-from assay_stream.registry.ledger import fact_output
+from assay_stream.registry.step import fact_output
 from tests.support.agents import a_set
 from tests.support.controls import a_control
 from tests.support.errors import raises_code

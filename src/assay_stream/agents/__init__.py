@@ -24,11 +24,11 @@ from assay_stream.agents.declaration import AgentSet as AgentSet
 from assay_stream.agents.declaration import Detection as Detection
 from assay_stream.agents.declaration import Event as Event
 from assay_stream.agents.declaration import Fields as Fields
+from assay_stream.agents.declaration import Memory as Memory
+from assay_stream.agents.declaration import Window as Window
 from assay_stream.agents.declaration import actor_of as actor_of
 from assay_stream.agents.declaration import agent_set as agent_set
 from assay_stream.agents.declaration import trace_of as trace_of
-from assay_stream.agents.memory import Memory as Memory
-from assay_stream.agents.memory import Window as Window
 from assay_stream.agents.processing import AgentState as AgentState
 from assay_stream.agents.processing import Rekeying as Rekeying
 from assay_stream.agents.processing import Runner as Runner

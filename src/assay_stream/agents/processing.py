@@ -17,8 +17,7 @@ from zlib import crc32
 
 import orjson
 
-from assay_stream.agents.declaration import RAISED, Agent, AgentSet, Detection, Event, about, raised
-from assay_stream.agents.memory import Memory
+from assay_stream.agents.declaration import RAISED, Agent, AgentSet, Detection, Event, Memory, about, raised
 from assay_stream.alerts.processor import apply_entry
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.rules import AlertRules

@@ -9,9 +9,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.story import EXAMINED, AlertStory
+from assay_stream.alerts.view import AlertView
 from assay_stream.drift.definition import PlaceDiff
 from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.kinds import Kind

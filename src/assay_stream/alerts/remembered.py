@@ -28,6 +28,44 @@ Remembered = AlertState | dict[str, Any]
 """An alert; suppression rules by id; or the JSON object of name claims or of counts."""
 
 
+class RecordCounts:
+    """How many alerts a record of one server raised, beside its other latest records, and which folds they changed.
+
+    Args:
+        stored: of the latest records (``AlertRecords``), empty for none; not changed.
+        place: of the record: what its alerts are folded under.
+        alone_max: alerts of one severity that are written individually.
+    """
+
+    def __init__(self, stored: Mapping[str, Any], place: str, alone_max: int) -> None:
+        self.records: list[dict[str, Any]] = [
+            each | {"raised": dict(each["raised"]), "folded": list(each["folded"])}
+            for each in stored.get("records", ())
+        ]
+        self.place, self._alone_max, self.is_changed = place, alone_max, False
+        new: dict[str, Any] = {"origin": place, "raised": {}, "folded": []}
+        self._own = next((each for each in self.records if each["origin"] == place), new)
+
+    def has_room(self, severity_id: int) -> bool:
+        return bool(self._own["raised"].get(str(severity_id), 0) < self._alone_max)
+
+    def count(self, severity_id: int) -> None:
+        raised = self._own["raised"]
+        raised[str(severity_id)] = raised.get(str(severity_id), 0) + 1
+        self._keep()
+
+    def touch(self, uid: str) -> None:
+        """Mark a folded alert as changed by the record, to be written at the record's end."""
+        if uid not in self._own["folded"] and len(self._own["folded"]) < DEFAULT_LIMITS.alerts_per_record_max:
+            self._own["folded"].append(uid)
+        self._keep()
+
+    def _keep(self) -> None:
+        self.is_changed = True
+        if self._own not in self.records:
+            self.records = [*self.records, self._own][-DEFAULT_LIMITS.alert_records_max :]
+
+
 class OpenCount(NamedTuple):
     """The open alerts of one severity.
 

@@ -11,7 +11,7 @@ from assay_stream.drift.severity import DEFAULT_PROFILE, Level, SeverityProfile,
 from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.finding import Finding, SuppressionRule
 from assay_stream.model.kinds import KINDS, SAME_NAME, Kind
-from assay_stream.schemes.assay.manifest import action_class
+from assay_stream.schemes.assay_manifest import action_class
 
 _SECOND_US = 1_000_000
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from assay_stream.alerts.formats.view import AlertView
-from assay_stream.alerts.index import Life
 from assay_stream.alerts.life_cycle import FURTHER_OBSERVERS
 from assay_stream.alerts.rules import default_level
-from assay_stream.alerts.shadowing import shadow_of
+from assay_stream.alerts.view import AlertView, Life
 from assay_stream.detect import CUT_SHORT, LEVELS, RULES, Indicator, KnownTexts, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.definition import DefinitionDiff, Words, definition_diff
@@ -23,6 +21,7 @@ from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.fields import ChangeDirection
 from assay_stream.model.finding import ANY_SERVER, Entry, Finding, NameClaim, Suppression, SuppressionRule
 from assay_stream.model.kinds import KINDS, SAME_NAME, TAKEN_NAME, Kind, KindInfo
+from assay_stream.registry.name_claims import shadow_of
 from assay_stream.text.escaping import counted
 from assay_stream.text.word_diff import Piece, marked
 from assay_stream.work import Work, WorkExhaustedError

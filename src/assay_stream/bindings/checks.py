@@ -43,7 +43,7 @@ from assay_stream.model.record import Output, Position
 from assay_stream.model.wire import FactKey
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
-from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, expiry_warning
+from assay_stream.schemes.schemapin import SchemaPinErrorCode, expiry_warning
 from assay_stream.work import Work
 
 _UNITS_PER_CHANGE_POINT = 10

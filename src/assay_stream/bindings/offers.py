@@ -32,7 +32,7 @@ from assay_stream.model.facts import ItemFact, ItemList
 from assay_stream.model.fields import Subject, as_item
 from assay_stream.model.observation import SnapshotData
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerprint
-from assay_stream.schemes.schemapin.canonical import carried_signature
+from assay_stream.schemes.schemapin_canonical import carried_signature
 
 _LISTS_KEPT = 1_024
 _TOOLS_KEPT = 65_536

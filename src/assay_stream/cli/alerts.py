@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay_stream.alerts.formats import as_lines, read_alert, view_of
-from assay_stream.alerts.formats.view import AlertRow, ReviewState, row_of
-from assay_stream.alerts.index import AlertSelection, SeverityLevel, by_group, short_uids
 from assay_stream.alerts.page import as_json, as_markdown, as_page, as_text, severity_style
+from assay_stream.alerts.view import AlertRow, AlertSelection, ReviewState, SeverityLevel, by_group, row_of, short_uids
 from assay_stream.cli.decisions import Deciding, DecidingOnServer
 from assay_stream.cli.options import AlertFile, Bootstrap, Format, WebPort, input_lines, time_option
 from assay_stream.cli.output import Colour, Painter, print_json, print_line

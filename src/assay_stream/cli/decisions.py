@@ -68,7 +68,7 @@ from assay_stream.report.pins import (
     values_to_decide,
 )
 from assay_stream.schemes.hangar import Action
-from assay_stream.schemes.mcptrust.lockfile import LockfileStamp
+from assay_stream.schemes.mcptrust_lockfile import LockfileStamp
 from assay_stream.schemes.pin_files import read_pins, write_pins
 from assay_stream.text.escaping import counted, shown
 from assay_stream.text.times import time_text

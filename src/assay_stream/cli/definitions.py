@@ -50,11 +50,10 @@ from assay_stream.report.drift import (
     drift_findings,
     read_offer,
 )
+from assay_stream.schemes import assay_tool
 from assay_stream.schemes import fingerprint as core
-from assay_stream.schemes.assay import tool
-from assay_stream.schemes.handshake import event as handshake
-from assay_stream.schemes.schemapin.canonical import Mode, carried_signature, schema_digest
-from assay_stream.schemes.schemapin.verification import (
+from assay_stream.schemes import handshake_event as handshake
+from assay_stream.schemes.schemapin import (
     PublicKey,
     SchemaPinErrorCode,
     Verification,
@@ -64,11 +63,12 @@ from assay_stream.schemes.schemapin.verification import (
     parse_well_known,
     sign_digest,
 )
-from assay_stream.schemes.schemapin.verification import verify as verify_signature
+from assay_stream.schemes.schemapin import verify as verify_signature
+from assay_stream.schemes.schemapin_canonical import Mode, carried_signature, schema_digest
 from assay_stream.text.escaping import json_text, shown
 
 if TYPE_CHECKING:
-    from assay_stream.schemes.handshake.contract import ToolReport
+    from assay_stream.schemes.handshake_contract import ToolReport
 
 _OF_A_TOOL = ("name", "description", "inputSchema", "input_schema")
 
@@ -132,7 +132,7 @@ def validate(
 def _check_of(profile: EventProfileName) -> Callable[[bytes], None]:
     if profile == "htc":
         # jsonschema takes longer to load than the other profiles to run.
-        from assay_stream.schemes.handshake.contract import check_envelope
+        from assay_stream.schemes.handshake_contract import check_envelope
 
         return check_envelope
 
@@ -145,9 +145,9 @@ def _check_of(profile: EventProfileName) -> Callable[[bytes], None]:
         elif content.get("type") == CALL_TYPE:
             read_event(Record(role=Role.CALLS, origin=Origin("", 0, 0), key=None, value=raw))
         elif "specversion" in content:
-            tool.check_envelope(content)
+            assay_tool.check_envelope(content)
         else:
-            tool.check_payload(content)
+            assay_tool.check_payload(content)
 
     return check
 
@@ -169,7 +169,7 @@ def check(
     the required form; it says nothing about what the tool does. Exit code 0: nothing fails. 1: something fails, or
     there are no tools. 2: the capture cannot be read.
     """
-    from assay_stream.schemes.handshake.contract import CheckStatus, check_tools
+    from assay_stream.schemes.handshake_contract import CheckStatus, check_tools
 
     raw = read_input(capture)
     with named_in_errors(capture or "standard input"):

@@ -10,10 +10,9 @@ from typing import Any
 import orjson
 
 from assay_stream import __version__
-from assay_stream.alerts.formats.view import AlertRow, ReviewState, read_alert
-from assay_stream.alerts.index import short_uids
 from assay_stream.alerts.page import as_page, severity_style
 from assay_stream.alerts.rules import AlertRules
+from assay_stream.alerts.view import AlertRow, ReviewState, read_alert, short_uids
 from assay_stream.cli.output import Painter
 from assay_stream.cli.shared import flag, option
 from assay_stream.cli.store_sources import every_row

@@ -15,8 +15,7 @@ import typer
 
 from assay_stream import __version__
 from assay_stream.agents import AgentSet, Runner
-from assay_stream.agents.declaration import load_agents
-from assay_stream.agents.memory import NO_LABELS, Labels, read_labels
+from assay_stream.agents.declaration import NO_LABELS, Labels, load_agents, read_labels
 from assay_stream.agents.processing import AgentAlerts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.archiving import topics_restore, topics_restore_mirror

@@ -32,7 +32,7 @@ from assay_stream.files.seal_files import FileLogs, read_private_key, read_publi
 from assay_stream.kafka.ranges import KafkaLogs, committed_offsets
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import LINE_BYTES_MAX
-from assay_stream.model.checkpoint import RANGE_RECORDS_MAX
+from assay_stream.model.checkpoint import RANGE_RECORDS_MAX, origin_of
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.schemes import tlog
 from assay_stream.schemes.tlog import is_key_name
@@ -47,7 +47,6 @@ from assay_stream.seal.check import (
     outcome_of,
     verify_logs,
 )
-from assay_stream.seal.checkpoint import origin_of
 from assay_stream.seal.proof import Chain, chain_of, check_proof, check_tlog_proof, consistency, inclusion, last_of
 from assay_stream.text.escaping import shown
 

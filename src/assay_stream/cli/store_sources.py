@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import typer
 
-from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.alerts.story import AlertStory, tool_names_of
+from assay_stream.alerts.view import AlertView, read_alert, view_of
 from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest

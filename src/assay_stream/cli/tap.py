@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
     from assay_stream.observe.http.tap import Listener
     from assay_stream.observe.http.upstreams import Upstream
-    from assay_stream.observe.listing.transport import ListedServer
-    from assay_stream.observe.listing.watch import Watched
+    from assay_stream.observe.list_transport import ListedServer
+    from assay_stream.observe.list_watch import Watched
 
 
 _VERDICTS_WAIT_S = 5.0
@@ -256,7 +256,7 @@ def list_watch(
 
     Example: assay-stream list-watch --config servers.toml
     """
-    from assay_stream.observe.listing.transport import listed_servers
+    from assay_stream.observe.list_transport import listed_servers
 
     if output is not None and not once:
         raise ConfigurationError("bad_option", "--output needs --once")
@@ -281,7 +281,7 @@ async def _once(
     servers: Sequence[ListedServer], tls: ssl.SSLContext, output: Path | None, bootstrap: str | None
 ) -> Sequence[Watched]:
     from assay_stream.observe.http.upstreams import Client
-    from assay_stream.observe.listing.watch import ListWatch
+    from assay_stream.observe.list_watch import ListWatch
 
     client = Client(HTTP_LIMITS, tls)
     try:

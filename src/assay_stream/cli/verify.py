@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from assay_stream.alerts.formats.view import read_alert, view_of
+from assay_stream.alerts.view import read_alert, view_of
 from assay_stream.cli.evidence import act_row, print_act
 from assay_stream.cli.options import (
     EvidenceFiles,

@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl
 import orjson
 from aiohttp import web
 
-from assay_stream.alerts.formats.view import AlertRow, view_of
 from assay_stream.alerts.story import subject_of
+from assay_stream.alerts.view import AlertRow, view_of
 from assay_stream.config import Settings
 from assay_stream.console.rendering import url
 from assay_stream.console.sessions import Operator

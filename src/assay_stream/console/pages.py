@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay_stream.alerts.formats.view import AlertRow, AlertView, ReviewState
-from assay_stream.alerts.index import AlertSelection, Life, SeverityLevel
 from assay_stream.alerts.page import sections
+from assay_stream.alerts.view import AlertRow, AlertSelection, AlertView, Life, ReviewState, SeverityLevel
 from assay_stream.canonical.decode import decode_json
 from assay_stream.console.deciding import ALERT_ACTS, DEFINITION_ACTS, Subject, act_of, decisions_on, subject_of_alert
 from assay_stream.console.rendering import FEW, Answer, Asked, problem

@@ -16,8 +16,7 @@ from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from assay_stream.alerts.formats.view import ReviewState
-from assay_stream.alerts.index import AlertSelection, SeverityLevel
+from assay_stream.alerts.view import AlertSelection, ReviewState, SeverityLevel
 from assay_stream.console.sessions import Session
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.limits import CONSOLE_LIMITS

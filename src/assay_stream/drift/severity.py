@@ -16,9 +16,9 @@ from typing import Protocol
 
 from assay_stream.drift.change import CODES, Change
 from assay_stream.errors import InputError
-from assay_stream.schemes.assay.manifest import SEVERITIES as P60
-from assay_stream.schemes.mcptrust import lockfile
-from assay_stream.schemes.mcptrust.hashes import normalized_hash
+from assay_stream.schemes import mcptrust_lockfile as lockfile
+from assay_stream.schemes.assay_manifest import SEVERITIES as P60
+from assay_stream.schemes.mcptrust_hashes import normalized_hash
 
 
 class Level(IntEnum):

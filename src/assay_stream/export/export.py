@@ -31,7 +31,7 @@ from assay_stream.errors import needing_extra
 from assay_stream.export.input import Dataset, ExportPlace, ExportRecord, ExportSelection, Stored, items, write_bundle
 from assay_stream.files.local import Aside, locked_folder, writing, writing_to
 from assay_stream.files.spool import Spool
-from assay_stream.schemes.assay.bundle import Manifest, RunRoot, check_run_id
+from assay_stream.schemes.assay_bundle import Manifest, RunRoot, check_run_id
 from assay_stream.text.escaping import csv_line, json_bytes
 from assay_stream.text.times import EPOCH, LAST_US, time_us_in
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import cramjam
 
-from assay_stream.alerts.formats.view import view_of
+from assay_stream.alerts.view import view_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
@@ -25,7 +25,7 @@ from assay_stream.files.local import path_text, reading, writing
 from assay_stream.limits import BUNDLE_LIMITS, SHORT_LINE_BYTES, BundleLimits
 from assay_stream.model.record import Role
 from assay_stream.replay.order import OffsetRange
-from assay_stream.schemes.assay.bundle import (
+from assay_stream.schemes.assay_bundle import (
     BLOCK_BYTES,
     EVENTS_NAME,
     MANIFEST_NAME,

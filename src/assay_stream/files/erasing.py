@@ -20,10 +20,10 @@ from assay_stream.errors import InputError
 from assay_stream.files.archive import open_archive, opened, write_archive
 from assay_stream.files.lines import lines_of, record_line, record_line_parts
 from assay_stream.files.local import PREFIX, path_text, writing_to
+from assay_stream.model.checkpoint import leaf_of
 from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER, Headers, Origin, Record, Role, erased_by
-from assay_stream.seal.checkpoint import leaf_of
 
 _ERASED = (Role.CALLS, Role.REROUTED, Role.EVIDENCE, Role.REJECTED)
 _SUFFIXES = (".ndjson", ".jsonl")

@@ -29,7 +29,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assay_stream.alerts.formats import AlertView
-from assay_stream.alerts.index import AlertSelection, SeverityLevel
+from assay_stream.alerts.view import AlertSelection, SeverityLevel
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
 from assay_stream.files.local import decode_toml, secret_of_file
 from assay_stream.limits import FORWARD_LIMITS

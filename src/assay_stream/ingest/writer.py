@@ -94,14 +94,12 @@ class EventWriter(PatientPart):
         *,
         producer: Callable[[], KafkaProducer] | None = None,
         limits: IngestLimits = INGEST_LIMITS,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         super().__init__("delivering events", settings)
         self._make = producer or partial(kafka_producer, connection_options(settings))
         self._topics = topic_names(settings)
         self._window = window
         self._limits = limits
-        self._now_ms = now_ms
         self._producer: KafkaProducer | None = None
         self._pending: dict[Mark, asyncio.Future[None]] = {}
         self._since_s: dict[asyncio.Task[None], float] = {}
@@ -203,9 +201,9 @@ class EventWriter(PatientPart):
             if len(batch) == len(self._to_note):
                 self._noting.clear()
             marks = [mark for mark, _ in batch]
+            topic, now_ms, is_noted = self._topics[Role.INGESTED], time.time_ns() // 1_000_000, False
             # They are in Kafka, whatever becomes of the note.
-            self._window.add(marks, self._now_ms())
-            topic, now_ms, is_noted = self._topics[Role.INGESTED], self._now_ms(), False
+            self._window.add(marks, now_ms)
             try:
                 sent = await producer.send(
                     topic, value=write_accepted(marks), key=marks[0], headers=[], timestamp_ms=now_ms

@@ -38,10 +38,10 @@ from assay_stream.kafka.connection import read
 from assay_stream.kafka.exact import Span
 from assay_stream.kafka.ranges import LogRanges, open_reader, places_of
 from assay_stream.kafka.topics import topic_names
+from assay_stream.model.checkpoint import TreeLeaf, leaf_of, stated
 from assay_stream.model.cloudevents import is_binary, read_call, read_whole_call
 from assay_stream.model.facts import KEY, JoinProgress, write_progress
 from assay_stream.model.record import ERASED_LEAF_HEADER, Origin, Record, Role, erased_by
-from assay_stream.seal.checkpoint import TreeLeaf, leaf_of, stated
 
 _INPUTS = (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL)
 CHAIN_MAX = 4_096

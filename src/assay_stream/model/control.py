@@ -39,7 +39,7 @@ from assay_stream.model.observation import Envelope, Model
 from assay_stream.model.record import Origin
 from assay_stream.model.wire import ALWAYS, BaseFact, PlacedFact, Wire, fact, origin_of_key, pairs
 from assay_stream.schemes.fingerprint import printed_value
-from assay_stream.schemes.schemapin.canonical import Mode
+from assay_stream.schemes.schemapin_canonical import Mode
 
 PIN_SET_TYPE = "assay.control.pin.set"
 PIN_REJECT_TYPE = "assay.control.pin.reject"

@@ -25,7 +25,7 @@ from assay_stream.model.evidence import DecisionPayload
 from assay_stream.model.fields import Timestamp
 from assay_stream.model.observation import CallData, CallEvent
 from assay_stream.model.record import Headers, Origin
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 
 PlainTime = Annotated[str, Meta(min_length=20, max_length=27)]
 # What is smaller is written in another way by JCS.

@@ -30,9 +30,9 @@ from assay_stream.model.fields import (
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import Reported
 from assay_stream.model.wire import Wire, record_model, write_record
-from assay_stream.schemes.assay.tool import TOOL_DRIFT, TOOL_UNOBSERVED
+from assay_stream.schemes.assay_tool import TOOL_DRIFT, TOOL_UNOBSERVED
 from assay_stream.schemes.hangar import Action
-from assay_stream.schemes.schemapin.canonical import Mode
+from assay_stream.schemes.schemapin_canonical import Mode
 
 CHANGE_TYPE = "assay.control.change"
 

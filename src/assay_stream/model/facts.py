@@ -49,7 +49,7 @@ from assay_stream.model.wire import (
     shared,
     write_record,
 )
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.schemes.fingerprint import Fingerprint
 
 

@@ -33,7 +33,7 @@ from assay_stream.limits import Limits
 from assay_stream.model.envelope import CONSTANTS, DecisionFields, InForcePart, PlainTime, plain_form
 from assay_stream.model.observation import CallEvent, CallModel
 from assay_stream.model.record import made_of
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.text.times import EPOCH
 
 _DEPTH = 3

@@ -23,11 +23,11 @@ from yarl import URL
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.control import DISCOVERY_TYPE
 from assay_stream.observe.http.upstreams import open_session, read_body
 from assay_stream.observe.observation import Observation, Vantage, control_event
-from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode, parse_revocations, parse_well_known
+from assay_stream.schemes.schemapin import SchemaPinErrorCode, parse_revocations, parse_well_known
 
 WELL_KNOWN_PATH = "/.well-known/schemapin.json"
 REDIRECTS_MAX = 3
@@ -45,8 +45,8 @@ _REVOKED = dict.fromkeys(
     "the revocation endpoint is not an https address on the host that may serve it: "
     "check the document, then name the host with --revocation-domain",
 )
-_EVENT_DEPTH = 2
-"""Containers around a document in its event (the event and its data), which count towards ``depth_max``."""
+_IN_AN_EVENT = replace(DEFAULT_LIMITS, depth_max=DEFAULT_LIMITS.depth_max - 2)
+"""Limits of a document: the event and its data are two containers around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,7 @@ class _RefusedError(Exception):
 
 
 async def fetch_well_known(
-    domain: str,
-    *,
-    timeout_s: float = 10.0,
-    ca_file: Path | None = None,
-    revocation_domain: str | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    domain: str, *, timeout_s: float = 10.0, ca_file: Path | None = None, revocation_domain: str | None = None
 ) -> Fetched:
     """Fetch the discovery document of a domain, and the revocation document that it refers to.
 
@@ -103,7 +98,7 @@ async def fetch_well_known(
     Raises:
         ConfigurationError: ``bad_domain`` or ``bad_tls_file``.
     """
-    visit = _Visit(well_known_url(domain), limits.discovery_bytes_max)
+    visit = _Visit(well_known_url(domain), DEFAULT_LIMITS.discovery_bytes_max)
     allowed = well_known_url(revocation_domain or domain)
     try:
         context = ssl.create_default_context(cafile=ca_file)
@@ -112,15 +107,15 @@ async def fetch_well_known(
     found = Fetched(domain=domain, url=visit.url, status="observed")
     try:
         async with asyncio.timeout(timeout_s), open_session(context, aiohttp.ClientTimeout(total=timeout_s)) as session:
-            document = _checked(await visit.get(session), parse_well_known, limits)
+            document = _checked(await visit.get(session), parse_well_known)
             found = replace(found, url=visit.url, document=document)
             endpoint = parse_well_known(document).revocation_endpoint
             if endpoint is None:
                 return found
-            visit = _Visit(_same_host(endpoint, allowed, None, **_REVOKED), limits.discovery_bytes_max)
+            visit = _Visit(_same_host(endpoint, allowed, None, **_REVOKED), DEFAULT_LIMITS.discovery_bytes_max)
             raw = await visit.get(session)
         try:
-            return replace(found, url=visit.url, revocations=_checked(raw, parse_revocations, limits))
+            return replace(found, url=visit.url, revocations=_checked(raw, parse_revocations))
         except _RefusedError as error:
             raise _RefusedError(f"the revocation document is refused: {error}", document) from None
     except _RefusedError as error:
@@ -213,15 +208,15 @@ def _reason(error: Exception, timeout_s: float) -> str:
     return f"the request failed: {type(error).__name__}"
 
 
-def _checked(raw: bytes, parse: Callable[..., object], limits: Limits) -> dict[str, Any]:
+def _checked(raw: bytes, parse: Callable[[bytes], object]) -> dict[str, Any]:
     try:
-        document = decode_json(raw, limits=replace(limits, depth_max=limits.depth_max - _EVENT_DEPTH))
+        document = decode_json(raw, limits=_IN_AN_EVENT)
     except InputError as error:
         raise _RefusedError(error.message) from None
     if not isinstance(document, dict):
         raise _RefusedError("the document is not a JSON object")
     try:
-        parse(raw, limits=limits)
+        parse(raw)
     except InputError as error:
         raise _RefusedError(error.message, document) from None
     return document

@@ -33,7 +33,7 @@ from assay_stream.observe.observation import (
 )
 from assay_stream.observe.session import WireObserver
 from assay_stream.observe.wire import Direction, trace_of
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.text.times import timestamp_ms
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.formats.view import AlertView, read_alert, row_of, view_of
+from assay_stream.alerts.view import AlertView, read_alert, row_of, view_of
 from assay_stream.bindings.sightings import rows_of, seen_at
 from assay_stream.bindings.state import OF_REGISTRIES
 from assay_stream.canonical.decode import decode_json

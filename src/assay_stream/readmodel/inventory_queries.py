@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
+from assay_stream.alerts.view import AlertView, read_alert, view_of
 from assay_stream.bindings.state import Bindings
 from assay_stream.errors import InputError
 from assay_stream.model.evidence import Unbound

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, view_of
-from assay_stream.alerts.index import AlertSelection, Life
 from assay_stream.alerts.processor import partition_key
 from assay_stream.alerts.story import AlertStory, CallsSince, Sightings, story_of, tool_names_of
+from assay_stream.alerts.view import AlertSelection, AlertView, Life, view_of
 from assay_stream.limits import STORE_ALERT_HEAD, STORE_CANDIDATES_MAX, STORE_PLACES_MAX
 from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import Record

@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.formats.view import AlertRow, ReviewState, read_alert
-from assay_stream.alerts.index import PREFIX_MIN, AlertSelection
+from assay_stream.alerts.view import PREFIX_MIN, AlertRow, AlertSelection, ReviewState, read_alert
 from assay_stream.errors import InputError
 from assay_stream.limits import STORE_FINDINGS_PER_SERVER_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.fields import compile_glob

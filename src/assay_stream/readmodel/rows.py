@@ -13,8 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import orjson
 
-from assay_stream.alerts.formats.view import AlertRow, ReviewState
-from assay_stream.alerts.index import AlertSelection
+from assay_stream.alerts.view import AlertRow, AlertSelection, ReviewState
 from assay_stream.errors import InputError
 from assay_stream.limits import STORE_PAGE_ROWS_MAX
 from assay_stream.model.fields import compile_glob

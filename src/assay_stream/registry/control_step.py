@@ -44,11 +44,10 @@ from assay_stream.model.fields import TriageAct
 from assay_stream.model.finding import AlertAct, Suppression, SuppressionRule
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.analysis import Analysis
-from assay_stream.registry.ledger import Step, policy_text
 from assay_stream.registry.resolution import resolved_by_decision
 from assay_stream.registry.retention import fold_discoveries
-from assay_stream.registry.transition import Transition, read_document
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.registry.step import Step, Transition, policy_text, read_document
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.schemes.hangar import UnknownPolicy
 from assay_stream.text.times import time_us_of
 from assay_stream.work import Work

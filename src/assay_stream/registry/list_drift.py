@@ -63,10 +63,10 @@ from assay_stream.registry.analysis import (
     repeats,
     stated,
 )
-from assay_stream.schemes.assay.manifest import action_class
+from assay_stream.schemes.assay_manifest import action_class
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, changed_fields
-from assay_stream.schemes.handshake.contract import contract, contract_drift
-from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS
+from assay_stream.schemes.handshake_contract import contract, contract_drift
+from assay_stream.schemes.mcptrust_hashes import RISK_LEVELS
 from assay_stream.work import Work, WorkExhaustedError
 
 Changes = tuple[tuple[str, str, str], ...]

@@ -31,10 +31,9 @@ from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.model.rejected import refusal
 from assay_stream.registry.analysis import Analysis, finding_in
 from assay_stream.registry.control_step import apply_control
-from assay_stream.registry.ledger import Registry, Step
 from assay_stream.registry.retention import evict, evict_observers, fold_unlisted, is_redundant, merge_rejections
 from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
-from assay_stream.registry.transition import Transition
+from assay_stream.registry.step import Registry, Step, Transition
 from assay_stream.work import Work
 
 __all__ = ["Registry", "process"]

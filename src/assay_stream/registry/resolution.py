@@ -21,9 +21,9 @@ from assay_stream.model.finding import Reason, Resolution, uid_of
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis, Baseline
 from assay_stream.registry.list_drift import set_digest
-from assay_stream.schemes.handshake.contract import DRIFT_CODES
+from assay_stream.schemes.handshake_contract import DRIFT_CODES
 from assay_stream.schemes.hangar import Action
-from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
+from assay_stream.schemes.schemapin import SchemaPinErrorCode
 
 Uids = Iterable[str]
 _Reasons = dict[Kind, tuple[str | None, ...]]

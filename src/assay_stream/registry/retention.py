@@ -33,8 +33,8 @@ from assay_stream.model.facts import Catalogue, FormerTool, Horizon, Rejection, 
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import Role
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.ledger import Step, changed_verdicts
 from assay_stream.registry.name_claims import claims_between
+from assay_stream.registry.step import Step, changed_verdicts
 
 
 def pack_repeats(step: Step, timeline: Timeline, seen: Seen) -> None:

@@ -42,12 +42,11 @@ from assay_stream.model.kinds import RELEASE_KINDS, Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
 from assay_stream.model.record import Position, Record, murmur2_partition
 from assay_stream.registry.analysis import Baseline, Ration, baselines_for, change_of, finding_in
-from assay_stream.registry.ledger import Step
 from assay_stream.registry.list_drift import compare, compare_items, first_look
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.resolution import approved_before, resolutions, resolved_by_signature, resolved_by_snapshot
 from assay_stream.registry.retention import fold, fold_unlisted, pack_repeats
-from assay_stream.registry.transition import Transition, signatures_of
+from assay_stream.registry.step import Step, Transition, signatures_of
 
 
 def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterator[Finding]:

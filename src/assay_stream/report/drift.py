@@ -41,7 +41,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS
 from assay_stream.model.fields import Subject, as_item
 from assay_stream.model.kinds import KINDS, RELEASE_KINDS, Kind
-from assay_stream.schemes.assay.manifest import (
+from assay_stream.schemes.assay_manifest import (
     DECLARED_SCHEMA,
     OBSERVED_SCHEMA,
     ObservedManifest,
@@ -52,10 +52,10 @@ from assay_stream.schemes.assay.manifest import (
     read_declared,
     read_observed,
 )
-from assay_stream.schemes.handshake.contract import contract, contract_drift
-from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS, risk_level
-from assay_stream.schemes.mcptrust.lockfile import McpTrustSeverity, check_result, drift, read_lockfile
-from assay_stream.schemes.mcptrust.lockfile import lock as lock_of
+from assay_stream.schemes.handshake_contract import contract, contract_drift
+from assay_stream.schemes.mcptrust_hashes import RISK_LEVELS, risk_level
+from assay_stream.schemes.mcptrust_lockfile import McpTrustSeverity, check_result, drift, read_lockfile
+from assay_stream.schemes.mcptrust_lockfile import lock as lock_of
 from assay_stream.text.escaping import json_text, visible
 from assay_stream.work import Work, WorkExhaustedError
 

@@ -18,7 +18,7 @@ from assay_stream.errors import InputError
 from assay_stream.model.control import ALERT_TYPE, PIN_REJECT_TYPE, PIN_SET_TYPE, KeyDecision, Pin, Policy
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Origin
-from assay_stream.registry.ledger import verdict_key, verdicts_of
+from assay_stream.registry.step import verdict_key, verdicts_of
 from assay_stream.schemes.fingerprint import Fingerprint, PinEntry
 from assay_stream.schemes.hangar import Action
 from assay_stream.text.times import time_text

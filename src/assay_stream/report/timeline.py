@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.alerts.formats.view import AlertView, view_of
+from assay_stream.alerts.view import AlertView, view_of
 from assay_stream.bindings.checks import pin_evaluation_of, pinned_key
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.errors import InputError

@@ -1,1 +1,1 @@
-"""Outside standards, one module each, named after the standard and exact to its vectors."""
+"""Outside standards: modules named after the standard and exact to its vectors, and pins and digests of all of them."""

@@ -15,11 +15,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from assay_stream.canonical.digest import Canonicalized, canonicalize, jcs_digest, sha256_of
 from assay_stream.errors import InputError
+from assay_stream.schemes import assay_manifest as manifest
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.schemes import hangar
-from assay_stream.schemes.assay import manifest
-from assay_stream.schemes.assay import tool as assay
-from assay_stream.schemes.mcptrust import hashes as mcptrust
-from assay_stream.schemes.schemapin.canonical import schema_digest
+from assay_stream.schemes import mcptrust_hashes as mcptrust
+from assay_stream.schemes.schemapin_canonical import schema_digest
 
 _PREFIXED = re.compile(r"sha256:[0-9a-f]{64}")
 _BARE = re.compile(r"[0-9a-f]{64}")

@@ -20,7 +20,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS, Limits
 from assay_stream.schemes.fingerprint import SCHEME_NAMES, PinEntry, check_value
-from assay_stream.schemes.mcptrust.lockfile import Lock, LockfileStamp, new_lockfile, read_lockfile, write_lockfile
+from assay_stream.schemes.mcptrust_lockfile import Lock, LockfileStamp, new_lockfile, read_lockfile, write_lockfile
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))

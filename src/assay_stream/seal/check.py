@@ -30,10 +30,9 @@ from assay_stream.bindings.erasures import Account, Erasures
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
-from assay_stream.model.checkpoint import Checkpoint, Head
+from assay_stream.model.checkpoint import Checkpoint, Head, Sealed, TreeLeaf, decode, follows, leaf_of
 from assay_stream.model.record import Record, erased_by
 from assay_stream.schemes.tlog import Keys
-from assay_stream.seal.checkpoint import Sealed, TreeLeaf, decode, follows, leaf_of
 
 FAULTS_TOLD_MAX = 100
 """Faults that are listed; the rest are counted."""

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
-from assay_stream.model.checkpoint import Checkpoint
+from assay_stream.model.checkpoint import Checkpoint, Sealed, decode, follows, leaf_of, open_checkpoint, origin_of
 from assay_stream.model.record import Record
 from assay_stream.schemes import tlog
 from assay_stream.schemes.tlog import Keys, consistency_holds, consistency_proof, inclusion_holds, inclusion_proof
-from assay_stream.seal.checkpoint import Sealed, decode, follows, leaf_of, open_checkpoint, origin_of
 
 PROOF_SCHEMA = "assay.evidence.proof.v1"
 _INCLUSION_FIELDS = {"schema", "kind", "offset", "leaf_index", "leaf", "path", "checkpoint"}

@@ -34,8 +34,8 @@ from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.alerts.life_cycle import is_round
+from assay_stream.alerts.view import AlertView, read_alert, view_of
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.model.alert import Activity, AlertStatus

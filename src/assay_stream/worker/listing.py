@@ -1,4 +1,4 @@
-"""The process that lists servers: ``observe.listing`` under a host, with its pages and metrics."""
+"""The process that lists servers: ``observe.list_watch`` under a host, with its pages and metrics."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.http.upstreams import Client
-from assay_stream.observe.listing.transport import ListedServer
-from assay_stream.observe.listing.watch import ListWatch
+from assay_stream.observe.list_transport import ListedServer
+from assay_stream.observe.list_watch import ListWatch
 from assay_stream.observe.publisher import ObservationPublisher
 from assay_stream.observe.spool import spool_in
 from assay_stream.worker.host import Host, PartitionCounts, run_host

@@ -24,11 +24,10 @@ from assay_stream.kafka.connection import Consumer, ProducerFenced, TopicPartiti
 from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics, lags_of
 from assay_stream.kafka.stage import Topology, TransactionalWriter
 from assay_stream.kafka.topics import AccessRole
-from assay_stream.model.checkpoint import Checkpoint
+from assay_stream.model.checkpoint import Checkpoint, TreeLeaf, decode, encode, leaf_of, sealed
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.schemes import tlog
 from assay_stream.seal.check import is_known
-from assay_stream.seal.checkpoint import TreeLeaf, decode, encode, leaf_of, sealed
 from assay_stream.text.times import rfc3339
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage

@@ -29,8 +29,8 @@ from assay_stream.limits import OBSERVER_ALIVE_S, OBSERVERS_COUNTED_MAX
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.facts import KEY, JoinProgress, decode_key, read_progress, write_progress
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
-from assay_stream.registry.ledger import progress
 from assay_stream.registry.processor import Registry
+from assay_stream.registry.step import progress
 
 _log = structlog.get_logger(__name__)
 

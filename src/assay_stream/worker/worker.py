@@ -32,7 +32,7 @@ from typing import Any
 import faust
 from faust.app import BootStrategy
 
-from assay_stream.alerts.index import SeverityLevel
+from assay_stream.alerts.view import SeverityLevel
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
 from assay_stream.join import Join

@@ -9,9 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.alerts.folding import RecordCounts
 from assay_stream.alerts.processor import process
-from assay_stream.alerts.remembered import AlertTable
+from assay_stream.alerts.remembered import AlertTable, RecordCounts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import (

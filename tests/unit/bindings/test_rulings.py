@@ -6,7 +6,7 @@ import pytest
 from assay_stream.bindings.controls import ACTION_WEIGHT, NO_VERDICT, UNREADABLE, VerdictTable
 from assay_stream.bindings.state import Bindings
 from assay_stream.errors import IntegrityError
-from assay_stream.registry.ledger import verdict_key, verdicts_of
+from assay_stream.registry.step import verdict_key, verdicts_of
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action
 from tests.support import facts

@@ -18,7 +18,7 @@ from assay_stream.bindings.server import ServerBindings
 from assay_stream.model.control import AnyControlFact, FirstUse, Signatures, Signed
 from assay_stream.model.facts import Fact
 from assay_stream.model.record import Origin
-from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
+from assay_stream.schemes.schemapin import SchemaPinErrorCode
 from tests.support.facts import SERVER, a_catalogue, a_discovery, a_key_decision, bindings_with, seen, signed_by
 
 SIGNED, CHECKED = signed_by("k", "t")

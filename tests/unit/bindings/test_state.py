@@ -10,7 +10,7 @@ from assay_stream.errors import IntegrityError
 from assay_stream.model.control import PinAct
 from assay_stream.model.facts import Catalogue, Fact, Horizon, Progress, ToolFact, encode_value
 from assay_stream.model.record import Origin, Record, Role, home_of
-from assay_stream.registry.ledger import fact_output
+from assay_stream.registry.step import fact_output
 from tests.support.facts import PACKED, SERVER, a_catalogue, a_fingerprint, a_pin, bindings_with, rejection, seen
 
 ONE = a_catalogue("one", {"t": "a"})

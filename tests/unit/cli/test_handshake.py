@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.command import run_command
 from tests.support.events import a_snapshot
-from tests.unit.schemes.handshake.test_contract import CHECKS, TOOL
+from tests.unit.schemes.test_handshake_contract import CHECKS, TOOL
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data/captures"
 LIST = CAPTURES / "mcp-server-time@2026.10.19.tools_list.json"

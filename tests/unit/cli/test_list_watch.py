@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assay_stream.files.local import decode_toml
 from assay_stream.observe import Vantage
-from assay_stream.observe.listing.transport import listed_servers
+from assay_stream.observe.list_transport import listed_servers
 from tests.support.command import run_command_text
 from tests.support.toml import toml_of
 

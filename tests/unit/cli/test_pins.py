@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.alerts.formats.view import AlertView, view_of
+from assay_stream.alerts.view import AlertView, view_of
 from assay_stream.bindings.state import Bindings
 from assay_stream.cli import decisions
 from assay_stream.model.kinds import Kind

@@ -12,8 +12,8 @@ from schemapin.utils import SchemaSigningWorkflow
 from schemapin.verification import KeyPinStore, verify_schema_offline
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
-from assay_stream.schemes.schemapin.verification import parse_well_known, sign_digest
+from assay_stream.schemes.schemapin import parse_well_known, sign_digest
+from assay_stream.schemes.schemapin_canonical import Mode, schema_digest
 from tests.support.command import run_command_text
 from tests.support.deployment import free_port
 from tests.support.https_server import Authority, HttpsServer, serve

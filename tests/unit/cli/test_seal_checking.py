@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.seal.checkpoint import decode
+from assay_stream.model.checkpoint import decode
 from tests.support.command import run_command_text
 from tests.support.disk import files_of_at_most
 from tests.support.seals import (

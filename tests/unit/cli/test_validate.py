@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay_stream.schemes.handshake.event import FIELDS
+from assay_stream.schemes.handshake_event import FIELDS
 from tests.support.command import run_command
 from tests.support.events import a_call
 

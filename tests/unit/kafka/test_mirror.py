@@ -23,8 +23,8 @@ from assay_stream.kafka.mirror import (
     dropped_checkpoints,
     pair_of,
 )
+from assay_stream.model.checkpoint import leaf_of
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.seal.checkpoint import leaf_of
 from tests.support.seals import a_record
 from tests.unit.bindings.test_erasures import act
 

@@ -25,7 +25,7 @@ from assay_stream.model.facts import (
 )
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.ledger import progress
+from assay_stream.registry.step import progress
 from tests.support.errors import raises_code
 from tests.support.facts import (
     PACKED,

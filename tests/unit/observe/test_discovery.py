@@ -16,7 +16,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.discovery import REDIRECTS_MAX, Fetched, discovery_event, fetch_well_known, well_known_url
 from assay_stream.observe.recorded import from_observations
-from assay_stream.schemes.schemapin.verification import SchemaPinErrorCode
+from assay_stream.schemes.schemapin import SchemaPinErrorCode
 from tests.support.deployment import free_port
 from tests.support.errors import raises_code
 from tests.support.https_server import Answer, Authority, HttpsServer, serve

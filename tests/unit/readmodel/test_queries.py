@@ -10,8 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.alerts.formats.view import ReviewState, read_alert, row_of, view_of
-from assay_stream.alerts.index import AlertSelection, SeverityLevel
+from assay_stream.alerts.view import AlertSelection, ReviewState, SeverityLevel, read_alert, row_of, view_of
 from assay_stream.errors import InputError
 from assay_stream.limits import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
 from assay_stream.model.record import Origin, Record, Role

@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from assay_stream.alerts.index import AlertSelection
 from assay_stream.alerts.story import CallSummary
+from assay_stream.alerts.view import AlertSelection
 from assay_stream.errors import InputError
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, calls_of, life_of, load, story

@@ -12,7 +12,7 @@ from assay_stream.model.control import AnyControlFact, ControlDecision, ControlE
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.control_step import change_record, fact_of, says_nothing_new
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from tests.support.controls import a_control, a_document, fingerprint_of
 from tests.support.errors import raises_code
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, record_of

@@ -10,8 +10,8 @@ from assay_stream.canonical.digest import jcs_digest
 from assay_stream.limits import Limits
 from assay_stream.model.control import Discovery, Signatures, Signed
 from assay_stream.model.observation import SnapshotData
-from assay_stream.registry.transition import check_against, read_document, signatures_of
-from assay_stream.schemes.schemapin.canonical import schema_digest
+from assay_stream.registry.step import check_against, read_document, signatures_of
+from assay_stream.schemes.schemapin_canonical import schema_digest
 from tests.support.controls import a_document, fingerprint_of, signature_of
 from tests.support.events import SERVER, snapshot_data
 from tests.support.facts import a_discovery

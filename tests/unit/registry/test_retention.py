@@ -10,7 +10,6 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Fact, ItemFact, ItemList, Seen, decode_key
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.ledger import Registry, Step, fact_output
 from assay_stream.registry.retention import (
     fold,
     fold_discoveries,
@@ -19,6 +18,7 @@ from assay_stream.registry.retention import (
     pack_repeats,
     take_away,
 )
+from assay_stream.registry.step import Registry, Step, fact_output
 from tests.support.facts import (
     SERVER,
     a_catalogue,

@@ -8,7 +8,7 @@ import pytest
 from assay_stream.bindings.state import Bindings
 from assay_stream.model.facts import Catalogue, Fact, ToolFact
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.ledger import Verdicts, changed_verdicts, verdict_key, verdicts_of
+from assay_stream.registry.step import Verdicts, changed_verdicts, verdict_key, verdicts_of
 from assay_stream.schemes.fingerprint import Fingerprint
 from tests.support.facts import SERVER, a_catalogue, a_pin, a_policy, bindings_with, rejection, seen
 

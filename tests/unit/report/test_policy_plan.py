@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay_stream.bindings.controls import VerdictTable
-from assay_stream.registry.ledger import verdict_key, verdicts_of
+from assay_stream.registry.step import verdict_key, verdicts_of
 from assay_stream.report.pins import PolicyPlan, planned_policy
 from assay_stream.schemes.hangar import Action
 from tests.support import facts

@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import InputError
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.schemes.fingerprint import SCHEMES, ContentCache, changed_fields, fingerprint
 
 NEED_A_NAME = ("assay.v1", "assay.schema_hash", "assay.meta_hash", "assay.p60", "hangar.v1_2", "hangar.v2")

@@ -12,7 +12,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS, Limits
 from assay_stream.schemes import pin_files
 from assay_stream.schemes.fingerprint import PinEntry, check_value, fingerprint
-from assay_stream.schemes.mcptrust.lockfile import LockfileStamp
+from assay_stream.schemes.mcptrust_lockfile import LockfileStamp
 from assay_stream.schemes.pin_files import PinFormat, decode_json_or_yaml, decode_yaml, read_pins, write_pins
 from tests.support.errors import raises_code
 

@@ -10,19 +10,19 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import AssayStreamError
-from assay_stream.schemes.assay.bundle import check_event, read_manifest
-from assay_stream.schemes.assay.manifest import read_declared
-from assay_stream.schemes.assay.tool import check_envelope, check_payload
+from assay_stream.schemes import handshake_contract as contract
+from assay_stream.schemes.assay_bundle import check_event, read_manifest
+from assay_stream.schemes.assay_manifest import read_declared
+from assay_stream.schemes.assay_tool import check_envelope, check_payload
 from assay_stream.schemes.fingerprint import SCHEMES
-from assay_stream.schemes.handshake import contract
-from assay_stream.schemes.mcptrust.lockfile import lock, read_lockfile
-from assay_stream.schemes.schemapin.verification import parse_revocations, parse_well_known
+from assay_stream.schemes.mcptrust_lockfile import lock, read_lockfile
+from assay_stream.schemes.schemapin import parse_revocations, parse_well_known
 from tests.conformance.test_assay_vectors import BASELINES, FILES
 from tests.support.exports import evidence
 from tests.support.schemapin import a_document
-from tests.unit.schemes.assay.test_bundle import CONTENT
-from tests.unit.schemes.handshake.test_htc import REQUEST
-from tests.unit.schemes.mcptrust.test_lockfile import V2, V3
+from tests.unit.schemes.test_assay_bundle import CONTENT
+from tests.unit.schemes.test_handshake_htc import REQUEST
+from tests.unit.schemes.test_mcptrust_lockfile import V2, V3
 
 SECRET = "hunter2"
 BAD: tuple[Any, ...] = (SECRET, f"{SECRET}\ud800", [SECRET], {"x": SECRET}, {SECRET: 1e400})

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
+from assay_stream.model.checkpoint import Sealed
 from assay_stream.model.record import Origin, Record
 from assay_stream.schemes import tlog
-from assay_stream.seal.checkpoint import Sealed
 from assay_stream.seal.proof import chain_of, check_proof, check_tlog_proof, consistency, inclusion
 from tests.support.seals import KEYS, LOG_NAME, OTHER_KEY, TOPIC, a_record, checkpoints_of, some_records
 

@@ -12,7 +12,7 @@ from assay_stream.cli.verify import comes_after
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.replay.run import replay
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.verify.compare import ReplayComparison
 from assay_stream.verify.evidence import Difference, Offsets, Pairing, Recorded
 from tests.support.alerts import TIME_US, alert_records, finding_of

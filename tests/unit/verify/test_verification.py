@@ -8,7 +8,7 @@ import pytest
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.replay.log_cut import LATE_SNAPSHOT, Explanation, history_of
-from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes import assay_tool as assay
 from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record
 from assay_stream.verify.verification import (
     Coverage,

@@ -21,8 +21,8 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role, murmur2_partition
-from assay_stream.registry.ledger import progress
 from assay_stream.registry.processor import Registry, process
+from assay_stream.registry.step import progress
 from assay_stream.replay.run import replay
 from assay_stream.worker import stages as view_module
 from assay_stream.worker.stages import BindingView, EvidenceLatency, JoinStage, JoinState, RecentObservers, join_calls

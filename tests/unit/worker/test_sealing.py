@@ -17,9 +17,9 @@ from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
 from assay_stream.kafka.connection import record_of
 from assay_stream.kafka.stage import Topology
+from assay_stream.model.checkpoint import decode
 from assay_stream.model.record import Record, Role
 from assay_stream.schemes import tlog
-from assay_stream.seal.checkpoint import decode
 from assay_stream.worker.sealing import OpenRange, Sealer, SealPlan, check_siblings
 from tests.support.errors import raises_code
 from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, MemoryProducer, running, until

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
+from assay_stream.alerts.view import AlertView, read_alert, view_of
 from assay_stream.plugins import FORMATS, Format
 from assay_stream.text.escaping import json_text
 

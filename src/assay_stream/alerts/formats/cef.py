@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, view_of
+from assay_stream.alerts.view import AlertView, view_of
 from assay_stream.plugins import Format
 from assay_stream.text.escaping import visible
 

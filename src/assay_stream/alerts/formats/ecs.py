@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, scalar_text, view_of
+from assay_stream.alerts.view import AlertView, scalar_text, view_of
 from assay_stream.plugins import Format
 from assay_stream.text.times import time_ms_text
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, view_of
+from assay_stream.alerts.view import AlertView, view_of
 from assay_stream.plugins import Format
 from assay_stream.text.times import time_ms_text
 

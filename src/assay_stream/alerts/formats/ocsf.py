@@ -8,7 +8,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from assay_stream.alerts.formats.view import view_of
+from assay_stream.alerts.view import view_of
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.kinds import Kind
 from assay_stream.plugins import Format

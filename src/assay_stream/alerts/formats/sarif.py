@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from assay_stream.alerts.formats.view import AlertView, view_of
+from assay_stream.alerts.view import AlertView, view_of
 from assay_stream.model.alert import AlertStatus
 from assay_stream.plugins import Format
 from assay_stream.text.times import time_ms_text

@@ -15,9 +15,10 @@ import pytest
 import rfc8785
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
-from assay_stream.alerts.formats import read_alert, render, view
+from assay_stream.alerts import view
+from assay_stream.alerts.formats import read_alert, render
 from assay_stream.alerts.formats.ocsf import to_ocsf, to_ocsf_1_9
-from assay_stream.alerts.formats.view import attack_objects, technique_ids
+from assay_stream.alerts.view import attack_objects, technique_ids
 from assay_stream.detect import RULES
 from assay_stream.model.kinds import KINDS, Kind
 from tests.support.alerts import alert_of, alert_records, finding_of

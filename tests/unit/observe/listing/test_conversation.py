@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from assay_stream.limits import LISTING_LIMITS
 from assay_stream.observe import Observation, Vantage, WireObserver
-from assay_stream.observe.listing.transport import ListingError
-from assay_stream.observe.listing.watch import Conversation
+from assay_stream.observe.list_transport import ListingError
+from assay_stream.observe.list_watch import Conversation
 
 REASONS = {"ended", "not_mcp", "refused", "silent", "too_much", "unreadable"}
 LIMITS = replace(LISTING_LIMITS, answer_limit_s=0.01, probe_limit_s=0.01, pages_max=4)

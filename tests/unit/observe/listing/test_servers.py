@@ -7,7 +7,7 @@ import pytest
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe import Vantage
-from assay_stream.observe.listing.transport import ListedServer, listed_servers
+from assay_stream.observe.list_transport import ListedServer, listed_servers
 from tests.support.errors import raises_code
 
 OBSERVER = Vantage(server_id="-", observer_id="lister", server_scoped=True)

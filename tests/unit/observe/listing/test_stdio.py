@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.limits import LISTING_LIMITS
-from assay_stream.observe.listing.transport import ListingError, StdioTransport, environment_of
+from assay_stream.observe.list_transport import ListingError, StdioTransport, environment_of
 from tests.support.listing import servers
 
 OURS = {"PATH": "/bin", "HOME": "/root", "ASSAY_STREAM_SASL_PASSWORD": "secret", "AWS_SECRET_ACCESS_KEY": "secret"}

@@ -1,1 +1,0 @@
-"""Handshake (Nuntissura/Handshake): tool call events, tool contracts, conformance, HTC-1.0."""

@@ -1,1 +1,0 @@
-"""MCPTrust (mcptrust/mcptrust): hashes of tools and risk levels, lockfiles, drift."""
