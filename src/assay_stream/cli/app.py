@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from assay_stream import __version__
-from assay_stream.cli.shared import argument, grouped, quiet_client_logs, say
+from assay_stream.cli.shared import argument, grouped, quiet_client_logs, say, write_utf8
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
 from assay_stream.kafka.refusals import explained
 
@@ -201,6 +201,7 @@ def _is_output_failing() -> bool:
 
 
 def run() -> None:
+    write_utf8()
     prepare()
     try:
         app()

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -109,6 +110,13 @@ Result = TypeVar("Result")
 def quiet_client_logs() -> None:
     """Silence the Kafka client's connection logging: the command itself reports what failed."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+def write_utf8() -> None:
+    """Write UTF-8 whatever the locale: it may lack our marks, and a stranger's text may hold what stood for them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def say(text: str) -> None:

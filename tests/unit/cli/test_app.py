@@ -52,6 +52,16 @@ def test_standard_output_without_room_is_named() -> None:
     assert done.stderr.startswith("assay-stream: unwritable_file: cannot write to standard output: ")
 
 
+def test_standard_output_is_utf_8_in_every_locale(tmp_path: Path) -> None:
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    before.write_text('{"name": "a", "inputSchema": {}}')
+    after.write_text('{"name": "漢", "inputSchema": {}}', encoding="utf-8")
+    command = [sys.executable, "-m", "assay_stream", "drift", str(before), str(after)]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert "漢" in done.stdout.decode(), done.stderr
+
+
 def test_an_interrupt_while_a_command_is_loaded_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
