@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from assay_stream import __version__
-from assay_stream.cli.shared import argument, grouped, quiet_client_logs, say, write_utf8
+from assay_stream.cli.shared import argument, grouped, quiet_client_logs, say, set_up_streams
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
 from assay_stream.kafka.refusals import explained
 
@@ -191,26 +191,13 @@ def _options(
     quiet_client_logs()
 
 
-def _is_output_failing() -> bool:
-    """Return True if standard output still refuses what is buffered for it."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return True
-    return False
-
-
 def run() -> None:
-    write_utf8()
+    set_up_streams()
     prepare()
     try:
         app()
     except Exception as error:
         known = explained(error)
-        if isinstance(error, OSError) and _is_output_failing():
-            known = OperatingError("unwritable_file", f"cannot write to standard output: {error.strerror}")
-            # What is buffered would fail once more at exit, and change the exit code.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if known is None:
             raise
         say(str(known))

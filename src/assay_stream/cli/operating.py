@@ -81,11 +81,9 @@ def replay(
     source = make_source(inputs, from_kafka, Selection(), settings, snapshot_partitions=snapshot_partitions)
     with collecting_seldom(), source.spool() as spool:
         for output in _found(declared, source.replay(spool), settings.alert_rules() if alerts else None):
+            value = output.value or b""
             # A file gets the very bytes; a terminal nothing that could steer it.
-            if sys.stdout.isatty():
-                print_line(json_text((output.value or b"").decode()))
-            else:
-                sys.stdout.buffer.write((output.value or b"") + b"\n")
+            typer.echo(json_text(value.decode()).encode() if sys.stdout.isatty() else value)
 
 
 def _found(declared: AgentSet, made: Replay, rules: AlertRules | None) -> Iterator[Output]:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import wraps
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -22,7 +23,7 @@ import typer
 from typer.models import OptionInfo
 
 from assay_stream.config import Settings
-from assay_stream.errors import InputError
+from assay_stream.errors import InputError, OperatingError
 from assay_stream.kafka.connection import AIOKafkaAdminClient, Consumer, TopicPartition, open_admin
 from assay_stream.kafka.part import Follower
 from assay_stream.kafka.ranges import note_ends
@@ -104,6 +105,8 @@ def _metavar(annotation: Any) -> str | None:
 
 NOTHING_FOUND = 5
 """Exit code if nothing matches."""
+PIPE_CLOSED = 128 + 13
+"""Exit code if nobody reads the output any longer, as SIGPIPE gives it: 1 is the answer of many commands."""
 Result = TypeVar("Result")
 
 
@@ -112,11 +115,29 @@ def quiet_client_logs() -> None:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
-def write_utf8() -> None:
+class _Output(FileIO):
+    """Standard output. That it fails is no error of a file that is written meanwhile, nor of brokers."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            # What is buffered would fail once more at exit, and change the exit code.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if isinstance(error, BrokenPipeError):
+                raise SystemExit(PIPE_CLOSED) from None
+            why = f"cannot write to standard output: {error.strerror}"
+            raise OperatingError("unwritable_file", why) from None
+
+
+def set_up_streams() -> None:
     """Write UTF-8 whatever the locale: it may lack our marks, and a stranger's text may hold what stood for them."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if sys.stdout is not None and sys.stdout is sys.__stdout__ and not sys.stdout.isatty():
+        raw = _Output(sys.stdout.fileno(), "wb", closefd=False)
+        sys.stdout = TextIOWrapper(BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
 
 
 def say(text: str) -> None:

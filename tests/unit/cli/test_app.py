@@ -43,13 +43,39 @@ def test_a_command_imports_what_it_needs_alone() -> None:
     assert loaded.isdisjoint(f"assay_stream.{room}" for room in ("agents", "detect", "join", "replay", "readmodel"))
 
 
+def _run_into(output: int, unbuffered: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, with its standard output at a descriptor."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "assay_stream", *arguments]
+    return subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False, env=environment)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-def test_standard_output_without_room_is_named() -> None:
-    command = [sys.executable, "-m", "assay_stream", "completion", "bash"]
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["completion bash", "demo --no-broker --output demo"])
+def test_standard_output_without_room_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, unbuffered: str
+) -> None:
+    """And not a folder that the command writes to as well."""
+    monkeypatch.chdir(tmp_path)
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = _run_into(full.fileno(), unbuffered, *command.split())
     assert done.returncode == 3
     assert done.stderr.startswith("assay-stream: unwritable_file: cannot write to standard output: ")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["--help", "completion bash", "demo --no-broker --output demo"])
+def test_a_reader_that_has_read_enough_ends_the_command_quietly(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, unbuffered: str
+) -> None:
+    """With the exit code of SIGPIPE: no answer that a command could give."""
+    monkeypatch.chdir(tmp_path)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = _run_into(writing, unbuffered, *command.split())
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_standard_output_is_utf_8_in_every_locale(tmp_path: Path) -> None:

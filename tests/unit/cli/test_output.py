@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from assay_stream.cli.output import CELL_CHARACTERS_MAX, Colour, Painter, cell, json_line, print_rows, print_summary
-from assay_stream.cli.shared import InertFormatter, say, write_utf8
+from assay_stream.cli.shared import InertFormatter, say, set_up_streams
 from assay_stream.text.escaping import LineSpan, PageLine, spans_of
 from tests.support.counting import counted_calls
 
@@ -188,7 +188,7 @@ def test_no_locale_writes_a_mark_of_ours_as_a_server_could_write_it(
     for name, raw in (("stdout", out), ("stderr", err)):
         monkeypatch.setattr(sys, name, io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace"))
     text = "\u200b漢\\u27e6"
-    write_utf8()
+    set_up_streams()
     Painter("never").lines([PageLine("", tuple(spans_of(text)))])
     say(text)
     assert out.getvalue().decode() == "⟦U+200B ZERO WIDTH SPACE⟧漢\\u27e6\n"
