@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 from typer.completion import get_completion_inspect_parameters, show_callback
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
 from assay_stream import __version__
@@ -77,6 +77,19 @@ _PLACES = {name: place for places in TASKS.values() for name, place in places.it
 _SENTENCE_CHARS_MAX = 300
 
 
+class Plain(TyperCommand):
+    """A command whose help shows arguments by their placeholders alone, as it does the values of options."""
+
+    def __init__(self, *names: Any, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        for each in settings["params"]:
+            if each.param_type_name == "argument":
+                name = each.name.upper() if each.required else f"[{each.name.upper()}]"
+                each.metavar = each.metavar or (name if each.nargs == 1 else f"{name}...")
+                each.get_usage_pieces = lambda _, placeholder=each.metavar: [placeholder]
+                each.display_type_rich = lambda **_: None
+
+
 class Sentences(TyperGroup):
     """A group of commands whose descriptions are wrapped, not cut."""
 
@@ -109,6 +122,8 @@ def _command(name: str) -> Any:
 
 
 def _give_options(app: typer.Typer) -> None:
+    for command in app.registered_commands:
+        command.cls = Plain
     for info in (*app.registered_commands, app.registered_callback):
         if info is not None and info.callback is not None:
             info.callback = grouped(info.callback)
@@ -138,7 +153,8 @@ _ASKED = "_ASSAY_STREAM_COMPLETE"
 
 
 def completion(
-    context: typer.Context, shell: Annotated[Literal["bash", "zsh", "fish"], argument("The shell.")]
+    context: typer.Context,
+    shell: Annotated[Literal["bash", "zsh", "fish"], argument("The shell.", metavar="<bash|zsh|fish>")],
 ) -> None:
     """Print the shell script that completes commands, options and choices. Load it in the shell's start-up file.
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import MISSING, Field, field, fields, is_dataclass
+from enum import EnumType
 from functools import wraps
 from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
@@ -100,6 +101,8 @@ def _metavar(annotation: Any) -> str | None:
     kinds = {str: "TEXT", Path: "PATH", int: "NUMBER", float: "NUMBER"}
     while get_origin(annotation) in (UnionType, Union, list):
         annotation = get_args(annotation)[0]
+    if isinstance(annotation, EnumType):
+        return f"<{'|'.join(annotation)}>"
     return kinds.get(annotation)
 
 

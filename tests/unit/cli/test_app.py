@@ -1,6 +1,7 @@
 """The command line as a whole: help, version, errors."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -116,13 +117,15 @@ def test_the_version_is_printed() -> None:
 
 
 def test_every_command_explains_itself() -> None:
-    """--help exits 0 and says how the command is used."""
+    """--help exits 0 and says how the command is used, in no words of Python."""
     names = [name for name, _ in every_command()]
     assert len(names) > 90
     for name in ("", *{name.rpartition(" ")[0] for name in names}, *names):
         done = run(*name.split(), "--help")
         assert done.returncode == 0, name
         assert done.stdout.startswith(f"Usage: assay-stream {name}"), name
+        assert "{" not in done.stdout.partition("\n\n")[0], name
+        assert not re.search(r"<(str|Path|list)\b", done.stdout), name
 
 
 # --- how the help lists commands ------------------------------------------------------------------------------
