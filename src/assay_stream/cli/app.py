@@ -143,6 +143,14 @@ class Tasks(Sentences):
         """Return a command, ``None`` if there is none of this name; import errors propagate."""
         return _command(cmd_name) if cmd_name in _PLACES else None
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            # typer checks values with pydantic, and passes on how that begins a message.
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for task, places in TASKS.items():
             self._section(ctx, formatter, task, list(places))

@@ -180,6 +180,7 @@ def refused(folder: Path, arguments: tuple[str, ...], said: str, **env: str) -> 
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+    assert "Value error" not in done.stderr
     assert "secret" not in done.stderr.replace("secret_missing", "")
     assert {path.name for path in folder.iterdir()} == FILES.keys()
 
