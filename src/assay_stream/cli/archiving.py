@@ -24,7 +24,6 @@ from assay_stream.cli.options import (
     Force,
     ProgressOption,
     ServerIds,
-    check_span,
     copied_stdin,
     refuse_existing_file,
     refuse_filled_folder,
@@ -196,7 +195,6 @@ class Selecting:
     @contextmanager
     def collection(self, *kinds: Dataset) -> Iterator[Collection]:
         """Collect the records of the given kinds."""
-        check_span(self.since_us, self.until_us)
         servers, offsets = frozenset(self.server_ids or ()), offset_ranges(self.offsets or ())
         selection = ExportSelection(since_us=self.since_us, until_us=self.until_us, server_ids=servers, offsets=offsets)
         with Collection(selection, frozenset(kinds)) as collection:

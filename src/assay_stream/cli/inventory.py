@@ -21,7 +21,6 @@ from assay_stream.cli.options import (
     Inputs,
     Report,
     ServerId,
-    check_span,
     time_option,
 )
 from assay_stream.cli.output import Painter, ReportFormat, cell, print_json, print_rows
@@ -87,7 +86,6 @@ def coverage(
     every call is based on a list, and no observer is silent. 1: a row has the gap never_listed, calls_unlisted,
     observations_lost or silent. 5: nothing is recorded.
     """
-    check_span(since, until)
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     counted = CoverageCounts(since_us=since, until_us=until)
     if [bool(inputs), from_kafka, store is not None].count(True) != 1:
@@ -350,7 +348,6 @@ def timeline(
 
     Exit code 5: nothing is known about the server or tool.
     """
-    check_span(since, until)
     lists, profile = not_calls(server_id), looking.settings().call_profile
     name = server_id.encode("utf-8", "surrogatepass")
 

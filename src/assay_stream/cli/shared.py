@@ -34,6 +34,8 @@ from assay_stream.model.record import Record, Role
 from assay_stream.text.escaping import counted, shown, visible
 
 _DECLARED = "declared"
+_SPANS = (("since", "until"), ("since_us", "until_us"), ("from_time", "to_time"))
+"""Names of parameters that are the ends of a span."""
 
 
 def option(help_: str, *names: str, default: Any = None, **settings: Any) -> Any:
@@ -68,6 +70,12 @@ def grouped(command: Callable[..., int | None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
+        for names in _SPANS:
+            first, last = map(given.get, names)
+            if first is not None and last is not None and first > last:
+                # Its empty result would look as if nothing had happened.
+                first, last = (f"--{name.removesuffix('_us').replace('_', '-')}" for name in names)
+                raise InputError("bad_time", f"{first} is after {last}: swap them")
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
         if code := command(**given):
