@@ -115,7 +115,7 @@ def archive(
     if all_topics and (topics or selection.narrows):
         raise ConfigurationError("bad_option", "--all-topics takes no selection of topics, times, offsets or servers")
     # Before the ends are noted: whatever the join had committed is then in the files.
-    joined = asyncio.run(log_ends.committed_offsets(settings, "join"))
+    joined = on_kafka(settings, partial(log_ends.committed_offsets, stage="join"))
     whole = asyncio.run(WholeDeployment.noted(settings)) if all_topics else None
     source = make_source(None, True, selection, settings, ends=None if whole is None else whole.ends)
     wanted = set(map(Role, topics or log_ends.READ)) if whole is None else set(whole.ends)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -316,11 +315,11 @@ def asof(
     if from_log and not looking.inputs:
         settings = looking.settings()
 
-        async def look() -> LogRanges:
+        async def look(settings: Settings) -> LogRanges:
             async with LogRanges(settings, (Role.SNAPSHOTS, Role.CONTROL)) as logs:
                 return logs
 
-        logs = asyncio.run(look())
+        logs = on_kafka(settings, look)
         begin = [Origin(*place, first).as_json() for place, first in logs.starts().items() if first > 0]
         if begin:
             say(f"the logs have lost their beginning, and start at {cell(begin)}")
