@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
 from assay_stream import __version__
-from assay_stream.cli.shared import argument, grouped, quiet_client_logs, say, set_up_streams
+from assay_stream.cli.shared import argument, drop_output, grouped, quiet_client_logs, say, set_up_streams
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
 from assay_stream.kafka.refusals import explained
 
@@ -225,4 +225,8 @@ def run() -> None:
         if known is None:
             raise
         say(str(known))
+        try:
+            print(end="", flush=True)
+        except OperatingError:
+            drop_output()
         sys.exit(_EXIT_CODES.get(type(known), 2))

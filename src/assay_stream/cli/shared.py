@@ -132,13 +132,17 @@ class _Output(FileIO):
     def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
+        except BrokenPipeError:
+            drop_output()
+            raise SystemExit(PIPE_CLOSED) from None
         except OSError as error:
-            # What is buffered would fail once more at exit, and change the exit code.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            if isinstance(error, BrokenPipeError):
-                raise SystemExit(PIPE_CLOSED) from None
             why = f"cannot write to standard output: {error.strerror}"
             raise OperatingError("unwritable_file", why) from None
+
+
+def drop_output() -> None:
+    """Write output to nowhere: what is buffered would fail once more at exit, and change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def set_up_streams() -> None:
@@ -146,8 +150,9 @@ def set_up_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    if sys.stdout is not None and sys.stdout is sys.__stdout__ and not sys.stdout.isatty():
-        raw = _Output(sys.stdout.fileno(), "wb", closefd=False)
+    out = sys.__stdout__
+    if out is not None and out is sys.stdout and not out.isatty():
+        raw = _Output(out.fileno(), "wb", closefd=False)
         sys.stdout = TextIOWrapper(BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
 
 
