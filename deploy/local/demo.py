@@ -25,6 +25,7 @@ from mcp.client.client import Client
 
 from assay_stream.cli.demo import TOLD, DemoStory, decisions
 from assay_stream.cli.output import Painter
+from assay_stream.cli.shared import set_up_streams
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
@@ -240,6 +241,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         # Also where a shell starts background jobs with interrupts ignored: whatever ends us ends what we started.
         signal.signal(number, signal.default_int_handler)
+    set_up_streams()
     try:
         return run(arguments.keep, arguments.record)
     except (DemoError, BrokerError, ServerError) as error:

@@ -389,7 +389,8 @@ def agent_set(agents: Iterable[Agent], *, digest: str, labels: Labels = NO_LABEL
             raise _bad_declaration(agent.name, "it has no handler: decorate a function with @agent.evidence(key=...)")
         found[agent.name] = agent
     if not found:
-        raise ConfigurationError("agent_bad_declaration", "the module declares no agent: declare one at its top level")
+        why = "the module declares no agent: write NAME = Agent(...) at its top level"
+        raise ConfigurationError("agent_bad_declaration", why)
     if labels.rows:
         digest = str(jcs_digest({"code": digest, "labels": [[*row] for row in labels.rows.items()]}))
     return AgentSet(agents=dict(sorted(found.items())), digest=digest, labels=labels)
@@ -433,7 +434,7 @@ def load_agents(name: str, *, labels: Labels = NO_LABELS) -> AgentSet:
     except RAISED as error:
         raise ConfigurationError("agents_not_found", f"cannot import {name[:200]!r}: {_why(name, error)}") from error
     agents = list({id(each): each for each in vars(module).values() if isinstance(each, Agent)}.values())
-    digest = _digest(module, agents)
+    digest = _digest(module, agents) if agents else ""
     declared = agent_set(agents, digest=digest, labels=labels)
     if not wanted:
         return declared
@@ -445,8 +446,10 @@ def load_agents(name: str, *, labels: Labels = NO_LABELS) -> AgentSet:
 
 def _why(name: str, error: BaseException) -> str:
     """Return why a module could not be imported: class and line, without the text of the error."""
-    if isinstance(error, ModuleNotFoundError) and error.name is not None and f"{name}.".startswith(f"{error.name}."):
-        return f"{type(error).__name__}; is its folder the current one, or on PYTHONPATH?"
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    if not all(map(str.isidentifier, name.split("."))) or (absent and f"{name}.".startswith(f"{absent}.")):
+        how = "name it as import does (mine for mine.py), in its folder or with that on PYTHONPATH"
+        return f"{type(error).__name__}; {how}"
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__} in line {error.lineno} of {error.filename}"
     last = traceback.extract_tb(error.__traceback__)[-1]

@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 from typer.completion import get_completion_inspect_parameters, show_callback
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
 from assay_stream import __version__
-from assay_stream.cli.shared import argument, grouped, quiet_client_logs, say
+from assay_stream.cli.shared import argument, drop_output, grouped, quiet_client_logs, say, set_up_streams
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
 from assay_stream.kafka.refusals import explained
 
@@ -77,6 +77,19 @@ _PLACES = {name: place for places in TASKS.values() for name, place in places.it
 _SENTENCE_CHARS_MAX = 300
 
 
+class Plain(TyperCommand):
+    """A command whose help shows arguments by their placeholders alone, as it does the values of options."""
+
+    def __init__(self, *names: Any, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        for each in settings["params"]:
+            if each.param_type_name == "argument":
+                name = each.name.upper() if each.required else f"[{each.name.upper()}]"
+                each.metavar = each.metavar or (name if each.nargs == 1 else f"{name}...")
+                each.get_usage_pieces = lambda _, placeholder=each.metavar: [placeholder]
+                each.display_type_rich = lambda **_: None
+
+
 class Sentences(TyperGroup):
     """A group of commands whose descriptions are wrapped, not cut."""
 
@@ -109,6 +122,8 @@ def _command(name: str) -> Any:
 
 
 def _give_options(app: typer.Typer) -> None:
+    for command in app.registered_commands:
+        command.cls = Plain
     for info in (*app.registered_commands, app.registered_callback):
         if info is not None and info.callback is not None:
             info.callback = grouped(info.callback)
@@ -128,6 +143,14 @@ class Tasks(Sentences):
         """Return a command, ``None`` if there is none of this name; import errors propagate."""
         return _command(cmd_name) if cmd_name in _PLACES else None
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            # typer checks values with pydantic, and passes on how that begins a message.
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for task, places in TASKS.items():
             self._section(ctx, formatter, task, list(places))
@@ -138,7 +161,8 @@ _ASKED = "_ASSAY_STREAM_COMPLETE"
 
 
 def completion(
-    context: typer.Context, shell: Annotated[Literal["bash", "zsh", "fish"], argument("The shell.")]
+    context: typer.Context,
+    shell: Annotated[Literal["bash", "zsh", "fish"], argument("The shell.", metavar="<bash|zsh|fish>")],
 ) -> None:
     """Print the shell script that completes commands, options and choices. Load it in the shell's start-up file.
 
@@ -191,26 +215,18 @@ def _options(
     quiet_client_logs()
 
 
-def _is_output_failing() -> bool:
-    """Return True if standard output still refuses what is buffered for it."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return True
-    return False
-
-
 def run() -> None:
+    set_up_streams()
     prepare()
     try:
         app()
     except Exception as error:
         known = explained(error)
-        if isinstance(error, OSError) and _is_output_failing():
-            known = OperatingError("unwritable_file", f"cannot write to standard output: {error.strerror}")
-            # What is buffered would fail once more at exit, and change the exit code.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if known is None:
             raise
         say(str(known))
+        try:
+            print(end="", flush=True)
+        except OperatingError:
+            drop_output()
         sys.exit(_EXIT_CODES.get(type(known), 2))

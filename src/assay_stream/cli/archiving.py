@@ -24,7 +24,6 @@ from assay_stream.cli.options import (
     Force,
     ProgressOption,
     ServerIds,
-    check_span,
     copied_stdin,
     refuse_existing_file,
     refuse_filled_folder,
@@ -116,7 +115,7 @@ def archive(
     if all_topics and (topics or selection.narrows):
         raise ConfigurationError("bad_option", "--all-topics takes no selection of topics, times, offsets or servers")
     # Before the ends are noted: whatever the join had committed is then in the files.
-    joined = asyncio.run(log_ends.committed_offsets(settings, "join"))
+    joined = on_kafka(settings, partial(log_ends.committed_offsets, stage="join"))
     whole = asyncio.run(WholeDeployment.noted(settings)) if all_topics else None
     source = make_source(None, True, selection, settings, ends=None if whole is None else whole.ends)
     wanted = set(map(Role, topics or log_ends.READ)) if whole is None else set(whole.ends)
@@ -196,7 +195,6 @@ class Selecting:
     @contextmanager
     def collection(self, *kinds: Dataset) -> Iterator[Collection]:
         """Collect the records of the given kinds."""
-        check_span(self.since_us, self.until_us)
         servers, offsets = frozenset(self.server_ids or ()), offset_ranges(self.offsets or ())
         selection = ExportSelection(since_us=self.since_us, until_us=self.until_us, server_ids=servers, offsets=offsets)
         with Collection(selection, frozenset(kinds)) as collection:

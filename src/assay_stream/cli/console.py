@@ -50,7 +50,7 @@ def pause_s(failures: int, limits: ConsoleLimits = CONSOLE_LIMITS) -> float:
 
 
 class StoreFillingThread:
-    """Fill a store from the topics while the context is active; on exit, finish the current batch."""
+    """Fill a store from the topics, once started, while the context is active; on exit, finish the current batch."""
 
     def __init__(self, settings: Settings, folder: Path, tell: Callable[[str], object]) -> None:
         self._settings, self._folder, self._tell = settings, folder, tell
@@ -60,16 +60,17 @@ class StoreFillingThread:
         self._lock = threading.Lock()
         self._stop_filling: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="store-filling", daemon=True)
+        self.start = self._thread.start
 
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._stopping.set()
             self._stop_filling()
-        self._thread.join(_STOP_LIMIT_S)
+        if self._thread.is_alive():
+            self._thread.join(_STOP_LIMIT_S)
 
     def _run(self) -> None:
         failures = 0
@@ -266,6 +267,8 @@ async def _run(
                 say(f"{address} (store {folder}, {mode})")
             else:
                 _log.info("console_started", address=address, store=str(folder), mode=mode)
+            if filling is not None:
+                filling.start()
 
         def serving(port: int) -> None:
             _log.info("serving_metrics", port=port)

@@ -7,7 +7,6 @@ import getpass
 import json
 import re
 import shlex
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -253,8 +252,7 @@ def export_pins(
     if lockfile_version == "3.0":
         stamp = LockfileStamp(f"assay-stream/{__version__}", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
     raw, left_out = write_pins(entries, format=target, server_id=server_id, lockfile_stamp=stamp)
-    sys.stdout.buffer.write(raw if raw.endswith(b"\n") else raw + b"\n")
-    sys.stdout.buffer.flush()
+    typer.echo(raw.removesuffix(b"\n"))
     for entry in left_out:
         say(f"{target} files cannot hold a pin under {entry.scheme}: {entry.tool_name} left out (approve --scheme)")
     return bool(left_out)

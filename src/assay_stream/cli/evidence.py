@@ -29,16 +29,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import DigestKey, redacted_digest
 from assay_stream.cli.decisions import Deciding
 from assay_stream.cli.inventory import Column, Listing, as_object, nothing_found, short_time
-from assay_stream.cli.options import (
-    AnyServerId,
-    AnyTool,
-    AsJson,
-    Bootstrap,
-    check_span,
-    files_option,
-    read_input,
-    time_option,
-)
+from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, files_option, read_input, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
 from assay_stream.cli.shared import argument, as_admin, flag, follow, on_kafka, option, say
 from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
@@ -93,7 +84,6 @@ class Which:
     unbound_reason: Unbound | None = option("Only calls unbound for this reason.")
 
     def filter(self, digest: str | None = None) -> EvidenceFilter:
-        check_span(self.since_us, self.until_us)
         return EvidenceFilter(**asdict(self) | {"is_unbound": self.is_unbound or None}, digest=digest)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +20,6 @@ from assay_stream.cli.options import (
     Inputs,
     Report,
     ServerId,
-    check_span,
     time_option,
 )
 from assay_stream.cli.output import Painter, ReportFormat, cell, print_json, print_rows
@@ -87,7 +85,6 @@ def coverage(
     every call is based on a list, and no observer is silent. 1: a row has the gap never_listed, calls_unlisted,
     observations_lost or silent. 5: nothing is recorded.
     """
-    check_span(since, until)
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     counted = CoverageCounts(since_us=since, until_us=until)
     if [bool(inputs), from_kafka, store is not None].count(True) != 1:
@@ -318,11 +315,11 @@ def asof(
     if from_log and not looking.inputs:
         settings = looking.settings()
 
-        async def look() -> LogRanges:
+        async def look(settings: Settings) -> LogRanges:
             async with LogRanges(settings, (Role.SNAPSHOTS, Role.CONTROL)) as logs:
                 return logs
 
-        logs = asyncio.run(look())
+        logs = on_kafka(settings, look)
         begin = [Origin(*place, first).as_json() for place, first in logs.starts().items() if first > 0]
         if begin:
             say(f"the logs have lost their beginning, and start at {cell(begin)}")
@@ -350,7 +347,6 @@ def timeline(
 
     Exit code 5: nothing is known about the server or tool.
     """
-    check_span(since, until)
     lists, profile = not_calls(server_id), looking.settings().call_profile
     name = server_id.encode("utf-8", "surrogatepass")
 

@@ -21,7 +21,7 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.archiving import topics_restore, topics_restore_mirror
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions, read_input
 from assay_stream.cli.output import print_json, print_line
-from assay_stream.cli.shared import argument, as_admin, collecting_seldom, flag, option
+from assay_stream.cli.shared import argument, as_admin, collecting_seldom, flag, on_kafka, option
 from assay_stream.cli.sources import make_source
 from assay_stream.config import command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
@@ -80,11 +80,9 @@ def replay(
     source = make_source(inputs, from_kafka, Selection(), settings, snapshot_partitions=snapshot_partitions)
     with collecting_seldom(), source.spool() as spool:
         for output in _found(declared, source.replay(spool), settings.alert_rules() if alerts else None):
+            value = output.value or b""
             # A file gets the very bytes; a terminal nothing that could steer it.
-            if sys.stdout.isatty():
-                print_line(json_text((output.value or b"").decode()))
-            else:
-                sys.stdout.buffer.write((output.value or b"") + b"\n")
+            typer.echo(json_text(value.decode()).encode() if sys.stdout.isatty() else value)
 
 
 def _found(declared: AgentSet, made: Replay, rules: AlertRules | None) -> Iterator[Output]:
@@ -220,7 +218,7 @@ def topics_finalize(
     upgrade stores, consoles and commands first.
     """
     settings = command_settings(bootstrap_servers=bootstrap_servers)
-    before, by = asyncio.run(show_level(settings))
+    before, by = on_kafka(settings, show_level)
     print_line(shown(_stated(before, by)))
     if level == before:
         typer.echo("nothing to do")

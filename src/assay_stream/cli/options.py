@@ -176,12 +176,6 @@ def files_option(help_: str, *names: str, kind: str | None = None) -> Any:
     return option(f"{help_} A file, a folder, or `-` (stdin).", *names, callback=resolve)
 
 
-def check_span(since_us: int | None, until_us: int | None) -> None:
-    """Refuse a span that ends before it begins: its empty result would look as if nothing had happened."""
-    if since_us is not None and until_us is not None and since_us > until_us:
-        raise InputError("bad_time", "--since is after --until: swap them")
-
-
 Bootstrap = Annotated[str | None, option("Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")]
 Apply = Annotated[bool, flag("Write. Without it, only print what would be written.", "--apply")]
 ServerId = Annotated[str, option("Your name for the server.")]

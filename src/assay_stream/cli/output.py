@@ -124,10 +124,6 @@ class Painter:
 
     def __init__(self, colour: Colour, *, file: TextIO | None = None, columns: int | None = None) -> None:
         stream = sys.stdout if file is None else file
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            # A terminal that knows no Unicode gets escapes.
-            reconfigure(errors="backslashreplace")
         self.is_terminal = stream.isatty()
         wanted = colour == "always"
         if colour == "auto":

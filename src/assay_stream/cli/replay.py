@@ -244,7 +244,7 @@ def _placed(output: Output, counts: Mapping[Role, int]) -> Output:
 
 
 async def _make_topics(settings: Settings, topics: dict[Role, str], call_partitions: int) -> dict[Role, int]:
-    async with open_admin(settings) as admin:
+    async with open_admin(settings, waiting=say) as admin:
         specs = {spec.role: spec for spec in topic_table(settings)}
         wanted = {role: specs[role].partitions for role in topics}
         wanted[Role.EVIDENCE] = max(wanted[Role.EVIDENCE], call_partitions)

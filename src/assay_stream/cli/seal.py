@@ -235,6 +235,9 @@ def verify(
     else:
         print_table(outcome, reports, files)
         print_erased(account)
+    unknown = any(fault.code == "erasure_unknown" for report in reports for fault in report.faults)
+    if unknown and logs.evidence and not logs.control:
+        say("what is missing may have been erased on record: give an archive with control records (--control)")
     if write_head is not None and outcome in (SealOutcome.HOLDS, SealOutcome.PARTLY_SEALED):
         with writing(write_head), Aside() as aside:
             aside.path(write_head).write_bytes(json_line(heads_as_json(reports)).encode() + b"\n")

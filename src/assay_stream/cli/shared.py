@@ -6,13 +6,16 @@ import asyncio
 import gc
 import inspect
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import MISSING, Field, field, fields, is_dataclass
+from enum import EnumType
 from functools import wraps
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -21,7 +24,7 @@ import typer
 from typer.models import OptionInfo
 
 from assay_stream.config import Settings
-from assay_stream.errors import InputError
+from assay_stream.errors import InputError, OperatingError
 from assay_stream.kafka.connection import AIOKafkaAdminClient, Consumer, TopicPartition, open_admin
 from assay_stream.kafka.part import Follower
 from assay_stream.kafka.ranges import note_ends
@@ -31,6 +34,8 @@ from assay_stream.model.record import Record, Role
 from assay_stream.text.escaping import counted, shown, visible
 
 _DECLARED = "declared"
+_SPANS = (("since", "until"), ("since_us", "until_us"), ("from_time", "to_time"))
+"""Names of parameters that are the ends of a span."""
 
 
 def option(help_: str, *names: str, default: Any = None, **settings: Any) -> Any:
@@ -65,6 +70,12 @@ def grouped(command: Callable[..., int | None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
+        for names in _SPANS:
+            first, last = map(given.get, names)
+            if first is not None and last is not None and first > last:
+                # Its empty result would look as if nothing had happened.
+                first, last = (f"--{name.removesuffix('_us').replace('_', '-')}" for name in names)
+                raise InputError("bad_time", f"{first} is after {last}: swap them")
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
         if code := command(**given):
@@ -98,17 +109,51 @@ def _metavar(annotation: Any) -> str | None:
     kinds = {str: "TEXT", Path: "PATH", int: "NUMBER", float: "NUMBER"}
     while get_origin(annotation) in (UnionType, Union, list):
         annotation = get_args(annotation)[0]
+    if isinstance(annotation, EnumType):
+        return f"<{'|'.join(annotation)}>"
     return kinds.get(annotation)
 
 
 NOTHING_FOUND = 5
 """Exit code if nothing matches."""
+PIPE_CLOSED = 128 + 13
+"""Exit code if nobody reads the output any longer, as SIGPIPE gives it: 1 is the answer of many commands."""
 Result = TypeVar("Result")
 
 
 def quiet_client_logs() -> None:
     """Silence the Kafka client's connection logging: the command itself reports what failed."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+class _Output(FileIO):
+    """Standard output. That it fails is no error of a file that is written meanwhile, nor of brokers."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            drop_output()
+            raise SystemExit(PIPE_CLOSED) from None
+        except OSError as error:
+            why = f"cannot write to standard output: {error.strerror}"
+            raise OperatingError("unwritable_file", why) from None
+
+
+def drop_output() -> None:
+    """Write output to nowhere: what is buffered would fail once more at exit, and change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def set_up_streams() -> None:
+    """Write UTF-8 whatever the locale: it may lack our marks, and a stranger's text may hold what stood for them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    out = sys.__stdout__
+    if out is not None and out is sys.stdout and not out.isatty():
+        raw = _Output(out.fileno(), "wb", closefd=False)
+        sys.stdout = TextIOWrapper(BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
 
 
 def say(text: str) -> None:

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from assay_stream.cli.options import ServerIds, time_option
-from assay_stream.cli.shared import option
+from assay_stream.cli.shared import on_kafka, option
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import read_files
@@ -260,7 +261,7 @@ def make_source(
     if from_kafka == bool(files):
         raise ConfigurationError("no_source", "give either files (--input) or --from-kafka")
     if from_kafka:
-        ends = asyncio.run(log_ends.note_ends(settings, READ)) if ends is None else ends
+        ends = on_kafka(settings, partial(log_ends.note_ends, roles=READ)) if ends is None else ends
         snapshot_partitions = len(ends[Role.SNAPSHOTS])
     return Source(
         files=tuple(files or ()),
@@ -273,4 +274,4 @@ def make_source(
 
 def joined_source(settings: Settings) -> Source:
     """Return the topics of a deployment, with calls only as far as evidence covers them."""
-    return make_source(None, True, Selection(), settings, ends=asyncio.run(log_ends.joined_ends(settings)))
+    return make_source(None, True, Selection(), settings, ends=on_kafka(settings, log_ends.joined_ends))

@@ -25,7 +25,7 @@ from assay_stream.cli.options import (
     time_option,
 )
 from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
-from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, flag, option, say
+from assay_stream.cli.shared import NOTHING_FOUND, brokers_of, collecting_seldom, flag, on_kafka, option, say
 from assay_stream.cli.sources import Source, joined_source, make_source
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
@@ -249,7 +249,7 @@ def verify(
         archived = archived_offsets(inputs or [])
         joined = archived.joined
         if from_kafka and expect is Expect.JOINED:
-            joined = asyncio.run(joined_offsets(settings))
+            joined = on_kafka(settings, joined_offsets)
         coverage = Coverage(expect, joined)
         verifier: Verifier | None = None
         if from_kafka:
@@ -320,7 +320,7 @@ def verified(
     """
     coverage = Coverage(Expect.NONE) if coverage is None else coverage
     roles = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
-    with asyncio.Runner() as runner, KafkaLogs(settings, roles, runner) as logs:
+    with brokers_of(settings) as runner, KafkaLogs(settings, roles, runner) as logs:
 
         def applied(servers: set[str]) -> Iterator[Record]:
             keys = {name.encode() for name in servers}

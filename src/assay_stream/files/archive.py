@@ -188,7 +188,10 @@ def files_in(path: Path, kind: str | None = None, skipped: Callable[[str], objec
         found = [name for name in names if _RECORDS.fullmatch(name) and name not in found]
     if not found:
         wanted = "of observations (*.ndjson, *.jsonl)" if kind is None else f"named {kind}*.ndjson"
-        raise InputError("unreadable_file", f"{path} has no file {wanted}: give another folder, or the file itself")
+        hint = "give another folder, or the file itself"
+        if kind is None and any(map(_RECORDS.fullmatch, names)):
+            hint = "these are results. Give what was observed, or these with --evidence if the command has that option"
+        raise InputError("unreadable_file", f"{path} has no file {wanted}: {hint}")
     others = [name for name in names if name not in found and name != ARCHIVE_MANIFEST]
     if kind is not None:
         # Results of other kinds are not asked for; other records may be meant.

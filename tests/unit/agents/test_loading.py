@@ -56,10 +56,11 @@ def test_a_module_that_cannot_be_used_is_refused(
     assert "secret" not in str(refused.value)
 
 
-def test_a_module_that_is_not_there_is_refused() -> None:
-    """The message says where it is looked for."""
-    with pytest.raises(ConfigurationError, match="PYTHONPATH"):
-        load_agents("no_module_of_that_name")
+@pytest.mark.parametrize("name", ["no_module_of_that_name", "tests/conftest.py", "./conftest.py", "README.md", ".", ""])
+def test_a_module_that_is_not_there_is_refused(name: str) -> None:
+    """The message says how it is named, and where it is looked for."""
+    with pytest.raises(ConfigurationError, match=r"mine for mine\.py.*PYTHONPATH"):
+        load_agents(name)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,7 @@ def test_a_module_that_is_not_there_is_refused() -> None:
         ("\nimport nothing_of_that_name", "ModuleNotFoundError in line 2 of"),
         ("from assay_stream.agents import Fields\nFields('toll')", "evidence has no field 'toll'; there are actor, "),
         ("from assay_stream.agents import Fields\nFields()", "a key needs a field"),
+        ("", r"declares no agent: write NAME = Agent\(\.\.\.\) at its top level"),
     ],
 )
 def test_a_mistake_of_an_author_is_named_with_its_place(

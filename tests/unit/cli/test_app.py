@@ -1,6 +1,7 @@
 """The command line as a whole: help, version, errors."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,13 +44,49 @@ def test_a_command_imports_what_it_needs_alone() -> None:
     assert loaded.isdisjoint(f"assay_stream.{room}" for room in ("agents", "detect", "join", "replay", "readmodel"))
 
 
+def _run_into(output: int, unbuffered: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, with its standard output at a descriptor."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "assay_stream", *arguments]
+    return subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False, env=environment)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-def test_standard_output_without_room_is_named() -> None:
-    command = [sys.executable, "-m", "assay_stream", "completion", "bash"]
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["completion bash", "demo --no-broker --output demo"])
+def test_standard_output_without_room_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, unbuffered: str
+) -> None:
+    """And not a folder that the command writes to as well."""
+    monkeypatch.chdir(tmp_path)
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = _run_into(full.fileno(), unbuffered, *command.split())
     assert done.returncode == 3
     assert done.stderr.startswith("assay-stream: unwritable_file: cannot write to standard output: ")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["--help", "completion bash", "demo --no-broker --output demo"])
+def test_a_reader_that_has_read_enough_ends_the_command_quietly(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, unbuffered: str
+) -> None:
+    """With the exit code of SIGPIPE: no answer that a command could give."""
+    monkeypatch.chdir(tmp_path)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = _run_into(writing, unbuffered, *command.split())
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_standard_output_is_utf_8_in_every_locale(tmp_path: Path) -> None:
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    before.write_text('{"name": "a", "inputSchema": {}}')
+    after.write_text('{"name": "漢", "inputSchema": {}}', encoding="utf-8")
+    command = [sys.executable, "-m", "assay_stream", "drift", str(before), str(after)]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert "漢" in done.stdout.decode(), done.stderr
 
 
 def test_an_interrupt_while_a_command_is_loaded_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,13 +117,15 @@ def test_the_version_is_printed() -> None:
 
 
 def test_every_command_explains_itself() -> None:
-    """--help exits 0 and says how the command is used."""
+    """--help exits 0 and says how the command is used, in no words of Python."""
     names = [name for name, _ in every_command()]
     assert len(names) > 90
     for name in ("", *{name.rpartition(" ")[0] for name in names}, *names):
         done = run(*name.split(), "--help")
         assert done.returncode == 0, name
         assert done.stdout.startswith(f"Usage: assay-stream {name}"), name
+        assert "{" not in done.stdout.partition("\n\n")[0], name
+        assert not re.search(r"<(str|Path|list)\b", done.stdout), name
 
 
 # --- how the help lists commands ------------------------------------------------------------------------------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay_stream.bindings.erasures import HOLD, Erasures, ScopeAct, acts_in
-from assay_stream.cli import archiving, sources
+from assay_stream.cli import archiving, shared, sources
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.archive import read_files
@@ -42,6 +43,7 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
         return {("mcp.tools.call", 0): 2, ("elsewhere", 0): 9}
 
     monkeypatch.setattr(archiving, "known_erasures", lambda *_: Erasures(acts_in(RECORDS)))
+    monkeypatch.setattr(shared, "open_admin", lambda *_, **__: nullcontext())
     monkeypatch.setattr(log_ends, "committed_offsets", committed_offsets)
     monkeypatch.setattr(log_ends, "note_ends", note_ends)
     monkeypatch.setattr(sources, "read_ranges", read_ranges)

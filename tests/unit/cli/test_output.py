@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from assay_stream.cli.output import CELL_CHARACTERS_MAX, Colour, Painter, cell, json_line, print_rows, print_summary
-from assay_stream.cli.shared import InertFormatter
-from assay_stream.text.escaping import LineSpan, PageLine
+from assay_stream.cli.shared import InertFormatter, say, set_up_streams
+from assay_stream.text.escaping import LineSpan, PageLine, spans_of
 from tests.support.counting import counted_calls
 
 HOSTILE = ["\x1b[2J", "\x07", "a\nb", "a\rb", "\u202eevil", "\u2066x", "\x9b31m", "\u200b", "\x7f"]
@@ -179,12 +179,20 @@ def test_a_table_gives_way_on_a_terminal_only() -> None:
     assert terminal.getvalue() == "uid       tool\n12345678  " + "漢" * 14 + " …\n"
 
 
-def test_a_terminal_that_knows_no_unicode_is_told_escapes() -> None:
-    raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding="ascii")
-    Painter("never", file=stream, columns=80).lines([PageLine("", (LineSpan("⟦+漢+⟧"),))])
-    stream.flush()
-    assert raw.getvalue() == b"\\u27e6+\\u6f22+\\u27e7\n"
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_no_locale_writes_a_mark_of_ours_as_a_server_could_write_it(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    """Escapes in place of our brackets could stand in a server's text."""
+    out, err = io.BytesIO(), io.BytesIO()
+    for name, raw in (("stdout", out), ("stderr", err)):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace"))
+    text = "\u200b漢\\u27e6"
+    set_up_streams()
+    Painter("never").lines([PageLine("", tuple(spans_of(text)))])
+    say(text)
+    assert out.getvalue().decode() == "⟦U+200B ZERO WIDTH SPACE⟧漢\\u27e6\n"
+    assert err.getvalue().decode() == "assay-stream: ⟦U+200B ZERO WIDTH SPACE⟧漢\\u27e6\n"
 
 
 def test_a_long_word_is_printed_in_a_few_calls_for_each_character() -> None:

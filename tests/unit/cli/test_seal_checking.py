@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.model.checkpoint import decode
+from assay_stream.model.checkpoint import decode, leaf_of
+from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER
 from tests.support.command import run_command_text
 from tests.support.disk import files_of_at_most
 from tests.support.seals import (
@@ -95,6 +96,18 @@ def test_the_table_says_the_same(folder: Path) -> None:
     assert log.split() == [f"{TOPIC}/0", "7", "7", "0", "1", "2", "10", "0"]
     assert result.startswith("holds: ")
     assert "unsealed records are not covered" in result
+
+
+def test_who_gives_no_control_records_learns_that_they_may_explain_what_is_missing(folder: Path) -> None:
+    headers = ((ERASED_HEADER, b"request-17"), (ERASED_LEAF_HEADER, leaf_of(RECORDS[0]).hex().encode()))
+    stub = RECORDS[0]._replace(key=None, value=None, headers=headers)
+    (folder / "kept" / "evidence-0.ndjson").write_bytes(lines_of([stub, *RECORDS[1:]]))
+    done = run_verify(folder)
+    assert f"missing    {TOPIC}/0 offset 2: erasure_unknown" in done.stdout.splitlines()
+    assert "give an archive with control records (--control)" in done.stderr
+    control = folder / "control.ndjson"
+    control.touch()
+    assert run_verify(folder, "--control", control).stderr == ""
 
 
 def test_the_table_names_faults_and_bad_lines(folder: Path) -> None:

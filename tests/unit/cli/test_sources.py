@@ -1,9 +1,11 @@
 """Where a replay takes its records from, and which."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from assay_stream.cli import shared
 from assay_stream.cli.sources import RangeOptions, make_source
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
@@ -58,6 +60,7 @@ def test_topics_are_read_as_far_as_was_noted(monkeypatch: pytest.MonkeyPatch) ->
         assert roles == log_ends.READ
         return ENDS
 
+    monkeypatch.setattr(shared, "open_admin", lambda *_, **__: nullcontext())
     monkeypatch.setattr(log_ends, "note_ends", note)
     source = make_source(None, True, Selection(), SETTINGS, snapshot_partitions=9)
     assert (source.partitions, source.ends) == (3, ENDS)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from assay_stream.cli import inventory, store_sources
+from assay_stream.cli import inventory
 from assay_stream.cli import sources as cli_sources
 from assay_stream.cli.app import app
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import load_settings
 from assay_stream.files.lines import record_line
 from assay_stream.kafka import ranges
 from assay_stream.kafka.topics import topic_names
@@ -50,11 +48,6 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     logs = LogsInMemory([*given, *derived])
     for module in (ranges, inventory, cli_sources):
         stand_in(monkeypatch, module, logs)
-
-    def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, Any]]) -> Any:
-        return asyncio.run(work(settings))
-
-    monkeypatch.setattr(store_sources, "on_kafka", on_kafka)
     return [["--input", str(path)], ["--store", folder], []]
 
 

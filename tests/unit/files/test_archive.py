@@ -121,6 +121,11 @@ def test_a_folder_without_such_files_is_an_error(tmp_path: Path, kind: str | Non
         names_of(a_folder(tmp_path, "notes.txt"), kind)
 
 
+def test_a_folder_of_results_alone_is_called_that(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no file of observations.*these are results\..*--evidence"):
+        names_of(a_folder(tmp_path, "evidence.ndjson", "alerts.ndjson"))
+
+
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     """A pipe under the name of a file has nobody at its other end."""
     os.mkfifo(tmp_path / "in.ndjson")
