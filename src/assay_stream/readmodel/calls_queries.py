@@ -271,7 +271,7 @@ class CallQueries(Tables):
 
     def _marked(self, hashed: bytes, era: int, _: int | None) -> list[int]:
         statement = "SELECT entries FROM mark WHERE id = ? AND instr(entries, ?)"
-        row = self._connection.execute(statement, (era << 8 | hashed[0], hashed[1:])).fetchone()
+        row = self._connection.execute(statement, (era << 8 | hashed[0], hashed)).fetchone()
         return [] if row is None else marked_calls(era, row[0], hashed)
 
     def _of_columns(self, wanted: Mapping[str, Collection[int]], era: int, oldest_us: int | None) -> list[int]:

@@ -42,7 +42,7 @@ CREATE INDEX evidence_unbound ON evidence (unbound, time_us) WHERE unbound IS NO
 
 -- What calls alone have: keyed hashes of their digests and identifiers, checked against the record when looked up.
 -- STORE_ERA_RECORDS numbers of evidence are an era. Its hashes lie in 256 rows by their first byte, `id` is the era and
--- that byte; an entry is the other bytes and the number within the era. A row for each hash costs as much as all else.
+-- that byte; an entry is a hash and the number within the era. A row for each hash costs as much as all else.
 CREATE TABLE mark (id INTEGER PRIMARY KEY, entries BLOB NOT NULL) STRICT;
 -- What the calls of an era have in one column, a number of fixed width for each, 0 where a call was dropped: keyed hashes
 -- of names, checked against the row. `id` is the column and the era. In place of an index for each column, of which

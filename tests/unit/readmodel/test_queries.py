@@ -115,7 +115,7 @@ def test_pages_of_a_digest_are_in_order_wherever_its_calls_are_indexed(
     monkeypatch.setattr(calls, "STORE_ERA_RECORDS", 4 if collide else 16)
     if collide:
         for module in (calls, calls_queries):
-            monkeypatch.setattr(module, "mark_hasher", lambda _: lambda _: bytes(7))
+            monkeypatch.setattr(module, "mark_hasher", lambda _: lambda _: bytes(6))
     records, times = [], random.Random(7).sample(range(60), 60)
     for number, minute in enumerate(times):
         event = orjson.loads(EVIDENCE[number % len(EVIDENCE)].value or b"")
@@ -133,7 +133,7 @@ def test_pages_of_a_digest_are_in_order_wherever_its_calls_are_indexed(
     "wanted", [{"tool_name": "tool_1"}, {"agent_id": "agent-1", "server_id": "server-1"}, {"digest": "b" * 64}]
 )
 def test_a_call_dated_ahead_in_every_part_changes_no_page(
-    wanted: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, collide: bool
+    wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, collide: bool
 ) -> None:
     """Parts then overlap in time all through, and pages are what they were; names that share a number, too."""
     monkeypatch.setattr(calls, "STORE_ERA_RECORDS", 4)
