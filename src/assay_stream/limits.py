@@ -337,10 +337,6 @@ STORE_CANDIDATES_MAX = 10  # Digests that are listed where a prefix fits several
 
 STORE_PLACES_MAX = 1_000  # Places of one digest that are listed
 
-# Kinds of calls that have a digest in common whose calls are looked up one by one and merged; of more, the calls are
-# read by time, since most of them have it.
-STORE_SUBJECTS_MERGED_MAX = 64
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleLimits:

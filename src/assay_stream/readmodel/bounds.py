@@ -7,8 +7,10 @@ Everything derived from dropped evidence and lists goes with them, as if the sto
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from assay_stream.bindings.erasures import ScopeAct, span_us
 from assay_stream.limits import (
@@ -20,18 +22,18 @@ from assay_stream.limits import (
     STORE_LISTS_PER_SERVER_MAX,
 )
 from assay_stream.model.fields import ScopeField
-from assay_stream.readmodel.calls import drop_marks, drop_subject
-from assay_stream.readmodel.schema import used_bytes
+from assay_stream.readmodel.calls import calls_in, drop_calls, drop_marks, mark_hasher, name_code
+from assay_stream.readmodel.schema import meta, used_bytes
 
-_EVIDENCE = "DELETE FROM evidence WHERE id IN ({}) RETURNING id, server, tool, observer, subject"
+_EVIDENCE = "DELETE FROM evidence WHERE id IN ({}) RETURNING id, server, tool, observer, subject, time_us"
 _OLD_EVIDENCE = "SELECT id FROM evidence WHERE time_us < ? ORDER BY time_us LIMIT ?"
-# By row, the order in which they came: a caller can date its calls, but not say when they were read.
-_FIRST_EVIDENCE = "SELECT id FROM evidence INDEXED BY evidence_came WHERE server = ? ORDER BY id LIMIT ?"
+_NUMBERED = "SELECT value FROM json_each(?)"
+_SERVERS_OF = "SELECT e.id, e.server FROM json_each(?) j CROSS JOIN evidence e ON e.id = j.value ORDER BY e.id"
 _COUNT_LESS = "UPDATE called SET calls = calls - 1 WHERE server = ? AND tool = ? AND observer = ?"
 _NOT_CALLED = "DELETE FROM called WHERE server = ? AND tool = ? AND observer = ? AND calls = 0"
-_LAST_CALL = """UPDATE called SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_tool
+_LAST_CALL = """UPDATE called SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_server
   WHERE e.tool = called.tool AND e.server = called.server AND e.observer = called.observer
-  ORDER BY e.time_us DESC LIMIT 1) WHERE server = ? AND tool = ? AND observer = ?"""
+  ORDER BY e.time_us DESC LIMIT 1) WHERE server = ? AND tool = ? AND observer = ? AND last_us <= ?"""
 
 _ERASED = """SELECT id FROM evidence WHERE time_us >= ?1 AND time_us < ?2 AND (?3 IS NULL OR server = ?3)
   AND (?4 IS NULL OR agent = ?4)"""
@@ -152,7 +154,8 @@ def _for_room(drops: _Drops, size_bytes: int) -> Iterator[Dropped]:
     greedy = _greedy(drops.connection, _FACTS, size_bytes)
     if greedy is not None:
         yield Dropped(rows=drops.facts(greedy), kind="fact", bound="server")
-    yield Dropped(rows=drops.evidence(_FIRST_EVIDENCE, _surpluses(drops.connection), are_latest=True))
+    first = _first_calls(drops.connection, dict(_surpluses(drops.connection)))
+    yield Dropped(rows=drops.evidence(_NUMBERED, [(str(first),)], are_latest=True))
     yield drops.rows("finding", "size", "TRUE")
     yield Dropped(rows=drops.lists(_OLDEST_LISTS, STORE_DROP_ROWS), kind="seen")
     yield drops.rows("alert", "size", "TRUE")
@@ -186,6 +189,27 @@ def _surpluses(connection: sqlite3.Connection) -> list[tuple[str, int]]:
     return [(server, calls - share) for server, calls in counts if calls > share]
 
 
+def _first_calls(connection: sqlite3.Connection, surpluses: dict[str, int]) -> list[int]:
+    """Return the numbers of the first calls of servers in the order in which they came, as many as asked of each.
+
+    A caller can date its calls, but not say when they were read.
+    """
+    hashed = mark_hasher(meta(connection, "secret", b""))
+    codes = {server: name_code(hashed(server)) for server in surpluses}
+    found: list[int] = []
+    for (era,) in connection.execute("SELECT id FROM era ORDER BY id"):
+        numbers = str(calls_in(connection, {"server": set(codes.values())}, era))
+        for number, server in connection.execute(_SERVERS_OF, (numbers,)):
+            if server in codes:
+                found.append(number)
+                surpluses[server] -= 1
+                if not surpluses[server]:
+                    del codes[server]
+        if not codes:
+            break
+    return found
+
+
 class _Drops:
     """Drops rows with everything derived from them."""
 
@@ -212,9 +236,14 @@ class _Drops:
         many(_COUNT_LESS, places)
         many(_NOT_CALLED, sorted(set(places)))
         if are_latest:
-            many(_LAST_CALL, sorted(set(places)))
-        for subject in sorted({row[4] for row in gone}):
-            drop_subject(self.connection, subject)
+            # In order of time: of each place, its latest is the last.
+            latest = {
+                (server, tool, observer): time_us
+                for _, server, tool, observer, _, time_us in sorted(gone, key=itemgetter(5))
+            }
+            many(_LAST_CALL, sorted((*place, time_us) for place, time_us in latest.items()))
+        for subject, calls in sorted(Counter(row[4] for row in gone).items()):
+            drop_calls(self.connection, subject, calls)
         return len(gone)
 
     def rows(self, table: str, bound: str, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> Dropped:
@@ -234,7 +263,7 @@ class _Drops:
             tools -= self.connection.execute(_TOOLS_OF, (server, digest)).fetchone()[0]
             if tools <= 0:
                 break
-        return self.lists("SELECT value FROM json_each(?)", str(chosen))
+        return self.lists(_NUMBERED, str(chosen))
 
     def lists(self, chosen: str, *given: object) -> int:
         gone = self.connection.execute(_LISTS.format(chosen), given).fetchall()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
+from importlib.resources import files
+from itertools import groupby
 from operator import attrgetter
 from threading import local
+from typing import Any
 
 import msgspec
 import orjson
@@ -25,9 +29,11 @@ Digests = list[tuple[str, str, str]]
 """Role, scheme and value of each."""
 
 _HEX_DIGITS = 64
-_HASH_BYTES = 7
-_ENTRY = struct.Struct(">6sH")
-"""Of a mark: a hash without its first byte, and the number of the call within its era."""
+_HASH_BYTES = 6
+_ENTRY = struct.Struct(f">{_HASH_BYTES}sH")
+"""Of a mark: a hash, and the number of the call within its era."""
+_ERA_COLUMNS = {"time_us": (8, "q"), "subject": (4, "I"), "server": (4, "I"), "tool": (4, "I"), "agent": (4, "I")}
+"""Columns of evidence that eras have: bytes and format of an entry. Their order is part of the store's format."""
 
 
 class _Identity(Struct, frozen=True, gc=False):
@@ -173,9 +179,45 @@ def mark_hasher(secret: bytes) -> Callable[[str], bytes]:
 
 def marked_calls(era: int, entries: bytes, hashed: bytes) -> list[int]:
     """Return the numbers of the calls in an era that a hash is entered for."""
-    rest, first = hashed[1:], era * STORE_ERA_RECORDS
+    first = era * STORE_ERA_RECORDS
     # Equal digests of one call are several entries.
-    return sorted({first + offset for entry, offset in _ENTRY.iter_unpack(entries) if entry == rest})
+    return sorted({first + offset for entry, offset in _ENTRY.iter_unpack(entries) if entry == hashed})
+
+
+def name_code(hashed: bytes) -> int:
+    """Return the number that columns of eras have in place of a name, never 0."""
+    return int.from_bytes(hashed[:4]) or 1
+
+
+def calls_in(
+    connection: sqlite3.Connection, wanted: Mapping[str, Collection[int]], era: int, *, oldest_us: int | None = None
+) -> list[int]:
+    """Return the numbers of the calls in an era that have one of some numbers in each column.
+
+    Args:
+        wanted: numbers by column; of a name, its ``name_code``: names may share one.
+        oldest_us: leaves out calls before this event time.
+    """
+    offsets: Collection[int] | None = None
+    for column, numbers in wanted.items():
+        (entries,) = connection.execute(_ENTRIES, (_column_id(column, era),)).fetchone()
+        if len(numbers) == 1 and next(iter(numbers)).to_bytes(4, "little") not in entries:
+            return []
+        values = _numbers(column, entries)
+        offsets = [n for n in (range(len(values)) if offsets is None else offsets) if values[n] in numbers]
+    if offsets and oldest_us is not None:
+        times = _numbers("time_us", *connection.execute(_ENTRIES, (_column_id("time_us", era),)).fetchone())
+        offsets = [offset for offset in offsets if times[offset] >= oldest_us]
+    return [era * STORE_ERA_RECORDS + offset for offset in offsets or ()]
+
+
+def _column_id(column: str, era: int) -> int:
+    return list(_ERA_COLUMNS).index(column) << 40 | era
+
+
+def _numbers(column: str, entries: bytes) -> tuple[int, ...]:
+    width, code = _ERA_COLUMNS[column]
+    return struct.unpack(f"<{len(entries) // width}{code}", entries)
 
 
 def values_of(digests: Digests) -> tuple[DigestValue, ...]:
@@ -183,6 +225,7 @@ def values_of(digests: Digests) -> tuple[DigestValue, ...]:
 
 
 _DigestRow = tuple[str, str, int, str, str]
+_EvidenceRow = tuple[Any, ...]
 _SUBJECT_BYTES = 16
 _RECORD_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
 _INSERT_DIGEST = "INSERT OR IGNORE INTO digest VALUES (?, ?, ?, ?, ?)"
@@ -193,20 +236,16 @@ _MARK = """INSERT INTO mark VALUES (?, ?)
   ON CONFLICT DO UPDATE SET entries = CAST(entries || excluded.entries AS BLOB)"""
 _ERA = """INSERT INTO era VALUES (?, ?, ?)
   ON CONFLICT DO UPDATE SET first_us = min(first_us, excluded.first_us), last_us = max(last_us, excluded.last_us)"""
+_ENTRIES = "SELECT entries FROM era_column WHERE id = ?"
+# Entries begin with the era's first call, whether it is here or not.
+_COLUMN = """INSERT INTO era_column VALUES (?, ?)
+  ON CONFLICT DO UPDATE SET entries = CAST(entries || substr(excluded.entries, length(entries) + 1) AS BLOB)"""
+_USED = "INSERT INTO subject_calls VALUES (?, ?) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls"
+_NAMES_KEPT_MAX = 8_192
 _LEVEL = 1
-_USUAL = b"""{"assaycontenthash":"sha256:","assaygit":"unknown","assaypii":false,"assayproducer":"assay-stream",\
-"assayproducerversion":"0.1.0","assaysecrets":false,"data":{"actor":{"agent_id":"agent-","kind":"agent"},"args_hash":\
-"sha256:","binding":{"catalogue_digest":"sha256:","full_digest":"sha256:","origin":{"offset":1,"partition":0,"topic":\
-"mcp.tools.list"},"scope":"exact","server_scoped":true,"snapshot_id":""},"decision":"allow","delegation_depth":1,\
-"observer_id":"","ok":true,"origin":{"offset":1,"partition":0,"topic":"mcp.tools.call"},"pin":{"status":"unpinned"},\
-"policy_digest":"sha256:","reason_code":"P_POLICY_ALLOW","result_hash":"sha256:","server_id":"","side_effect":"READ",\
-"timing":{"duration_ms":0,"ended_at":"2026-","started_at":"2026-"},"tool":"","tool_call_id":"",\
-"tool_definition_canonicalization":"jcs:mcp_tool_definition.v1","tool_definition_digest":"sha256:",\
-"tool_definition_digest_alg":"sha256","tool_definition_schema":"assay.mcp.tool-definition.snapshot.v1",\
-"tool_definition_source":"mcp.tools/list","tool_identity":{"meta_hash":"","schema_hash":"","server_id":"","tool_name":\
-""},"trace_id":"","unbound_reason":""},"datacontenttype":"application/json","id":"","source":"urn:assay-stream",\
-"specversion":"1.0","subject":"","time":"2026-","traceparent":"00-","type":"assay.tool.decision"}"""
-"""What is usual in a record of evidence: it halves what one takes. Part of the store's format."""
+_USUAL = files(__package__).joinpath("evidence.zdict").read_bytes()
+"""What is usual in a record of evidence: it halves what one takes. Part of the store's format, from
+``bench/store_dictionary.py``. Its tables of symbols make compressing a third faster than its text alone does."""
 
 
 def read_line(value: bytes | None) -> EvidenceLine | None:
@@ -223,8 +262,10 @@ class _Codec(local):
     """Per-thread compressor and decompressor: neither is thread-safe."""
 
     def __init__(self) -> None:
-        usual = zstandard.ZstdCompressionDict(_USUAL, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        self.compress = zstandard.ZstdCompressor(_LEVEL, dict_data=usual, write_checksum=True).compress
+        usual = zstandard.ZstdCompressionDict(_USUAL, dict_type=zstandard.DICT_TYPE_FULLDICT)
+        self.compress = zstandard.ZstdCompressor(
+            _LEVEL, dict_data=usual, write_checksum=True, write_dict_id=False
+        ).compress
         self.decompress = zstandard.ZstdDecompressor(dict_data=usual).decompress
 
 
@@ -257,6 +298,7 @@ class Calls:
     def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
         self._connection = connection
         self._hash = mark_hasher(secret)
+        self._code = lru_cache(_NAMES_KEPT_MAX)(lambda name: 0 if name is None else name_code(self._hash(name)))
         self._subjects: dict[int, int] = {}
         self._horizon_us = 0
         self._last = 0
@@ -277,9 +319,8 @@ class Calls:
 
     def take(self, source: int, records: Sequence[Record], erasures: Erasures) -> tuple[int, int, int]:
         """Add records of one log; return how many were refused, were too old to keep, and are erased."""
-        rows = []
+        rows: list[_EvidenceRow] = []
         marks = defaultdict[int, bytearray](bytearray)
-        eras: dict[int, tuple[int, int]] = {}
         called: dict[tuple[str, str, str], tuple[int, int]] = {}
         refused = dropped = erased = 0
         for record in records:
@@ -308,18 +349,29 @@ class Calls:
                 )
             )
             era, offset = divmod(self._last, STORE_ERA_RECORDS)
+            row, place_in_era = era << 8, offset.to_bytes(2)
             for hashed in map(self._hash, own_values(line)):
-                marks[era << 8 | hashed[0]] += _ENTRY.pack(hashed[1:], offset)
-            first_us, last_us = eras.get(era, (time_us, time_us))
-            eras[era] = min(first_us, time_us), max(last_us, time_us)
+                marks[row | hashed[0]] += hashed + place_in_era
             place = data.server_id, data.tool, data.observer_id
             calls, last_us = called.get(place, (0, time_us))
             called[place] = calls + 1, max(last_us, time_us)
         self._connection.executemany(_INSERT_EVIDENCE, rows)
         self._connection.executemany(_MARK, sorted(marks.items()))
-        self._connection.executemany(_ERA, ((era, *times) for era, times in eras.items()))
+        for era, group in groupby(rows, lambda row: row[0] // STORE_ERA_RECORDS):
+            self._write_era(era, list(group))
+        self._connection.executemany(_USED, sorted(Counter(row[4] for row in rows).items()))
         self._connection.executemany(_COUNT, sorted((*place, *counts) for place, counts in called.items()))
         return refused, dropped, erased
+
+    def _write_era(self, era: int, rows: Sequence[_EvidenceRow]) -> None:
+        numbers, times, _, _, subjects, servers, tools, _, agents, *_ = zip(*rows, strict=True)
+        self._connection.execute(_ERA, (era, min(times), max(times)))
+        named = [map(self._code, names) for names in (servers, tools, agents)]
+        for column, values in zip(_ERA_COLUMNS, (times, subjects, *named), strict=True):
+            width, code = _ERA_COLUMNS[column]
+            before = numbers[0] % STORE_ERA_RECORDS * width
+            entries = struct.pack(f"<{before}x{len(rows)}{code}", *values)
+            self._connection.execute(_COLUMN, (_column_id(column, era), entries))
 
     def _subject(self, data: CallData) -> int:
         # Remembered by hash: the texts are a kilobyte each. Texts hash by a key of this process.
@@ -350,13 +402,13 @@ def write_digests(connection: sqlite3.Connection, place: str, owner: int, digest
     connection.executemany(_INSERT_DIGEST, _digest_rows(place, owner, digests))
 
 
-def drop_subject(connection: sqlite3.Connection, number: int) -> None:
+def drop_calls(connection: sqlite3.Connection, subject: int, calls: int) -> None:
     """Drop the data shared by calls once no call is left."""
-    unused = "DELETE FROM subject WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM evidence WHERE subject = ?1)"
-    row = connection.execute(f"{unused} RETURNING digests", (number,)).fetchone()
-    if row is not None:
+    connection.execute("UPDATE subject_calls SET calls = calls - ? WHERE subject = ?", (calls, subject))
+    if connection.execute("DELETE FROM subject_calls WHERE subject = ? AND calls = 0", (subject,)).rowcount:
+        row = connection.execute("DELETE FROM subject WHERE id = ? RETURNING digests", (subject,)).fetchone()
         statement = "DELETE FROM digest WHERE value = ? AND place = ? AND owner = ? AND role = ? AND scheme = ?"
-        connection.executemany(statement, _digest_rows("calls", number, orjson.loads(row[0])))
+        connection.executemany(statement, _digest_rows("calls", subject, orjson.loads(row[0])))
 
 
 def _digest_rows(place: str, owner: int, digests: Digests) -> list[_DigestRow]:
@@ -377,5 +429,14 @@ def drop_marks(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
             if len(kept) < len(entries):
                 changed.append((kept, number))
         connection.executemany("UPDATE mark SET entries = ? WHERE id = ?", changed)
+        for column, (width, _) in _ERA_COLUMNS.items():
+            number = _column_id(column, era)
+            values = bytearray(*connection.execute(_ENTRIES, (number,)).fetchone())
+            for offset in offsets:
+                values[offset * width : (offset + 1) * width] = bytes(width)
+            connection.execute("UPDATE era_column SET entries = ? WHERE id = ?", (bytes(values), number))
         connection.execute(f"DELETE {of_era} AND entries = x''", (era,))
-        connection.execute(f"DELETE FROM era WHERE id = ?1 AND NOT EXISTS (SELECT 1 {of_era})", (era,))  # noqa: S608
+        gone_era = f"DELETE FROM era WHERE id = ?1 AND NOT EXISTS (SELECT 1 {of_era})"  # noqa: S608
+        if connection.execute(gone_era, (era,)).rowcount:
+            columns = [(_column_id(column, era),) for column in _ERA_COLUMNS]
+            connection.executemany("DELETE FROM era_column WHERE id = ?", columns)

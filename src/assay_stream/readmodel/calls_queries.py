@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import orjson
 
 from assay_stream.alerts.story import AGENTS_NAMED_MAX, CALLS_NAMED_MAX, AgentCalls, CallsSince, CallSummary
-from assay_stream.limits import STORE_SUBJECTS_MERGED_MAX
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import (
     EvidenceLine,
+    calls_in,
     decompressed,
     digest_key,
     mark_hasher,
     marked_calls,
+    name_code,
     own_digests,
     own_values,
     read_line,
@@ -51,7 +53,7 @@ _COLUMN_OF = {
     "server_id": "server",
     "scope": "scope",
 }
-_INDEXED = ("unbound", "agent", "decision", "tool", "observer", "server")
+_INDEXED = ("unbound", "decision", "observer", "server")
 """The order in which an index is chosen: what is rare first."""
 _LAST = 2**63 - 1
 _REFERENCE_CHARS_MAX = 18
@@ -172,9 +174,14 @@ class CallQueries(Tables):
     def _found(self, wanted: EvidenceFilter, before: tuple[int, int], limit: int) -> Iterator[_Row]:
         """Yield rows of evidence in order, lazily."""
         conditions, given, index = self._conditions(wanted)
-        if wanted.digest is None:
+        if wanted.digest is not None:
+            return self._with_digest(wanted.digest, conditions, given, before, limit)
+        if index in ("unbound", "decision") or (wanted.agent_id is None and wanted.tool_name is None):
             return self._ordered(index, conditions, given, before, limit)
-        return self._with_digest(wanted.digest, conditions, given, before, limit)
+        names = {"agent": wanted.agent_id, "tool": wanted.tool_name, "server": wanted.server_id}
+        hashed = mark_hasher(meta(self._connection, "secret", b""))
+        columns = {column: {name_code(hashed(name))} for column, name in names.items() if name is not None}
+        return self._in_eras(partial(self._of_columns, columns), conditions, given, before, limit)
 
     def _conditions(self, wanted: EvidenceFilter) -> tuple[list[str], list[Any], str]:
         asked = {column: getattr(wanted, name) for name, column in _COLUMN_OF.items()}
@@ -208,46 +215,67 @@ class CallQueries(Tables):
     ) -> Iterator[_Row]:
         key = digest_key(digest)
         owners = "SELECT DISTINCT owner FROM digest WHERE value = ? AND place = 'calls'"
-        subjects = [
-            row[0] for row in self._connection.execute(f"{owners} LIMIT ?", (key, STORE_SUBJECTS_MERGED_MAX + 1))
+        subjects = {owner for (owner,) in self._connection.execute(owners, (key,))}
+        hashed = mark_hasher(meta(self._connection, "secret", b""))(key)
+        walks = [
+            self._checked(
+                self._in_eras(partial(self._marked, hashed), conditions, given, before, limit, are_wanted=False), key
+            )
         ]
-        asked: list[tuple[str, str, str | int]] = [("subject", "e.subject = ?", subject) for subject in subjects]
-        if len(subjects) > STORE_SUBJECTS_MERGED_MAX:
-            asked = [("time", f"e.subject IN ({owners})", key)]
-        shared = [
-            self._ordered(index, [*conditions, condition], [*given, value], before, limit)
-            for index, condition, value in asked
-        ]
+        if subjects:
+            numbers_in = partial(self._of_columns, {"subject": subjects})
+            walks.append(self._in_eras(numbers_in, conditions, given, before, limit))
         seen: int | None = None
-        own = self._checked(self._marked(key, conditions, given, before, limit), key)
-        for row in heapq.merge(own, *shared, key=_newest_first):
+        for row in heapq.merge(*walks, key=_newest_first):
             # A digest can stand in a record twice, in both ways.
             if row[0] != seen:
                 seen = row[0]
                 yield row
 
-    def _marked(
-        self, key: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
+    def _in_eras(
+        self,
+        numbers_in: Callable[[int, int | None], list[int]],
+        conditions: list[str],
+        given: list[Any],
+        before: tuple[int, int],
+        limit: int,
+        *,
+        are_wanted: bool = True,
     ) -> Iterator[_Row]:
-        """Yield rows of which one digest has the hash of a key, in order, reading no more eras than asked for."""
-        hashed = mark_hasher(meta(self._connection, "secret", b""))(key)
+        """Yield rows in order, reading no more eras than asked for.
+
+        Args:
+            numbers_in: returns calls of an era that may be wanted, and may leave out those before a time.
+            are_wanted: whether all of them are that the conditions hold for.
+        """
         statement = (
             f"SELECT {_COLUMNS} FROM json_each(?) j CROSS JOIN evidence e ON e.id = j.value {_JOINED} "  # noqa: S608
             f"{' AND '.join([*conditions, 'e.time_us <= ?'])} AND (e.time_us < ? OR e.id < ?) "
             "ORDER BY e.time_us DESC, e.id DESC LIMIT ?"
         )
         eras = "SELECT id, last_us FROM era WHERE first_us <= ? ORDER BY last_us DESC"
-        entries_of = "SELECT entries FROM mark WHERE id = ? AND instr(entries, ?)"
         waiting: list[_Row] = []
         for era, last_us in self._connection.execute(eras, before[:1]):
             ready = [row for row in waiting if row[1] > last_us]
             yield from ready
             waiting = waiting[len(ready) :]
-            for (entries,) in self._connection.execute(entries_of, (era << 8 | hashed[0], hashed[1:])):
-                numbers = orjson.dumps(marked_calls(era, entries, hashed)).decode()
-                found = self._connection.execute(statement, (numbers, *given, before[0], *before, limit))
-                waiting = sorted([*waiting, *found], key=_newest_first)
+            # A call that is dated ahead makes its era one of the first. Of the others in it few are read.
+            oldest_us = None
+            if are_wanted and len(waiting) >= limit:
+                waiting = waiting[:limit]
+                oldest_us = waiting[-1][1]
+            if numbers := numbers_in(era, oldest_us):
+                found = (orjson.dumps(numbers).decode(), *given, before[0], *before, limit)
+                waiting = sorted([*waiting, *self._connection.execute(statement, found)], key=_newest_first)
         yield from waiting
+
+    def _marked(self, hashed: bytes, era: int, _: int | None) -> list[int]:
+        statement = "SELECT entries FROM mark WHERE id = ? AND instr(entries, ?)"
+        row = self._connection.execute(statement, (era << 8 | hashed[0], hashed)).fetchone()
+        return [] if row is None else marked_calls(era, row[0], hashed)
+
+    def _of_columns(self, wanted: Mapping[str, Collection[int]], era: int, oldest_us: int | None) -> list[int]:
+        return calls_in(self._connection, wanted, era, oldest_us=oldest_us)
 
     def _checked(self, found: Iterator[_Row], key: str) -> Iterator[_Row]:
         """Keep rows whose record really has the digest: hashes may collide."""

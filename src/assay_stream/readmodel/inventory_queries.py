@@ -80,7 +80,7 @@ _TOOLS = f"""WITH {_IN_FORCE},
 _VERSIONS = f"""WITH {_IN_FORCE}, times AS (SELECT l.full, min(s.time_us) AS first_us, max(s.time_us) AS last_us
     FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id AND l.tool = ?2
       LEFT JOIN seen s ON s.digest = c.digest AND s.server = c.server WHERE c.server = ?1 GROUP BY 1),
-  calls AS (SELECT full, sum((SELECT count(*) FROM evidence WHERE subject = s.id)) AS calls FROM subject s
+  calls AS (SELECT full, sum((SELECT calls FROM subject_calls WHERE subject = s.id)) AS calls FROM subject s
     WHERE server = ?1 AND tool = ?2 AND full != '' GROUP BY 1)
   SELECT n.full, t.first_us, t.last_us, n.full IN (SELECT full FROM shown WHERE tool = ?2), coalesce(c.calls, 0)
     FROM (SELECT full FROM times UNION SELECT full FROM calls) n

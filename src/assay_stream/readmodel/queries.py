@@ -110,7 +110,7 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
 
     def _place(self, place: str, owner: int, digest: DigestValue) -> DigestPlace:
         statement = {
-            "calls": "SELECT server, tool, NULL, (SELECT count(*) FROM evidence WHERE subject = s.id) FROM subject s "
+            "calls": "SELECT server, tool, NULL, (SELECT calls FROM subject_calls WHERE subject = s.id) FROM subject s "
             "WHERE id = ?",
             "tool": "SELECT server, NULL, full, 0 FROM tool_fact WHERE id = ?",
             "catalogue": "SELECT server, NULL, NULL, 0 FROM catalogue WHERE id = ?",

@@ -151,7 +151,7 @@ def status_of(connection: sqlite3.Connection) -> StoreStatus:
     )
 
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """Raised with every change of ``schema.sql`` or of what is written to its tables."""
 FILE = "store.sqlite3"
 _ASIDE = ".part.store"

@@ -22,6 +22,9 @@ CREATE TABLE subject (
   digests TEXT NOT NULL, UNIQUE (server, tool, hash)
 ) STRICT;
 
+-- How many calls of a subject are here.
+CREATE TABLE subject_calls (subject INTEGER PRIMARY KEY, calls INTEGER NOT NULL) STRICT;
+
 -- `body`: the record as it was published, compressed.
 CREATE TABLE evidence (
   id INTEGER PRIMARY KEY, time_us INTEGER NOT NULL, source INTEGER NOT NULL, pos INTEGER NOT NULL,
@@ -32,19 +35,19 @@ CREATE UNIQUE INDEX evidence_place ON evidence (source, pos);
 CREATE INDEX evidence_time ON evidence (time_us);
 -- With the tool: calls of a day are counted without a look at the table.
 CREATE INDEX evidence_server ON evidence (server, time_us, tool);
-CREATE INDEX evidence_came ON evidence (server);
-CREATE INDEX evidence_tool ON evidence (tool, time_us);
 CREATE INDEX evidence_observer ON evidence (observer, time_us);
-CREATE INDEX evidence_subject ON evidence (subject, time_us);
 -- Nearly all are allowed: an index would not narrow these.
 CREATE INDEX evidence_decision ON evidence (decision, time_us) WHERE decision != 'allow';
-CREATE INDEX evidence_agent ON evidence (agent, time_us) WHERE agent IS NOT NULL;
 CREATE INDEX evidence_unbound ON evidence (unbound, time_us) WHERE unbound IS NOT NULL;
 
 -- What calls alone have: keyed hashes of their digests and identifiers, checked against the record when looked up.
 -- STORE_ERA_RECORDS numbers of evidence are an era. Its hashes lie in 256 rows by their first byte, `id` is the era and
--- that byte; an entry is the other bytes and the number within the era. A row for each hash costs as much as all else.
+-- that byte; an entry is a hash and the number within the era. A row for each hash costs as much as all else.
 CREATE TABLE mark (id INTEGER PRIMARY KEY, entries BLOB NOT NULL) STRICT;
+-- What the calls of an era have in one column, a number of fixed width for each, 0 where a call was dropped: keyed hashes
+-- of names, checked against the row. `id` is the column and the era. In place of an index for each column, of which
+-- one over many names takes as long to fill as the table.
+CREATE TABLE era_column (id INTEGER PRIMARY KEY, entries BLOB NOT NULL) STRICT;
 -- Event times of its calls, by which a page of a digest that many calls have needs few eras.
 CREATE TABLE era (id INTEGER PRIMARY KEY, first_us INTEGER NOT NULL, last_us INTEGER NOT NULL) STRICT;
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import struct
 from datetime import datetime, timedelta
 
 import orjson
@@ -13,7 +14,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits import STORE_ALERT_DIGESTS_MAX
 from assay_stream.model.finding import Finding, Suppression, SuppressionRule
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.readmodel import bounds, review_queries, schema
+from assay_stream.readmodel import bounds, calls, review_queries, schema
 from assay_stream.readmodel.bounds import Bounds
 from assay_stream.readmodel.calls import decompressed
 from assay_stream.readmodel.filling import Filler, fill
@@ -61,7 +62,8 @@ def test_old_evidence_goes_with_all_that_follows_from_it() -> None:
     assert _texts(connection) == _texts(other)
     for what in (
         *("count(*) FROM subject", "count(*) FROM called", "count(*) FROM digest", "count(*) FROM era"),
-        "count(*), sum(length(entries)) FROM mark",
+        *("count(*), sum(length(entries)) FROM mark", "count(*), sum(calls) FROM subject_calls"),
+        "count(*) FROM era_column",
     ):
         one, two = (each.execute(f"SELECT {what}").fetchone() for each in (connection, other))
         assert one == two, what
@@ -124,6 +126,31 @@ def _flood(count: int, *, ahead: timedelta = timedelta()) -> list[Record]:
         origin = record.origin._replace(offset=offset + number)
         records.append(record._replace(value=orjson.dumps(content), origin=origin))
     return records
+
+
+def test_names_that_share_a_number_are_not_dropped_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which calls of an era a server has is known by a short hash, and so checked."""
+    for module in (calls, bounds):
+        monkeypatch.setattr(module, "name_code", lambda _: 1)
+    connection = _of([*EVIDENCE, *_flood(2_000)])
+    before = _of_servers(_of(EVIDENCE))
+    _keep(connection, size_bytes=used_bytes(_of(EVIDENCE)) * 3 // 2)
+    after = _of_servers(connection)
+    assert 0 < len(after.pop("flooded")) < 2_000
+    assert after == before
+
+
+def test_nothing_of_a_dropped_call_is_left_in_its_era() -> None:
+    """Neither the numbers of its names nor its time: others of the era keep theirs, each in its place."""
+    connection = _of(EVIDENCE)
+    rows = connection.execute("SELECT id, time_us, subject FROM evidence ORDER BY time_us, id").fetchall()
+    cut = rows[len(rows) // 2][1]
+    Filler(connection).keep_within(Bounds(age_us=NOW_US - cut, size_bytes=_EVER), now_us=NOW_US)
+    for column, (kind, place) in enumerate([("q", 1), ("I", 2)]):
+        (entries,) = connection.execute("SELECT entries FROM era_column WHERE id = ?", (column << 40,)).fetchone()
+        kept = {row[0]: row[place] for row in rows if row[1] >= cut}
+        expected = [kept.get(number, 0) for number in range(len(EVIDENCE) + 1)]
+        assert list(struct.unpack(f"<{len(expected)}{kind}", entries)) == expected
 
 
 @pytest.mark.parametrize("ahead", [timedelta(), timedelta(hours=23), timedelta(days=3_000), timedelta(days=-1)])

@@ -114,7 +114,7 @@ def test_pages_of_a_digest_are_in_order_wherever_its_calls_are_indexed(
     monkeypatch.setattr(calls, "STORE_ERA_RECORDS", 4 if collide else 16)
     if collide:
         for module in (calls, calls_queries):
-            monkeypatch.setattr(module, "mark_hasher", lambda _: lambda _: bytes(7))
+            monkeypatch.setattr(module, "mark_hasher", lambda _: lambda _: bytes(6))
     records, times = [], random.Random(7).sample(range(60), 60)
     for number, minute in enumerate(times):
         event = orjson.loads(EVIDENCE[number % len(EVIDENCE)].value or b"")
@@ -125,6 +125,31 @@ def test_pages_of_a_digest_are_in_order_wherever_its_calls_are_indexed(
     rows = every(EvidenceFilter(digest="a" * 64), load(records), limit=8)
     minutes = {offset: minute for offset, minute in enumerate(times) if offset % 3}
     assert [row.origin.offset for row in rows] == sorted(minutes, key=lambda offset: -minutes[offset])
+
+
+@pytest.mark.parametrize("collide", [False, True])
+@pytest.mark.parametrize(
+    "wanted", [{"tool_name": "tool_1"}, {"agent_id": "agent-1", "server_id": "server-1"}, {"digest": "b" * 64}]
+)
+def test_a_call_dated_ahead_in_every_part_changes_no_page(
+    wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, collide: bool
+) -> None:
+    """Parts then overlap in time all through, and pages are what they were; names that share a number, too."""
+    monkeypatch.setattr(calls, "STORE_ERA_RECORDS", 4)
+    if collide:
+        for module in (calls, calls_queries):
+            monkeypatch.setattr(module, "name_code", lambda _: 1)
+    records, minutes = [], {}
+    for number in range(120):
+        event, minute = orjson.loads(EVIDENCE[0].value or b""), 59 if number % 4 == 0 else number % 59
+        event["id"], event["time"] = f"call-{number}", f"2026-03-01T10:{minute:02}:{number % 60:02}Z"
+        names = {"tool": f"tool_{number % 3}", "server_id": f"server-{number % 2}"}
+        event["data"] |= names | {"actor": {"agent_id": f"agent-{number % 3}"}, "policy_digest": "ab"[number % 2] * 64}
+        records.append(Record(Role.EVIDENCE, Origin("other", 0, number), b"", orjson.dumps(event)))
+        if number % 3 == 1 if "tool_name" in wanted else number % (2 if "digest" in wanted else 6) == 1:
+            minutes[number] = minute, number % 60, number
+    rows = every(EvidenceFilter(**wanted), load(records), limit=7)
+    assert [row.origin.offset for row in rows] == sorted(minutes, key=lambda offset: minutes[offset], reverse=True)
 
 
 def test_digests_that_look_alike_are_different() -> None:
