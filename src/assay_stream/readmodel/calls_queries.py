@@ -41,7 +41,6 @@ from assay_stream.text.times import time_us_of
 
 _COLUMNS = """e.id, e.time_us, o.topic, o.part, e.pos, e.server, e.tool, e.observer, e.agent, e.decision, e.scope,
   e.unbound, e.ok, s.digests"""
-"""Between position and ``ok``: the facts of ``EvidenceRow``, in its order."""
 _JOINED = "CROSS JOIN subject s ON s.id = e.subject CROSS JOIN source o ON o.id = e.source WHERE"
 _COLUMN_OF = {
     "unbound_reason": "unbound",
@@ -73,9 +72,10 @@ def _newest_first(row: _Row) -> tuple[int, int]:
 
 
 def _row(found: _Row) -> EvidenceRow:
-    number, time_us, topic, part, offset, *facts, ok, digests = found
+    number, time_us, topic, part, offset, server, tool, observer, agent, decision, scope, unbound, ok, digests = found
     place, shared = Origin(topic, part, offset), values_of(orjson.loads(digests))
-    return EvidenceRow(str(number), time_us, place, *facts, None if ok is None else bool(ok), shared)
+    ok = None if ok is None else bool(ok)
+    return EvidenceRow(str(number), time_us, place, server, tool, observer, agent, decision, scope, unbound, ok, shared)
 
 
 def _summary(line: EvidenceLine) -> CallSummary:
