@@ -76,12 +76,14 @@ def metric_table() -> str:
     """Return every metric that a process serves.
 
     Raises:
-        KeyError: a metric without an entry in ``data/metrics.toml``.
+        SystemExit: a metric has no entry in ``data/metrics.toml``.
     """
     registries = Metrics(CollectorRegistry()).registry, ConsoleMetrics().registry
     entries = tomllib.loads((DOCS / "data" / "metrics.toml").read_text(encoding="utf-8"))
     found = (family for registry in registries for family in registry.collect())
     names = dict.fromkeys(family.name + ("_total" if family.type == "counter" else "") for family in found)
+    if missing := [name for name in names if name not in entries]:
+        raise SystemExit(f"explain in docs/data/metrics.toml, then run make docs: {', '.join(missing)}")
     return table(
         ["metric", "meaning", "look into it when"],
         ([f"`{name}`", entries[name]["meaning"], entries[name]["look_when"]] for name in names),

@@ -1,8 +1,7 @@
-"""What plug-ins are: formats and receivers of alerts, readers of other products' logs, and feeds of gateways.
+"""Plug-ins: alert formats, alert receivers, readers of other products' logs, and gateway feeds.
 
-A distribution declares each as an entry point of its group. Ours are declared in the same way, and nothing else
-imports them: one is imported when its name is used, and listing names imports nothing. Two of one name are refused:
-none takes another's place unnoticed.
+Each is an entry point of its group, the built-in ones too. A plug-in is imported only when its name is used; listing
+names imports nothing. Two plug-ins with the same name are refused, so that none silently replaces another.
 """
 
 from __future__ import annotations

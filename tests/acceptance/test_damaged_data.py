@@ -69,6 +69,7 @@ def folder_in_place(path: Path) -> None:
         ("weights.tsv", folder_in_place),
         ("model.toml", lambda path: path.write_bytes(path.read_bytes() + b"\xff")),
         ("relations.toml", lambda path: path.write_text(path.read_text().replace("$call $between", "$calling", 1))),
+        ("relations.toml", lambda path: path.write_text(path.read_text().replace('run_asked"\nlevel', '"\nlevel'))),
         ("concepts.toml", lambda path: path.write_text(path.read_text()[:1_000])),
     ],
 )

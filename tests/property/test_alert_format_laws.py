@@ -47,6 +47,7 @@ def alerts(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def weight(line: str, target: str) -> tuple[str, int, int]:
+    """Read uid, count and severity id back from a line; a format with members of its own needs a branch here."""
     if target == "cef":
         found = {key: re.search(rf" {key}=(\S+)", line) for key in ("cs1", "cnt", "cn1")}
         assert all(found.values())

@@ -1,10 +1,10 @@
-"""What a text says once it is decoded, and what must stand in it before a pattern can match.
+"""Decode disguised text, and skip patterns that cannot match.
 
-1. Every disguise of a text is undone, then every disguise of what that says, and so on down to a depth.
-2. A text that was read before is not read again, whichever steps led to it.
-3. What is left undone because a bound was reached is a view as well: one without text.
+1. Every disguise of a text is undone, then every disguise of the result, down to a maximum depth.
+2. A text that was already read is not read again, whichever decodings led to it.
+3. If a limit stops the decoding, the rest is reported as a view without text.
 
-Both kinds of search only skip texts that cannot match: the pattern itself decides.
+Skipping is only an optimisation: whether a rule matches is decided by its pattern.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@
 5. A script or language that the old definition did not use counts by itself (``languages``), and so does what the
    schemas do with values.
 
-A rule at medium that the server's earlier list shows as well tells nothing new of the server: its match is low. More of
-the same was there to be reviewed, and what needs a look for itself is high.
+A medium match becomes low if the same rule already matched in the server's earlier list. High matches stay high.
 
 Indicators raise a severity and lower none. They describe what a text resembles, never what its author meant.
 

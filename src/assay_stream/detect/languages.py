@@ -1,9 +1,9 @@
-"""Sentences in another language than the text around them: what they say may be read by no rule and no reviewer.
+"""Sentences in another language than the text around them, which rules and reviewers may not understand.
 
 1. A sentence of five words or more is in another language if it has two of that language's commonest words, or three
    words with accents, and at most one common English word.
-2. In a definition that had no such sentence, beside text that stayed, one is as telling as a new script.
-3. On first sight it is medium, among English text: some servers describe themselves in two languages.
+2. One such sentence next to unchanged text counts as much as a new script, if the older definition had none.
+3. In a definition seen for the first time it is medium, within English text: some servers are bilingual.
 
 Some words in a new script are an indicator if the older definition had none in it and its text is still there. Text
 that replaced text of about its size is a translation and no indicator; nor are single words, as in a list of languages.

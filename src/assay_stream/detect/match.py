@@ -1,4 +1,4 @@
-"""What a rule found in a text: where, what its placeholders name, and what excuses it."""
+"""A match of a rule: where it is, what its placeholders stand for, and what makes it harmless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of a definition, each read once: what every rule shares, kept for the next definition."""
+"""The texts of a definition, each prepared once for all rules and cached for later definitions."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 1. Only a definition whose new words claim something for it is compared: its name says ``better`` or ``pro``, or its
    description says that it is faster, recommended or to be used instead. What the other one says of itself is no claim.
 2. It is compared with the definitions that have its parameters, or a word of its name; each comparison is paid for.
-3. It imitates one if it takes most of the same parameters and its name says the same but for rank and version, or if it
-   takes the same ones and its description says most of what the other's says. Another action or thing is none.
+3. It imitates another if it has most of its parameters and the same name except for rank and version, or if it has the
+   same parameters and most of its description. A tool with another action or object does not count.
 
-Two tools that are alike and claim nothing are versions of one another, as honest lists have them.
+Similar tools that claim nothing are ordinary versions of each other, as in honest lists.
 """
 
 from __future__ import annotations

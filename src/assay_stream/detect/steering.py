@@ -1,7 +1,7 @@
-"""What the sentences of a text do to a model: relations (``data/relations.toml``) in them, and their scores.
+"""Find sentences that steer a model: by relations (``data/relations.toml``) and by their scores.
 
-A relation holds whatever the words around it are, so it finds attacks that no phrase foresees: "call <other>" in a
-sentence that says "first" is a directive to a tool that the server does not offer.
+A relation ignores the words around it, so it finds attacks in wordings that no phrase lists: "call <other>" in a
+sentence with "first" is a directive to call a tool that the server does not offer.
 """
 
 from __future__ import annotations
@@ -98,13 +98,14 @@ def _compiled() -> Iterator[_Compiled]:
     data = msgspec.toml.decode((DATA / "relations.toml").read_bytes(), type=_Relations)
     classes = {name: frozenset(words.split()) for name, words in data.words.items()}
     for relation in data.relation:
+        level = LEVELS[relation.rule]
         for pattern in relation.patterns or ("",):
             terms = pattern.split()
             needs = [_words_of(term, classes) for term in terms if term not in _EDGES and not _is_optional(term)]
             needs += [_words_of(term, classes) for term in relation.together]
             yield _Compiled(
                 rule=relation.rule,
-                level=LEVELS[relation.rule] if relation.level is None else relation.level,
+                level=level if relation.level is None else relation.level,
                 facet=relation.facet,
                 is_call=terms[:1] == [_CALL],
                 is_sufficient=relation.is_sufficient,

@@ -1,4 +1,4 @@
-"""Which JSON values of one comparison are equal, in order or as sets, and what each costs to write.
+"""Decide which JSON values of a comparison are equal, in order or as sets, and what each costs to write.
 
 Equal values have one class. A class is built bottom-up from the classes of a value's members, so that two visited
 values are compared in constant time at every level and from every place.

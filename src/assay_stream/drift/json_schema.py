@@ -1,4 +1,4 @@
-"""Two JSON Schemas by meaning: what a caller may or must send, place by place.
+"""Compare two JSON Schemas by meaning: what a caller may or must send, place by place.
 
 1. Places are compared from the root on, without recursion, each pair of a reference's targets once, and no more of
    them than the budget allows.

@@ -1,4 +1,4 @@
-"""Two texts that a model reads, and what values a JSON Schema allows at one place: what changed between them.
+"""Compare two texts that a model reads, or the values that two JSON Schemas allow at one place.
 
 Each step ignores more than the one before; the first that finds the texts equal names the change:
 

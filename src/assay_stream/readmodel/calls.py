@@ -70,7 +70,7 @@ class _Actor(Struct, frozen=True, gc=False):
     agent_id: str | None = None
 
 
-class CallData(Struct, gc=False):
+class EvidenceData(Struct, gc=False):
     """The members of a decision that the store has columns or digests of."""
 
     server_id: str
@@ -103,7 +103,7 @@ class EvidenceLine(Struct, gc=False):
     id: str
     time: str
     assaycontenthash: str
-    data: CallData
+    data: EvidenceData
     traceparent: str | None = None
 
 
@@ -141,7 +141,7 @@ _shared_values = attrgetter(*(member for _, _, member in _SHARED))
 _own_values = attrgetter(*(member for _, _, member in _OWN))
 
 
-def shared_digests(data: CallData) -> Digests:
+def shared_digests(data: EvidenceData) -> Digests:
     named = zip(_SHARED, _shared_values(data), strict=True)
     return [(role, scheme or data.pin.scheme or "", value) for (role, scheme, _), value in named if value]
 
@@ -373,7 +373,7 @@ class Calls:
             entries = struct.pack(f"<{before}x{len(rows)}{code}", *values)
             self._connection.execute(_COLUMN, (_column_id(column, era), entries))
 
-    def _subject(self, data: CallData) -> int:
+    def _subject(self, data: EvidenceData) -> int:
         # Remembered by hash: the texts are a kilobyte each. Texts hash by a key of this process.
         key = hash((data.server_id, data.tool, data.pin.scheme, _shared_values(data)))
         found = self._subjects.get(key)
@@ -383,7 +383,7 @@ class Calls:
             found = self._subjects[key] = self._stored_subject(data)
         return found
 
-    def _stored_subject(self, data: CallData) -> int:
+    def _stored_subject(self, data: EvidenceData) -> int:
         digests = shared_digests(data)
         key = blake2b(orjson.dumps((data.server_id, data.tool, digests)), digest_size=_SUBJECT_BYTES).digest()
         select = "SELECT id FROM subject WHERE server = ? AND tool = ? AND hash = ?"
