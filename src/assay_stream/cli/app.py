@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
 from assay_stream import __version__
-from assay_stream.cli.shared import argument, drop_output, grouped, quiet_client_logs, say, set_up_streams
+from assay_stream.cli.shared import Plain, argument, drop_output, grouped, quiet_client_logs, say, set_up_streams
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
 from assay_stream.kafka.refusals import explained
 
@@ -77,19 +77,6 @@ _PLACES = {name: place for places in TASKS.values() for name, place in places.it
 _SENTENCE_CHARS_MAX = 300
 
 
-class Plain(TyperCommand):
-    """A command whose help shows arguments by their placeholders alone, as it does the values of options."""
-
-    def __init__(self, *names: Any, **settings: Any) -> None:
-        super().__init__(*names, **settings)
-        for each in settings["params"]:
-            if each.param_type_name == "argument":
-                name = each.name.upper() if each.required else f"[{each.name.upper()}]"
-                each.metavar = each.metavar or (name if each.nargs == 1 else f"{name}...")
-                each.get_usage_pieces = lambda _, placeholder=each.metavar: [placeholder]
-                each.display_type_rich = lambda **_: None
-
-
 class Sentences(TyperGroup):
     """A group of commands whose descriptions are wrapped, not cut."""
 
@@ -123,7 +110,8 @@ def _command(name: str) -> Any:
 
 def _give_options(app: typer.Typer) -> None:
     for command in app.registered_commands:
-        command.cls = Plain
+        if command.cls in (None, TyperCommand):
+            command.cls = Plain
     for info in (*app.registered_commands, app.registered_callback):
         if info is not None and info.callback is not None:
             info.callback = grouped(info.callback)

@@ -21,6 +21,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from assay_stream.config import Settings
@@ -112,6 +113,19 @@ def _metavar(annotation: Any) -> str | None:
     if isinstance(annotation, EnumType):
         return f"<{'|'.join(annotation)}>"
     return kinds.get(annotation)
+
+
+class Plain(TyperCommand):
+    """A command whose help shows arguments by their placeholders alone, as it does the values of options."""
+
+    def __init__(self, *names: Any, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        for each in settings["params"]:
+            if each.param_type_name == "argument":
+                name = each.name.upper() if each.required else f"[{each.name.upper()}]"
+                each.metavar = each.metavar or (name if each.nargs == 1 else f"{name}...")
+                each.get_usage_pieces = lambda _, placeholder=each.metavar: [placeholder]
+                each.display_type_rich = lambda **_: None
 
 
 NOTHING_FOUND = 5

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer.core import TyperCommand
 from typer.models import CommandInfo
 
 from assay_stream.cli.options import (
@@ -29,7 +28,7 @@ from assay_stream.cli.options import (
     serving_tls,
     stated_servers,
 )
-from assay_stream.cli.shared import argument, flag, log_to_stderr, option, say, stop_event
+from assay_stream.cli.shared import Plain, argument, flag, log_to_stderr, option, say, stop_event
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.local import read_toml
@@ -110,7 +109,7 @@ class HttpOptions:
         )
 
 
-class TapCommand(TyperCommand):
+class TapCommand(Plain):
     """The command, whose ``--enforce`` without a value means calls."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -6,8 +6,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer import Context
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from assay_stream import __version__
@@ -126,6 +129,13 @@ def test_every_command_explains_itself() -> None:
         assert done.stdout.startswith(f"Usage: assay-stream {name}"), name
         assert "{" not in done.stdout.partition("\n\n")[0], name
         assert not re.search(r"<(str|Path|list)\b", done.stdout), name
+
+
+@pytest.mark.parametrize(("given", "meant"), [([], None), (["--enforce"], "calls"), (["--enforce", "hide"], "hide")])
+def test_a_tap_that_is_told_to_enforce_refuses_calls(given: list[str], meant: str | None) -> None:
+    commands: Any = get_command(app)
+    command = commands.get_command(Context(commands), "tap")
+    assert command.make_context("tap", ["--server-id", "s", *given, "--", "server"]).params["enforce"] == meant
 
 
 # --- how the help lists commands ------------------------------------------------------------------------------
