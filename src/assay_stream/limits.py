@@ -337,6 +337,10 @@ STORE_CANDIDATES_MAX = 10  # Digests that are listed where a prefix fits several
 
 STORE_PLACES_MAX = 1_000  # Places of one digest that are listed
 
+# Kinds of calls that have a digest in common and are looked for in eras; of more, the calls are read in order, since
+# most of them have it. Callers choose how many there are.
+STORE_SUBJECTS_SOUGHT_MAX = 10_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleLimits:

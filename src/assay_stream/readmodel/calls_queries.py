@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.story import AGENTS_NAMED_MAX, CALLS_NAMED_MAX, AgentCalls, CallsSince, CallSummary
+from assay_stream.limits import STORE_SUBJECTS_SOUGHT_MAX
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import (
     EvidenceLine,
@@ -175,7 +176,7 @@ class CallQueries(Tables):
         """Yield rows of evidence in order, lazily."""
         conditions, given, index = self._conditions(wanted)
         if wanted.digest is not None:
-            return self._with_digest(wanted.digest, conditions, given, before, limit)
+            return self._with_digest(wanted.digest, index, conditions, given, before, limit)
         if index in ("unbound", "decision") or (wanted.agent_id is None and wanted.tool_name is None):
             return self._ordered(index, conditions, given, before, limit)
         names = {"agent": wanted.agent_id, "tool": wanted.tool_name, "server": wanted.server_id}
@@ -211,18 +212,21 @@ class CallQueries(Tables):
         yield from self._connection.execute(statement, (*given, before[0], *before, limit))
 
     def _with_digest(
-        self, digest: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
+        self, digest: str, index: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
     ) -> Iterator[_Row]:
         key = digest_key(digest)
-        owners = "SELECT DISTINCT owner FROM digest WHERE value = ? AND place = 'calls'"
-        subjects = {owner for (owner,) in self._connection.execute(owners, (key,))}
+        owners = "SELECT DISTINCT owner FROM digest WHERE value = ? AND place = 'calls' LIMIT ?"
+        subjects = {owner for (owner,) in self._connection.execute(owners, (key, STORE_SUBJECTS_SOUGHT_MAX + 1))}
         hashed = mark_hasher(meta(self._connection, "secret", b""))(key)
         walks = [
             self._checked(
                 self._in_eras(partial(self._marked, hashed), conditions, given, before, limit, are_wanted=False), key
             )
         ]
-        if subjects:
+        if len(subjects) > STORE_SUBJECTS_SOUGHT_MAX:
+            has_it = "EXISTS (SELECT 1 FROM digest WHERE value = ? AND place = 'calls' AND owner = e.subject)"
+            walks.append(self._ordered(index, [*conditions, has_it], [*given, key], before, limit))
+        elif subjects:
             numbers_in = partial(self._of_columns, {"subject": subjects})
             walks.append(self._in_eras(numbers_in, conditions, given, before, limit))
         seen: int | None = None

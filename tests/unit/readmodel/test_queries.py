@@ -12,7 +12,7 @@ import pytest
 
 from assay_stream.alerts.view import AlertSelection, ReviewState, SeverityLevel, read_alert, row_of, view_of
 from assay_stream.errors import InputError
-from assay_stream.limits import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX
+from assay_stream.limits import STORE_CANDIDATES_MAX, STORE_PAGE_ROWS_MAX, STORE_SUBJECTS_SOUGHT_MAX
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import calls, calls_queries
 from assay_stream.readmodel.calls import compressed
@@ -73,8 +73,10 @@ def test_a_range_of_time_has_its_beginning_and_not_its_end() -> None:
     assert len(every(EvidenceFilter(since_us=-(2**70), until_us=2**70))) == len(EVIDENCE)
 
 
-def test_every_digest_of_a_record_finds_it() -> None:
+@pytest.mark.parametrize("sought_max", [0, STORE_SUBJECTS_SOUGHT_MAX])
+def test_every_digest_of_a_record_finds_it(monkeypatch: pytest.MonkeyPatch, sought_max: int) -> None:
     """Digests of any scheme, identifiers and hashes lead to the record, and only to those that have them."""
+    monkeypatch.setattr(calls_queries, "STORE_SUBJECTS_SOUGHT_MAX", sought_max)
     schemes = set()
     for record in EVIDENCE[:10]:
         whole = STORE.evidence_at(record.origin)
@@ -160,8 +162,10 @@ def test_digests_that_look_alike_are_different() -> None:
     assert every(EvidenceFilter(digest=bare[:40])) == []
 
 
-def test_a_digest_and_a_server_narrow_each_other() -> None:
+@pytest.mark.parametrize("sought_max", [0, STORE_SUBJECTS_SOUGHT_MAX])
+def test_a_digest_and_a_server_narrow_each_other(monkeypatch: pytest.MonkeyPatch, sought_max: int) -> None:
     """Filters apply to what a digest finds."""
+    monkeypatch.setattr(calls_queries, "STORE_SUBJECTS_SOUGHT_MAX", sought_max)
     policy = data_of(EVIDENCE[0])["policy_digest"]
     rows = every(EvidenceFilter(digest=policy, server_id="server-1"))
     assert sorted(row.origin for row in rows) == sorted(one.origin for one in expected(server_id="server-1"))
