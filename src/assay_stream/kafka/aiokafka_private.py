@@ -396,10 +396,11 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
 
 
 class Producer(AIOKafkaProducer):  # type: ignore[misc]
-    """aiokafka's transactional producer, which takes over what its id has left behind.
+    """aiokafka's transactional producer, with a safe takeover of its transactional id.
 
     Args:
-        undecided: for each transactional id, a transaction that is to be ended again; survives the producer.
+        undecided: how the transactions ended that still have to be ended again, by transactional id. Shared by the
+            producers of a process, so that a takeover that failed half-way is finished by the next one.
     """
 
     def __init__(self, *, undecided: dict[str, str], **options: Any) -> None:
@@ -414,9 +415,9 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
     ) -> None:
         """Start, once all partitions know how the last transaction of this id ended.
 
-        Brokers that end a transaction do not tell partitions that have no leader at that moment, as after an outage
-        of all of them (KAFKA-20734). There it stays open: nobody reads what follows, and the next transaction of this
-        id decides over it, so that what was aborted can be committed with that. So it is ended once more, as before.
+        A broker that ends a transaction skips partitions without a leader, as all are after an outage of the whole
+        cluster (KAFKA-20734). There it stays open: readers stop in front of it, and the next transaction of this id
+        decides it too, which can commit what was aborted. So it is ended once more, the way it ended before.
 
         Args:
             group_id: owner of the offsets in its transactions, of partitions ``inputs``.
@@ -432,7 +433,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
             state = self._undecided.get(name, state)
         is_held = await self._has_held(group_id, inputs)
         is_forgotten = state == _WAS_ABORTED or (state == _WAS_COMMITTED and is_held)
-        # Those without one would not be told again. The group's coordinator, which has answered, leads its offsets.
+        # A partition without a leader would be skipped again. The group's offsets have one: it has just answered.
         await self._wait_for_leaders([place for place in outputs if is_forgotten or place in unfinished])
         if is_forgotten:
             self._undecided[name] = state
@@ -488,7 +489,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
 
 
 async def _stopped(stopping: Coroutine[Any, Any, None], client: AIOKafkaClient) -> None:
-    """Stop, without being cancelled by what is cancelled in it: a fetch that waits to be tried again, for example."""
+    """Stop a client. That it cancels its own tasks, such as a fetch waiting for a retry, does not cancel the caller."""
     task = asyncio.create_task(stopping)
     try:
         await asyncio.wait((task,))

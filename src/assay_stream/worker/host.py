@@ -262,6 +262,7 @@ class Host:
         loop.call_soon_threadsafe(self.fail, OUT_OF_MEMORY)
 
     def _note_end(self, running: asyncio.Task[None]) -> None:
+        # Nobody cancels parts: a process that went on without one would look alive and do nothing.
         error = asyncio.CancelledError() if running.cancelled() else running.exception()
         if error is None:
             self._stopping.set()
