@@ -63,6 +63,7 @@ def run_command(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.C
         "sys.stdout": io.TextIOWrapper(out, encoding="utf-8", write_through=True),
         "sys.stderr": io.TextIOWrapper(err, encoding="utf-8", errors="backslashreplace", write_through=True),
         "sys.argv": ["assay-stream", *arguments],
+        "__main__.__package__": None,  # under ``python -m pytest`` click would call the program that
     }
     code: int | str | None = 0
     with patch.dict(os.environ, clean | env, clear=True):

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from types import FunctionType
 from typing import Any, NamedTuple
 
+import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
@@ -45,6 +46,8 @@ from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
 
 from assay_stream.model.record import Headers, made_of
+
+_log = structlog.get_logger(__name__)
 
 _HELD = 88
 """An open transaction has an offset of the partition."""
@@ -446,6 +449,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
             for place in outputs:
                 add_to_transaction(self, place)
             await (self.abort_transaction() if state == _WAS_ABORTED else self.commit_transaction())
+            _log.info("transaction_ended_again", transactional_id=name, state=state)
         self._undecided.pop(name, None)
 
     async def _last_transaction(self, name: str) -> tuple[str, set[TopicPartition]]:

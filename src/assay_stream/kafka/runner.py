@@ -28,7 +28,7 @@ import orjson
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from aiokafka.errors import InconsistentGroupProtocolError, NoOffsetForPartitionError
+from aiokafka.errors import InconsistentGroupProtocolError, KafkaError, NoOffsetForPartitionError
 
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
@@ -364,7 +364,7 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _look(self, consumer: Consumer) -> None:
         tasks = list(self._open.values())
-        running = [task.running for task in tasks if task.running is not None]
+        running = {task.running: task for task in tasks if task.running is not None}
         if running:
             await asyncio.wait(running, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         else:
@@ -372,7 +372,10 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
             # have no position until they are opened.
             with suppress(NoOffsetForPartitionError):
                 await consumer.getmany(timeout_ms=self.settings.poll_timeout_ms)
-        for ended in running:
+        for ended, task in running.items():
+            if ended.cancelled() and not task.is_dropped:
+                # Not by us: a client cancels its own fetches in an outage, and with them who waits for one.
+                raise KafkaError(f"the task of partition {task.partition} was cancelled")
             if ended.done() and not ended.cancelled():
                 # A rebalance took the partition meanwhile, and a client swallowed the cancellation.
                 with suppress(BatchDropped):

@@ -22,6 +22,7 @@ from aiokafka.producer.sender import Sender
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
+from structlog.testing import capture_logs
 
 from assay_stream.kafka import aiokafka_private as module
 from assay_stream.kafka.aiokafka_private import (
@@ -348,7 +349,9 @@ async def test_a_transaction_is_ended_again_only_as_it_ended(
 ) -> None:
     """And only if partitions may lack its marker; an earlier attempt that was cut short is remembered."""
     producer = ScriptedProducer(state, is_held=is_held, undecided=undecided)
-    await producer.take_over("group", [], [PLACE])
+    with capture_logs() as logs:
+        await producer.take_over("group", [], [PLACE])
+    assert [each["event"] for each in logs] == (["transaction_ended_again"] if end else [])
     assert producer.done == ["start", *(["group", str(PLACE), end] if end else [])]
     assert not undecided
 

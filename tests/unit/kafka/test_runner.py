@@ -124,6 +124,19 @@ async def test_a_failure_now_and_then_is_stood(cluster: MemoryCluster) -> None:
             cluster.append(INPUT, 0, b"key", b"record")
 
 
+async def test_a_partition_whose_task_was_cancelled_is_opened_again(cluster: MemoryCluster) -> None:
+    """A client may cancel what waits for it, as aiokafka does in an outage: nobody else would look at it again."""
+    runner = a_runner(cluster)
+    async with running(runner):
+        await until(lambda: written(cluster, 0) == written(cluster, 1) == 1)
+        (cancelled,) = (task for task in asyncio.all_tasks() if task.get_name() == "pass-0")
+        cancelled.cancel()
+        cluster.append(INPUT, 0, b"key", b"record")
+        await until(lambda: written(cluster, 0) == 2)
+    assert cluster.epochs[f"{GROUP}-0"] == 2
+    assert cluster.epochs[f"{GROUP}-1"] == 1
+
+
 async def test_batches_of_others_do_not_hide_one_that_always_fails(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
