@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
+from functools import cached_property
 from threading import RLock
 from typing import Any, Final, NamedTuple
 
@@ -84,30 +85,6 @@ class Page:
         units: cost of that.
     """
 
-    __slots__ = (
-        "_has_account",
-        "_has_address",
-        "_is_read_otherwise",
-        "_is_respelt",
-        "_names",
-        "_question",
-        "_vocabulary",
-        "_words",
-        "_words_any_way",
-        "asked",
-        "forms",
-        "hints",
-        "hits",
-        "is_dressed",
-        "is_plain",
-        "lowered_chars",
-        "outcomes",
-        "raw",
-        "readings",
-        "seen",
-        "units",
-    )
-
     def __init__(self, raw: str, seen: str, *, is_dressed: bool, units: int) -> None:
         self.raw = raw
         self.seen = seen
@@ -128,14 +105,6 @@ class Page:
         """The ways of reading it, as bits, in which one of its words leads to a phrase."""
         self.outcomes: dict[Hashable, Any] = {}
         """Results of searching it; maintained by the search."""
-        self._vocabulary: Vocabulary | None = None
-        self._has_account: bool | None = None
-        self._has_address: bool | None = None
-        self._is_read_otherwise: bool | None = None
-        self._is_respelt: bool | None = None
-        self._words_any_way: frozenset[str] | None = None
-        self._words: Words | None = None
-        self._names: Sequence[Name] | None = None
         self._question: tuple[object, Sequence[Name] | None] = (None, None)
 
     @property
@@ -143,47 +112,35 @@ class Page:
         """The text in the form searched for needles."""
         return lowered(self.seen)
 
-    @property
+    @cached_property
     def has_account(self) -> bool:
         """Whether it may contain an account number."""
-        if self._has_account is None:
-            self._has_account = may_have_account(
-                self.seen, is_long=self.seen is not self.raw or "run" in self.hints.views
-            )
-        return self._has_account
+        return may_have_account(self.seen, is_long=self.seen is not self.raw or "run" in self.hints.views)
 
-    @property
+    @cached_property
     def has_address(self) -> bool:
         """Whether it may contain an address, however it is read."""
-        if self._has_address is None:
-            self._has_address = has_address(self.seen)
-        return self._has_address
+        return has_address(self.seen)
 
-    @property
+    @cached_property
     def is_respelt(self) -> bool:
         """Whether it has a sign that some spellings of a text begin with."""
-        if self._is_respelt is None:
-            self._is_respelt = _RESPELT.search(self.raw) is not None
-        return self._is_respelt
+        return _RESPELT.search(self.raw) is not None
 
-    @property
+    @cached_property
     def is_read_otherwise(self) -> bool:
         """Whether another text may come out of it once it is decoded."""
-        if self._is_read_otherwise is None:
-            self._is_read_otherwise = (
-                bool(self.hints.views)
-                or self.hints.is_unseen
-                or self.is_respelt
-                or not all(telltales.isdisjoint(self.vocabulary.words) for telltales in TELLTALES.values())
-            )
-        return self._is_read_otherwise
+        return (
+            bool(self.hints.views)
+            or self.hints.is_unseen
+            or self.is_respelt
+            or not all(telltales.isdisjoint(self.vocabulary.words) for telltales in TELLTALES.values())
+        )
 
-    @property
+    @cached_property
     def names(self) -> Sequence[Name]:
         """The names whose kind depends on what is offered."""
-        if self._names is None:
-            self._names = names_of(self.seen)
-        return self._names
+        return names_of(self.seen)
 
     def names_asked(self, others: OtherTools) -> Sequence[Name] | None:
         """Return the names that its matches in any definition depend on; ``None`` where some tool may be named."""
@@ -194,26 +151,20 @@ class Page:
             self._question = others.identity, names
         return names
 
-    @property
+    @cached_property
     def words(self) -> Words:
-        if self._words is None:
-            self._words = Words(self.seen)
-        return self._words
+        return Words(self.seen)
 
-    @property
+    @cached_property
     def vocabulary(self) -> Vocabulary:
-        if self._vocabulary is None:
-            self._vocabulary = vocabulary_of(self.forms)
-        return self._vocabulary
+        return vocabulary_of(self.forms)
 
-    @property
+    @cached_property
     def words_any_way(self) -> Set[str]:
         """Its words as they stand, backwards and as ROT13."""
-        if self._words_any_way is None:
-            words = self.vocabulary.words
-            joined = " ".join(words)
-            self._words_any_way = words.union(backwards(joined).split(), rot13(joined).split())
-        return self._words_any_way
+        words = self.vocabulary.words
+        joined = " ".join(words)
+        return words.union(backwards(joined).split(), rot13(joined).split())
 
     def read(self, phrases: PhraseFilter, work: Work) -> None:
         """Look up what its words contribute to phrases. The work is spent each time."""
