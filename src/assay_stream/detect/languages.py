@@ -16,6 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Final
 
@@ -46,6 +47,8 @@ _FOREIGN_ON_FIRST_SIGHT_MAX = 3
 _LEVEL_FIRST_SEEN = 3
 _CHARS_PER_UNIT_LOOKED_AT = 4
 _UNITS_PER_CHAR_READ = 2
+_CACHED_TEXTS_MAX = 4_096
+_CACHED_CHARS_MAX = 256
 
 _READ_WELL = frozenset(CATALOG.words.scripts_read_well.split())
 _FOREIGN = re.compile(r"[^\x00-\u024f\s]+")
@@ -173,7 +176,15 @@ def _stands_beside(old: str, seen: str, work: Work) -> bool:
 def _may_be_foreign(text: str, work: Work) -> bool:
     """Return False for nearly all English texts, at little cost."""
     work.spend(1 + len(text) // _CHARS_PER_UNIT_LOOKED_AT)
-    return not text.isascii() or len(_COMMON_IN_ANY.intersection(_WORD.findall(text.lower()))) >= _COMMON_MIN
+    return not text.isascii() or (_known if len(text) <= _CACHED_CHARS_MAX else _has_common_words)(text)
+
+
+def _has_common_words(text: str) -> bool:
+    return len(_COMMON_IN_ANY.intersection(_WORD.findall(text.lower()))) >= _COMMON_MIN
+
+
+# Most texts of a definition that changed stood in it before.
+_known = lru_cache(_CACHED_TEXTS_MAX)(_has_common_words)
 
 
 def _foreign_sentences(text: str, work: Work) -> list[tuple[int, int]]:
