@@ -6,6 +6,7 @@ from base64 import b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
@@ -25,6 +26,10 @@ def a_key(kid: str = "first") -> RSAKey:
     return RSAKey.generate_key(2_048, {"kid": kid, "use": "sig"})
 
 
+_first_key = cache(a_key)
+"""The provider's in all tests: making one takes longer than a test does."""
+
+
 @dataclass
 class Provider:
     """What it knows, and how it lies.
@@ -36,7 +41,7 @@ class Provider:
     """
 
     address: str = ""
-    key: RSAKey = field(default_factory=a_key)
+    key: RSAKey = field(default_factory=_first_key)
     signs_with: Any = None
     header: dict[str, Any] = field(default_factory=lambda: {"alg": "RS256", "kid": "first"})
     claims: dict[str, Any] = field(default_factory=dict)
