@@ -11,7 +11,7 @@ import orjson
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from bench.bench_registry import a_snapshot, milliseconds
 

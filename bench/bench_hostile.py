@@ -76,7 +76,7 @@ def step(name: str) -> dict[str, float]:
     """Return what the registry's step costs for the records of a class; runs in the measured process."""
     from assay_stream import engine
     from assay_stream.engine import EngineState
-    from assay_stream.model.envelope import Producer
+    from assay_stream.model.evidence import Producer
     from assay_stream.model.record import Origin, Record, Role
 
     state = EngineState(producer=Producer(version="bench"))

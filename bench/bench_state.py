@@ -23,7 +23,7 @@ import psutil
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from bench.results import write_line
 from bench.synthetic import calls, facts

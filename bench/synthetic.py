@@ -10,7 +10,7 @@ from random import Random
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import Seen, decode_fact, decode_key
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.retention import pack_repeats

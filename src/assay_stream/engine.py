@@ -15,7 +15,7 @@ from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry import processor as registering

@@ -15,7 +15,7 @@ from assay_stream.config import Settings
 from assay_stream.engine import EngineState
 from assay_stream.kafka.topics import topic_table
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.acceptance.test_cut_short import a_list, a_state, some_tools
 from tests.support.counting import counted_calls

@@ -12,7 +12,7 @@ import rfc8785
 from aiokafka.partitioner import murmur2
 
 from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import LOSS_TYPE, Headers, Record, Role
 from assay_stream.replay.run import replay
 from tests.support.events import (

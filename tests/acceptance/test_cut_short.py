@@ -11,7 +11,7 @@ from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry import list_drift
 from assay_stream.registry.analysis import UNITS_PER_REPORTED

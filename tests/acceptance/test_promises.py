@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes import assay_tool as assay

@@ -20,7 +20,7 @@ from assay_stream.engine import EngineState
 from assay_stream.files.lines import rejected_line
 from assay_stream.limits import Limits
 from assay_stream.model.checkpoint import encode
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import JoinProgress, write_progress
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.rejected import mark_of, write_accepted

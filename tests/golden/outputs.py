@@ -14,7 +14,7 @@ import orjson
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import replay
 from tests.golden.histories import History

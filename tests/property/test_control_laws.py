@@ -15,7 +15,7 @@ from assay_stream.bindings.controls import check_pins
 from assay_stream.detect import RULES_DIGEST
 from assay_stream.engine import EngineState
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Finding, FloodEnd, NameClaim, Resolution, decode_entry
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.step import verdict_key

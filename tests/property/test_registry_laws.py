@@ -12,8 +12,7 @@ from assay_stream.bindings.as_of import Binding, bind
 from assay_stream.bindings.state import Bindings
 from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
-from assay_stream.model.evidence import Scope, Unbound
+from assay_stream.model.evidence import Producer, Scope, Unbound
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import OBSERVER_HEADER, Output, Record, Role
 from tests.support.controls import a_control

@@ -13,7 +13,7 @@ from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.files.spool import LogSpool
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
 from assay_stream.replay.order import Merge

@@ -8,7 +8,7 @@ import pytest
 from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError, IntegrityError
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.support.events import a_call, an_event, handshake_call_data, read_live, record_of

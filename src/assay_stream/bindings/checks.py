@@ -34,8 +34,7 @@ from assay_stream.bindings.controls import Controls, When, check_pins, position_
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.canonical.digest import canonicalize, compact_copy
 from assay_stream.detect import RULES_DIGEST
-from assay_stream.model.control import Discovery, FirstUse
-from assay_stream.model.evidence import PinResult, PinStatus
+from assay_stream.model.control import Discovery, FirstUse, PinResult, PinStatus
 from assay_stream.model.facts import Seen
 from assay_stream.model.finding import PIN_FIELDS, Finding
 from assay_stream.model.kinds import Kind

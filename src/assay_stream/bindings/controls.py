@@ -34,10 +34,11 @@ from assay_stream.model.control import (
     FirstUse,
     KeyDecision,
     Pin,
+    PinResult,
+    PinStatus,
     Policy,
     Signatures,
 )
-from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.schemes.fingerprint import SCHEMES, Fingerprint

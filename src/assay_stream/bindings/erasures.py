@@ -33,8 +33,7 @@ from assay_stream.model.control import (
     HoldRemoveData,
     HoldSetData,
 )
-from assay_stream.model.envelope import EVIDENCE_TYPE
-from assay_stream.model.evidence import CHANGE_TYPE
+from assay_stream.model.evidence import CHANGE_TYPE, EVIDENCE_TYPE
 from assay_stream.model.fields import ScopeField
 from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import CALL_TYPE, ERASED_LEAF_HEADER, Headers, Origin, Record, Role, erased_by

@@ -20,8 +20,7 @@ from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes
 from assay_stream.bindings.timeline import AFTER_ALL_US, Endings, Timeline, latest_of_equal
 from assay_stream.errors import IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.control import Checked, ControlFact, Signatures
-from assay_stream.model.evidence import PinStatus
+from assay_stream.model.control import Checked, ControlFact, PinStatus, Signatures
 from assay_stream.model.facts import (
     Allowance,
     Announcement,

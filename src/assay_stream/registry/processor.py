@@ -56,8 +56,7 @@ from assay_stream.model.control import (
     Pin,
     Policy,
 )
-from assay_stream.model.envelope import EVIDENCE_SOURCE, STRUCTURED, Producer
-from assay_stream.model.evidence import CHANGE_TYPE
+from assay_stream.model.evidence import CHANGE_TYPE, EVIDENCE_SOURCE, STRUCTURED, Producer
 from assay_stream.model.facts import Rejection
 from assay_stream.model.fields import TriageAct
 from assay_stream.model.finding import AlertAct, Finding, FloodEnd, Suppression, SuppressionRule, alone_max

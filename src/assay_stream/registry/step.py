@@ -37,13 +37,13 @@ from assay_stream.model.control import (
     Discovery,
     DiscoveryStatus,
     Pin,
+    PinResult,
     Policy,
     Signatures,
     Signed,
     signature_rows,
 )
-from assay_stream.model.envelope import Producer
-from assay_stream.model.evidence import PinResult
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import Fact, Progress, Rejection, Seen, encode_key, encode_value
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding

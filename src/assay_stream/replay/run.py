@@ -48,7 +48,7 @@ from assay_stream.limits import (
     Limits,
 )
 from assay_stream.model.cloudevents import Call
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Tick
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import LEFT_OUT_HEADER, Origin, Output, Record, Role, made_of, rejected, size_bytes

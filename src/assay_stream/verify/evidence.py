@@ -30,7 +30,7 @@ from assay_stream.files.archive import PartitionPlace
 from assay_stream.files.lines import record_line_parts
 from assay_stream.files.spool import Spool
 from assay_stream.limits import HELD_BYTES_MAX
-from assay_stream.model.envelope import EVIDENCE_TYPE, Producer
+from assay_stream.model.evidence import EVIDENCE_TYPE, Producer
 from assay_stream.model.record import Headers, Origin, Output, Record
 from assay_stream.schemes import assay_tool as assay
 from assay_stream.text.times import time_us_in

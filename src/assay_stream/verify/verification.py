@@ -44,7 +44,7 @@ from assay_stream.files.archive import PartitionPlace
 from assay_stream.join import Join, process_calls
 from assay_stream.limits import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX, HELD_BYTES_MAX
 from assay_stream.model.cloudevents import read_call
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role, erased_by, made_of
 from assay_stream.replay.log_cut import History, Question, explained

@@ -23,7 +23,7 @@ from assay_stream.ingest.requests import (
 )
 from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS
 from assay_stream.model.control import CONTROL_MODELS
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import from_observations
 from assay_stream.observe.observation import Observation, Vantage, list_changed_event

@@ -6,7 +6,7 @@ from assay_stream import engine
 from assay_stream.bindings.state import Bindings
 from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import FormerTool, decode_fact, decode_key
 from assay_stream.model.record import Output, Role
 from assay_stream.model.wire import record_model

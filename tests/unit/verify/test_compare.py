@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.cli.verify import comes_after
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes import assay_tool as assay
