@@ -8,12 +8,10 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream import engine
 from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.checks import evaluate_pins, first_uses_since
 from assay_stream.bindings.controls import check_pins
 from assay_stream.detect import RULES_DIGEST
-from assay_stream.engine import EngineState
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Finding, FloodEnd, NameClaim, Resolution, decode_entry
@@ -21,7 +19,9 @@ from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.step import verdict_key
 from assay_stream.schemes import assay_tool as assay
 from assay_stream.schemes.hangar import Action
+from tests.support import engine
 from tests.support.controls import DOMAIN, KEYS, a_control, a_document, fingerprint_of, signature_of
+from tests.support.engine import EngineState
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, a_call, a_snapshot, read_live, record_of
 
 PRODUCER = Producer(version="1")

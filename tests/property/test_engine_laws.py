@@ -10,13 +10,13 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role, murmur2_partition
 from assay_stream.replay.run import replay
 from assay_stream.schemes import assay_tool as assay
+from tests.support import engine
 from tests.support.controls import a_control
+from tests.support.engine import EngineState
 from tests.support.events import TOOL, an_event, call_data, snapshot_data
 
 PRODUCER = Producer(version="1")

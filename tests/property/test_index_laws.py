@@ -6,7 +6,6 @@ from unittest.mock import patch
 
 from hypothesis import given
 
-from assay_stream import engine
 from assay_stream.bindings.fleet import Fleet, Observations
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.sightings import OrderedRows, Sightings, shared_part
@@ -16,6 +15,7 @@ from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record
 from tests.property.test_registry_laws import LIMITS, SERVERS, a_state, histories
+from tests.support import engine
 
 
 def observations_of(server: ServerBindings) -> list[Seen]:

@@ -7,15 +7,15 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream import engine
 from assay_stream.bindings.as_of import Binding, bind
 from assay_stream.bindings.state import Bindings
-from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
 from assay_stream.model.evidence import Producer, Scope, Unbound
 from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import OBSERVER_HEADER, Output, Record, Role
+from tests.support import engine
 from tests.support.controls import a_control
+from tests.support.engine import EngineState
 from tests.support.events import TEN_O_CLOCK_MS, a_snapshot, an_announcement, record_of
 
 SERVERS = ("alpha", "beta")

@@ -9,8 +9,6 @@ import orjson
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
 from assay_stream.files.spool import LogSpool
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.evidence import Producer
@@ -20,7 +18,9 @@ from assay_stream.replay.order import Merge
 from assay_stream.replay.run import Replay, ResumePoint, replay
 from assay_stream.text.times import time_ms_in
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
+from tests.support import engine
 from tests.support.controls import control_at
+from tests.support.engine import EngineState
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
 from tests.support.merging import merge_by_event_time, sort_in_memory
 

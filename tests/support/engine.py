@@ -1,7 +1,7 @@
 """All stages in one process: one record in, what its stage writes out.
 
-A worker runs a stage for each partition that it owns; a replay runs all of them. Both call the same processors, and
-outputs reach the next stage only as records that are handed back in.
+A worker runs a stage for each partition that it owns, and a replay a registry for each. They call the same processors.
+Here outputs reach the next stage only as records that are handed back in.
 """
 
 from __future__ import annotations
