@@ -59,7 +59,7 @@ def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(history
         assert anew.catalogues_in_force() == server.fleet.catalogues_in_force()
         server.fleet.forget_changes()
         assert vars(anew) == vars(server.fleet)
-        index = Observations(server._table, server._rows())
+        index = Observations(server.table, server._rows())
         assert content(index) == content(server.observations)
 
 

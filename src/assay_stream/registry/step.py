@@ -50,7 +50,7 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.observation import SnapshotData
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.analysis import Analysis, CutReason
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy
@@ -355,7 +355,7 @@ class Transition:
             self._step.outputs += changed_verdicts(self._step.record, self._by.server_id, self._verdicts, after)
 
     def publish_cut(self) -> None:
-        self._step.outputs += [finding.output() for finding in self._analysis.finding(self._by, CutReason.BUDGET)]
+        self._step.outputs += [finding.output() for finding in self._analysis.finding(self._by)]
 
     def check_signatures(self, signed: Iterable[Signatures]) -> None:
         """Check sets of signatures against every key of the server that they were not yet checked against."""

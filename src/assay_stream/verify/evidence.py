@@ -16,7 +16,7 @@ import re
 import tomllib
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from importlib import resources
 from itertools import count
 from operator import itemgetter
@@ -430,6 +430,7 @@ class _Waiting:
         return value
 
 
+@dataclass(slots=True, eq=False)
 class Pairing(Generic[Other]):
     """Pairs each record of evidence with its call, or with other evidence of that call.
 
@@ -438,23 +439,17 @@ class Pairing(Generic[Other]):
         places: partitions whose calls can be paired; ``None`` for all.
     """
 
-    def __init__(
-        self,
-        origin_of: Callable[[Other], Origin | None],
-        *,
-        waiting_max: int = WAITING_MAX,
-        places: Collection[PartitionPlace] | None = None,
-    ) -> None:
-        self._origin_of = origin_of
-        self._places = places
-        self._waiting_max = waiting_max
-        self._waiting = (_Waiting(), _Waiting())
-        self._paired = Offsets()
-        self._spool: Spool[int] | None = None
-        self._numbers = count()
+    origin_of: Callable[[Other], Origin | None]
+    _: KW_ONLY
+    waiting_max: int = WAITING_MAX
+    places: Collection[PartitionPlace] | None = None
+    _waiting: tuple[_Waiting, _Waiting] = field(default_factory=lambda: (_Waiting(), _Waiting()), init=False)
+    _paired: Offsets = field(default_factory=Offsets, init=False)
+    _spool: Spool[int] | None = field(default=None, init=False)
+    _numbers: count[int] = field(default_factory=count, init=False)
 
     def takes(self, given: Recorded) -> bool:
-        return given.call is not None and (self._places is None or given.call[:2] in self._places)
+        return given.call is not None and (self.places is None or given.call[:2] in self.places)
 
     def is_paired(self, call: Origin | None) -> bool:
         """Return True if evidence of a call has been paired."""
@@ -470,7 +465,7 @@ class Pairing(Generic[Other]):
         Args:
             keep: whether others that no evidence names are wanted, and so read to their end.
         """
-        waiting, origin_of = self._waiting, self._origin_of
+        waiting, origin_of = self._waiting, self.origin_of
         more_evidence, more_others = iter(evidence), iter(others)
         has_evidence = has_others = True
         while has_evidence or (has_others and (keep or self._spool is not None or waiting[_EVIDENCE].count)):
@@ -511,7 +506,7 @@ class Pairing(Generic[Other]):
             return
         waiting = self._waiting[side]
         waiting.put(origin, value)
-        if waiting.count > self._waiting_max or waiting.size_bytes > HELD_BYTES_MAX:
+        if waiting.count > self.waiting_max or waiting.size_bytes > HELD_BYTES_MAX:
             self._spool = Spool(itemgetter(slice(4)))
             for number, held in enumerate(self._waiting):
                 values, held.values = held.values, {}
