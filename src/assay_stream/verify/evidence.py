@@ -14,7 +14,7 @@ from __future__ import annotations
 import pickle
 import re
 import tomllib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from importlib import resources
@@ -374,36 +374,25 @@ class Offsets:
     """A set of origins that is compact for consecutive offsets."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
+        self._edges: dict[PartitionPlace, list[int]] = {}
+        """Of each run, its first offset and the one behind it, sorted: an offset behind an odd number is in a run."""
 
     def add(self, origin: Origin) -> None:
-        starts, ends = self._runs.setdefault(origin[:2], ([], []))
-        if ends and ends[-1] == origin.offset:
+        edges = self._edges.setdefault(origin[:2], [])
+        if edges and edges[-1] == origin.offset:
             # As in a log that is in order.
-            ends[-1] += 1
-            return
-        index = bisect_right(starts, origin.offset) - 1
-        if index >= 0 and origin.offset < ends[index]:
-            return
-        joins_left = index >= 0 and ends[index] == origin.offset
-        joins_right = index + 1 < len(starts) and starts[index + 1] == origin.offset + 1
-        if joins_left and joins_right:
-            ends[index] = ends.pop(index + 1)
-            starts.pop(index + 1)
-        elif joins_left:
-            ends[index] += 1
-        elif joins_right:
-            starts[index + 1] -= 1
-        else:
-            starts.insert(index + 1, origin.offset)
-            ends.insert(index + 1, origin.offset + 1)
+            edges[-1] += 1
+        elif origin not in self:
+            # An edge that two runs share is none any more.
+            for edge in (origin.offset, origin.offset + 1):
+                index = bisect_left(edges, edge)
+                if edges[index : index + 1] == [edge]:
+                    del edges[index]
+                else:
+                    edges.insert(index, edge)
 
     def __contains__(self, origin: object) -> bool:
-        if not isinstance(origin, Origin) or origin[:2] not in self._runs:
-            return False
-        starts, ends = self._runs[origin[:2]]
-        index = bisect_right(starts, origin.offset) - 1
-        return index >= 0 and origin.offset < ends[index]
+        return isinstance(origin, Origin) and bisect_right(self._edges.get(origin[:2], ()), origin.offset) % 2 == 1
 
 
 class _Waiting:
