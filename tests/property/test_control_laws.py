@@ -21,7 +21,7 @@ from assay_stream.schemes import assay_tool as assay
 from assay_stream.schemes.hangar import Action
 from tests.support import engine
 from tests.support.controls import DOMAIN, KEYS, a_control, a_document, fingerprint_of, signature_of
-from tests.support.engine import EngineState
+from tests.support.engine import EngineState, compacted, restore
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, a_call, a_snapshot, read_live, record_of
 
 PRODUCER = Producer(version="1")
@@ -235,14 +235,7 @@ def test_a_restored_registry_goes_on_with_the_same_pins_and_keys(
     cut = data.draw(st.integers(0, len(history)))
     first = a_state(limits)
     facts = [output for output in read_live(first, history[:cut]) if output.role is Role.BINDINGS]
-    if compact:
-        last = {fact.key: index for index, fact in enumerate(facts)}
-        facts = [fact for index, fact in enumerate(facts) if last[fact.key] == index and fact.value is not None]
-    second = a_state(limits)
-    for fact in facts:
-        record = record_of(Role.BINDINGS, fact.value, key=fact.key)
-        second.registry.bindings.take(record)
-        second.view.take(record)
+    second = restore(a_state(limits), compacted(facts) if compact else facts)
     assert read_live(second, history[cut:]) == read_live(first, history[cut:])
     assert evidence(second) == evidence(first)
 
