@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from hashlib import sha256
 from itertools import chain
 from types import MappingProxyType
@@ -44,13 +43,6 @@ from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.work import Work, WorkExhaustedError
 
 _Item = TypeVar("_Item")
-
-
-class CutReason(StrEnum):
-    """Why an analysis was cut short: stable codes."""
-
-    BUDGET = "budget"
-    RATIONED = "rationed"
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +83,7 @@ class Analysis:
                 time_us=by.time_us,
                 origin=by.origin,
                 after=by.catalogue if isinstance(by, Seen) and not self.is_rationed else None,
-                reason=(CutReason.RATIONED if self.is_rationed else CutReason.BUDGET).value,
+                reason="rationed" if self.is_rationed else "budget",
                 left_out=tuple(sorted(part.value for part in self.left_out)),
                 counted=tuple(sorted((kind.value, number) for kind, number in counted.items())),
             )
