@@ -29,7 +29,7 @@ import orjson
 
 from assay_stream.agents import Runner, agent_set
 from assay_stream.agents.shipped import steered_calls_agent, taken_over_agent
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.run import replay

@@ -9,11 +9,11 @@ import argparse
 
 import orjson
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from bench.bench_registry import a_snapshot, milliseconds
+from tests.support import engine
+from tests.support.engine import EngineState
 
 
 def a_control(number: int, kind: str, **data: str) -> Record:

@@ -74,10 +74,10 @@ def measured_part(name: str, values: list[bytes]) -> int:
 
 def step(name: str) -> dict[str, float]:
     """Return what the registry's step costs for the records of a class; runs in the measured process."""
-    from assay_stream import engine
-    from assay_stream.engine import EngineState
-    from assay_stream.model.envelope import Producer
+    from assay_stream.model.evidence import Producer
     from assay_stream.model.record import Origin, Record, Role
+    from tests.support import engine
+    from tests.support.engine import EngineState
 
     state = EngineState(producer=Producer(version="bench"))
     values = records_of(name)

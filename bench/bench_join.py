@@ -27,7 +27,7 @@ from assay_stream.kafka.partition import BatchHandler, Step
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import NoState, Stage, StateThread, Topology
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import KEY, JoinProgress, write_progress
 from assay_stream.model.record import TOPICS, Output, Record, Role
 from assay_stream.registry import processor

@@ -17,7 +17,7 @@ from typing import Any
 
 from assay_stream.join import Join, process
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.plain_call import NATIVE_CALLS, read_native, read_plain
 from assay_stream.model.record import Origin, Record, Role
 from bench.synthetic import calls, facts

@@ -14,11 +14,11 @@ from typing import Any
 
 import orjson
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from bench.results import write_line
+from tests.support import engine
+from tests.support.engine import EngineState
 
 
 def a_snapshot(number: int, tools: int, version: int, prompts: int = 0) -> Record:

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import orjson
 import psutil
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from bench.results import write_line
 from bench.synthetic import calls, facts
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.fleet import START, a_listing
 
 _BATCH = 1_000

@@ -24,7 +24,7 @@ from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.kafka.topics import apply_topics, topic_names
 from assay_stream.model.cloudevents import read_event
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallEvent
 from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.replay.log_cut import History

@@ -8,13 +8,13 @@ from datetime import timedelta
 from itertools import accumulate
 from random import Random
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import Seen, decode_fact, decode_key
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.retention import pack_repeats
 from assay_stream.registry.step import Registry, Step
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.fleet import START, a_call_by, a_listing, server_name
 
 Fact = tuple[bytes, bytes]

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from bench.alert_quality.public import instructions_of
+from tests.support import engine
+from tests.support.engine import EngineState
 
 _SERVER = "server"
 _EVENT = {

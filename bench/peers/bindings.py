@@ -13,13 +13,13 @@ from assay_stream import __version__
 from assay_stream.bindings.as_of import bind
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.config import Settings
-from assay_stream.engine import EngineState
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.ranges import LogRanges
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Role
 from assay_stream.schemes import assay_tool as assay
 from bench.peers.evidence import binding_key
+from tests.support.engine import EngineState
 
 _NOW_US = 2**62
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_stream.alerts.formats import as_lines, read_alert
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.run import replay
 

@@ -16,7 +16,7 @@ from assay_stream.drift.severity import PROFILES
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.local import secret_of_file
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.text.urls import encrypted
 

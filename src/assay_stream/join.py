@@ -1,7 +1,7 @@
 """The join: calls in, one ``assay.tool.decision`` record for each and call-time findings out.
 
 For each call: find the definition in force (``bindings.as_of``), compare it with its pins
-(``bindings.checks``), and write the evidence (``model.envelope``).
+(``bindings.checks``), and write the evidence (``model.evidence``).
 
 1. A server belongs to one partition of the bindings, murmur2 of its id. The call partitions that are equal to it modulo
    the number of binding partitions are its own: joining one of them takes the bindings of that one only.
@@ -28,8 +28,18 @@ from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction, canonica
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call, read_call, read_calls
-from assay_stream.model.envelope import STRUCTURED, InForcePart, Producer, envelope, fields_of, write_payload
-from assay_stream.model.evidence import BindingField, Scope, ToolIdentity, Unbound
+from assay_stream.model.evidence import (
+    STRUCTURED,
+    BindingField,
+    InForcePart,
+    Producer,
+    Scope,
+    ToolIdentity,
+    Unbound,
+    envelope,
+    fields_of,
+    write_payload,
+)
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import CallEvent, CallProfile

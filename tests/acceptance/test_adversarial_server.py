@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from assay_stream import engine
 from assay_stream.config import Settings
-from assay_stream.engine import EngineState
 from assay_stream.kafka.topics import topic_table
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.acceptance.test_cut_short import a_list, a_state, some_tools
+from tests.support import engine
 from tests.support.counting import counted_calls
+from tests.support.engine import EngineState
 from tests.support.events import snapshot_data
 from tests.support.fleet import START, _event, a_call_by
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Output, Record, Role
+from tests.support import engine
 from tests.support.counting import counted_calls
+from tests.support.engine import EngineState
 from tests.support.events import TOOL, Story, an_event, call_data, record_of, snapshot_data
 
 GOOD = {

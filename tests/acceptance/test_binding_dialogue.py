@@ -11,10 +11,10 @@ import pytest
 import rfc8785
 from aiokafka.partitioner import murmur2
 
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import LOSS_TYPE, Headers, Record, Role
 from assay_stream.replay.run import replay
+from tests.support.engine import EngineState
 from tests.support.events import (
     SERVER,
     TEN_O_CLOCK_MS,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Role
 from assay_stream.schemes import assay_tool as assay
+from tests.support.engine import EngineState
 from tests.support.events import TOOL, Outcome, Story, an_event, call_data, read_live
 
 ONE = TOOL

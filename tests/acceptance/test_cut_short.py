@@ -5,16 +5,16 @@ from unittest.mock import patch
 
 import orjson
 
-from assay_stream import engine
 from assay_stream.alerts.processor import process
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry import list_drift
 from assay_stream.registry.analysis import UNITS_PER_REPORTED
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.events import TEN_O_CLOCK_MS, a_snapshot, record_of
 
 

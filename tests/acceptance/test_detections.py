@@ -9,7 +9,7 @@ from assay_stream.agents import Agent, Detection, Runner
 from assay_stream.agents.declaration import load_agents
 from assay_stream.alerts.processor import process
 from assay_stream.alerts.remembered import Alerts
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Finding, Suppression
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role

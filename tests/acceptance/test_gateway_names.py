@@ -4,9 +4,9 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.observe import Observation, Vantage, call_event, snapshot_event
+from tests.support.engine import EngineState
 from tests.support.events import read_live, record_of
 
 AT = datetime(2026, 11, 21, 10, tzinfo=UTC)

@@ -5,7 +5,7 @@ import sys
 from datetime import UTC, datetime
 from itertools import count
 
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import Observation
 from assay_stream.replay.run import replay

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes import assay_tool as assay
 from tests.acceptance.test_p56b import CLUSTER, POLICY, claims
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.events import SERVER, TOOL, Story, an_event
 
 VERSIONS = [TOOL, {**TOOL, "description": "second"}, {**TOOL, "inputSchema": {"type": "object"}}]

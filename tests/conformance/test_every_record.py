@@ -11,16 +11,14 @@ import orjson
 import pytest
 from jsonschema import Draft202012Validator
 
-from assay_stream import engine
 from assay_stream.agents import Agent, AgentState, Detection, Event, Memory, Rekeying
 from assay_stream.alerts.processor import process as process_finding
 from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.engine import EngineState
 from assay_stream.files.lines import rejected_line
 from assay_stream.limits import Limits
 from assay_stream.model.checkpoint import encode
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import JoinProgress, write_progress
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.rejected import mark_of, write_accepted
@@ -28,8 +26,10 @@ from assay_stream.model.schemas import FACT_KEY, OUTPUTS, SUFFIX
 from assay_stream.model.state_table import write_level
 from assay_stream.registry.step import progress
 from tests.golden.histories import History
+from tests.support import engine
 from tests.support.agents import a_set
 from tests.support.controls import a_control
+from tests.support.engine import EngineState
 from tests.support.events import record_of
 from tests.support.seals import Fleet
 

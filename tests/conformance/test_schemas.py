@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from assay_stream.errors import InputError
 from assay_stream.model import schemas
 from assay_stream.model.cloudevents import read_event
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import Reported
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.replay.run import replay

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import orjson
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import replay
 from tests.golden.histories import History
+from tests.support import engine
+from tests.support.engine import EngineState
 
 DIGESTS = Path(__file__).parents[1] / "data" / "golden" / "digests.json"
 HISTORIES = range(60)

@@ -13,7 +13,7 @@ import pytest
 from assay_stream import __version__
 from assay_stream.agents import Runner
 from assay_stream.agents.declaration import load_agents
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Finding, decode_finding
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay

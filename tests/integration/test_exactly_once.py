@@ -11,7 +11,7 @@ import pytest
 
 from assay_stream import __version__
 from assay_stream.model.cloudevents import event_time_us, read_event
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import Replay, spooled
 from assay_stream.verify.alert_ledger import is_name_fold

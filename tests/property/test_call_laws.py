@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_stream.limits import HTTP_LIMITS, Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.observe import Observation
 from assay_stream.observe.http.connections import Contexts, Exchange

@@ -11,10 +11,8 @@ import orjson
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay_stream import engine
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Tick
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay, replay, spooled
@@ -37,6 +35,8 @@ from tests.property.test_replay_laws import (
     live,
     logged,
 )
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.fleet import START, Fleet
 
 

@@ -8,20 +8,20 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream import engine
 from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.checks import evaluate_pins, first_uses_since
 from assay_stream.bindings.controls import check_pins
 from assay_stream.detect import RULES_DIGEST
-from assay_stream.engine import EngineState
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Finding, FloodEnd, NameClaim, Resolution, decode_entry
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.step import verdict_key
 from assay_stream.schemes import assay_tool as assay
 from assay_stream.schemes.hangar import Action
+from tests.support import engine
 from tests.support.controls import DOMAIN, KEYS, a_control, a_document, fingerprint_of, signature_of
+from tests.support.engine import EngineState, compacted, restore
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, a_call, a_snapshot, read_live, record_of
 
 PRODUCER = Producer(version="1")
@@ -235,14 +235,7 @@ def test_a_restored_registry_goes_on_with_the_same_pins_and_keys(
     cut = data.draw(st.integers(0, len(history)))
     first = a_state(limits)
     facts = [output for output in read_live(first, history[:cut]) if output.role is Role.BINDINGS]
-    if compact:
-        last = {fact.key: index for index, fact in enumerate(facts)}
-        facts = [fact for index, fact in enumerate(facts) if last[fact.key] == index and fact.value is not None]
-    second = a_state(limits)
-    for fact in facts:
-        record = record_of(Role.BINDINGS, fact.value, key=fact.key)
-        second.registry.bindings.take(record)
-        second.view.take(record)
+    second = restore(a_state(limits), compacted(facts) if compact else facts)
     assert read_live(second, history[cut:]) == read_live(first, history[cut:])
     assert evidence(second) == evidence(first)
 

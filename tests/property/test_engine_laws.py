@@ -1,7 +1,7 @@
 """Laws of the engine as a whole: a deployment of stages is the same function of its logs, however it runs."""
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,13 +10,13 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role, murmur2_partition
 from assay_stream.replay.run import replay
 from assay_stream.schemes import assay_tool as assay
+from tests.support import engine
 from tests.support.controls import a_control
+from tests.support.engine import EngineState, evidence_by_partition
 from tests.support.events import TOOL, an_event, call_data, snapshot_data
 
 PRODUCER = Producer(version="1")
@@ -150,20 +150,12 @@ def live(records: list[Record], *, restarts: frozenset[int] = frozenset()) -> li
     return deployment.written
 
 
-def evidence(outputs: list[Output]) -> dict[int | None, list[Output]]:
-    found = defaultdict(list)
-    for output in outputs:
-        if output.role is Role.EVIDENCE:
-            found[output.partition].append(output)
-    return dict(found)
-
-
 def written(outputs: list[Output], role: Role) -> list[Output]:
     return sorted((output for output in outputs if output.role is role), key=repr)
 
 
 def assert_same(one: list[Output], other: list[Output]) -> None:
-    assert evidence(one) == evidence(other)
+    assert evidence_by_partition(one) == evidence_by_partition(other)
     for role in (Role.FINDINGS, Role.REJECTED, Role.DEFINITIONS):
         assert written(one, role) == written(other, role)
 
@@ -203,7 +195,7 @@ def test_calls_joined_late_give_the_same_evidence(made: Logs, data: st.DataObjec
     rest = at_once[cut:]
     upstream = [record for record in rest if record.role is not Role.CALLS]
     later = [*late, *upstream, *held, *(record for record in rest if record.role is Role.CALLS)]
-    assert evidence(live(later)) == evidence(live(at_once))
+    assert evidence_by_partition(live(later)) == evidence_by_partition(live(at_once))
 
 
 @given(logs())

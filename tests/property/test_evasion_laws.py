@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.events import TEN_O_CLOCK_MS, an_event, record_of, snapshot_data
 
 HIGH = 4

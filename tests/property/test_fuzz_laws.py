@@ -6,12 +6,12 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler, fill
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.fleet import START, a_call_by, a_listing
 from tests.support.readmodel import history, tables
 

@@ -6,7 +6,6 @@ from unittest.mock import patch
 
 from hypothesis import given
 
-from assay_stream import engine
 from assay_stream.bindings.fleet import Fleet, Observations
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.sightings import OrderedRows, Sightings, shared_part
@@ -16,6 +15,7 @@ from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record
 from tests.property.test_registry_laws import LIMITS, SERVERS, a_state, histories
+from tests.support import engine
 
 
 def observations_of(server: ServerBindings) -> list[Seen]:
@@ -59,7 +59,7 @@ def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(history
         assert anew.catalogues_in_force() == server.fleet.catalogues_in_force()
         server.fleet.forget_changes()
         assert vars(anew) == vars(server.fleet)
-        index = Observations(server._table, server._rows())
+        index = Observations(server.table, server._rows())
         assert content(index) == content(server.observations)
 
 

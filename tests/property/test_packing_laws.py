@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assay_stream.bindings.sightings import rows_of, seen_at
 from assay_stream.bindings.state import Bindings
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import RunCut, Seen, SeenRun, decode_fact, decode_key
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry import retention

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.engine import EngineState
 from assay_stream.join import process, process_calls
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_whole_call
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.plain_call import NATIVE_CALLS, read_native, read_plain
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.schemes import assay_tool as assay
+from tests.support.engine import EngineState
 from tests.support.events import TOOL, an_event, read_live, snapshot_data
 
 PRODUCER = Producer(version="1")

@@ -7,16 +7,14 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream import engine
 from assay_stream.bindings.as_of import Binding, bind
 from assay_stream.bindings.state import Bindings
-from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
-from assay_stream.model.evidence import Scope, Unbound
+from assay_stream.model.evidence import Producer, Scope, Unbound
 from assay_stream.model.fields import ITEM_SUBJECTS
-from assay_stream.model.record import OBSERVER_HEADER, Output, Record, Role
+from assay_stream.model.record import OBSERVER_HEADER, Record, Role
 from tests.support.controls import a_control
+from tests.support.engine import EngineState, compacted, restore, run
 from tests.support.events import TEN_O_CLOCK_MS, a_snapshot, an_announcement, record_of
 
 SERVERS = ("alpha", "beta")
@@ -143,23 +141,6 @@ def a_state(limits: Limits) -> EngineState:
     return EngineState(producer=Producer(version="1"), limits=limits, snapshot_partitions=1)
 
 
-def run(state: EngineState, records: list[Record]) -> list[Output]:
-    return [output for record in records for output in engine.process(state, record)]
-
-
-def compacted(facts: list[Output]) -> list[Output]:
-    """What log compaction leaves: the last record of each key, in the order of the log, tombstones gone."""
-    last = {fact.key: index for index, fact in enumerate(facts)}
-    return [fact for index, fact in enumerate(facts) if last[fact.key] == index and fact.value is not None]
-
-
-def restored(facts: list[Output], limits: Limits) -> EngineState:
-    state = a_state(limits)
-    for offset, fact in enumerate(facts):
-        state.registry.bindings.take(a_record(offset, fact.key, fact.value)._replace(role=Role.BINDINGS))
-    return state
-
-
 @given(histories(), st.data(), LIMITS, st.booleans())
 def test_a_restored_registry_goes_on_as_if_it_had_never_stopped(
     history: list[Record], data: st.DataObject, limits: Limits, compact: bool
@@ -167,7 +148,7 @@ def test_a_restored_registry_goes_on_as_if_it_had_never_stopped(
     cut = data.draw(st.integers(0, len(history)))
     original = a_state(limits)
     facts = [output for output in run(original, history[:cut]) if output.role is Role.BINDINGS]
-    second = restored(compacted(facts) if compact else facts, limits)
+    second = restore(a_state(limits), compacted(facts) if compact else facts)
     assert run(second, history[cut:]) == run(original, history[cut:])
 
 
@@ -202,7 +183,7 @@ def test_every_refused_record_is_kept_and_nothing_raises(history: list[Record], 
 def test_the_view_of_the_facts_is_the_state_of_the_registry(history: list[Record], limits: Limits) -> None:
     state = a_state(limits)
     facts = [output for output in run(state, history) if output.role is Role.BINDINGS]
-    view = restored(facts, limits).registry.bindings
+    view = restore(a_state(limits), facts).registry.bindings
     for server in SERVERS:
         for observer in OBSERVERS:
             for second in range(10):

@@ -9,18 +9,18 @@ import orjson
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
 from assay_stream.files.spool import LogSpool
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
 from assay_stream.replay.order import Merge
 from assay_stream.replay.run import Replay, ResumePoint, replay
 from assay_stream.text.times import time_ms_in
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
+from tests.support import engine
 from tests.support.controls import control_at
+from tests.support.engine import EngineState, evidence_by_partition
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
 from tests.support.merging import merge_by_event_time, sort_in_memory
 
@@ -73,14 +73,6 @@ def live(records: list[Record], *, snapshot_partitions: int, limits: Limits = DE
 
 def replayed(records: list[Record], *, snapshot_partitions: int, limits: Limits = DEFAULT_LIMITS) -> list[Output]:
     return list(replay(records, producer=PRODUCER, limits=limits, snapshot_partitions=snapshot_partitions))
-
-
-def by_partition(outputs: list[Output]) -> dict[int | None, list[Output]]:
-    evidence = defaultdict(list)
-    for output in outputs:
-        if output.role is Role.EVIDENCE:
-            evidence[output.partition].append(output)
-    return dict(evidence)
 
 
 def findings(outputs: list[Output]) -> list[Output]:
@@ -159,7 +151,7 @@ def test_a_snapshot_that_stands_in_two_partitions_is_replayed_in_one_way() -> No
     ]
     one = replayed([first, second, other, *calls], snapshot_partitions=2)
     two = replayed([second, other, first, *calls], snapshot_partitions=2)
-    assert by_partition(one) == by_partition(two)
+    assert evidence_by_partition(one) == evidence_by_partition(two)
 
 
 def test_two_files_with_a_snapshot_on_the_same_line_are_two_logs() -> None:

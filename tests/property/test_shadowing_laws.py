@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from assay_stream.alerts.processor import apply_entry
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import NameClaim, decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
 from assay_stream.registry.name_claims import name_sketch

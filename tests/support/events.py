@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Headers, Origin, Output, Record, Role
 from assay_stream.replay.run import replay
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.inventory import without_inventory
 
 SERVER = "server-a"

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes.assay_tool import content_hash

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Finding, decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process

@@ -18,7 +18,7 @@ import orjson
 from assay_stream.detect import detect_indicators
 from assay_stream.drift import compare_definitions
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Role
 from assay_stream.registry.processor import Registry, process
 from assay_stream.work import UNLIMITED, Work

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.readmodel.filling import ROLES
 from assay_stream.replay.run import Replay, spooled

@@ -7,7 +7,7 @@ import pytest
 
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.record import Role
 from assay_stream.registry.processor import Registry, process

@@ -18,8 +18,8 @@ import pytest
 
 from assay_stream.agents.shipped import toxic_flow_agent
 from assay_stream.config import Settings
-from assay_stream.model import cloudevents, evidence, kinds, wire
-from assay_stream.model.envelope import Producer
+from assay_stream.model import cloudevents, control, evidence, kinds, wire
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes import fingerprint
@@ -286,7 +286,7 @@ def test_the_hunt_on_that_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_every_value_of_our_own_vocabulary_is_in_the_glossary() -> None:
     """Scopes, reasons, kinds of finding, kinds of fact, pin states and schemes are explained there."""
     page = text_of("glossary.md")
-    words = [*evidence.Scope, *evidence.Unbound, *kinds.Kind, *evidence.PinStatus, *wire.FACTS, *fingerprint.SCHEMES]
+    words = [*evidence.Scope, *evidence.Unbound, *kinds.Kind, *control.PinStatus, *wire.FACTS, *fingerprint.SCHEMES]
     missing = [str(word) for word in words if f"`{word}`" not in page]
     assert missing == []
 

@@ -5,12 +5,12 @@ import json
 import orjson
 import pytest
 
-from assay_stream import engine
-from assay_stream.engine import EngineState
 from assay_stream.errors import InputError, IntegrityError
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.events import a_call, an_event, handshake_call_data, read_live, record_of
 from tests.support.fleet import START, Published, a_call_by, a_listing
 

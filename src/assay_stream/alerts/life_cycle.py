@@ -46,7 +46,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, AlertStatus, alert_record
 from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertPart, AlertState, PinPart, Triage
 from assay_stream.model.finding import PIN_FIELDS, AlertAct, Finding, Resolution, SuppressionRule, covering_rule
-from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.kinds import DEFINITION_KINDS, KINDS, PIN_KINDS, Kind
 from assay_stream.model.record import Origin, Output
 
 FURTHER_OBSERVERS = ""
@@ -101,13 +101,6 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
             active=(observer,),
             severity_id=severity_id,
             raised=_is_news(finding, severity_id),
-            closed=False,
-            reported=False,
-            resolved_us=None,
-            resolved_by=None,
-            written_count=0,
-            written_us=0,
-            repeats=0,
             last=finding,
         )
     observers = dict(state.observers)
@@ -176,29 +169,13 @@ def was_applied(state: AlertState, origin: Origin, *, is_end: bool = False) -> b
     return origin.offset in offsets
 
 
-_ABOUT_A_DEFINITION = frozenset(
-    {
-        Kind.TOOL_ADDED,
-        Kind.TOOL_CHANGED,
-        Kind.TOOL_RENAMED,
-        Kind.RISK_LEVEL_CHANGED,
-        Kind.CONTRACT_VIOLATION,
-        Kind.PIN_MISMATCH,
-        Kind.UNPINNED_TOOL,
-        Kind.SIGNATURE_INVALID,
-        Kind.SIGNATURE_MISSING,
-        Kind.KEY_CHANGED,
-        Kind.KEY_REVOKED,
-    }
-)
-
 AlertSubject = tuple[str, str, str]
 """Server, the name under which the tool is offered, and the full digest of its definition."""
 
 
 def subject_of(finding: Finding) -> AlertSubject | None:
     name = finding.renamed_to or finding.tool_name
-    if finding.kind not in _ABOUT_A_DEFINITION or name is None or finding.after is None:
+    if finding.kind not in DEFINITION_KINDS or name is None or finding.after is None:
         return None
     return finding.server_id, name, finding.after
 
@@ -268,7 +245,7 @@ def takes_part(lead: AlertState, member: AlertState, *, is_heard: bool = False) 
 def with_part(lead: AlertState, member: AlertState) -> AlertState:
     finding = member.last
     part: AlertPart = {"label": finding.label(), "severity_id": member.severity_id, "over_us": member.resolved_us}
-    if finding.kind in (Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL):
+    if finding.kind in PIN_KINDS:
         said = {name: value for name in PIN_FIELDS if (value := getattr(finding, name)) is not None}
         part["pin"] = cast("PinPart", said)
     return replace(

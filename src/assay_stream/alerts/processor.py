@@ -75,7 +75,7 @@ from assay_stream.model.finding import (
 from assay_stream.model.kinds import KINDS, SHADOWING_REASONS, Kind
 from assay_stream.model.record import Origin, Output, Record, set_aside_error
 from assay_stream.model.rejected import refusal
-from assay_stream.registry.name_claims import Shadow, is_claimed, shadows, shadows_beyond, with_claim
+from assay_stream.registry.name_claims import Shadow, shadows, shadows_beyond, with_claim
 
 
 def process(alerts: Alerts, record: Record) -> list[Output]:
@@ -237,7 +237,7 @@ class _Step:
             self.resolve(end)
         # After the alerts: if a crash comes between, the claim is read again and finds them written.
         # A name that nobody claims is forgotten: a withdrawal that is read again finds nothing to end.
-        self.states[key] = new | {"through": self._place.offset} if is_claimed(new) else None
+        self.states[key] = new | {"through": self._place.offset} if new["names"] or new["left_out"] else None
 
 
 class _Found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -46,6 +46,7 @@ class Sighting:
     last_us: int
 
 
+@dataclass(slots=True, eq=False)
 class Sightings:
     """Entries of the finding topic about one alert.
 
@@ -53,37 +54,36 @@ class Sightings:
         tool_name: its tool, ``None`` where it is about none.
     """
 
-    def __init__(self, uid: str, server_id: str, tool_name: str | None) -> None:
-        self._uid = uid
-        self._server_id = server_id
-        self._tool_name = tool_name
-        self.by_observer: dict[str, Sighting] = {}
-        self.last: Finding | None = None
-        self.rules: dict[tuple[str, str], SuppressionRule] = {}
+    uid: str
+    server_id: str
+    tool_name: str | None
+    by_observer: dict[str, Sighting] = field(default_factory=dict)
+    last: Finding | None = None
+    rules: dict[tuple[str, str], SuppressionRule] = field(default_factory=dict)
 
     def add(self, entry: Entry) -> None:
         """Add an entry of the alert's partition. Entries come in the order of the log."""
         match entry:
             case Finding():
-                mine = (self._server_id, self._tool_name) == (entry.server_id, entry.tool_name)
-                if mine and entry.uid() == self._uid:
+                mine = (self.server_id, self.tool_name) == (entry.server_id, entry.tool_name)
+                if mine and entry.uid() == self.uid:
                     self.last = entry
                     self._count(entry.observer_id or UNNAMED_OBSERVER, entry.time_us)
             case NameClaim():
                 # The topic has no finding of a shadowed tool, so claims show when it came.
-                is_shown = entry.is_offered and not entry.approved and entry.server_id == self._server_id
-                if is_shown and shadow_of(entry, self._uid) is not None:
+                is_shown = entry.is_offered and not entry.approved and entry.server_id == self.server_id
+                if is_shown and shadow_of(entry, self.uid) is not None:
                     self._count(UNNAMED_OBSERVER, entry.time_us)
             case Suppression():
                 key = (entry.rule.server_id, entry.rule.id)
                 if not entry.is_set:
                     self.rules.pop(key, None)
-                elif entry.rule.server_id in (self._server_id, ANY_SERVER):
+                elif entry.rule.server_id in (self.server_id, ANY_SERVER):
                     self.rules[key] = entry.rule
 
     def rule(self, rule_id: str) -> SuppressionRule | None:
         """Return the rule of this name in force for the server, its own before one for every server."""
-        return self.rules.get((self._server_id, rule_id)) or self.rules.get((ANY_SERVER, rule_id))
+        return self.rules.get((self.server_id, rule_id)) or self.rules.get((ANY_SERVER, rule_id))
 
     def _count(self, name: str, time_us: int) -> None:
         if name not in self.by_observer and len(self.by_observer) >= DEFAULT_LIMITS.alert_observers_max:

@@ -205,7 +205,7 @@ def view_of(alert: Any) -> AlertView:
     """
     if not isinstance(alert, dict) or alert.get("class_uid") != CLASS_DETECTION_FINDING:
         raise InputError("not_an_alert", "an alert is an OCSF Detection Finding (class_uid 2004)")
-    info = _object(alert, "finding_info")
+    info = object_in(alert, "finding_info")
     uid = info.get("uid")
     if not isinstance(uid, str) or not _UID.fullmatch(uid):
         raise InputError("not_an_alert", "an identity is printable ASCII", path="$.finding_info.uid")
@@ -215,7 +215,7 @@ def view_of(alert: Any) -> AlertView:
     types = info.get("types")
     kinds = [each for each in types if isinstance(each, str)] if isinstance(types, list) else []
     kind = next(iter(kinds), "")
-    facts = _object(alert, "unmapped")
+    facts = object_in(alert, "unmapped")
     flat = {name: value for name, value in facts.items() if isinstance(value, Scalar)}
     attacks = _objects(info, "attacks") or _objects(alert, "attacks")
     if not attacks:
@@ -251,7 +251,7 @@ def view_of(alert: Any) -> AlertView:
         time_ms=time_ms,
         first_seen_ms=_integer(info, "first_seen_time", time_ms),
         last_seen_ms=_integer(info, "last_seen_time", time_ms),
-        version=_text(_object(_object(alert, "metadata"), "product"), "version") or "unknown",
+        version=_text(object_in(object_in(alert, "metadata"), "product"), "version") or "unknown",
         flat=flat,
         attacks=attacks,
         related=_objects(info, "related_events"),
@@ -346,7 +346,8 @@ def scalar_text(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
+def object_in(parent: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a member that is an object, ``{}`` where there is none."""
     value = parent.get(name)
     return value if isinstance(value, dict) else {}
 

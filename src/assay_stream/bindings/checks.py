@@ -34,11 +34,10 @@ from assay_stream.bindings.controls import Controls, When, check_pins, position_
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.canonical.digest import canonicalize, compact_copy
 from assay_stream.detect import RULES_DIGEST
-from assay_stream.model.control import Discovery, FirstUse
-from assay_stream.model.evidence import PinResult, PinStatus
+from assay_stream.model.control import Discovery, FirstUse, PinResult, PinStatus
 from assay_stream.model.facts import Seen
 from assay_stream.model.finding import PIN_FIELDS, Finding
-from assay_stream.model.kinds import Kind
+from assay_stream.model.kinds import PIN_KINDS, Kind
 from assay_stream.model.record import Output, Position
 from assay_stream.model.wire import FactKey
 from assay_stream.schemes.fingerprint import Fingerprint
@@ -268,7 +267,6 @@ _OF_SIGNATURE: dict[str, Kind] = {
 _UNITS_PER_ANSWER = 100
 
 _OF_CHANGE = frozenset({Kind.TOOL_ADDED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED})
-_OF_PIN = frozenset({Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL})
 
 
 class PinEvaluation(NamedTuple):
@@ -380,7 +378,7 @@ def _findings_at(
             snapshot_id=None if by_control else seen.snapshot_id,
             after=full,
             reason=reason,
-            **(pin_fields(pin) if kind in _OF_PIN else {}),
+            **(pin_fields(pin) if kind in PIN_KINDS else {}),
         )
 
 
@@ -398,7 +396,7 @@ def with_reasons(findings: Iterable[Finding], wrong: Iterable[Finding]) -> list[
         first, *others = about[_definition_in(finding)]
         others = [other for other in others if other.kind not in _OF_CHANGE]  # Those have changes of their own to say.
         if others and first is finding and finding.kind in _OF_CHANGE:
-            pin = next((other for other in others if other.kind in _OF_PIN), finding)
+            pin = next((other for other in others if other.kind in PIN_KINDS), finding)
             said: dict[str, Any] = {name: getattr(pin, name) for name in PIN_FIELDS}
             listed[place] = replace(finding, also=tuple(sorted({other.label() for other in others})), **said)
     return listed

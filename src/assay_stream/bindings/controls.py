@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
@@ -34,10 +34,11 @@ from assay_stream.model.control import (
     FirstUse,
     KeyDecision,
     Pin,
+    PinResult,
+    PinStatus,
     Policy,
     Signatures,
 )
-from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.schemes.fingerprint import SCHEMES, Fingerprint
@@ -157,32 +158,19 @@ _LAST_ORIGIN = Origin(topic="\U0010ffff", partition=2**63, offset=2**63)
 """Later than the origin of any record."""
 
 
+@dataclass(slots=True, eq=False)
 class Controls:
-    __slots__ = (
-        "_first_use_positions",
-        "_latest_pins",
-        "_positions",
-        "checked",
-        "discoveries",
-        "first_uses",
-        "key_decisions",
-        "pins",
-        "policies",
-        "signatures",
-    )
-
-    def __init__(self) -> None:
-        self.pins: dict[str, list[Pin]] = {}
-        self.policies: list[Policy] = []
-        self.key_decisions: list[KeyDecision] = []
-        self.discoveries: dict[str, list[Discovery]] = {}
-        self.first_uses: dict[tuple[str, str], FirstUse] = {}
-        self.signatures: dict[str, Signatures] = {}
-        self.checked: dict[tuple[str, str], Checked] = {}
-        self._positions: list[Position] = []
-        self._first_use_positions: list[Position] = []
-        self._latest_pins: dict[str, PinsInForce] = {}
-        """Cached result of all acts on a tool."""
+    pins: dict[str, list[Pin]] = field(default_factory=dict)
+    policies: list[Policy] = field(default_factory=list)
+    key_decisions: list[KeyDecision] = field(default_factory=list)
+    discoveries: dict[str, list[Discovery]] = field(default_factory=dict)
+    first_uses: dict[tuple[str, str], FirstUse] = field(default_factory=dict)
+    signatures: dict[str, Signatures] = field(default_factory=dict)
+    checked: dict[tuple[str, str], Checked] = field(default_factory=dict)
+    _positions: list[Position] = field(default_factory=list)
+    _first_use_positions: list[Position] = field(default_factory=list)
+    _latest_pins: dict[str, PinsInForce] = field(default_factory=dict)
+    """Cached result of all acts on a tool."""
 
     def __bool__(self) -> bool:
         return bool(self._positions or self.signatures)
@@ -418,8 +406,7 @@ def _ruling(action: Action, result: PinResult) -> Ruling:
 def _read(content: Mapping[str, Any]) -> Verdict:
     action, policy = Action(content["action"]), content.get("policy")
     if policy is not None:
-        enforcement, unknown = MismatchAction(policy["enforcement"]), UnknownPolicy.parse(policy["unknown"])
-        policy = DigestPolicy(enforcement=enforcement, unknown=unknown)
+        policy = _digest_policy(policy["enforcement"], policy["unknown"])
     optional = {name: content.get(name) for name in ("scheme", "expected", "observed", "enforcement")}
     rejected = {scheme: tuple(values) for scheme, values in content.get("rejected", {}).items()}
     return Verdict(

@@ -33,8 +33,7 @@ from assay_stream.model.control import (
     HoldRemoveData,
     HoldSetData,
 )
-from assay_stream.model.envelope import EVIDENCE_TYPE
-from assay_stream.model.evidence import CHANGE_TYPE
+from assay_stream.model.evidence import CHANGE_TYPE, EVIDENCE_TYPE
 from assay_stream.model.fields import ScopeField
 from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import CALL_TYPE, ERASED_LEAF_HEADER, Headers, Origin, Record, Role, erased_by
@@ -93,20 +92,11 @@ class ScopeAct:
 
     def overlaps(self, other: ScopeField) -> bool:
         scope = self.scope or {}
-        for one, another in (
-            (scope.get("server_id"), other.get("server_id")),
-            (scope.get("agent_id"), other.get("agent_id")),
-        ):
-            if one is not None and another is not None and one != another:
-                return False
+        names = [{side.get(name) for side in (scope, other)} - {None} for name in ("server_id", "agent_id")]
+        if any(len(named) > 1 for named in names):
+            return False
         (first_us, end_us), (other_first_us, other_end_us) = span_us(scope), span_us(other)
         return first_us < other_end_us and other_first_us < end_us
-
-    def precedes(self, other: ScopeAct) -> bool | None:
-        """Return whether the log has it earlier, ``None`` where nothing says so."""
-        if self.origin[:2] != other.origin[:2]:
-            return None
-        return self.origin.offset < other.origin.offset
 
 
 def covers(scope: ScopeField | None, subject: Subject) -> bool:
@@ -259,8 +249,10 @@ class Erasures:
         return min(met, key=_by_time, default=None)
 
     def _stood(self, hold: ScopeAct, erasure: ScopeAct) -> bool:
-        is_before, removed_at = hold.precedes(erasure), self._removed_at(hold)
-        return is_before is None or (is_before and (removed_at is None or removed_at > erasure.origin.offset))
+        if hold.origin[:2] != erasure.origin[:2]:
+            return True  # Nothing says which was earlier.
+        removed_at = self._removed_at(hold)
+        return hold.origin.offset < erasure.origin.offset and (removed_at is None or removed_at > erasure.origin.offset)
 
     def holds(self, scope: ScopeField | None = None) -> list[ScopeAct]:
         """Return the holds in force now; of a scope, those that touch it."""

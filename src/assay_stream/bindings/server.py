@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
@@ -20,8 +21,7 @@ from assay_stream.bindings.sightings import Row, Sightings, SnapshotIndex, bytes
 from assay_stream.bindings.timeline import AFTER_ALL_US, Endings, Timeline, latest_of_equal
 from assay_stream.errors import IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.control import Checked, ControlFact, Signatures
-from assay_stream.model.evidence import PinStatus
+from assay_stream.model.control import Checked, ControlFact, PinStatus, Signatures
 from assay_stream.model.facts import (
     Allowance,
     Announcement,
@@ -43,6 +43,7 @@ from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.schemes.fingerprint import Fingerprint
 
 
+@dataclass(slots=True, eq=False)
 class AnswerBound:
     """The bound that the answers about many servers share; each answer is kept until its server changes.
 
@@ -52,13 +53,10 @@ class AnswerBound:
         answers_max: how many are kept. When there is no room for another, all are dropped.
     """
 
-    __slots__ = ("answers_max", "count", "of_servers")
-
-    def __init__(self, answers_max: int = DEFAULT_LIMITS.answers_max) -> None:
-        self.answers_max = answers_max
-        self.count = 0
-        self.of_servers: dict[int, Answers] = {}
-        """The non-empty ones, by identity."""
+    answers_max: int = DEFAULT_LIMITS.answers_max
+    count: int = 0
+    of_servers: dict[int, Answers] = field(default_factory=dict)
+    """The non-empty ones, by identity."""
 
 
 class Answers(dict[tuple[Any, ...], Any]):
@@ -90,58 +88,38 @@ _NAMED_KEPT_MAX = 4
 """Different lists with one snapshot id that are cached as an answer: some proxies give all their lists the same."""
 
 
+@dataclass(slots=True, eq=False)
 class ServerBindings:
     """Everything known of one server.
 
     Args:
-        bound: the bound that the answers of many servers share.
+        answers: those about it, with the bound that many servers share.
         table: holds the observations of many servers.
     """
 
-    __slots__ = (
-        "_fleet",
-        "_horizons",
-        "_observations",
-        "_snapshots",
-        "_table",
-        "allowance",
-        "answers",
-        "catalogues",
-        "controls",
-        "definitions_bytes",
-        "endings",
-        "formers",
-        "item_lists",
-        "items",
-        "observers",
-        "packed",
-        "tools",
-    )
-
-    def __init__(self, bound: AnswerBound | None = None, table: Sightings | None = None) -> None:
-        self._table = Sightings() if table is None else table
-        self.answers = Answers(bound or AnswerBound())
-        self.tools: dict[tuple[bool, str], Fingerprint] = {}
-        self.packed: dict[tuple[bool, str], str] = {}
-        """The definitions themselves: a registry keeps and compares them, a join does not."""
-        self.items: dict[tuple[Subject, str], str | None] = {}
-        """Prompts and resource templates, packed, by full digest; kept where definitions are."""
-        self.item_lists: dict[tuple[Subject, str], ItemList] = {}
-        self.catalogues: dict[str, Catalogue] = {}
-        self.observers: dict[str, Timeline] = {}
-        self._snapshots: SnapshotIndex | None = None
-        self.endings = Endings()
-        self.formers: dict[str, FormerTool] = {}
-        """By name, the last definition of each tool that no kept list names, in case it reappears."""
-        self.controls = Controls()
-        self.allowance: Allowance | None = None
-        """What the analysis of its lists may still cost, if any was charged for."""
-        self.definitions_bytes = 0
-        """Length of the kept definitions, packed."""
-        self._horizons: list[int] = []
-        """For each observer with folded history, the time before which it is gone, sorted."""
-        self._fleet: Fleet | None = None
-        self._observations: Observations | None = None
+    answers: Answers = field(default_factory=lambda: Answers(AnswerBound()))
+    table: Sightings = field(default_factory=Sightings)
+    tools: dict[tuple[bool, str], Fingerprint] = field(default_factory=dict)
+    packed: dict[tuple[bool, str], str] = field(default_factory=dict)
+    """The definitions themselves: a registry keeps and compares them, a join does not."""
+    items: dict[tuple[Subject, str], str | None] = field(default_factory=dict)
+    """Prompts and resource templates, packed, by full digest; kept where definitions are."""
+    item_lists: dict[tuple[Subject, str], ItemList] = field(default_factory=dict)
+    catalogues: dict[str, Catalogue] = field(default_factory=dict)
+    observers: dict[str, Timeline] = field(default_factory=dict)
+    endings: Endings = field(default_factory=Endings)
+    formers: dict[str, FormerTool] = field(default_factory=dict)
+    """By name, the last definition of each tool that no kept list names, in case it reappears."""
+    controls: Controls = field(default_factory=Controls)
+    allowance: Allowance | None = None
+    """What the analysis of its lists may still cost, if any was charged for."""
+    definitions_bytes: int = 0
+    """Length of the kept definitions, packed."""
+    _horizons: list[int] = field(default_factory=list)
+    """For each observer with folded history, the time before which it is gone, sorted."""
+    _snapshots: SnapshotIndex | None = None
+    _fleet: Fleet | None = None
+    _observations: Observations | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -152,7 +130,7 @@ class ServerBindings:
     def observations(self) -> Observations:
         """The index over its observations, built on first use."""
         if self._observations is None:
-            self._observations = Observations(self._table, self._rows())
+            self._observations = Observations(self.table, self._rows())
         return self._observations
 
     def _rows(self) -> Iterator[int]:
@@ -339,7 +317,7 @@ class ServerBindings:
         self.answers.clear()
         for timeline in self.observers.values():
             timeline.clear()
-        self._table.observers -= len(self.observers)
+        self.table.observers -= len(self.observers)
         self.observers.clear()
 
     def _drop_if_bare(self, observer_id: str) -> None:
@@ -347,7 +325,7 @@ class ServerBindings:
         timeline = self.observers[observer_id]
         if not timeline and not any(timeline.keys("", observer_id)):
             del self.observers[observer_id]
-            self._table.observers -= 1
+            self.table.observers -= 1
 
     def named(self, snapshot_id: str, observer_id: str) -> list[Seen]:
         """Return the observations that a snapshot id names for a caller, in order; of equal lists the latest one.
@@ -378,7 +356,7 @@ class ServerBindings:
             # Very many lists share the id, so those of the observer are fewer.
             numbers = own.numbers
         else:
-            numbers = [number for number in numbers if self._table.shared(number).observer_id == observer_id]
+            numbers = [number for number in numbers if self.table.shared(number).observer_id == observer_id]
         found = self._named_among(numbers, snapshot_id)
         if 1 <= len(found) <= _NAMED_KEPT_MAX:  # Neither made-up ids nor very many lists must fill the memory.
             self.answers.keep(question, found)
@@ -387,19 +365,19 @@ class ServerBindings:
     def _candidates(self, snapshot_id: str) -> Iterator[int]:
         """Yield the rows that may have a snapshot id. Their index is built for the first call that names any."""
         if self._snapshots is None:
-            self._snapshots = SnapshotIndex(self._table, self._rows())
+            self._snapshots = SnapshotIndex(self.table, self._rows())
         return self._snapshots.candidates(snapshot_id)
 
     def _named_among(self, numbers: Iterable[int], snapshot_id: str) -> list[Seen]:
         packed = bytes_of_id(snapshot_id)
-        alike = (self._table.seen(number) for number in numbers if self._table.id_bytes(number) == packed)
+        alike = (self.table.seen(number) for number in numbers if self.table.id_bytes(number) == packed)
         return latest_of_equal(seen for seen in alike if seen.snapshot_id == snapshot_id)
 
     def timeline(self, observer_id: str) -> Timeline:
         found = self.observers.get(observer_id)
         if found is None:
-            found = self.observers[observer_id] = Timeline(self._table)
-            self._table.observers += 1
+            found = self.observers[observer_id] = Timeline(self.table)
+            self.table.observers += 1
         return found
 
     def list_catalogue(self, catalogue: Catalogue) -> None:

@@ -22,7 +22,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from zlib import compress, decompress
 
-from assay_stream.bindings.server import AnswerBound, ServerBindings
+from assay_stream.bindings.server import AnswerBound, Answers, ServerBindings
 from assay_stream.bindings.sightings import Sightings
 from assay_stream.errors import IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
@@ -107,7 +107,7 @@ class Bindings:
         bytes_max = DEFAULT_LIMITS.shared_facts_bytes_max
         self._values = ContentCache[bytes](bytes_max, bytes_max)
         self.progress: dict[tuple[str, int], int] = {}
-        self._answers, self._table = AnswerBound(), Sightings()
+        self._bound, self._table = AnswerBound(), Sightings()
         self._shared_facts = SharedFacts()
         self._holders: dict[str, dict[FactKey, int]] = {}
         """For each server, the partitions whose registry holds a definition, catalogue or set of signatures: a server
@@ -146,7 +146,7 @@ class Bindings:
     def server(self, server_id: str) -> ServerBindings:
         found = self.find(server_id)
         if found is None:
-            found = self._servers[server_id] = ServerBindings(self._answers, self._table)
+            found = self._servers[server_id] = ServerBindings(Answers(self._bound), self._table)
         return found
 
     def take(self, record: Record) -> None:
@@ -187,7 +187,7 @@ class Bindings:
             del self._unread[server_id]
 
     def _read(self, server_id: str) -> ServerBindings:
-        found = self._servers[server_id] = ServerBindings(self._answers, self._table)
+        found = self._servers[server_id] = ServerBindings(Answers(self._bound), self._table)
         try:
             for (partition, raw_key), value in self._unread[server_id].items():
                 key = decode_key(raw_key)

@@ -25,6 +25,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Any
@@ -216,17 +217,15 @@ _Ends = dict[str | None, list[Any]]
 """By the observer that they name, ``None`` for none; ordered by position."""
 
 
+@dataclass(slots=True, eq=False)
 class Endings:
-    __slots__ = ("_observer_of", "announcements", "rejections", "unlisted", "without_list")
-
-    def __init__(self) -> None:
-        self.rejections: _Ends = {}
-        self.announcements: _Ends = {}
-        self.unlisted: Rejection | None = None
-        """Stands for the rejections of observers without a list that were folded away."""
-        self.without_list: set[str] = set()
-        """Observers with endings that never had a list."""
-        self._observer_of: dict[Origin, str | None] = {}
+    rejections: _Ends = field(default_factory=dict)
+    announcements: _Ends = field(default_factory=dict)
+    unlisted: Rejection | None = None
+    """Stands for the rejections of observers without a list that were folded away."""
+    without_list: set[str] = field(default_factory=set)
+    """Observers with endings that never had a list."""
+    _observer_of: dict[Origin, str | None] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Rejection | Announcement]:
         if self.unlisted is not None:
@@ -298,14 +297,11 @@ class Endings:
             return None
         return announced[index - 1]
 
-    def is_announced_between(self, observer_id: str, earlier: Position, later: Position) -> bool:
-        announced = self.announcements_of(observer_id)
-        index = bisect_right(announced, earlier, key=_position)
-        return index < len(announced) and announced[index].position < later
-
     def parts(self, older: Seen, newer: Seen) -> bool:
         """Return True if the force of an observation had ended when its observer made the next one."""
-        if self.is_announced_between(older.observer_id, older.position, newer.position):
+        announced = self.announcements_of(older.observer_id)
+        index = bisect_right(announced, older.position, key=_position)
+        if index < len(announced) and announced[index].position < newer.position:
             return True
         concerned = chain(self.rejections_of(older.observer_id), self.rejections_of(None))
         return any(end.is_after(older) and not end.is_after(newer) for end in concerned)

@@ -19,7 +19,7 @@ from assay_stream.cli.store_sources import every_row
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.lines import read_lines
 from assay_stream.files.local import writing_to
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler

@@ -19,7 +19,8 @@ from assay_stream.drift.definition import DefinitionDiff, PlaceDiff, definition_
 from assay_stream.errors import InputError
 from assay_stream.limits import CONSOLE_LIMITS, DEFAULT_LIMITS
 from assay_stream.model.alert import SEVERITY_TEXTS
-from assay_stream.model.evidence import PinStatus, Scope, Unbound
+from assay_stream.model.control import PinStatus
+from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.kinds import Kind
 from assay_stream.readmodel.queries import Store, calls_of, known_definitions, story
 from assay_stream.readmodel.rows import AlertFilter, DigestPlace, EvidenceFilter, Paging, VersionRow

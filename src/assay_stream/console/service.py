@@ -50,7 +50,7 @@ from assay_stream.console.sessions import Operator, Session, Shares, with_room
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
 from assay_stream.kafka.part import Part
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.observe.http.messages import is_host_served
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema

@@ -6,18 +6,8 @@ run out.
 
 from __future__ import annotations
 
-from assay_stream.drift.change import CODES, Change, CodeInfo
-from assay_stream.drift.definition import compare_definitions
-from assay_stream.drift.lists import ItemDrift, compare_lists
-from assay_stream.model.fields import ChangeDirection, Subject
-
-__all__ = [
-    "CODES",
-    "Change",
-    "ChangeDirection",
-    "CodeInfo",
-    "ItemDrift",
-    "Subject",
-    "compare_definitions",
-    "compare_lists",
-]
+from assay_stream.drift.change import CODES as CODES
+from assay_stream.drift.change import Change as Change
+from assay_stream.drift.definition import compare_definitions as compare_definitions
+from assay_stream.drift.lists import ItemDrift as ItemDrift
+from assay_stream.drift.lists import compare_lists as compare_lists

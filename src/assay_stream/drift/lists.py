@@ -132,17 +132,16 @@ def _changes(before: Item, after: Item, work: Work) -> list[Change]:
         return [not_compared()]
 
 
-def renames(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work | None = None) -> list[tuple[str, str]]:
+def renames(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work) -> list[tuple[str, str]]:
     """Return the old and new names of renamed tools, each name at most once.
 
     Args:
         gone: tools that are no longer offered, by name.
         come: tools that were not offered before, by name.
-        work: the budget of the record; ``None`` for one of its own.
+        work: the budget of the record.
     """
     if not gone or not come:
         return []
-    work = Work(DEFAULT_LIMITS.work_units_max) if work is None else work
     candidates: list[tuple[float, str, str]] = []
     for olds, news in _of_one_schema(gone, come, work):
         were, are = {old: gone[old] for old in olds}, {new: come[new] for new in news}

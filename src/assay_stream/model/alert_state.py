@@ -139,13 +139,13 @@ class AlertState:
     active: tuple[str, ...]
     severity_id: SeverityId
     raised: bool
-    closed: bool
-    reported: bool
-    resolved_us: Micros | None
-    resolved_by: str | None
-    written_count: Natural
-    written_us: Micros
-    repeats: Natural
+    closed: Annotated[bool, ALWAYS] = False
+    reported: Annotated[bool, ALWAYS] = False
+    resolved_us: Annotated[Micros | None, ALWAYS] = None
+    resolved_by: Annotated[str | None, ALWAYS] = None
+    written_count: Annotated[Natural, ALWAYS] = 0
+    written_us: Annotated[Micros, ALWAYS] = 0
+    repeats: Annotated[Natural, ALWAYS] = 0
     last: Annotated[Finding, Wire(record_model(Finding, **FINDING_MEMBERS), finding_fields, finding_of)]
     fold: BareHex | None = None
     folded: Annotated[dict[str, Any] | None, Wire(FoldedMembers)] = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from pydantic import StringConstraints, ValidationInfo, create_model, field_vali
 
 from assay_stream.errors import InputError
 from assay_stream.model.fields import (
+    ActionText,
     AgentName,
     BareHex,
     Count,
@@ -37,8 +39,10 @@ from assay_stream.model.fields import (
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import Envelope, Model
 from assay_stream.model.record import Origin
-from assay_stream.model.wire import ALWAYS, BaseFact, PlacedFact, Wire, fact, origin_of_key, pairs
+from assay_stream.model.wire import ALWAYS, BaseFact, PlacedFact, Wire, fact, origin_of_key, pairs, write_record
+from assay_stream.schemes.assay_tool import TOOL_DRIFT, TOOL_UNOBSERVED
 from assay_stream.schemes.fingerprint import printed_value
+from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin_canonical import Mode
 
 PIN_SET_TYPE = "assay.control.pin.set"
@@ -289,6 +293,46 @@ class Pin(ControlFact):
     author: ShortText
     reason: ShortText
     upstream: ShortText | None = None
+
+
+class PinStatus(StrEnum):
+    """How a definition compares with its pins."""
+
+    UNPINNED = "unpinned"
+    MATCH = "match"
+    UNOBSERVED = "unobserved"
+    MISMATCH = "mismatch"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinResult:
+    """How the definition in force compares with its pins. A match says that two values are equal, no more.
+
+    Args:
+        status: the result of the pin that says most, of several.
+        expected: the approved value under that scheme, if there is one.
+        action: what the policy would have done; the stream itself blocks nothing.
+    """
+
+    status: PinStatus
+    scheme: Annotated[str | None, Wire(Scheme)] = None
+    expected: SchemeValue | None = None
+    observed: SchemeValue | None = None
+    enforcement: Annotated[str | None, Wire(Enforcement)] = None
+    action: Annotated[Action | None, Wire(ActionText, lambda action: action.value)] = None
+
+    def as_json(self) -> dict[str, str]:
+        reason_code = self.reason_code()
+        return write_record(self) | ({} if reason_code is None else {"reason_code": reason_code})
+
+    def reason_code(self) -> str | None:
+        """Return Assay's reason code if one of its own pins does not match, or had nothing to match."""
+        if not (self.scheme and self.scheme.startswith("assay.")):
+            return None
+        if self.status is PinStatus.UNOBSERVED:
+            return TOOL_UNOBSERVED
+        return TOOL_DRIFT if self.status in (PinStatus.MISMATCH, PinStatus.REJECTED) else None
 
 
 @fact("policy", "server_id", "origin")

@@ -355,13 +355,8 @@ class Seen(_Sighting):
 
     def listed(self, subject: Subject) -> str | None:
         """Return the digest of a list stated beside the tools, ``None`` where it states none."""
-        match subject:
-            case Subject.PROMPT:
-                return self.prompts
-            case Subject.TEMPLATE:
-                return self.templates
-            case _:
-                return self.instructions
+        digest: str | None = getattr(self, subject.plural)
+        return digest
 
 
 @fact("rejection", "server_id", "origin")

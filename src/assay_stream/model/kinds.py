@@ -66,6 +66,14 @@ RELEASE_KINDS = (
 )
 """Kinds that one alert about a release covers, where its list shows more than one of them."""
 
+PIN_KINDS = (Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL)
+SIGNATURE_KINDS = (Kind.SIGNATURE_INVALID, Kind.SIGNATURE_MISSING, Kind.KEY_CHANGED, Kind.KEY_REVOKED)
+DEFINITION_KINDS = (
+    *(Kind.TOOL_ADDED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED, Kind.RISK_LEVEL_CHANGED, Kind.CONTRACT_VIOLATION),
+    *(*PIN_KINDS, *SIGNATURE_KINDS),
+)
+"""Kinds about one definition of a tool: of several about the same one, the first leads and the others join it."""
+
 INVENTORY = frozenset({Kind.FIRST_LOOK, Kind.OBSERVER_ADDED})
 """Kinds that say who is new, and nothing about a change or a call."""
 

@@ -30,7 +30,7 @@ from assay_stream import __version__
 from assay_stream.canonical.decode import is_faithful
 from assay_stream.errors import InputError
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import CONSTANTS, DecisionFields, InForcePart, PlainTime, plain_form
+from assay_stream.model.evidence import CONSTANTS, DecisionFields, InForcePart, PlainTime, plain_form
 from assay_stream.model.observation import CallEvent, CallModel
 from assay_stream.model.record import made_of
 from assay_stream.schemes import assay_tool as assay

@@ -22,8 +22,7 @@ from assay_stream.model.alert import Alert, AlertHeaders
 from assay_stream.model.alert_state import AGENT_RECORDS, ALERT_STATES
 from assay_stream.model.checkpoint import Checkpoint, CheckpointRecord
 from assay_stream.model.control import CONTROL_MODELS
-from assay_stream.model.envelope import EVIDENCE_TYPE
-from assay_stream.model.evidence import CHANGE_TYPE, ControlChange, Evidence, VerdictRecord
+from assay_stream.model.evidence import CHANGE_TYPE, EVIDENCE_TYPE, ControlChange, Evidence, VerdictRecord
 from assay_stream.model.facts import FACT_CLASSES, Definition, JoinProgress
 from assay_stream.model.finding import ENTRIES, FINDING_MEMBERS, Finding
 from assay_stream.model.observation import CallModel, ListChangedEvent, LossEvent, SnapshotEvent

@@ -20,7 +20,7 @@ from assay_stream.canonical.digest import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import DISCOVERY_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
-from assay_stream.model.envelope import EVIDENCE_TYPE
+from assay_stream.model.evidence import EVIDENCE_TYPE
 from assay_stream.model.observation import CallFacts
 from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE, Origin, Record
 from assay_stream.observe.observation import (

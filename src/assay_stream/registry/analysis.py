@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from hashlib import sha256
 from itertools import chain
 from types import MappingProxyType
@@ -46,27 +45,20 @@ from assay_stream.work import Work, WorkExhaustedError
 _Item = TypeVar("_Item")
 
 
-class CutReason(StrEnum):
-    """Why an analysis was cut short: stable codes."""
-
-    BUDGET = "budget"
-    RATIONED = "rationed"
-
-
+@dataclass(slots=True, eq=False)
 class Analysis:
     """The budget of one record, and what it did not suffice for.
 
     Args:
         is_rationed: whether the budget is the rest of its server's allowance rather than the limit of a record. A
             rationed server gets one finding: its tools do not stand out one by one.
+        kept_units: units of kept answers, which the next list with the same change does not have to spend.
     """
 
-    def __init__(self, work: Work, *, is_rationed: bool = False) -> None:
-        self.is_rationed = is_rationed
-        self.work = work
-        self.kept_units = 0
-        """Units of kept answers, which the next list with the same change does not have to spend."""
-        self.left_out: set[LeftOut] = set()
+    work: Work
+    is_rationed: bool = field(default=False, kw_only=True)
+    kept_units: int = 0
+    left_out: set[LeftOut] = field(default_factory=set)
 
     def paid(self, items: Iterable[_Item], units_each: int, what: LeftOut) -> Iterator[_Item]:
         for item in items:
@@ -78,7 +70,7 @@ class Analysis:
             yield item
 
     def finding(
-        self, by: Seen | Rejection | ControlDecision, cut: CutReason, counted: Mapping[Kind, int] = MappingProxyType({})
+        self, by: Seen | Rejection | ControlDecision, counted: Mapping[Kind, int] = MappingProxyType({})
     ) -> Iterator[Finding]:
         """Yield the finding that lists what was left out, if anything was.
 
@@ -90,8 +82,8 @@ class Analysis:
                 server_id=by.server_id,
                 time_us=by.time_us,
                 origin=by.origin,
-                after=by.catalogue if isinstance(by, Seen) and cut is CutReason.BUDGET else None,
-                reason=cut.value,
+                after=by.catalogue if isinstance(by, Seen) and not self.is_rationed else None,
+                reason="rationed" if self.is_rationed else "budget",
                 left_out=tuple(sorted(part.value for part in self.left_out)),
                 counted=tuple(sorted((kind.value, number) for kind, number in counted.items())),
             )
@@ -393,17 +385,9 @@ class Ration:
         units_max = limits.work_units_max
         if not self._is_free:
             units_max = min(units_max, max(self._allowance.units, limits.ration_floor_units))
-        self._cut = CutReason.BUDGET if units_max == limits.work_units_max else CutReason.RATIONED
-        self.analysis = Analysis(Work(units_max), is_rationed=self._cut is CutReason.RATIONED)
-        self._free_units = 0
+        self.analysis = Analysis(Work(units_max), is_rationed=units_max < limits.work_units_max)
         self._reported = 0
         self._counted: Counter[Kind] = Counter()
-
-    def compared(self) -> None:
-        """End the comparison. If the change was analysed before, kept answers are not charged."""
-        if self._is_free:
-            self._free_units = self.analysis.kept_units
-            self._reported = 0
 
     def reported(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Yield the findings to report one by one: all of them, unless a ration cut the comparison short.
@@ -427,19 +411,20 @@ class Ration:
 
     @property
     def is_cut_short(self) -> bool:
-        return self._cut is CutReason.RATIONED and bool(self.analysis.left_out)
+        return self.analysis.is_rationed and bool(self.analysis.left_out)
 
     def charge(self) -> Allowance | None:
         """Return the remaining allowance, ``None`` where nothing was charged."""
-        units = self.analysis.work.spent - self._free_units
-        units += self._reported * UNITS_PER_REPORTED + self._counted.total() * _UNITS_PER_COUNTED
+        units = self.analysis.work.spent + self._counted.total() * _UNITS_PER_COUNTED
+        # If the change was analysed before, neither kept answers nor findings are charged.
+        units += -self.analysis.kept_units if self._is_free else self._reported * UNITS_PER_REPORTED
         if not units:
             return None
         is_new = not self._was_analysed and not self.analysis.left_out
         return charged(self._allowance, units, self._change if is_new else None, self._limits)
 
     def findings(self) -> Iterator[Finding]:
-        return self.analysis.finding(self._seen, self._cut, self._counted)
+        return self.analysis.finding(self._seen, self._counted)
 
 
 def _stated(seen: Seen) -> tuple[str | None, ...]:

@@ -226,10 +226,6 @@ def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
     return {"names": [names[name] for name in sorted(names)], "left_out": left_out}
 
 
-def is_claimed(state: Mapping[str, Any]) -> bool:
-    return bool(state["names"] or state["left_out"])
-
-
 def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
     """Return the claims that take another's name, each with the server that held it first."""
     found: dict[Shadow, str] = {}

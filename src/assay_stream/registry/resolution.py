@@ -13,8 +13,7 @@ from assay_stream.bindings.controls import When, check_pins
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.control import Discovery, KeyDecision, Pin, Policy
-from assay_stream.model.evidence import PinStatus
+from assay_stream.model.control import Discovery, KeyDecision, Pin, PinStatus, Policy
 from assay_stream.model.facts import Catalogue, Rejection, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Reason, Resolution, uid_of

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
+from typing import Any
 
 from assay_stream.bindings.as_of import is_overdue, start_of
 from assay_stream.bindings.checks import with_reasons
@@ -223,7 +224,7 @@ def _observation(
     attributed: bool,
 ) -> Seen:
     data = event.data
-    stated = {subject: items.digest for subject, items in lists.items()}
+    listed: dict[str, Any] = {subject.plural: items.digest for subject, items in lists.items()}
     return Seen(
         server_id=data.server_id,
         observer_id=data.observer_id,
@@ -234,11 +235,9 @@ def _observation(
         completeness=data.completeness,
         auth_context=None if data.auth_context is None else jcs_digest(data.auth_context).hex,
         signatures=None if signatures is None else signatures.digest,
-        prompts=stated.get(Subject.PROMPT),
-        templates=stated.get(Subject.TEMPLATE),
-        instructions=stated.get(Subject.INSTRUCTIONS),
         hidden=_hidden(event, offer),
         attributed=attributed,
+        **listed,
     )
 
 
@@ -276,7 +275,6 @@ def _compare(
     if partitions is not None and murmur2_partition(seen.server_id.encode(), partitions) != seen.origin.partition:
         findings.append(finding_in(seen, Kind.SERVER_MISROUTED))
     findings += [*never_complete(server, seen, limits), *ration.reported(compared)]
-    ration.compared()
     late = late_finding(server, seen, limits)
     return findings if late is None else [*findings, late], ration
 

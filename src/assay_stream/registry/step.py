@@ -37,24 +37,31 @@ from assay_stream.model.control import (
     Discovery,
     DiscoveryStatus,
     Pin,
+    PinResult,
     Policy,
     Signatures,
     Signed,
     signature_rows,
 )
-from assay_stream.model.envelope import Producer
-from assay_stream.model.evidence import PinResult
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import Fact, Progress, Rejection, Seen, encode_key, encode_value
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.observation import SnapshotData
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.analysis import Analysis, CutReason
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy
-from assay_stream.schemes.schemapin import PublicKey, claims_of, parse_revocations, parse_well_known, verify_digest
+from assay_stream.schemes.schemapin import (
+    PublicKey,
+    claims_of,
+    parse_revocations,
+    parse_well_known,
+    plain_domain,
+    verify_digest,
+)
 from assay_stream.work import WorkExhaustedError
 
 Verdicts = dict[str | None, bytes]
@@ -272,7 +279,7 @@ def read_document(
             claimed.append(listed.domain)
     except InputError:
         return "invalid", None, ()
-    if any(name is not None and _plain_domain(name) != domain for name in claimed):
+    if any(name is not None and plain_domain(name) != domain for name in claimed):
         return "other_domain", None, ()
     try:
         key = PublicKey.from_pem(found.public_key_pem)
@@ -285,12 +292,8 @@ def read_document(
 def _domain(given: Any) -> str | None:
     if given is None:
         return None
-    name = _plain_domain(given) if isinstance(given, str) else _UNREADABLE
+    name = plain_domain(given) if isinstance(given, str) else _UNREADABLE
     return name if _DOMAIN.fullmatch(name) else _UNREADABLE
-
-
-def _plain_domain(name: str) -> str:
-    return name.strip().removesuffix(".").lower()
 
 
 _UNITS_PER_SIGNATURE = 1_000
@@ -321,9 +324,7 @@ class Transition:
         # The first position at which the record can change a finding.
         self._since = start_of(by.time_us)
         self._own, self._observer_id = by if isinstance(by, Seen) else None, observer_id
-        self._is_about_rules = isinstance(by, Pin | Policy)
         self._pin = by if isinstance(by, Pin) else None
-        self._tool_name = by.tool_name if isinstance(by, Pin | Policy) else None
         server.fleet.forget_changes()
         self._verdicts = step.registry.verdicts(by.server_id, server)
         self._in_force = server.fleet.catalogues_in_force()
@@ -350,12 +351,12 @@ class Transition:
         return (claim.output() for claim in claims)
 
     def publish_verdicts(self) -> None:
-        if self._is_about_rules or self._server.fleet.catalogues_in_force() != self._in_force:
+        if isinstance(self._by, Pin | Policy) or self._server.fleet.catalogues_in_force() != self._in_force:
             after = self._step.registry.revised_verdicts(self._by.server_id, self._server)
             self._step.outputs += changed_verdicts(self._step.record, self._by.server_id, self._verdicts, after)
 
     def publish_cut(self) -> None:
-        self._step.outputs += [finding.output() for finding in self._analysis.finding(self._by, CutReason.BUDGET)]
+        self._step.outputs += [finding.output() for finding in self._analysis.finding(self._by)]
 
     def check_signatures(self, signed: Iterable[Signatures]) -> None:
         """Check sets of signatures against every key of the server that they were not yet checked against."""
@@ -390,7 +391,7 @@ class Transition:
                 self._server,
                 self._since,
                 observer_id=self._observer_id,
-                tool_name=self._tool_name,
+                tool_name=self._by.tool_name if isinstance(self._by, Pin | Policy) else None,
                 work=self._analysis.work,
                 own=self._own,
             )

@@ -40,7 +40,7 @@ from assay_stream.join import Join
 from assay_stream.join import process as process_call
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
 from assay_stream.registry.processor import Registry
 from assay_stream.registry.processor import process as process_fact

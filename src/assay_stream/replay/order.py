@@ -206,7 +206,7 @@ class Merge:
             for number, log in enumerate(self.logs)
         ]
         # Log and offset tell any two records apart: nothing behind them is compared.
-        return heapq.merge(*streams) if len(streams) > 1 else iter(streams[0] if streams else ())
+        return heapq.merge(*streams)
 
     def read_applied(self, until: Mapping[Log, LogPosition]) -> Iterator[Placed]:
         """Yield the snapshots and control records in order, up to the positions of an earlier replay."""

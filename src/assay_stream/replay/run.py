@@ -29,11 +29,11 @@ from typing import IO, Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from assay_stream import engine
-from assay_stream.alerts.remembered import state_json, state_of
+from assay_stream.alerts import processor as alerting
+from assay_stream.alerts.remembered import Alerts, state_json, state_of
 from assay_stream.alerts.rules import AlertRules
+from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction
-from assay_stream.engine import EngineState
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.lines import rejected_line
 from assay_stream.files.spool import Log, LogSpool
@@ -48,7 +48,7 @@ from assay_stream.limits import (
     Limits,
 )
 from assay_stream.model.cloudevents import Call
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Tick
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import LEFT_OUT_HEADER, Origin, Output, Record, Role, made_of, rejected, size_bytes
@@ -148,17 +148,12 @@ class Replay:
         self._take_fact = take_fact
         self.snapshot_partitions = snapshot_partitions
         self._server_ids = None if server_ids is None else frozenset(server_ids)
-        self._state = EngineState(
-            producer=producer,
-            limits=limits,
-            snapshot_partitions=snapshot_partitions,
-            redaction=redaction,
-            call_profile=call_profile,
-            alert_rules=alert_rules,
+        view = Bindings(home_partitions=snapshot_partitions)
+        self._registries = Registries(view, producer=producer, limits=limits, partitions=snapshot_partitions)
+        self._join = Join(
+            producer=producer, bindings=view, limits=limits, redaction=redaction, call_profile=call_profile
         )
-        self._registries = Registries(
-            self._state.view, producer=producer, limits=limits, partitions=snapshot_partitions
-        )
+        self._alerts = Alerts(AlertRules(version=producer.version) if alert_rules is None else alert_rules)
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)
         self._positions = [LogPosition()] * len(self._merge.logs)
@@ -182,7 +177,7 @@ class Replay:
     def resume_point(self) -> ResumePoint:
         return ResumePoint(
             logs=list(zip(self._merge.logs, self._positions, self._done, strict=True)),
-            alerts={key: state_json(value) for key, value in self._state.alerts.states.items()},
+            alerts={key: state_json(value) for key, value in self._alerts.states.items()},
             findings=self._findings,
             ticked_us=self._ticked_us,
             time_us=self._time_us,
@@ -199,7 +194,7 @@ class Replay:
         before = {log: (position, done) for log, position, done in point.logs}
         found = [before.get(log, (LogPosition(), 0)) for log in self._merge.logs]
         self._positions, self._done = [position for position, _ in found], [done for _, done in found]
-        self._state.alerts.keep({key: state_of(key, content) for key, content in point.alerts.items()})
+        self._alerts.keep({key: state_of(key, content) for key, content in point.alerts.items()})
         self._findings = point.findings
         self._ticked_us, self._time_us = point.ticked_us, point.time_us
         return outputs
@@ -208,9 +203,7 @@ class Replay:
         """Yield the outputs of each record; the last list belongs to the end."""
         positions, done = self._positions, self._done
         placed = self._merge.read(dict(zip(self._merge.logs, positions, strict=True)))
-        for (time_ms, log, offset, record, _, latest_ms), written in joined_calls(
-            self._state.join, placed, self._server_ids
-        ):
+        for (time_ms, log, offset, record, _, latest_ms), written in joined_calls(self._join, placed, self._server_ids):
             outputs: list[Output] = []
             self._time_us = time_us = time_ms * 1_000
             if time_us >= self._ticked_us + _TICK_US:
@@ -232,13 +225,13 @@ class Replay:
 
     def advance_time(self, until_us: int) -> Iterator[list[Output]]:
         """Yield the alerts that a worker would write after the last record, until an event time in microseconds."""
-        pacing = self._state.alerts.rules.pacing
+        pacing = self._alerts.rules.pacing
         # The end of an alert is dated by when it was seen, and written once it has settled.
         until_us += max(pacing.settle_us, pacing.repeat_interval_us)
         time_us = self.time_us
         # An alert may be dated thousands of years ahead.
         step_us = max(pacing.repeat_interval_us, (until_us - time_us) // _STEPS_MAX)
-        while time_us < until_us and self._state.alerts.any_due_by(until_us):
+        while time_us < until_us and self._alerts.any_due_by(until_us):
             time_us = min(time_us + step_us, until_us)
             outputs: list[Output] = []
             self._tick(time_us, outputs)
@@ -261,14 +254,14 @@ class Replay:
                 outputs += self._alerts_of(output.key, output.value, output.headers, output.timestamp_ms)
 
     def _tick(self, time_us: int, outputs: list[Output]) -> None:
-        while self._state.alerts.any_due_by(time_us):
+        while self._alerts.any_due_by(time_us):
             outputs += self._alerts_of(b"", Tick(time_us=time_us).encode())
 
     def _alerts_of(self, *finding: Any) -> list[Output]:
         """Feed a record back: its key, value, headers and timestamp."""
         origin = Origin(topic=_FINDING_TOPIC, partition=0, offset=self._findings)
         self._findings += 1
-        return engine.process(self._state, Record(Role.FINDINGS, origin, *finding))
+        return alerting.process(self._alerts, Record(Role.FINDINGS, origin, *finding))
 
 
 def replay(records: Iterable[Record], *, producer: Producer, **options: Any) -> Iterator[Output]:

@@ -319,22 +319,22 @@ class DifferenceKind(StrEnum):
 
 
 _INFO, _MODERATE, _CRITICAL = McpTrustSeverity
-_TABLE: tuple[tuple[DifferenceKind, str, McpTrustSeverity | None, McpTrustSeverity], ...] = (
-    (DifferenceKind.TOOL_ADDED, "TOOL_ADDED", _CRITICAL, _CRITICAL),
-    (DifferenceKind.TOOL_REMOVED, "TOOL_REMOVED", _CRITICAL, _INFO),
-    (DifferenceKind.TOOL_DESCRIPTION, "TOOL_CHANGED", _MODERATE, _INFO),
-    (DifferenceKind.TOOL_SCHEMA, "TOOL_CHANGED", _CRITICAL, _CRITICAL),
-    (DifferenceKind.TOOL_RISK, "TOOL_RISK_LEVEL_CHANGED", None, _CRITICAL),
-    (DifferenceKind.PROMPT_ADDED, "PROMPT_ADDED", _CRITICAL, _CRITICAL),
-    (DifferenceKind.PROMPT_REMOVED, "PROMPT_REMOVED", _CRITICAL, _CRITICAL),
-    (DifferenceKind.PROMPT_ARGUMENTS, "PROMPT_ARGS_CHANGED", _CRITICAL, _INFO),
-    (DifferenceKind.PROMPT_DESCRIPTION, "PROMPT_DESC_CHANGED", _MODERATE, _INFO),
-    (DifferenceKind.TEMPLATE_ADDED, "TEMPLATE_ADDED", _CRITICAL, _CRITICAL),
-    (DifferenceKind.TEMPLATE_REMOVED, "TEMPLATE_REMOVED", _CRITICAL, _CRITICAL),
-    (DifferenceKind.TEMPLATE_CHANGED, "TEMPLATE_CHANGED", _CRITICAL, _INFO),
+_TABLE: tuple[tuple[DifferenceKind, str, McpTrustSeverity | None, McpTrustSeverity, str], ...] = (
+    (DifferenceKind.TOOL_ADDED, "TOOL_ADDED", _CRITICAL, _CRITICAL, ""),
+    (DifferenceKind.TOOL_REMOVED, "TOOL_REMOVED", _CRITICAL, _INFO, ""),
+    (DifferenceKind.TOOL_DESCRIPTION, "TOOL_CHANGED", _MODERATE, _INFO, "description_hash"),
+    (DifferenceKind.TOOL_SCHEMA, "TOOL_CHANGED", _CRITICAL, _CRITICAL, "input_schema_hash"),
+    (DifferenceKind.TOOL_RISK, "TOOL_RISK_LEVEL_CHANGED", None, _CRITICAL, "risk_level"),
+    (DifferenceKind.PROMPT_ADDED, "PROMPT_ADDED", _CRITICAL, _CRITICAL, ""),
+    (DifferenceKind.PROMPT_REMOVED, "PROMPT_REMOVED", _CRITICAL, _CRITICAL, ""),
+    (DifferenceKind.PROMPT_ARGUMENTS, "PROMPT_ARGS_CHANGED", _CRITICAL, _INFO, "argumentsHash"),
+    (DifferenceKind.PROMPT_DESCRIPTION, "PROMPT_DESC_CHANGED", _MODERATE, _INFO, "descriptionHash"),
+    (DifferenceKind.TEMPLATE_ADDED, "TEMPLATE_ADDED", _CRITICAL, _CRITICAL, ""),
+    (DifferenceKind.TEMPLATE_REMOVED, "TEMPLATE_REMOVED", _CRITICAL, _CRITICAL, ""),
+    (DifferenceKind.TEMPLATE_CHANGED, "TEMPLATE_CHANGED", _CRITICAL, _INFO, "templateHash"),
 )
-"""Each change with its drift type in a v3 check, the severity that MCPTrust's code assigns, and the one that it
-publishes.
+"""Each change with its drift type in a v3 check, the severity that MCPTrust's code assigns, the one that it publishes,
+and the member of an entry that is compared; where an entry comes or goes, none is.
 
 A v3 check has no type for the risk level; that name is ours, and the code reports no change of it there. What is
 published is silent on prompts and templates that come or go: there the code's severities stand.
@@ -342,9 +342,9 @@ published is silent on prompts and templates that come or go: there the code's s
 
 _TYPES = {change: name for change, name, *_ in _TABLE}
 CODE: Mapping[DifferenceKind, McpTrustSeverity] = {
-    change: found for change, *_, found, _ in _TABLE if found is not None
+    change: found for change, _, found, *_ in _TABLE if found is not None
 }
-PUBLISHED: Mapping[DifferenceKind, McpTrustSeverity] = {change: found for change, *_, found in _TABLE}
+PUBLISHED: Mapping[DifferenceKind, McpTrustSeverity] = {change: found for change, _, _, found, _ in _TABLE}
 PROFILES: Mapping[str, Mapping[DifferenceKind, McpTrustSeverity]] = {"mcptrust": PUBLISHED, "mcptrust-code": CODE}
 """The severity tables by profile name."""
 
@@ -377,14 +377,15 @@ def drift(before: Lock, after: Manifest) -> tuple[DriftItem, ...]:
     """
     observed = lock(after)
     items: list[DriftItem] = []
-    for part, (added, removed, compared) in _PARTS.items():
-        old, new = getattr(before, part), getattr(observed, part)
+    for subject in ("tool", "prompt", "template"):
+        old, new = (getattr(side, f"{subject}s") for side in (before, observed))
         if old is None:
             continue
+        added, removed = DifferenceKind(f"{subject}_added"), DifferenceKind(f"{subject}_removed")
         items += (DriftItem(change=added, identifier=name) for name in new.keys() - old.keys())
         items += (DriftItem(change=removed, identifier=name) for name in old.keys() - new.keys())
         for name in old.keys() & new.keys():
-            items += _changes(name, old[name], new[name], compared)
+            items += _changes(subject, name, old[name], new[name])
     return tuple(sorted(items, key=lambda item: (item.type, item.identifier)))
 
 
@@ -417,33 +418,10 @@ def check_result(
     }
 
 
-_Compared = Mapping[DifferenceKind, str]
-_PARTS: Mapping[str, tuple[DifferenceKind, DifferenceKind, _Compared]] = {
-    "tools": (
-        DifferenceKind.TOOL_ADDED,
-        DifferenceKind.TOOL_REMOVED,
-        {
-            DifferenceKind.TOOL_DESCRIPTION: "description_hash",
-            DifferenceKind.TOOL_SCHEMA: "input_schema_hash",
-            DifferenceKind.TOOL_RISK: "risk_level",
-        },
-    ),
-    "prompts": (
-        DifferenceKind.PROMPT_ADDED,
-        DifferenceKind.PROMPT_REMOVED,
-        {DifferenceKind.PROMPT_ARGUMENTS: "argumentsHash", DifferenceKind.PROMPT_DESCRIPTION: "descriptionHash"},
-    ),
-    "templates": (
-        DifferenceKind.TEMPLATE_ADDED,
-        DifferenceKind.TEMPLATE_REMOVED,
-        {DifferenceKind.TEMPLATE_CHANGED: "templateHash"},
-    ),
-}
-"""What comes and goes in each part of a lock, and the members of an entry that are compared."""
-
-
-def _changes(name: str, before: Entry, after: Entry, compared: _Compared) -> Iterable[DriftItem]:
-    for change, member in compared.items():
+def _changes(subject: str, name: str, before: Entry, after: Entry) -> Iterable[DriftItem]:
+    for change, *_, member in _TABLE:
+        if not member or not change.startswith(subject):
+            continue
         old, new = before.get(member, ""), after.get(member, "")
         if change is DifferenceKind.PROMPT_DESCRIPTION:
             if not old:

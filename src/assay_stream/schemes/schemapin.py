@@ -376,7 +376,7 @@ def verify(
     if well_known is None:
         return _refused(SchemaPinErrorCode.DISCOVERY_FETCH_FAILED)
     # 2. It belongs to the tool's domain.
-    if len({_plain_domain(name) for name in (domain, served_by, well_known.domain) if name is not None}) > 1:
+    if len({plain_domain(name) for name in (domain, served_by, well_known.domain) if name is not None}) > 1:
         return _refused(SchemaPinErrorCode.DOMAIN_MISMATCH)
     # 3. It holds a key on P-256.
     try:
@@ -405,5 +405,6 @@ def _refused(code: SchemaPinErrorCode, fingerprint: str | None = None, pin: PinD
     return Verification(valid=False, fingerprint=fingerprint, error_code=code, pin=pin)
 
 
-def _plain_domain(name: str) -> str:
+def plain_domain(name: str) -> str:
+    """Return a domain as it is compared: in lower case, without the dot of the root."""
     return name.strip().removesuffix(".").lower()

@@ -40,7 +40,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.model.alert import Activity, AlertStatus
 from assay_stream.model.finding import LIST_MARK, PIN_FIELDS, uid_of
-from assay_stream.model.kinds import Kind
+from assay_stream.model.kinds import PIN_KINDS, SIGNATURE_KINDS, Kind
 from assay_stream.verify.evidence import (
     ALTERED,
     MISSING,
@@ -75,17 +75,7 @@ _FOLDED = frozenset(
 
 FROM_SEVERAL_PARTITIONS = {
     **dict.fromkeys(
-        (
-            Kind.PIN_MISMATCH,
-            Kind.UNPINNED_TOOL,
-            Kind.SIGNATURE_INVALID,
-            Kind.SIGNATURE_MISSING,
-            Kind.KEY_CHANGED,
-            Kind.KEY_REVOKED,
-            Kind.CALL_TO_UNLISTED_TOOL,
-            Kind.BLOCKED_TOOL_CALLED,
-        ),
-        _PLACE | _PACE,
+        (*PIN_KINDS, *SIGNATURE_KINDS, Kind.CALL_TO_UNLISTED_TOOL, Kind.BLOCKED_TOOL_CALLED), _PLACE | _PACE
     ),
     Kind.TOOL_SHADOWED: _PLACE | _PACE | {"$.unmapped.mcp_pin_observed"},
 }

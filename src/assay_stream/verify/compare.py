@@ -24,9 +24,9 @@ causes of the evidence that differs on its server and tool, if there is some; el
 partitions is reported with ``order_of_reading``, and does not count.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from operator import attrgetter
 
@@ -89,6 +89,7 @@ class _Doubt:
     other_producer: bool
 
 
+@dataclass(eq=False)
 class ReplayComparison:
     """Compares a replay with what was recorded, and counts results.
 
@@ -96,29 +97,26 @@ class ReplayComparison:
         snapshot_partitions: as in the replay.
     """
 
-    def __init__(
-        self,
-        read: Read,
-        *,
-        redaction: Redaction = DEFAULT_REDACTION,
-        call_profile: CallProfile = "assay",
-        snapshot_partitions: int | None = None,
-        pairing: Pairing[Recorded] | None = None,
-    ) -> None:
-        self._read = read
-        self._snapshot_partitions = snapshot_partitions
-        self._redaction = redaction
-        self._call_profile: CallProfile = call_profile
-        self._pairing = Pairing(attrgetter("call")) if pairing is None else pairing
-        self._producers = Producers()
-        self._doubts: list[_Doubt] = []
-        self._account = Account(lambda: Erasures(acts_in(read())))
-        self._alerts = AlertLedger()
-        self._causes_by_tool: dict[tuple[str | None, str | None], set[str]] = {}
-        self.identical: Counter[str] = Counter({"evidence": 0, "alert": 0})
-        """How many records and alerts are identical."""
-        self.causes: Counter[str] = Counter()
-        """How many differences have each cause."""
+    read: Read
+    _: KW_ONLY
+    redaction: Redaction = DEFAULT_REDACTION
+    call_profile: CallProfile = "assay"
+    snapshot_partitions: int | None = None
+    pairing: Pairing[Recorded] = field(default_factory=lambda: Pairing(attrgetter("call")))
+    identical: Counter[str] = field(default_factory=lambda: Counter({"evidence": 0, "alert": 0}), init=False)
+    """How many records and alerts are identical."""
+    causes: Counter[str] = field(default_factory=Counter, init=False)
+    """How many differences have each cause."""
+    _producers: Producers = field(default_factory=Producers, init=False)
+    _doubts: list[_Doubt] = field(default_factory=list, init=False)
+    _alerts: AlertLedger = field(default_factory=AlertLedger, init=False)
+    _causes_by_tool: defaultdict[tuple[str | None, str | None], set[str]] = field(
+        default_factory=lambda: defaultdict(set), init=False
+    )
+
+    @cached_property
+    def _account(self) -> Account:
+        return Account(lambda: Erasures(acts_in(self.read())))
 
     def differences(
         self,
@@ -135,7 +133,7 @@ class ReplayComparison:
         """
         for difference in self._of_evidence(replayed, recorded):
             place = (difference.server_id, difference.tool_name)
-            self._causes_by_tool.setdefault(place, set()).update(difference.causes)
+            self._causes_by_tool[place].update(difference.causes)
             self.causes.update(difference.causes)
             yield difference
         if recorded_alerts is None:
@@ -151,7 +149,7 @@ class ReplayComparison:
             yield difference
 
     def _of_evidence(self, replayed: Iterable[Output], recorded: Iterable[Recorded]) -> Iterator[Difference]:
-        for given, again in self._pairing.pairs(recorded, self._evidence_in(replayed), keep=True):
+        for given, again in self.pairing.pairs(recorded, self._evidence_in(replayed), keep=True):
             if given is not None and again is not None:
                 yield from self._compared(given, again)
             elif given is not None:
@@ -174,7 +172,7 @@ class ReplayComparison:
     @cached_property
     def _erased_calls(self) -> dict[Origin, str | None]:
         """By the place of a call that has a stub there, the id of the erasure that the stub names."""
-        stubs = (record for record in self._read() if record.role is Role.CALLS and record.value is None)
+        stubs = (record for record in self.read() if record.role is Role.CALLS and record.value is None)
         return {stub.origin: erased_by(stub) for stub in stubs}
 
     def _evidence_in(self, replayed: Iterable[Output]) -> Iterator[Recorded]:
@@ -213,7 +211,7 @@ class ReplayComparison:
         servers = {str(doubt.given.text("server_id")).encode() for doubt in doubts}
         calls: dict[Origin | None, Record] = {}
         applied: list[Record] = []
-        for record in self._read():
+        for record in self.read():
             if record.role is Role.CALLS and record.origin in named:
                 calls[record.origin] = record
             elif record.role is not Role.CALLS and record.key in servers:
@@ -226,10 +224,10 @@ class ReplayComparison:
                 continue
             if doubt.given.text("unbound_reason") == "definition_unavailable":
                 call = call._replace(hold_expired=True)
-            event = read_call(call, call_profile=self._call_profile)
+            event = read_call(call, call_profile=self.call_profile)
             questions.append((doubt, Question(call, event, doubt.value, self._producers.of(doubt.given))))
         for doubt, answer in explained(
-            questions, applied, redaction=self._redaction, snapshot_partitions=self._snapshot_partitions
+            questions, applied, redaction=self.redaction, snapshot_partitions=self.snapshot_partitions
         ):
             causes: tuple[str, ...] = (ALTERED,)
             if answer.found:

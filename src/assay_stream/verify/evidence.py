@@ -14,9 +14,9 @@ from __future__ import annotations
 import pickle
 import re
 import tomllib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from importlib import resources
 from itertools import count
 from operator import itemgetter
@@ -30,7 +30,7 @@ from assay_stream.files.archive import PartitionPlace
 from assay_stream.files.lines import record_line_parts
 from assay_stream.files.spool import Spool
 from assay_stream.limits import HELD_BYTES_MAX
-from assay_stream.model.envelope import EVIDENCE_TYPE, Producer
+from assay_stream.model.evidence import EVIDENCE_TYPE, Producer
 from assay_stream.model.record import Headers, Origin, Output, Record
 from assay_stream.schemes import assay_tool as assay
 from assay_stream.text.times import time_us_in
@@ -374,36 +374,25 @@ class Offsets:
     """A set of origins that is compact for consecutive offsets."""
 
     def __init__(self) -> None:
-        self._runs: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
+        self._edges: dict[PartitionPlace, list[int]] = {}
+        """Of each run, its first offset and the one behind it, sorted: an offset behind an odd number is in a run."""
 
     def add(self, origin: Origin) -> None:
-        starts, ends = self._runs.setdefault(origin[:2], ([], []))
-        if ends and ends[-1] == origin.offset:
+        edges = self._edges.setdefault(origin[:2], [])
+        if edges and edges[-1] == origin.offset:
             # As in a log that is in order.
-            ends[-1] += 1
-            return
-        index = bisect_right(starts, origin.offset) - 1
-        if index >= 0 and origin.offset < ends[index]:
-            return
-        joins_left = index >= 0 and ends[index] == origin.offset
-        joins_right = index + 1 < len(starts) and starts[index + 1] == origin.offset + 1
-        if joins_left and joins_right:
-            ends[index] = ends.pop(index + 1)
-            starts.pop(index + 1)
-        elif joins_left:
-            ends[index] += 1
-        elif joins_right:
-            starts[index + 1] -= 1
-        else:
-            starts.insert(index + 1, origin.offset)
-            ends.insert(index + 1, origin.offset + 1)
+            edges[-1] += 1
+        elif origin not in self:
+            # An edge that two runs share is none any more.
+            for edge in (origin.offset, origin.offset + 1):
+                index = bisect_left(edges, edge)
+                if edges[index : index + 1] == [edge]:
+                    del edges[index]
+                else:
+                    edges.insert(index, edge)
 
     def __contains__(self, origin: object) -> bool:
-        if not isinstance(origin, Origin) or origin[:2] not in self._runs:
-            return False
-        starts, ends = self._runs[origin[:2]]
-        index = bisect_right(starts, origin.offset) - 1
-        return index >= 0 and origin.offset < ends[index]
+        return isinstance(origin, Origin) and bisect_right(self._edges.get(origin[:2], ()), origin.offset) % 2 == 1
 
 
 class _Waiting:
@@ -430,6 +419,7 @@ class _Waiting:
         return value
 
 
+@dataclass(slots=True, eq=False)
 class Pairing(Generic[Other]):
     """Pairs each record of evidence with its call, or with other evidence of that call.
 
@@ -438,23 +428,17 @@ class Pairing(Generic[Other]):
         places: partitions whose calls can be paired; ``None`` for all.
     """
 
-    def __init__(
-        self,
-        origin_of: Callable[[Other], Origin | None],
-        *,
-        waiting_max: int = WAITING_MAX,
-        places: Collection[PartitionPlace] | None = None,
-    ) -> None:
-        self._origin_of = origin_of
-        self._places = places
-        self._waiting_max = waiting_max
-        self._waiting = (_Waiting(), _Waiting())
-        self._paired = Offsets()
-        self._spool: Spool[int] | None = None
-        self._numbers = count()
+    origin_of: Callable[[Other], Origin | None]
+    _: KW_ONLY
+    waiting_max: int = WAITING_MAX
+    places: Collection[PartitionPlace] | None = None
+    _waiting: tuple[_Waiting, _Waiting] = field(default_factory=lambda: (_Waiting(), _Waiting()), init=False)
+    _paired: Offsets = field(default_factory=Offsets, init=False)
+    _spool: Spool[int] | None = field(default=None, init=False)
+    _numbers: count[int] = field(default_factory=count, init=False)
 
     def takes(self, given: Recorded) -> bool:
-        return given.call is not None and (self._places is None or given.call[:2] in self._places)
+        return given.call is not None and (self.places is None or given.call[:2] in self.places)
 
     def is_paired(self, call: Origin | None) -> bool:
         """Return True if evidence of a call has been paired."""
@@ -470,7 +454,7 @@ class Pairing(Generic[Other]):
         Args:
             keep: whether others that no evidence names are wanted, and so read to their end.
         """
-        waiting, origin_of = self._waiting, self._origin_of
+        waiting, origin_of = self._waiting, self.origin_of
         more_evidence, more_others = iter(evidence), iter(others)
         has_evidence = has_others = True
         while has_evidence or (has_others and (keep or self._spool is not None or waiting[_EVIDENCE].count)):
@@ -511,7 +495,7 @@ class Pairing(Generic[Other]):
             return
         waiting = self._waiting[side]
         waiting.put(origin, value)
-        if waiting.count > self._waiting_max or waiting.size_bytes > HELD_BYTES_MAX:
+        if waiting.count > self.waiting_max or waiting.size_bytes > HELD_BYTES_MAX:
             self._spool = Spool(itemgetter(slice(4)))
             for number, held in enumerate(self._waiting):
                 values, held.values = held.values, {}

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
@@ -44,7 +44,7 @@ from assay_stream.files.archive import PartitionPlace
 from assay_stream.join import Join, process_calls
 from assay_stream.limits import CALLS_TOGETHER_BYTES_MAX, CALLS_TOGETHER_MAX, HELD_BYTES_MAX
 from assay_stream.model.cloudevents import read_call
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role, erased_by, made_of
 from assay_stream.replay.log_cut import History, Question, explained
@@ -126,6 +126,7 @@ class _Doubt:
     paths: tuple[str, ...]
 
 
+@dataclass(slots=True, eq=False)
 class Verifier:
     """Judges each record of evidence by recomputing it from the logs.
 
@@ -135,26 +136,21 @@ class Verifier:
         producers: versions (``0.1.0`` or ``0.1.0@<git>``) that may have written the evidence; empty for any.
     """
 
-    def __init__(
-        self,
-        history: History,
-        *,
-        starts: Mapping[PartitionPlace, int] | None = None,
-        redaction: Redaction = DEFAULT_REDACTION,
-        call_profile: CallProfile = "assay",
-        producers: Collection[str] = (),
-    ) -> None:
-        self._history = history
-        self._starts = starts
-        self._redaction = redaction
-        self._call_profile: CallProfile = call_profile
-        self._expected_producers = frozenset(producers)
-        self._producers = Producers()
-        self._doubts: list[_Doubt] = []
-        self._doubts_bytes = 0
-        self.account = Account(lambda: history.erasures)
-        self.written_by: dict[str, int] = {}
-        """How many records each producer says it wrote."""
+    history: History
+    _: KW_ONLY
+    starts: Mapping[PartitionPlace, int] | None = None
+    redaction: Redaction = DEFAULT_REDACTION
+    call_profile: CallProfile = "assay"
+    producers: Collection[str] = ()
+    account: Account = field(init=False)
+    written_by: Counter[str] = field(default_factory=Counter, init=False)
+    """How many records each producer says it wrote."""
+    _named: Producers = field(default_factory=Producers, init=False)
+    _doubts: list[_Doubt] = field(default_factory=list, init=False)
+    _doubts_bytes: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.account = Account(lambda: self.history.erasures)
 
     @property
     def must_settle(self) -> bool:
@@ -168,12 +164,12 @@ class Verifier:
 
         The extension reads and writes some calls at a time for less.
         """
-        for producer, group in groupby(pairs, lambda pair: self._producers.of(pair[0])):
+        for producer, group in groupby(pairs, lambda pair: self._named.of(pair[0])):
             written = list(group)
             name = f"{producer.version}@{producer.git}"
-            self.written_by[name] = self.written_by.get(name, 0) + len(written)
-            is_expected = not self._expected_producers.isdisjoint((name, producer.version))
-            for judgement in self._judged(producer, written, is_expected or not self._expected_producers):
+            self.written_by[name] += len(written)
+            is_expected = not self.producers or name in self.producers or producer.version in self.producers
+            for judgement in self._judged(producer, written, is_expected):
                 if judgement is not None:
                     yield judgement
 
@@ -181,14 +177,14 @@ class Verifier:
         self, producer: Producer, pairs: Sequence[tuple[Recorded, Record]], is_expected: bool
     ) -> Iterator[Judgement | None]:
         join = Join(
-            producer=producer, bindings=self._history.view, redaction=self._redaction, call_profile=self._call_profile
+            producer=producer, bindings=self.history.view, redaction=self.redaction, call_profile=self.call_profile
         )
         calls = [call for _, call in pairs]
         events = join.read_some(calls)
         found = process_calls(join, zip(calls, events, strict=True))
         for (evidence, call), event, outputs in zip(pairs, events, found, strict=True):
             expected = outputs[0]
-            if isinstance(event, InputError) and self._history.erasures.accounts(erased_by(call), evidence.value):
+            if isinstance(event, InputError) and self.history.erasures.accounts(erased_by(call), evidence.value):
                 erased = Judgement(_ERASED, evidence, ("call_erased",), erasure=erased_by(call))
                 yield self._unsound(evidence) or erased
             elif isinstance(event, InputError):
@@ -220,7 +216,7 @@ class Verifier:
     def expected(self, call: Record) -> Recorded | None:
         """Return the identity of the evidence that a call should have, ``None`` if the join refuses the call."""
         try:
-            event = read_call(call, call_profile=self._call_profile)
+            event = read_call(call, call_profile=self.call_profile)
         except InputError:
             return None
         data = {"server_id": event.server_id, "tool": event.tool_name, "origin": call.origin.as_json()}
@@ -240,8 +236,8 @@ class Verifier:
         """Judge the records in doubt, from the snapshot and control records of their servers."""
         doubts, self._doubts, self._doubts_bytes = self._doubts, [], 0
         pairs = [(doubt, doubt.question) for doubt in doubts]
-        partitions = self._history.snapshot_partitions
-        for doubt, answer in explained(pairs, records, redaction=self._redaction, snapshot_partitions=partitions):
+        partitions = self.history.snapshot_partitions
+        for doubt, answer in explained(pairs, records, redaction=self.redaction, snapshot_partitions=partitions):
             if answer.found:
                 status = RecordStatus.LATE if answer.left_out else RecordStatus.HOLDS
                 yield Judgement(status=status, evidence=doubt.evidence, left_out=answer.left_out)
@@ -284,18 +280,18 @@ class Verifier:
         return Judgement(status=RecordStatus.WRONG, evidence=evidence, codes=(code,), paths=paths)
 
     def _is_gone(self, origin: Origin) -> bool:
-        return self._starts is None or origin.offset < self._starts.get(origin[:2], 0)
+        return self.starts is None or origin.offset < self.starts.get(origin[:2], 0)
 
     def _missing(self, evidence: Recorded) -> tuple[Origin, ...]:
         """Return what a record rests on and is deleted: the snapshot it names, else where each log starts."""
         snapshot = origin_in(evidence.binding, "origin")
         if snapshot is not None:
-            first, last = self._history.ranges.get(snapshot[:2], (0, -1))
-            if self._starts is None:
+            first, last = self.history.ranges.get(snapshot[:2], (0, -1))
+            if self.starts is None:
                 return () if first <= snapshot.offset <= last else (snapshot,)
             return (snapshot,) if self._is_gone(snapshot) else ()
-        ranges = {place: first for place, (first, _) in self._history.ranges.items()}
-        starts = ranges if self._starts is None else self._starts
+        ranges = {place: first for place, (first, _) in self.history.ranges.items()}
+        starts = ranges if self.starts is None else self.starts
         calls = None if evidence.call is None else evidence.call.topic
         return tuple(
             Origin(topic=topic, partition=number, offset=first - 1)
@@ -322,6 +318,7 @@ class Expect(StrEnum):
     NONE = "none"
 
 
+@dataclass(slots=True, eq=False)
 class Coverage:
     """Decides which calls without evidence should have it.
 
@@ -330,14 +327,13 @@ class Coverage:
         joined: the first offset of each partition that the join has not committed, as far as known.
     """
 
-    def __init__(self, expect: Expect = Expect.JOINED, joined: Mapping[PartitionPlace, int] | None = None) -> None:
-        self.expect = expect
-        self._joined: dict[PartitionPlace, int] = dict(joined or {})
-        self._shown: dict[PartitionPlace, int] = {}
-        self._out_of_order: set[PartitionPlace] = set()
-        self._seen = Offsets()
-        self.pending = 0
-        """Calls without evidence that are not due."""
+    expect: Expect = Expect.JOINED
+    joined: Mapping[PartitionPlace, int] = field(default_factory=dict)
+    pending: int = field(default=0, init=False)
+    """Calls without evidence that are not due."""
+    _shown: dict[PartitionPlace, int] = field(default_factory=dict, init=False)
+    _out_of_order: set[PartitionPlace] = field(default_factory=set, init=False)
+    _seen: Offsets = field(default_factory=Offsets, init=False)
 
     @property
     def asks(self) -> bool:
@@ -366,8 +362,8 @@ class Coverage:
     def is_missing(self, call: Origin) -> bool:
         """Return True if a call without evidence should have it by now; otherwise count it as pending."""
         place = call[:2]
-        due = self._joined.get(place, 0)
-        if place not in self._joined or place not in self._out_of_order:
+        due = self.joined.get(place, 0)
+        if place not in self.joined or place not in self._out_of_order:
             due = max(due, self._shown.get(place, 0))
         if self.expect is Expect.ALL or call.offset < due:
             return True

@@ -7,7 +7,7 @@ from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.checks import MISSING, evaluate_pins, new_findings, pin_evaluation_of, revised_first_uses
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.detect import RULES_DIGEST
-from assay_stream.model.evidence import PinStatus
+from assay_stream.model.control import PinStatus
 from assay_stream.model.facts import Fact
 from assay_stream.model.finding import Finding
 from assay_stream.model.record import Role

@@ -6,8 +6,7 @@ from hashlib import sha256
 import pytest
 
 from assay_stream.bindings.controls import NO_PINS, Controls, PinsInForce, check_pins, pin_states, pins_in_force
-from assay_stream.model.control import Pin, PinAct
-from assay_stream.model.evidence import PinStatus
+from assay_stream.model.control import Pin, PinAct, PinStatus
 from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.hangar import DigestPolicy, MismatchAction, UnknownPolicy
 from tests.support.facts import a_fingerprint, a_pin

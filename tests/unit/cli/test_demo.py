@@ -19,7 +19,7 @@ from assay_stream.cli.demo import TOLD, DemoStory
 from assay_stream.cli.output import Painter
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.lines import read_lines
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Role
 from assay_stream.replay.run import replay
 

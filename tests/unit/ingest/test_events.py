@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from assay_stream.canonical.digest import DigestKey, redacted_digest
-from assay_stream.engine import EngineState, process
 from assay_stream.ingest.requests import (
     BATCH,
     BINARY,
@@ -23,11 +22,12 @@ from assay_stream.ingest.requests import (
 )
 from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS
 from assay_stream.model.control import CONTROL_MODELS
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import from_observations
 from assay_stream.observe.observation import Observation, Vantage, list_changed_event
 from tests.support.counting import allocating
+from tests.support.engine import EngineState, process
 from tests.support.errors import raises_code
 from tests.support.ingest import AT, TOOL, a_call, a_list, batch
 from tests.support.toml import toml_of

@@ -8,11 +8,11 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream import engine
 from assay_stream.canonical.digest import jcs_digest, redaction_with
-from assay_stream.engine import EngineState
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Output, Record, Role
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, an_event, call_data, record_of, snapshot_data
 
 PRODUCER = Producer(version="1.2.3", git="abc")

@@ -11,9 +11,8 @@ import pytest
 
 from assay_stream import __version__
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model import envelope, plain_call
-from assay_stream.model.envelope import DecisionFields
-from assay_stream.model.evidence import DecisionPayload
+from assay_stream.model import evidence, plain_call
+from assay_stream.model.evidence import DecisionFields, DecisionPayload
 from assay_stream.model.observation import CallData, CallModel
 from assay_stream.model.plain_call import read_plain
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, a_call
@@ -49,7 +48,7 @@ def test_narrower_limits_are_left_to_the_model(limits: Limits) -> None:
 
 def test_the_fields_that_are_written_stand_in_the_order_of_jcs() -> None:
     """msgspec writes them as they stand, also those of the objects within."""
-    for written in (DecisionFields, *envelope._NESTED.values()):
+    for written in (DecisionFields, *evidence._NESTED.values()):
         fields = written.__struct_fields__
         assert list(fields) == sorted(fields, key=lambda name: name.encode("utf-16-be"))
 

@@ -9,7 +9,7 @@ from assay_stream.model.facts import Allowance
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis, CutReason, charged, refilled
+from assay_stream.registry.analysis import Analysis, charged, refilled
 from assay_stream.work import Work
 from tests.support.facts import seen
 
@@ -24,22 +24,23 @@ def test_what_was_paid_for_is_kept() -> None:
 def test_nothing_is_found_where_nothing_was_left_out() -> None:
     analysis = Analysis(Work(20))
     assert list(analysis.paid(range(2), 10, LeftOut.TEXT)) == [0, 1]
-    assert list(analysis.finding(seen("o", 1, "c", offset=1), CutReason.BUDGET)) == []
+    assert list(analysis.finding(seen("o", 1, "c", offset=1))) == []
 
 
 def test_a_list_that_was_cut_short_is_found_by_its_catalogue() -> None:
     analysis = Analysis(Work(1))
     analysis.left_out |= {LeftOut.TEXT, LeftOut.COMPARISON}
-    [one] = analysis.finding(seen("o", 1, "one", offset=1), CutReason.BUDGET)
-    [other] = analysis.finding(seen("o", 1, "other", offset=1), CutReason.BUDGET)
+    [one] = analysis.finding(seen("o", 1, "one", offset=1))
+    [other] = analysis.finding(seen("o", 1, "other", offset=1))
     assert one.uid() != other.uid()
     assert one.left_out == ("comparison", "text")
     assert decode_finding(one.encode()) == one
     counted = {Kind.TOOL_ADDED: 50}
-    [rationed] = analysis.finding(seen("o", 1, "one", offset=1), CutReason.RATIONED, counted)
+    analysis.is_rationed = True
+    [rationed] = analysis.finding(seen("o", 1, "one", offset=1), counted)
     assert rationed.counted == (("tool_added", 50),)
     assert decode_finding(rationed.encode()) == rationed
-    [again] = analysis.finding(seen("o", 1, "other", offset=1), CutReason.RATIONED)
+    [again] = analysis.finding(seen("o", 1, "other", offset=1))
     assert rationed.uid() == again.uid() != one.uid()
 
 
@@ -47,7 +48,7 @@ def test_a_list_that_was_cut_short_is_found_by_its_catalogue() -> None:
 def test_it_is_high(profile: object) -> None:
     analysis = Analysis(Work(1))
     analysis.left_out.add(LeftOut.TEXT)
-    [finding] = analysis.finding(seen("o", 1, "one", offset=1), CutReason.BUDGET)
+    [finding] = analysis.finding(seen("o", 1, "one", offset=1))
     assert severity_under(profile)(finding) == Level.HIGH  # type: ignore[arg-type]
 
 

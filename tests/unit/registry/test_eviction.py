@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from assay_stream import engine
 from assay_stream.bindings.state import Bindings
-from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.events import TEN_O_CLOCK_MS, Outcome, a_call, a_snapshot, record_of
 from tests.support.fleet import START, _event
 

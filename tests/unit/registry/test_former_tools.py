@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from assay_stream import engine
 from assay_stream.bindings.state import Bindings
-from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import FormerTool, decode_fact, decode_key
 from assay_stream.model.record import Output, Role
 from assay_stream.model.wire import record_model
 from assay_stream.registry.retention import surplus_formers
+from tests.support import engine
+from tests.support.engine import EngineState
 from tests.support.events import SERVER, TOOL, a_snapshot, record_of
 
 OTHER = {"name": "list_files", "inputSchema": {"type": "object"}}

@@ -9,7 +9,7 @@ from assay_stream.canonical.digest import jcs_digest
 from assay_stream.config import load_settings
 from assay_stream.kafka.topics import topic_table
 from assay_stream.limits import Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
 from tests.support.events import TEN_O_CLOCK_MS, an_event, snapshot_data

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Finding, Resolution, decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from assay_stream.bindings.controls import Controls
 from assay_stream.limits import Limits
 from assay_stream.model.control import Checked, Discovery
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import Fact, ItemFact, ItemList, Seen, decode_key
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Output, Record, Role

@@ -3,7 +3,7 @@
 from typing import Any
 
 from assay_stream.model.cloudevents import read_event
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallEvent
 from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.replay import log_cut

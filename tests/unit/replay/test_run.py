@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.log_cut import History, history_of, unbounded
 from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names

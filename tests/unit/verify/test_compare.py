@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.cli.verify import comes_after
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.schemes import assay_tool as assay
@@ -139,7 +139,7 @@ def test_offsets_that_follow_each_other_are_one_run() -> None:
         offsets.add(Origin("calls", 0, number))
     assert [number for number in range(40) if Origin("calls", 0, number) in offsets] == sorted(numbers)
     assert Origin("calls", 1, 3) not in offsets
-    assert offsets._runs["calls", 0] == ([0, 30], [20, 35])
+    assert offsets._edges["calls", 0] == [0, 20, 30, 35]
 
 
 def test_large_values_go_to_the_file_whatever_their_number() -> None:

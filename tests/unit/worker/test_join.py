@@ -19,7 +19,7 @@ from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Record, Role, murmur2_partition
 from assay_stream.registry.processor import Registry, process
 from assay_stream.registry.step import progress

@@ -14,7 +14,7 @@ from assay_stream.join import Join
 from assay_stream.kafka.connection import FetchedRecord, record_of
 from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import Progress
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from assay_stream.alerts.view import view_of
+from assay_stream.alerts.view import object_in, view_of
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.kinds import Kind
 from assay_stream.plugins import Format
@@ -46,7 +46,7 @@ def to_ocsf_1_9(alert: dict[str, Any]) -> str:
         InputError: ``not_canonicalizable`` if a member cannot be written (RFC 8785).
     """
     event = _completed(alert)
-    event["metadata"] = _object(alert, "metadata") | {"version": "1.9.0", "profiles": ["record_integrity"]}
+    event["metadata"] = object_in(alert, "metadata") | {"version": "1.9.0", "profiles": ["record_integrity"]}
     attestation: dict[str, Any] = {"authority_uid": "assay-stream"}
     event["attestation_list"] = [attestation]
     attestation["fingerprint"] = {
@@ -78,13 +78,8 @@ def _completed(alert: dict[str, Any]) -> dict[str, Any]:
     if view.attacks:
         completed["finding_info"] = {"attacks": view.attacks} | alert["finding_info"]
     if "mcp_attacks" in view.flat:
-        completed["unmapped"] = _object(alert, "unmapped") | {"mcp_attacks": view.flat["mcp_attacks"]}
+        completed["unmapped"] = object_in(alert, "unmapped") | {"mcp_attacks": view.flat["mcp_attacks"]}
     return completed
-
-
-def _object(alert: dict[str, Any], name: str) -> dict[str, Any]:
-    value = alert.get(name)
-    return value if isinstance(value, dict) else {}
 
 
 OCSF = Format(media_type="application/json", write=to_ocsf)

@@ -1,10 +1,13 @@
 """All stages in one process: one record in, what its stage writes out.
 
-A worker runs a stage for each partition that it owns; a replay runs all of them. Both call the same processors, and
-outputs reach the next stage only as records that are handed back in.
+A worker runs a stage for each partition that it owns, and a replay a registry for each. They call the same processors.
+Here outputs reach the next stage only as records that are handed back in.
 """
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
 
 from assay_stream import join as joining
 from assay_stream.alerts import processor as alerting
@@ -15,9 +18,9 @@ from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import CallProfile
-from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry import processor as registering
 
 
@@ -67,3 +70,30 @@ def process(state: EngineState, record: Record, event: Call | InputError | None 
             return alerting.process(state.alerts, record)
         case _:
             raise AssertionError(f"records of role {record.role} are written, never read")
+
+
+def run(state: EngineState, records: Iterable[Record]) -> list[Output]:
+    return [output for record in records for output in process(state, record)]
+
+
+def restore(state: EngineState, facts: Iterable[Output]) -> EngineState:
+    """Give the facts of an earlier registry to a new one, and to its join."""
+    for offset, fact in enumerate(facts):
+        record = Record(Role.BINDINGS, Origin("bindings", 0, offset), fact.key, fact.value)
+        state.registry.bindings.take(record)
+        state.view.take(record)
+    return state
+
+
+def compacted(facts: list[Output]) -> list[Output]:
+    """What log compaction leaves: the last record of each key, in the order of the log, tombstones gone."""
+    last = {fact.key: index for index, fact in enumerate(facts)}
+    return [fact for index, fact in enumerate(facts) if last[fact.key] == index and fact.value is not None]
+
+
+def evidence_by_partition(outputs: Iterable[Output]) -> dict[int | None, list[Output]]:
+    found = defaultdict(list)
+    for output in outputs:
+        if output.role is Role.EVIDENCE:
+            found[output.partition].append(output)
+    return dict(found)

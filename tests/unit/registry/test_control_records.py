@@ -9,9 +9,9 @@ import rfc8785
 
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import AnyControlFact, ControlDecision, ControlEvent, Discovery, Pin, Policy
-from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.control_step import change_record, fact_of, says_nothing_new
+from assay_stream.registry.processor import change_record, fact_of, says_nothing_new
 from assay_stream.schemes import assay_tool as assay
 from tests.support.controls import a_control, a_document, fingerprint_of
 from tests.support.errors import raises_code
