@@ -23,8 +23,17 @@ from assay_stream.cli.options import (
     time_option,
 )
 from assay_stream.cli.output import Painter, ReportFormat, cell, print_json, print_rows
-from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, flag, on_kafka, option, say
-from assay_stream.cli.sources import make_source
+from assay_stream.cli.shared import (
+    NOTHING_FOUND,
+    Refusals,
+    collecting_seldom,
+    flag,
+    name_refused,
+    on_kafka,
+    option,
+    say,
+)
+from assay_stream.cli.sources import make_source, noted
 from assay_stream.cli.store_sources import (
     EvidenceOptions,
     HistoryOptions,
@@ -105,13 +114,14 @@ def coverage(
         elif from_kafka:
             on_kafka(settings, read_topics)
         else:
-            source = make_source(inputs, False, Selection(), settings)
+            source, refused = make_source(inputs, False, Selection(), settings), Refusals()
             with source.spool() as spool:
                 source.read(lambda record: counted.take_snapshot(record) if record.role is Role.SNAPSHOTS else None)
                 for outputs in source.replay(spool).steps():
-                    for output in outputs:
+                    for output in noted(outputs, refused):
                         if output.role is Role.EVIDENCE:
                             counted.take_evidence(Recorded("replayed", output.value or b""))
+            name_refused(refused)
     rows = list(counted.rows(silent_after_us=int(silent_after * _HOUR_US)))
     if not rows:
         say("no list and no call is recorded: check the source and the times")
@@ -307,7 +317,8 @@ def asof(
 ) -> None:
     """Show the tools, pins, policy and keys in force on a server at a given time, with the records that prove it.
 
-    Exit code 3: history that old has been compacted away. 5: nothing is known about the server or tool.
+    Exit code 3: history that old has been compacted away, or a line could not be read. 5: nothing is known about the
+    server or tool.
     """
     time_us = time.time_ns() // 1_000 if at is None else at
     wanted = not_calls(server_id)
@@ -345,13 +356,13 @@ def timeline(
 ) -> None:
     """Show every change on a server with its evidence: changed lists, findings, decisions, alerts.
 
-    Exit code 5: nothing is known about the server or tool.
+    Exit code 3: a line could not be read. 5: nothing is known about the server or tool.
     """
     lists, profile = not_calls(server_id), looking.settings().call_profile
     name = server_id.encode("utf-8", "surrogatepass")
 
     def wanted(record: Record) -> bool:
-        if record.role is not Role.CALLS:
+        if record.role is not Role.CALLS or record.key is None:
             return lists(record)
         # Most calls are on other servers; a name that JSON may escape is looked for in each.
         if server_id.isascii() and name not in (record.value or b""):
@@ -379,7 +390,7 @@ def trace(
 ) -> None:
     """Follow one call from observation to evidence to alerts.
 
-    Exit code 5: no call and no evidence has this id.
+    Exit code 3: a line could not be read. 5: no call and no evidence has this id.
     """
     if tool_call_id is None and trace_id is None:
         raise InputError("bad_option", "name the call: give --tool-call-id or --trace-id")
@@ -391,7 +402,9 @@ def trace(
     }
 
     def wanted(record: Record) -> bool:
-        return sought.may_be_in(record.value) if record.role is Role.CALLS else record.key in keys
+        if record.role is Role.CALLS:
+            return record.key is None or sought.may_be_in(record.value)
+        return record.key in keys
 
     with open_store(looking, replayed=wanted) as opened:
         opened.read(Role.EVIDENCE, wanted=lambda record: sought.may_be_in(record.value))

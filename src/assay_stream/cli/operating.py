@@ -21,8 +21,17 @@ from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.archiving import topics_restore, topics_restore_mirror
 from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions, read_input
 from assay_stream.cli.output import print_json, print_line
-from assay_stream.cli.shared import argument, as_admin, collecting_seldom, flag, on_kafka, option
-from assay_stream.cli.sources import make_source
+from assay_stream.cli.shared import (
+    Refusals,
+    argument,
+    as_admin,
+    collecting_seldom,
+    flag,
+    name_refused,
+    on_kafka,
+    option,
+)
+from assay_stream.cli.sources import make_source, noted
 from assay_stream.config import command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.files.local import decode_toml
@@ -78,18 +87,21 @@ def replay(
     declared = load_agents(module, labels=labels_in(labels))
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     source = make_source(inputs, from_kafka, Selection(), settings, snapshot_partitions=snapshot_partitions)
+    refused = Refusals()
     with collecting_seldom(), source.spool() as spool:
-        for output in _found(declared, source.replay(spool), settings.alert_rules() if alerts else None):
+        for output in _found(declared, source.replay(spool), settings.alert_rules() if alerts else None, refused):
             value = output.value or b""
             # A file gets the very bytes; a terminal nothing that could steer it.
             typer.echo(json_text(value.decode()).encode() if sys.stdout.isatty() else value)
+    name_refused(refused)
 
 
-def _found(declared: AgentSet, made: Replay, rules: AlertRules | None) -> Iterator[Output]:
+def _found(declared: AgentSet, made: Replay, rules: AlertRules | None, refused: Refusals) -> Iterator[Output]:
     """Yield the agents' findings in a replay, or, given alert rules, the alerts they raise."""
     runner = Runner(declared)
     stage = None if rules is None else AgentAlerts(rules)
-    for outputs in made.steps():
+    for written in made.steps():
+        outputs = list(noted(written, refused))
         found = runner.take(outputs)
         if stage is None:
             yield from found

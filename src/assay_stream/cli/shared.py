@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from enum import EnumType
@@ -35,6 +36,7 @@ from assay_stream.model.record import Record, Role
 from assay_stream.text.escaping import counted, shown, visible
 
 _DECLARED = "declared"
+_is_incomplete: ContextVar[bool] = ContextVar("is_incomplete", default=False)
 _SPANS = (("since", "until"), ("since_us", "until_us"), ("from_time", "to_time"))
 """Names of parameters that are the ends of a span."""
 
@@ -56,7 +58,7 @@ def argument(help_: str, **settings: Any) -> Any:
 def grouped(command: Callable[..., int | None]) -> Callable[..., None]:
     """Give a command the options that its parameters declare; each field of a dataclass among them is an option.
 
-    What it returns is the exit code.
+    What it returns is the exit code; code 3 takes the place of 0 and 5 after ``note_incomplete``.
     """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if is_dataclass(kind) and isinstance(kind, type)}
@@ -79,8 +81,15 @@ def grouped(command: Callable[..., int | None]) -> Callable[..., None]:
                 raise InputError("bad_time", f"{first} is after {last}: swap them")
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
-        if code := command(**given):
-            raise typer.Exit(int(code))
+        _is_incomplete.set(False)
+        try:
+            code = int(command(**given) or 0)
+        except typer.Exit as ended:
+            code = ended.exit_code
+        if code in (0, NOTHING_FOUND) and _is_incomplete.get():
+            code = INCOMPLETE  # that nothing was found means little then
+        if code:
+            raise typer.Exit(code)
 
     run.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
     run.__annotations__ = {name: parameter.annotation for name, parameter in options.items()}
@@ -128,6 +137,8 @@ class Plain(TyperCommand):
                 each.display_type_rich = lambda **_: None
 
 
+INCOMPLETE = 3
+"""Exit code if not everything could be read: there may be more than what is shown."""
 NOTHING_FOUND = 5
 """Exit code if nothing matches."""
 PIPE_CLOSED = 128 + 13
@@ -242,12 +253,24 @@ class Refusals(list[str]):
             self.left_out += 1
 
 
-def show_refused(refused: Refusals) -> None:
-    """Report the lines that could not be read, and exit with code 2 if there are any."""
+def name_refused(refused: Refusals) -> None:
+    """Report the lines that could not be read, whose content the command does without."""
     for text in refused:
         say(text)
     if refused.left_out:
         say(f"and {counted(refused.left_out, 'more line')}")
+    if refused:
+        note_incomplete()
+
+
+def note_incomplete() -> None:
+    """Let the command end with code 3: not everything could be read, and there may be more than it shows."""
+    _is_incomplete.set(True)
+
+
+def show_refused(refused: Refusals) -> None:
+    """Report the lines that could not be read, and exit with code 2 if there are any."""
+    name_refused(refused)
     if refused:
         raise typer.Exit(2)
 

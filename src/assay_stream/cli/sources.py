@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -23,7 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from assay_stream.cli.options import ServerIds, time_option
-from assay_stream.cli.shared import on_kafka, option
+from assay_stream.cli.shared import Refusals, on_kafka, option
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import read_files
@@ -34,12 +34,13 @@ from assay_stream.kafka import ranges as log_ends
 from assay_stream.kafka.ranges import READ, Ends, LogRanges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import Limits
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import ERROR_HEADERS, Origin, Output, Record, Role
 from assay_stream.replay.order import OFFSETS_METAVAR, Selection, offsets_of
 from assay_stream.replay.run import Replay
 
 RecordSink = Callable[[Record], None]
 Wanted = Callable[[Record], bool]
+_Written = TypeVar("_Written", Record, Output)
 
 _LOOK_EVERY = 1_024
 """Records between two reports of progress."""
@@ -247,6 +248,19 @@ class Source:
                     offsets[place] += 1
                     yield Record(output.role, origin, output.key, output.value, output.headers, output.timestamp_ms)
                 written.clear()
+
+
+def noted(written: Iterable[_Written], refused: Refusals) -> Iterator[_Written]:
+    """Pass on what a replay wrote, and note the lines of its files that are no observations.
+
+    What else a stage refuses has a key, and is refused by live stages as well.
+    """
+    for each in written:
+        if each.role is Role.REJECTED and each.key is None:
+            given = [(content or b"").decode() for _, content in each.headers[-len(ERROR_HEADERS) :]]
+            _, message, topic, partition, offset = given
+            refused.append(f"{Origin(topic, int(partition), int(offset))}: {message}")
+        yield each
 
 
 def make_source(

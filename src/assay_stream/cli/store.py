@@ -14,8 +14,8 @@ import typer
 from assay_stream.cli.evidence import refuse_held
 from assay_stream.cli.options import AsJson, Bootstrap, WebPort, copied_stdin
 from assay_stream.cli.output import print_json, print_line
-from assay_stream.cli.shared import argument, flag, option
-from assay_stream.cli.sources import make_source
+from assay_stream.cli.shared import Refusals, argument, flag, name_refused, option
+from assay_stream.cli.sources import make_source, noted
 from assay_stream.cli.store_sources import results_in
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError, needing_extra
@@ -88,10 +88,11 @@ def load(
     for path in paths:
         with reading(path):
             path.stat()
+    refused = Refusals()
     with schema.replacing(folder) as connection:
         filler = Filler(connection)
         filler.begin(FILES_DEPLOYMENT)
-        fill(connection, _records(paths))
+        fill(connection, _records(paths, refused))
         filler.refresh()
         # Whoever loads old files wants them: only the size is bounded.
         now_us = time_ns() // 1_000
@@ -100,6 +101,7 @@ def load(
             pass
         found = Store(connection).status()
     _show(found)
+    name_refused(refused)
 
 
 def _refuse_held(folder: Path) -> None:
@@ -209,7 +211,7 @@ def _result_name(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".zst")
 
 
-def _records(paths: list[Path]) -> Iterator[Record]:
+def _records(paths: list[Path], refused: Refusals) -> Iterator[Record]:
     """Yield records of results as they are, records of archived logs in offset order, then those derived from recorded
     observations.
     """
@@ -230,4 +232,4 @@ def _records(paths: list[Path]) -> Iterator[Record]:
         for log in archived.logs():
             yield from archived.read(log)
     if observed:
-        yield from make_source(observed, False, Selection(), load_settings()).derived()
+        yield from noted(make_source(observed, False, Selection(), load_settings()).derived(), refused)

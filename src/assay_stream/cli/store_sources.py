@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import typer
-
 from assay_stream.alerts.story import AlertStory, tool_names_of
 from assay_stream.alerts.view import AlertView, read_alert, view_of
 from assay_stream.bindings.state import Bindings
@@ -26,8 +24,17 @@ from assay_stream.cli.options import (
     files_option,
     time_option,
 )
-from assay_stream.cli.shared import Refusals, collecting_seldom, flag, on_kafka, option, say
-from assay_stream.cli.sources import Source, Wanted, make_source
+from assay_stream.cli.shared import (
+    Refusals,
+    collecting_seldom,
+    flag,
+    name_refused,
+    note_incomplete,
+    on_kafka,
+    option,
+    say,
+)
+from assay_stream.cli.sources import Source, Wanted, make_source, noted
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.lines import record_line_parts
@@ -49,9 +56,6 @@ from assay_stream.replay.log_cut import unbounded
 from assay_stream.replay.order import Selection
 from assay_stream.report.timeline import TRACED_MAX, Sought
 from assay_stream.text.escaping import counted
-
-EXIT_INCOMPLETE = 3
-"""Exit code where not everything could be looked at."""
 
 _PROGRESS_EVERY_S = 5.0
 _DEFINITIONS, _EVIDENCE = "definitions.ndjson", "evidence.ndjson"
@@ -87,6 +91,8 @@ class OpenedStore:
             return
         with collecting_seldom():
             read, known = on_kafka(self.topics, lambda settings: self._fill(settings, roles, since_ms, wanted))
+        if not self.is_complete:
+            note_incomplete()
         if self.within_s is not None and self.is_complete:
             say(f"read {counted(read, 'record')} from {counted(len(roles), 'topic')}")
         elif self.within_s is not None:
@@ -147,14 +153,21 @@ class OpenedStore:
 
 
 def about(*server_ids: str) -> Wanted:
-    """Match records of any topic that can be about the given servers, by key; all records if none are given."""
+    """Match records of any topic that can be about the given servers, by key; all records if none are given.
+
+    A line that cannot be read has no key, and may be about any of them.
+    """
     keys = {server_id.encode("utf-8", "surrogatepass") for server_id in server_ids}
 
     def wanted(record: Record) -> bool:
         if record.role is Role.BINDINGS:
             return record.key == KEY or decode_key(record.key)[1] in server_ids
         # What is found about a name on several servers stands under the group of the name.
-        return record.key in keys or (record.role is Role.ALERTS and (record.key or b"").startswith(b"names-"))
+        return (
+            record.key is None
+            or record.key in keys
+            or (record.role is Role.ALERTS and (record.key or b"").startswith(b"names-"))
+        )
 
     return wanted if server_ids else lambda _: True
 
@@ -162,7 +175,7 @@ def about(*server_ids: str) -> Wanted:
 def not_calls(*server_ids: str) -> Wanted:
     """Match observations to replay for lists and decisions (not calls) of the given servers, or of all."""
     wanted = about(*server_ids)
-    return lambda record: record.role is not Role.CALLS and wanted(record)
+    return lambda record: record.key is None or (record.role is not Role.CALLS and wanted(record))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +221,7 @@ def open_store(
 ) -> Iterator[OpenedStore]:
     """Open the store that the options name, or fill a temporary one from files or topics.
 
-    Exits with code 3 after the query if topics could not be read whole.
+    The command ends with code 3 if topics could not be read whole, or lines were refused.
 
     Args:
         roles: topics that the query needs. If there are none, the caller reads them (``OpenedStore.read``).
@@ -224,14 +237,16 @@ def open_store(
     if source is None and inputs:
         source = make_source(inputs, False, Selection(), options.settings())
     if source is not None or evidence or alerts is not None:
+        refused = Refusals()
         with _temporary() as opened, collecting_seldom():
             if source is not None:
                 limits = None if replayed is None else unbounded()
-                fill(opened.store.connection, source.derived(replayed, limits=limits))
+                fill(opened.store.connection, noted(source.derived(replayed, limits=limits), refused))
             for path in evidence or ():
-                fill(opened.store.connection, results_in(path, Role.EVIDENCE))
+                fill(opened.store.connection, results_in(path, Role.EVIDENCE, refused))
             if alerts is not None:
                 fill(opened.store.connection, results_in(alerts, Role.ALERTS, opened.refused))
+            name_refused(refused)
             yield opened
     elif options.store is not None:
         with closing(Store(schema.reading(options.store))) as store, schema.failures(options.store):
@@ -247,8 +262,6 @@ def open_store(
             if roles:
                 opened.read(*roles)
             yield opened
-            if not opened.is_complete:
-                raise typer.Exit(EXIT_INCOMPLETE)
 
 
 @contextmanager

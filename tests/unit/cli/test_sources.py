@@ -13,8 +13,9 @@ from assay_stream.files.lines import record_line
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import Role
 from assay_stream.replay.order import Selection
+from tests.support.command import invoke
 from tests.support.errors import raises_code
-from tests.support.events import TOOL, Story
+from tests.support.events import SERVER, TOOL, Story
 
 SETTINGS = load_settings()
 ENDS = {Role.CALLS: {0: 5, 1: 6}, Role.SNAPSHOTS: {0: 2, 1: 0, 2: 0}, Role.CONTROL: {0: 0}}
@@ -67,3 +68,37 @@ def test_topics_are_read_as_far_as_was_noted(monkeypatch: pytest.MonkeyPatch) ->
     assert source.what()["bootstrap_servers"] == SETTINGS.bootstrap_servers
     other = {**ENDS, Role.CALLS: {0: 1}}
     assert make_source(None, True, Selection(), SETTINGS, ends=other).ends == other
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("evidence", "list"),
+        ("evidence", "list", "--server-id", "nobody"),
+        ("evidence", "search", "call-1"),
+        ("tools", "list"),
+        ("coverage",),
+        ("asof", "--server-id", SERVER),
+        ("timeline", "--server-id", SERVER),
+        ("trace", "--tool-call-id", "nobody's"),
+        ("policy", "plan", "--server-id", SERVER, "--enforcement", "block"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(file: Path, command: tuple[str, ...]) -> None:
+    """A query goes on without it, and ends with a code of its own: what the line holds may be what was looked for."""
+    intact = invoke(*command, "--input", str(file))
+    assert "in.ndjson" not in intact.stderr
+    file.write_bytes(file.read_bytes() + b'{"specversion":"1.0","type":"mcp.tool.call.dec')
+    done = invoke(*command, "--input", str(file))
+    assert done.exit_code == 3
+    assert "in.ndjson/0/3: not_json" in done.stderr
+    assert done.stdout == intact.stdout
+
+
+def test_a_line_that_is_no_evidence_is_named(tmp_path: Path, file: Path) -> None:
+    assert invoke("replay", "--input", str(file), "--output", str(tmp_path / "out")).exit_code == 0
+    evidence = tmp_path / "out" / "evidence.ndjson"
+    evidence.write_bytes(evidence.read_bytes()[:-9])
+    done = invoke("evidence", "list", "--evidence", str(evidence), "--json")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (3, 1)
+    assert f"{evidence}, line 2: not_evidence" in done.stderr
