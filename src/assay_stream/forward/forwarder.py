@@ -40,7 +40,7 @@ from assay_stream.kafka.publishing import send_all
 from assay_stream.kafka.topics import STAGES, AccessRole, topic_names
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.telemetry import PrometheusStage
 
 _log = structlog.get_logger(__name__)
 

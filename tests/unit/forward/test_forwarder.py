@@ -26,7 +26,7 @@ from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOut
 from assay_stream.kafka import part
 from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.kafka.part import UNCOUNTED, StageMetrics, lags_of
-from assay_stream.worker.metrics import Metrics, PrometheusStage
+from assay_stream.worker.telemetry import Metrics, PrometheusStage
 from tests.support.alerts import alert_records, finding_of
 from tests.support.errors import raises_code
 
