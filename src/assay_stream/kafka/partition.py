@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-import orjson
+import msgspec
 import structlog
 from aiokafka import TopicPartition
 
@@ -98,9 +98,7 @@ class Suspicion:
         return Suspicion(level=self.level, left=left) if left > 0 else Suspicion()
 
     def encode(self) -> str:
-        record = None if self.record is None else list(self.record)
-        fields = {"level": self.level.value, "left": self.left, "record": record, "attempt": self.attempt}
-        return orjson.dumps(fields).decode()
+        return msgspec.json.encode(self).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,16 +121,12 @@ def suspicion_after(metadata: str) -> Suspicion:
     Kafka's own tools write metadata there too.
     """
     try:
-        fields = orjson.loads(metadata)
-        level = SuspicionLevel(fields["level"])
-        record = None if fields["record"] is None else Origin(*fields["record"])
-        left, attempt = int(fields["left"]), int(fields["attempt"])
-    except (ValueError, TypeError, KeyError):
+        mark = msgspec.json.decode(metadata, type=Suspicion)
+    except (msgspec.DecodeError, RecursionError):
         return Suspicion()
-    if left < 1 or attempt < 0:
+    if mark.left < 1 or mark.attempt < 0:
         return Suspicion()  # with no record to try, the partition would stand still
-    following = SuspicionLevel.FEW if level is SuspicionLevel.BATCH else SuspicionLevel.ONE
-    return Suspicion(level=following, left=left, record=record, attempt=attempt)
+    return replace(mark, level=SuspicionLevel.FEW if mark.level is SuspicionLevel.BATCH else SuspicionLevel.ONE)
 
 
 _log = structlog.get_logger(__name__)
@@ -217,9 +211,6 @@ class Batch(Generic[State]):
             raise BatchDropped
         self._working = self._task.in_thread(self._step_all, step)
         await self._working
-
-    def write(self, outputs: Sequence[Output]) -> None:
-        self.outputs.add(outputs)
 
     def drop(self) -> None:
         """Release an agent waiting for the thread, which may take long to end."""
@@ -532,7 +523,7 @@ class PartitionTask:
         punctuated = self.stage.punctuate(self.partition)
         if not (batch.done or punctuated or positions != self.committed):
             return False
-        batch.write([*punctuated, *self.stage.flush(self.partition, positions)])
+        batch.outputs.add([*punctuated, *self.stage.flush(self.partition, positions)])
         return True
 
     def _positions(self, done: int, end: dict[TopicPartition, int]) -> dict[TopicPartition, int]:

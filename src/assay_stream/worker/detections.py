@@ -53,11 +53,10 @@ def run_agents(settings: Settings, agents: AgentSet, name: str) -> None:
         AssayStreamError: if they cannot start, or had to stop.
     """
     gc.set_threshold(*GC_THRESHOLDS)
-    access = ACCESS[AccessRole.AGENTS]
     unread = {Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS} - set(agents.roles)
     run_host(
         settings,
-        (access.reads | access.writes | access.looks_at) - unread,
+        ACCESS[AccessRole.AGENTS].roles - unread,
         [AccessRole.AGENTS],
         lambda host, counts: add_agents(host, Topology(settings, counts, agents=name), agents, name),
         web_port=settings.web_port,

@@ -207,11 +207,9 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
     # A batch makes many short-lived objects and no cycles: collecting every 700 of them is wasted work.
     gc.set_threshold(*GC_THRESHOLDS)
     actors = [AccessRole(stage) for stage in stages]
-    access = [ACCESS[actor] for actor in actors]
-    needed = frozenset().union(*(grants.reads | grants.writes | grants.looks_at for grants in access))
     run_host(
         settings,
-        needed,
+        frozenset().union(*(ACCESS[actor].roles for actor in actors)),
         actors,
         lambda host, counts: add_stages(host, Topology(settings, counts), stages),
         web_port=settings.web_port,
