@@ -31,7 +31,6 @@ from assay_stream.model.evidence import Producer
 from assay_stream.model.facts import KEY, JoinProgress, write_progress
 from assay_stream.model.record import TOPICS, Output, Record, Role
 from assay_stream.registry import processor
-from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import (
     BindingView,
     EvidenceLatency,
@@ -40,6 +39,7 @@ from assay_stream.worker.stages import (
     join_calls,
     registry_stage,
 )
+from assay_stream.worker.telemetry import Metrics, PrometheusStage
 from assay_stream.worker.worker import AgentApp, Batches, TransactionalChannel
 from bench.on_broker import Count, Measure, on_broker, run_until
 from bench.publishing import publish
@@ -68,7 +68,7 @@ async def hosted(name: str, partitions: int, step: Any, *, of_pieces: bool = Fal
     Args:
         step: for single records, or for pieces.
     """
-    app = AgentApp("bench", store="memory://", web_enabled=False)
+    app = AgentApp("bench")
     channel = TransactionalChannel(app, name=name, partitions=partitions)
 
     @app.agent(channel)

@@ -27,7 +27,7 @@ from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Role
 from assay_stream.model.schemas import all_files, asyncapi
 from assay_stream.plugins import RECEIVERS
-from assay_stream.worker.metrics import Metrics
+from assay_stream.worker.telemetry import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS, SCHEMAS = ROOT / "docs", ROOT / "schemas"

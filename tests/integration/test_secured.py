@@ -19,8 +19,7 @@ from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFai
 from assay_stream.console.deciding import KafkaPublish
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.connection import connection_options, open_admin
-from assay_stream.kafka.finalizing import Member, list_members, write_finalised
-from assay_stream.kafka.ranges import READ
+from assay_stream.kafka.ranges import READ, Member, list_members, write_finalised
 from assay_stream.kafka.topics import ACCESS, AccessRole, topic_names
 from assay_stream.model.record import Record, Role
 from assay_stream.model.state_table import LEVEL

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -89,6 +90,10 @@ class Dialogue:
     def tick(self) -> datetime:
         now, self.now = self.now, self.now + timedelta(milliseconds=1)
         return now
+
+
+def data_of(observations: Iterable[Observation]) -> list[dict[str, Any]]:
+    return [json.loads(each.value)["data"] for each in observations]
 
 
 def tool(name: str) -> dict[str, Any]:

@@ -24,10 +24,10 @@ from typing import Any, NamedTuple, Protocol
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndTimestamp
 
+from assay_stream.kafka.aiokafka_private import GroupMember
 from assay_stream.kafka.connection import (
     ConsumerRebalanceListener,
     FetchedRecord,
-    GroupMember,
     KafkaError,
     ProducerFenced,
     TopicPartition,

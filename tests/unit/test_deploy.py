@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from assay_stream.cli.app import app
 from assay_stream.console.service import ConsoleMetrics
-from assay_stream.worker.metrics import Metrics
+from assay_stream.worker.telemetry import Metrics
 
 ROOT = Path(__file__).parents[2]
 RULES: list[dict[str, Any]] = [

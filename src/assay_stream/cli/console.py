@@ -30,7 +30,6 @@ from assay_stream.kafka.connection import open_admin
 from assay_stream.limits import CONSOLE_LIMITS, HTTP_LIMITS, ConsoleLimits
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
-from assay_stream.worker.logs import configure_logs
 from assay_stream.worker.storing import StoreFilling
 
 if TYPE_CHECKING:
@@ -204,6 +203,7 @@ def console(
     with needing_extra("console"):
         from assay_stream.console.identity import read_identity
         from assay_stream.observe.http.tap import Listener
+        from assay_stream.worker.telemetry import configure_logs
     folder = store_folder(store)
     host, port = address_of(listen)
     tls = None if tls_cert is None else serving_tls(tls_cert, tls_key)

@@ -35,7 +35,7 @@ from assay_stream.cli.sources import make_source, noted
 from assay_stream.config import command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.files.local import decode_toml
-from assay_stream.kafka.finalizing import list_members, show_level, write_finalised
+from assay_stream.kafka.ranges import list_members, show_level, write_finalised
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import (
     ACCESS,

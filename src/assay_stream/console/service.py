@@ -56,7 +56,7 @@ from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.queries import Store
 from assay_stream.report.pins import Decision
-from assay_stream.worker.host import Health, health_pages
+from assay_stream.worker.telemetry import Health, health_pages
 
 _T = TypeVar("_T")
 

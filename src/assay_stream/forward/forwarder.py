@@ -40,7 +40,7 @@ from assay_stream.kafka.publishing import send_all
 from assay_stream.kafka.topics import STAGES, AccessRole, topic_names
 from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.telemetry import PrometheusStage
 
 _log = structlog.get_logger(__name__)
 
@@ -227,12 +227,14 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
             view = view_of(alert)
             if not self._subscription.wants(view):
                 self._count("not_wanted")
-                return self._generation == generation
-            return await self._deliver(record, alert, view, generation)
+            elif not await self._deliver(alert, view, generation):
+                return False
         except InputError as error:
-            return await self._bury(record, error, generation)
+            await self._bury(record, error)
+        return self._generation == generation
 
-    async def _deliver(self, record: Record, alert: dict[str, Any], view: AlertView, generation: int) -> bool:
+    async def _deliver(self, alert: dict[str, Any], view: AlertView, generation: int) -> bool:
+        """Return whether the receiver took an alert before the stop or a rebalance; one refused for good raises."""
         failures = 0
         while not self.stopping.is_set() and self._generation == generation:
             self.moved_s = time.monotonic()
@@ -244,10 +246,9 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
             if answer.outcome is DeliveryOutcome.DELIVERED:
                 if failures:
                     _log.info("receiver_answers_again", receiver=self._receiver.name, failures=failures)
-                return self._generation == generation
+                return True
             if answer.outcome is DeliveryOutcome.REFUSED:
-                why = f"{self._receiver.name} refused it: {answer.code}"
-                return await self._bury(record, InputError("refused_by_receiver", why), generation)
+                raise InputError("refused_by_receiver", f"{self._receiver.name} refused it: {answer.code}")
             failures += 1
             wait_ms = self._schedule.wait_ms(failures, retry_after_ms=answer.retry_after_ms)
             _log.warning(
@@ -275,7 +276,7 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         except Exception as error:  # noqa: BLE001 - the mistake of one plug-in holds up no other receiver
             return waiting(type(error).__name__)
 
-    async def _bury(self, record: Record, error: AssayStreamError, generation: int) -> bool:
+    async def _bury(self, record: Record, error: AssayStreamError) -> None:
         self.is_waiting = False
         letter = dead_letter(record, error)
         [failure] = await send_all(self._producer, self._topics, [letter])
@@ -283,7 +284,6 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
             raise failure
         self._count("dead")
         _log.error("alert_refused", code=error.code, why=error.message, **record.origin.as_json())
-        return self._generation == generation
 
     async def _commit(self) -> None:
         offsets = dict(self._delivered)

@@ -43,19 +43,11 @@ from assay_stream.model.cloudevents import event_time_us, read_call, read_event
 from assay_stream.model.fields import compile_glob
 from assay_stream.model.observation import CallProfile, SnapshotEvent
 from assay_stream.model.plain_call import is_native
-from assay_stream.model.record import (
-    CALL_TYPE,
-    LIST_CHANGED_TYPE,
-    LOSS_TYPE,
-    OBSERVER_HEADER,
-    SNAPSHOT_TYPE,
-    Origin,
-    Record,
-    Role,
-)
+from assay_stream.model.record import OBSERVER_HEADER, Origin, Record, Role
 from assay_stream.model.rejected import Mark, mark_of
 from assay_stream.observe.http.messages import media_type
 from assay_stream.observe.observation import (
+    KIND_OF,
     Observation,
     ObservationKind,
     Vantage,
@@ -215,12 +207,6 @@ BATCH = "application/cloudevents-batch+json"
 BINARY = "application/json"
 """Content type of the data of an event in binary mode."""
 
-_KINDS: dict[str, tuple[ObservationKind, Role]] = {
-    SNAPSHOT_TYPE: ("list", Role.SNAPSHOTS),
-    LIST_CHANGED_TYPE: ("list", Role.SNAPSHOTS),
-    LOSS_TYPE: ("list", Role.SNAPSHOTS),
-    CALL_TYPE: ("call", Role.CALLS),
-}
 NOT_YOURS = "not_yours"
 _NOWHERE = Origin("", 0, 0)
 _ORDER = ("specversion", "type", "source", "id", "time", "datacontenttype", "traceparent")
@@ -326,10 +312,10 @@ class EventJudge:
             judged.append(found)
 
     def _judged(self, raw: bytes, client: KnownClient, now_ms: int) -> Generator[int, None, JudgedEvent]:
-        kind, role = self._place(raw)
-        record = Record(role, _NOWHERE, None, raw)
+        kind = self._kind(raw)
+        record = Record(Role.CALLS if kind == "call" else Role.SNAPSHOTS, _NOWHERE, None, raw)
         event: Any
-        if role is Role.CALLS:
+        if kind == "call":
             event = data = read_call(record, limits=self.limits, call_profile=self.call_profile)
         else:
             event = read_event(record, limits=self.limits)
@@ -365,14 +351,14 @@ class EventJudge:
             return JudgedEvent(error=error)
         return JudgedEvent(observation=observation, mark=mark_of(client.observer_id, event.source, event.id))
 
-    def _place(self, raw: bytes) -> tuple[ObservationKind, Role]:
+    def _kind(self, raw: bytes) -> ObservationKind:
         try:
-            kind = _HEADS.decode(raw).type
+            stated = _HEADS.decode(raw).type
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            kind = SNAPSHOT_TYPE  # whose rules say what is wrong
-        if kind not in _KINDS:
-            raise InputError("unknown_type", f"events of type {', '.join(_KINDS)} are taken here", path="$.type")
-        return _KINDS[kind]
+            return "list"  # whose rules say what is wrong
+        if stated not in KIND_OF:
+            raise InputError("unknown_type", f"events of type {', '.join(KIND_OF)} are taken here", path="$.type")
+        return KIND_OF[stated]
 
     def _refused(self, raw: bytes, client: KnownClient, error: InputError, now_ms: int) -> JudgedEvent:
         try:

@@ -50,7 +50,7 @@ from assay_stream.observe.http.messages import (
 )
 from assay_stream.observe.http.tap import Listener, serve
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.telemetry import PrometheusStage
 
 ACCEPTED, SOME_ACCEPTED = 202, 207
 """Not 200: it is in the log, and what the stages make of it is not known yet (CloudEvents web hooks 1.0, 2.1)."""

@@ -10,19 +10,21 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import (
-    GroupCoordinatorNotAvailableError,
-    KafkaConnectionError,
-    KafkaError,
-    NotEnoughReplicasError,
-    OffsetOutOfRangeError,
-    ProducerFenced,
-)
+# What has ``as`` is for other packages, which do not import aiokafka.
+from aiokafka import AIOKafkaProducer as AIOKafkaProducer
+from aiokafka import ConsumerRebalanceListener as ConsumerRebalanceListener
+from aiokafka import TopicPartition as TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient as AIOKafkaAdminClient
+from aiokafka.errors import GroupCoordinatorNotAvailableError as GroupCoordinatorNotAvailableError
+from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaError as KafkaError
+from aiokafka.errors import NotEnoughReplicasError as NotEnoughReplicasError
+from aiokafka.errors import ProducerFenced as ProducerFenced
 
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.aiokafka_private import Consumer, FetchedRecord, GroupMember, Producer
+from assay_stream.kafka.aiokafka_private import Consumer as Consumer
+from assay_stream.kafka.aiokafka_private import FetchedRecord as FetchedRecord
+from assay_stream.kafka.aiokafka_private import Producer
 from assay_stream.kafka.credentials import RereadTls, sasl_options
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, kafka_producer
 from assay_stream.kafka.refusals import explained, why_refused
@@ -33,21 +35,6 @@ from assay_stream.model.state_table import LEVEL
 if TYPE_CHECKING:
     # Proxies follow verdicts without the settings of a deployment, which need an extra.
     from assay_stream.config import Settings
-
-__all__ = [
-    "AIOKafkaAdminClient",
-    "AIOKafkaProducer",
-    "Consumer",
-    "ConsumerRebalanceListener",
-    "FetchedRecord",
-    "GroupCoordinatorNotAvailableError",
-    "GroupMember",
-    "KafkaError",
-    "NotEnoughReplicasError",
-    "ProducerFenced",
-    "TopicPartition",
-]
-"""Exported because other packages do not import aiokafka."""
 
 REQUEST_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
 """Room for the largest record and its overhead in one request."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from math import inf
 from typing import Any, NamedTuple
@@ -181,6 +181,7 @@ class Span(NamedTuple):
     end: int
 
 
+@dataclass(eq=False, repr=False)
 class Compared:
     """Compares a log, record by record, with the beginning of what is wanted.
 
@@ -190,11 +191,13 @@ class Compared:
         keeps_time: False where brokers replace timestamps.
     """
 
-    def __init__(self, wanted: Iterator[Record], *, is_compacted: bool, keeps_time: bool) -> None:
-        self._wanted = wanted
-        self._next = next(wanted, None)
-        self._is_compacted = is_compacted
-        self._keeps_time = keeps_time
+    wanted: Iterator[Record]
+    _: KW_ONLY
+    is_compacted: bool
+    keeps_time: bool
+
+    def __post_init__(self) -> None:
+        self._next = next(self.wanted, None)
         self._superseded: dict[bytes | None, int] = {}
 
     def take(self, found: Record) -> int | None:
@@ -202,7 +205,7 @@ class Compared:
         differs = self._skip_to(found.origin.offset)
         if differs is not None:
             return differs
-        wanted, self._next = self._next, next(self._wanted, None)
+        wanted, self._next = self._next, next(self.wanted, None)
         if wanted is None or self._content(wanted) != self._content(found):
             return found.origin.offset
         self._superseded.pop(found.key, None)
@@ -215,17 +218,17 @@ class Compared:
 
     def _skip_to(self, offset: int) -> int | None:
         while self._next is not None and self._next.origin.offset < offset:
-            if not self._is_compacted:
+            if not self.is_compacted:
                 return self._next.origin.offset
             if self._next.value is None:
                 self._superseded.pop(self._next.key, None)
             else:
                 self._superseded[self._next.key] = self._next.origin.offset
-            self._next = next(self._wanted, None)
+            self._next = next(self.wanted, None)
         return None
 
     def _content(self, record: Record) -> tuple[Any, ...]:
-        time_ms = record.timestamp_ms if self._keeps_time else 0
+        time_ms = record.timestamp_ms if self.keeps_time else 0
         return record.origin.offset, record.key, record.value, tuple(record.headers), time_ms
 
 

@@ -54,7 +54,7 @@ Measured = (
 
 
 class StageMetrics:
-    """What a stage counts and measures; this base records nothing. Names are those of ``worker.metrics.Metrics``."""
+    """What a stage counts and measures; this base records nothing. Names are those of ``worker.telemetry.Metrics``."""
 
     def count(self, name: Counted, more: int = 1, *labels: str) -> None:
         pass

@@ -35,20 +35,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-import orjson
+import msgspec
 import structlog
 from aiokafka import TopicPartition
 
+from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.connection import MAY_PASS, Consumer, FetchedRecord, record_of
-from assay_stream.kafka.stage import Gathered, TransactionalWriter
+from assay_stream.kafka.part import StageMetrics
+from assay_stream.kafka.stage import Gathered, Stage, TransactionalWriter
 from assay_stream.model.record import Origin, Output, Record
-
-if TYPE_CHECKING:
-    from assay_stream.kafka.runner import Runner
-
 
 _FEW_RECORDS = 32
 """Records tried together: a marked batch of thousands costs hundreds of transactions, some seconds."""
@@ -100,9 +98,7 @@ class Suspicion:
         return Suspicion(level=self.level, left=left) if left > 0 else Suspicion()
 
     def encode(self) -> str:
-        record = None if self.record is None else list(self.record)
-        fields = {"level": self.level.value, "left": self.left, "record": record, "attempt": self.attempt}
-        return orjson.dumps(fields).decode()
+        return msgspec.json.encode(self).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,16 +121,12 @@ def suspicion_after(metadata: str) -> Suspicion:
     Kafka's own tools write metadata there too.
     """
     try:
-        fields = orjson.loads(metadata)
-        level = SuspicionLevel(fields["level"])
-        record = None if fields["record"] is None else Origin(*fields["record"])
-        left, attempt = int(fields["left"]), int(fields["attempt"])
-    except (ValueError, TypeError, KeyError):
+        mark = msgspec.json.decode(metadata, type=Suspicion)
+    except (msgspec.DecodeError, RecursionError):
         return Suspicion()
-    if left < 1 or attempt < 0:
+    if mark.left < 1 or mark.attempt < 0:
         return Suspicion()  # with no record to try, the partition would stand still
-    following = SuspicionLevel.FEW if level is SuspicionLevel.BATCH else SuspicionLevel.ONE
-    return Suspicion(level=following, left=left, record=record, attempt=attempt)
+    return replace(mark, level=SuspicionLevel.FEW if mark.level is SuspicionLevel.BATCH else SuspicionLevel.ONE)
 
 
 _log = structlog.get_logger(__name__)
@@ -220,9 +212,6 @@ class Batch(Generic[State]):
         self._working = self._task.in_thread(self._step_all, step)
         await self._working
 
-    def write(self, outputs: Sequence[Output]) -> None:
-        self.outputs.add(outputs)
-
     def drop(self) -> None:
         """Release an agent waiting for the thread, which may take long to end."""
         if self._working is not None and not self._working.done():
@@ -242,6 +231,22 @@ class Batch(Generic[State]):
 
 BatchHandler = Callable[[Batch[Any]], Awaitable[None]]
 """Processes one batch; returns when done."""
+
+
+class TaskOwner(Protocol):
+    """What a task needs of its runner: ``kafka.runner.Runner``."""
+
+    stage: Stage[Any]
+    agent: BatchHandler
+    group_id: str
+    settings: Settings
+    metrics: StageMetrics
+    quarantine: asyncio.Lock
+
+    @property
+    def gives_way(self) -> bool: ...
+    def note_commit(self, partition: int) -> None: ...
+    def note_failure(self, partition: int) -> None: ...
 
 
 class PartitionTask:
@@ -268,7 +273,7 @@ class PartitionTask:
         ConfigurationError: ``partitions_added``.
     """
 
-    def __init__(self, runner: Runner, consumer: Consumer, partition: int, *, opening: int) -> None:
+    def __init__(self, runner: TaskOwner, consumer: Consumer, partition: int, *, opening: int) -> None:
         self.runner = runner
         self.stage = runner.stage
         self.partition = partition
@@ -518,7 +523,7 @@ class PartitionTask:
         punctuated = self.stage.punctuate(self.partition)
         if not (batch.done or punctuated or positions != self.committed):
             return False
-        batch.write([*punctuated, *self.stage.flush(self.partition, positions)])
+        batch.outputs.add([*punctuated, *self.stage.flush(self.partition, positions)])
         return True
 
     def _positions(self, done: int, end: dict[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -1,15 +1,21 @@
-"""Read the topics of a deployment up to fixed end offsets: by assignment, committed records only."""
+"""What a deployment holds at one moment: its topics, its groups, and the format level that its workers write.
+
+Topics are read up to fixed end offsets: by assignment, committed records only.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, for_code
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
@@ -21,11 +27,14 @@ from assay_stream.kafka.connection import (
     read,
     reading_consumer,
     record_of,
+    start_producer,
 )
 from assay_stream.kafka.part import PatientPart
+from assay_stream.kafka.publishing import disconnect
 from assay_stream.kafka.refusals import explained
-from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.topics import STAGES, topic_names
 from assay_stream.model.record import SET_ASIDE, Origin, Record, Role
+from assay_stream.model.state_table import KEY, read_level, stated_level, write_level
 from assay_stream.seal.check import LogName
 
 Ends = dict[Role, dict[int, int]]
@@ -414,3 +423,78 @@ class KafkaLogs:
             raise OperatingError(
                 "brokers_failing", f"reading the topics of {topics} failed with {type(error).__name__}: try again"
             ) from error
+
+
+_LEVEL = re.compile(r"assay-stream-.*-level([1-9][0-9]{0,8})(?:-|$)")
+"""Of a client id, as ``kafka.connection.client_id`` makes it."""
+
+
+class Member(NamedTuple):
+    """A member of a consumer group of the stages.
+
+    Args:
+        name: client id and host.
+        level: the highest format level that it reads; 0 if its client id does not say.
+    """
+
+    group_id: str
+    name: str
+    level: int
+
+
+async def finalised_level(settings: Settings) -> int:
+    """Return the format level that workers write.
+
+    Raises:
+        ConfigurationError: ``format_too_new``, ``topic_missing``.
+        OperatingError: ``broker_unreachable``.
+    """
+    return max([read_level(record) async for record in _stated(settings)], default=1)
+
+
+async def show_level(settings: Settings) -> tuple[int, str]:
+    """Return the format level and which release finalised it, even if it is too new for this one."""
+    return max([stated_level(record) async for record in _stated(settings)], default=(1, ""))
+
+
+def _stated(settings: Settings) -> AsyncIterator[Record]:
+    return (record async for record in read_records(settings, Role.FORMATS) if record.key == KEY)
+
+
+async def list_members(admin: AIOKafkaAdminClient, settings: Settings) -> list[Member]:
+    """Return the members of the groups of the stages and of users' agents.
+
+    Nothing else that reads state topics is in a group: the store, the console and commands.
+    """
+    of_agents = topic_names(settings)[Role.AGENT_STATES]
+    agents = [topic.removeprefix(of_agents) for topic in await admin.list_topics() if topic.startswith(of_agents)]
+    inputs = (Role.EVIDENCE, Role.FINDINGS, Role.ALERTS, Role.DEFINITIONS)
+    names = [*STAGES, *(f"agents-{name}{of}" for name in agents for of in ("", *(f"-{role}" for role in inputs)))]
+    found = []
+    for name in names:
+        try:
+            # One by one: aiokafka cannot read an answer about several groups.
+            (answer,) = await admin.describe_consumer_groups([f"{settings.group_prefix}-{name}"])
+        except GroupCoordinatorNotAvailableError:
+            if await admin.list_consumer_groups():
+                raise
+            # No group has ever been on this cluster: nobody coordinates any.
+            return []
+        ((error_code, group_id, _, _, _, members, *_),) = answer.groups
+        if error_code:
+            raise for_code(error_code)(group_id)
+        for _, client_id, host, *_ in members:
+            level = _LEVEL.match(client_id)
+            found.append(Member(group_id, f"{client_id} at {host.strip('/')}", int(level[1]) if level else 0))
+    return sorted(found)
+
+
+async def write_finalised(settings: Settings, level: int) -> None:
+    """Finalise a level: one record, so that a deployment has one level at any time."""
+    producer = await start_producer(settings)
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        topic, value = topic_names(settings)[Role.FORMATS], write_level(level)
+        await (await producer.send(topic, key=KEY, value=value, headers=[], timestamp_ms=now_ms, partition=0))
+    finally:
+        await disconnect(producer)

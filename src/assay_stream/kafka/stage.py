@@ -15,6 +15,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from aiokafka import TopicPartition
@@ -305,6 +306,7 @@ class Stage(Generic[State]):
         return self._states[partition].punctuate()
 
 
+@dataclass(eq=False, repr=False)
 class Gathered:
     """The outputs of one transaction, copied into the batches to send, so that none has to be kept.
 
@@ -316,11 +318,10 @@ class Gathered:
         labels: number of outputs by label.
     """
 
-    def __init__(self, create_batch: Callable[[], BatchBuilder], topology: Topology) -> None:
-        self._create_batch = create_batch
-        self._topology = topology
-        self.batches: dict[tuple[str, int], list[BatchBuilder]] = {}
-        self.labels: Counter[str] = Counter()
+    create_batch: Callable[[], BatchBuilder]
+    topology: Topology
+    batches: dict[tuple[str, int], list[BatchBuilder]] = field(default_factory=dict, init=False)
+    labels: Counter[str] = field(default_factory=Counter, init=False)
 
     def add(self, outputs: Sequence[Output]) -> None:
         self.labels.update([output.label for output in outputs])
@@ -330,18 +331,19 @@ class Gathered:
         for output in outputs:
             role, partition = output.role, output.partition
             if partition is None:
-                partition = murmur2_partition(output.key or b"", self._topology.counts[role])
+                partition = murmur2_partition(output.key or b"", self.topology.counts[role])
             if (role, partition) != last:
                 last = (role, partition)
-                builders = self.batches.setdefault((self._topology.names[role], partition), [])
+                builders = self.batches.setdefault((self.topology.names[role], partition), [])
             if role is _REJECTED:
                 output = fitting(output)
             if not builders or not _append(builders[-1], output):
-                builders.append(self._create_batch())
+                builders.append(self.create_batch())
                 if not _append(builders[-1], output):
                     raise AssertionError("an empty batch takes any record")
 
 
+@dataclass(eq=False, repr=False)
 class TransactionalWriter:
     """Write outputs and input offsets of one input partition atomically.
 
@@ -354,25 +356,21 @@ class TransactionalWriter:
         outputs: every partition that it may write to.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        group_id: str,
-        partition: int,
-        *,
-        inputs: Collection[TopicPartition],
-        outputs: Collection[TopicPartition],
-    ) -> None:
-        self._topology = topology
-        self._group_id = group_id
-        self._inputs, self._outputs = inputs, outputs
-        self._producer = topology.clients.producer(f"{group_id}-{partition}")
+    topology: Topology
+    group_id: str
+    partition: int
+    _: KW_ONLY
+    inputs: Collection[TopicPartition]
+    outputs: Collection[TopicPartition]
+
+    def __post_init__(self) -> None:
+        self._producer = self.topology.clients.producer(f"{self.group_id}-{self.partition}")
 
     async def open(self) -> None:
-        await self._producer.take_over(self._group_id, self._inputs, self._outputs)
+        await self._producer.take_over(self.group_id, self.inputs, self.outputs)
 
     def gather(self) -> Gathered:
-        return Gathered(self._producer.create_batch, self._topology)
+        return Gathered(self._producer.create_batch, self.topology)
 
     async def write(self, gathered: Gathered, offsets: Mapping[TopicPartition, int], *, metadata: str = "") -> None:
         """Write outputs and commit input offsets in one transaction.
@@ -383,16 +381,15 @@ class TransactionalWriter:
         Raises:
             KafkaError: nothing was written; the writer must be closed.
         """
-        batches = gathered.batches
         producer = self._producer
         await producer.begin_transaction()
         deliveries = [
             await producer.send_batch(batch, topic, partition=partition)
-            for (topic, partition), builders in batches.items()
+            for (topic, partition), builders in gathered.batches.items()
             for batch in builders
         ]
         positions = {tp: (offset, metadata) for tp, offset in offsets.items()}
-        await producer.send_offsets_to_transaction(positions, self._group_id)
+        await producer.send_offsets_to_transaction(positions, self.group_id)
         await asyncio.gather(*deliveries)
         await producer.commit_transaction()
 

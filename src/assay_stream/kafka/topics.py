@@ -372,6 +372,11 @@ class Access:
     is_transactional: bool = False
     sees: tuple[str, ...] = ()
 
+    @property
+    def roles(self) -> frozenset[Role]:
+        """Whose topics it has to do with."""
+        return self.reads | self.writes | self.looks_at
+
     def operations(self, role: Role) -> list[Operation]:
         return [Operation.READ] * (role in self.reads) + [Operation.WRITE] * (role in self.writes)
 
@@ -393,7 +398,7 @@ def grants_of(actor: AccessRole, settings: Settings) -> list[Grant]:
     grants = [
         Grant(resource=Resource.TOPIC, name=names[role], operations=_operations(actor, access, role))
         for role in Role
-        if role in access.reads | access.writes | access.looks_at
+        if role in access.roles
     ]
     groups = {access.group: (Operation.READ, Operation.DESCRIBE)} if access.group else {}
     grants += [

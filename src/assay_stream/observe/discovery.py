@@ -36,6 +36,7 @@ REDIRECTS_MAX = 3
 _DOMAIN = re.compile(r"(?=.{1,253}(:|$))[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*(:[0-9]{1,5})?")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _URL_CHARS_MAX = 2_048
+_DOCUMENT_BYTES_MAX = DEFAULT_LIMITS.discovery_bytes_max
 _REDIRECTED = {
     "invalid": "the host redirects to an invalid address",
     "elsewhere": "the host redirects elsewhere: only redirects within the same host over https are followed",
@@ -98,7 +99,7 @@ async def fetch_well_known(
     Raises:
         ConfigurationError: ``bad_domain`` or ``bad_tls_file``.
     """
-    visit = _Visit(well_known_url(domain), DEFAULT_LIMITS.discovery_bytes_max)
+    visit = _Visit(well_known_url(domain))
     allowed = well_known_url(revocation_domain or domain)
     try:
         context = ssl.create_default_context(cafile=ca_file)
@@ -112,7 +113,7 @@ async def fetch_well_known(
             endpoint = parse_well_known(document).revocation_endpoint
             if endpoint is None:
                 return found
-            visit = _Visit(_same_host(endpoint, allowed, None, **_REVOKED), DEFAULT_LIMITS.discovery_bytes_max)
+            visit = _Visit(_same_host(endpoint, allowed, None, **_REVOKED))
             raw = await visit.get(session)
         try:
             return replace(found, url=visit.url, revocations=_checked(raw, parse_revocations))
@@ -155,12 +156,11 @@ def discovery_event(vantage: Vantage, fetched: Fetched, *, event_id: str, observ
     return control_event(vantage.source, DISCOVERY_TYPE, data, event_id=event_id, at=observed_at)
 
 
+@dataclass
 class _Visit:
-    """One request and the redirects it leads to; reads a body of at most ``bytes_max``."""
+    """One request and the redirects it leads to; ``url`` is the latest address."""
 
-    def __init__(self, url: str, bytes_max: int) -> None:
-        self.url = url
-        self._bytes_max = bytes_max
+    url: str
 
     async def get(self, session: aiohttp.ClientSession) -> bytes:
         # Any other encoding would have to be decoded before its length is known.
@@ -174,9 +174,9 @@ class _Visit:
                     raise _FailedError(f"the host answered with status {response.status}")
                 if response.headers.get("content-encoding", "identity").lower() != "identity":
                     raise _FailedError("the host answered in an encoding that was not requested")
-                body = await read_body(response, self._bytes_max)
-                if len(body) > self._bytes_max:
-                    raise _RefusedError(f"the document has more than {self._bytes_max} bytes")
+                body = await read_body(response, _DOCUMENT_BYTES_MAX)
+                if len(body) > _DOCUMENT_BYTES_MAX:
+                    raise _RefusedError(f"the document has more than {_DOCUMENT_BYTES_MAX} bytes")
                 return body
         raise _FailedError(f"the host redirects more than {REDIRECTS_MAX} times")
 

@@ -35,7 +35,6 @@ from assay_stream.observe.lists import HiddenTool
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands, Failed, Session
 from assay_stream.observe.wire import (
-    BLANKS,
     BLOCKED_CODE,
     EVENT_BREAK,
     HEADER_MISMATCH_CODE,
@@ -133,10 +132,8 @@ class Gate(Session):
     def _failed(self, event: Failed, at: datetime) -> Commands:
         return self._held_back(self.read(event.raw), at, event.reason, event.detail)
 
-    def _from_server(self, raw: bytes, at: datetime, exchange: int) -> Commands:
-        if not raw.strip(BLANKS):
-            return Commands(raw)
-        return Commands(raw, self._look(self.read(raw), raw, at, exchange))
+    def _from_server(self, line: Line, raw: bytes, at: datetime, exchange: int) -> Commands:
+        return Commands(raw, self._look(line, raw, at, exchange))
 
     def _look(
         self,
@@ -253,10 +250,7 @@ class HidingGate(Gate):
 
     hides: ClassVar[bool] = True
 
-    def _from_server(self, raw: bytes, at: datetime, exchange: int) -> Commands:
-        if not raw.strip(BLANKS):
-            return Commands(raw)
-        line = self.read(raw)
+    def _from_server(self, line: Line, raw: bytes, at: datetime, exchange: int) -> Commands:
         lists = self._lists_in(line, exchange)
         is_list = all(listed_in(message) is not None and "tools" not in message for message in lists)
         is_clear = line.exact and line.whole and not is_ambiguous(line, raw, self._breaks)

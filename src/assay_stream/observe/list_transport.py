@@ -13,21 +13,17 @@ import signal
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
+from typing import Annotated, Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, ValidationInfo, model_validator
 
 from assay_stream import __version__
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import LISTING_LIMITS
+from assay_stream.limits import LISTING_LIMITS, ListingLimits
 from assay_stream.observe.http.messages import EventStream, Opaque, body_of, first
 from assay_stream.observe.http.upstreams import Client, ResponseHead, UpstreamError, is_endpoint
 from assay_stream.observe.observation import Vantage
-
-if TYPE_CHECKING:
-    from assay_stream.observe.list_watch import Conversation
-
 
 _OF_TRANSPORT = frozenset(
     ("host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "accept")
@@ -164,8 +160,20 @@ class ServerRefusedError(ListingError):
     """The server answered with an error."""
 
 
+class Hearer(Protocol):
+    """What a transport delivers a server's messages to: ``list_watch.Conversation``."""
+
+    limits: ListingLimits
+
+    async def heard(self, raw: bytes | None) -> bool:
+        """Handle a message, ``None`` for an unreadable one; return True if it was a response."""
+
+    def end(self, reason: str = "ended") -> None:
+        """Fail pending requests with ``reason``: the connection is closed."""
+
+
 class Transport(Protocol):
-    """Sends messages to one server, and delivers its messages to ``Conversation.heard``."""
+    """Sends messages to one server."""
 
     async def send(self, raw: bytes, *, method: str | None, version: str | None, expects_answer: bool) -> None:
         """Send a message, and hear the response if it comes on the same exchange; raises ``ListingError``."""
@@ -205,14 +213,14 @@ class StdioTransport:
     process: asyncio.subprocess.Process
     reader: asyncio.StreamReader
     pipe: asyncio.ReadTransport
-    conversation: Conversation
+    conversation: Hearer
     _failure: ListingError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def open(cls, server: ListedServer, conversation: Conversation) -> StdioTransport:
+    async def open(cls, server: ListedServer, conversation: Hearer) -> StdioTransport:
         environment = await asyncio.to_thread(environment_of, server, os.environ)
         ours, theirs = os.pipe()
         reader = asyncio.StreamReader()
@@ -300,13 +308,13 @@ class HttpTransport:
 
     url: str
     client: Client
-    conversation: Conversation
+    conversation: Hearer
     credential: tuple[str, str] | None
     _session_id: str | None = field(default=None, init=False)
     _version: str | None = field(default=None, init=False)
 
     @classmethod
-    async def open(cls, server: ListedServer, client: Client, conversation: Conversation) -> HttpTransport:
+    async def open(cls, server: ListedServer, client: Client, conversation: Hearer) -> HttpTransport:
         credential = None
         if server.token_file is not None:
             token = await asyncio.to_thread(read_credential, server.token_file)

@@ -128,7 +128,6 @@ class Conversation:
             await self.transport.listen(self.version or LEGACY)
 
     async def heard(self, raw: bytes | None) -> bool:
-        """Handle a message, ``None`` for an unreadable one; return True if it was a response."""
         self._note_size(1, 0 if raw is None else len(raw))
         at = self.clock()
         if raw is None or len(raw) > self.limits.message_bytes_max:
@@ -170,7 +169,6 @@ class Conversation:
             raise ListingError("too_much")
 
     def end(self, reason: str = "ended") -> None:
-        """Fail pending requests with ``reason``: the connection is closed."""
         for number in list(self._waiting):
             key = request_key(number)
             if key is not None:

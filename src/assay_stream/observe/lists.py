@@ -86,9 +86,6 @@ class Assembly:
             return "unknown"
         return "complete" if self.next_cursor is None else "partial"
 
-    def outdated(self) -> Assembly:
-        return self if self == _START else _UNMATCHED
-
     def with_page(
         self, page: Any, result: Mapping[str, Any], limits: Limits, *, size_bytes: int, hidden: Iterable[HiddenTool]
     ) -> Assembly:
@@ -334,8 +331,8 @@ class ListObserver:
             return True
         result, exact = message["result"], self._wire.exact
         base, limits = request.base, self._wire.limits
-        if request.method == TOOLS and request.changes < self._wire.counts.list_changes:
-            base = base.outdated()
+        if request.method == TOOLS and request.changes < self._wire.counts.list_changes and base != _START:
+            base = _UNMATCHED  # pages from before a change
         sound = exact and isinstance(result, dict)
         if sound:
             listed = result.get(_MEMBERS[request.method])

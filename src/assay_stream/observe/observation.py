@@ -44,6 +44,13 @@ if TYPE_CHECKING:
     from assay_stream.model.observation import CallFacts
 
 ObservationKind = Literal["list", "call", "control"]
+KIND_OF: Mapping[str, ObservationKind] = {
+    SNAPSHOT_TYPE: "list",
+    LIST_CHANGED_TYPE: "list",
+    LOSS_TYPE: "list",
+    CALL_TYPE: "call",
+}
+"""By type of event, what proxies observe; the other types are operators' decisions."""
 
 _SOURCE_CHARS_MAX = 2_048
 _ROLES: dict[ObservationKind, Role] = {"list": Role.SNAPSHOTS, "call": Role.CALLS, "control": Role.CONTROL}

@@ -22,8 +22,9 @@ from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import DISCOVERY_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.model.evidence import EVIDENCE_TYPE
 from assay_stream.model.observation import CallFacts
-from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, SNAPSHOT_TYPE, Origin, Record
+from assay_stream.model.record import Origin, Record
 from assay_stream.observe.observation import (
+    KIND_OF,
     Observation,
     ObservationKind,
     Vantage,
@@ -73,13 +74,8 @@ _NAMESPACE = uuid.UUID("6f7c3f0e-5d2b-5a53-9d0c-1f2a2f3b9c11")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 _DIRECTIONS: dict[Any, Direction] = {"client->server": "client->server", "server->client": "server->client"}
 _KINDS: dict[str, ObservationKind] = {
-    SNAPSHOT_TYPE: "list",
-    LIST_CHANGED_TYPE: "list",
-    LOSS_TYPE: "list",
-    CALL_TYPE: "call",
-    PIN_SET_TYPE: "control",
-    PIN_REMOVE_TYPE: "control",
-    DISCOVERY_TYPE: "control",
+    **KIND_OF,
+    **dict.fromkeys((PIN_SET_TYPE, PIN_REMOVE_TYPE, DISCOVERY_TYPE), "control"),
 }
 _TIME_FIELDS = ("time", "ts", "timestamp")
 _NOT_COPIED = {"profile", "trace_id", "args_ref", "result_ref", "error", "idempotency_key", "transport"}

@@ -380,10 +380,12 @@ class Session(WireObserver):
 
     def receive(self, event: Event, at: datetime) -> Commands:
         match event:
+            case ClientSaid(raw) | ServerSaid(raw) if not raw.strip(BLANKS):
+                return Commands(raw)
             case ClientSaid(raw):
-                return self._from_client(raw, at)
+                return self._from_client(self.read(raw), raw, at)
             case ServerSaid(raw, exchange):
-                return self._from_server(raw, at, exchange)
+                return self._from_server(self.read(raw), raw, at, exchange)
             case Missed(direction, exchange):
                 return self._missed(direction, at, exchange)
             case Failed():
@@ -393,10 +395,7 @@ class Session(WireObserver):
         """Rule on a line, without observing it if it may pass."""
         return Commands(raw)
 
-    def _from_client(self, raw: bytes, at: datetime) -> Commands:
-        if not raw.strip(BLANKS):
-            return Commands(raw)
-        line = self.read(raw)
+    def _from_client(self, line: Line, raw: bytes, at: datetime) -> Commands:
         commands = self.rule(line, raw, at)
         if commands.forward is not None:
             commands.observations += self.take("client->server", line, raw, at)
@@ -404,10 +403,7 @@ class Session(WireObserver):
                 commands.observations += self.lost(at)
         return commands
 
-    def _from_server(self, raw: bytes, at: datetime, exchange: int) -> Commands:
-        if not raw.strip(BLANKS):
-            return Commands(raw)
-        line = self.read(raw)
+    def _from_server(self, line: Line, raw: bytes, at: datetime, exchange: int) -> Commands:
         if exchange and not line.messages and may_list(raw):
             # Some clients read JSON in other encodings than UTF-8.
             return Commands(raw, self.missed("server->client", at, exchange=exchange))

@@ -131,20 +131,16 @@ class Backlog(Inspector, threading.Thread):
             _log.warning("gave up inspecting what was still in the backlog")
 
     def run(self) -> None:
+        was_idle = True
         while (waiting := self._steps.get()) is not None:
-            if self.pause_s:
+            if was_idle and self.pause_s:
                 time.sleep(self.pause_s)
-            while waiting is not None:
-                size_bytes, owner, step = waiting
-                with self._lock:
-                    self._bytes -= size_bytes
-                    self._shares[owner] -= size_bytes
-                self._guard(step)
-                if self._steps.empty():
-                    break
-                waiting = self._steps.get()
-            else:
-                break
+            size_bytes, owner, step = waiting
+            with self._lock:
+                self._bytes -= size_bytes
+                self._shares[owner] -= size_bytes
+            self._guard(step)
+            was_idle = self._steps.empty()
         for step in self._last():
             self._guard(step)
 

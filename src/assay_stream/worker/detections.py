@@ -32,7 +32,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.text.times import time_us_of
 from assay_stream.worker.host import Host, run_host
-from assay_stream.worker.worker import GC_THRESHOLDS, Batches, add_stage
+from assay_stream.worker.worker import GC_THRESHOLDS, AgentApp, Batches, add_stage
 
 _LOOK_S = 0.01
 _HOLD_LIMIT_S = 5.0
@@ -53,11 +53,10 @@ def run_agents(settings: Settings, agents: AgentSet, name: str) -> None:
         AssayStreamError: if they cannot start, or had to stop.
     """
     gc.set_threshold(*GC_THRESHOLDS)
-    access = ACCESS[AccessRole.AGENTS]
     unread = {Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS} - set(agents.roles)
     run_host(
         settings,
-        (access.reads | access.writes | access.looks_at) - unread,
+        ACCESS[AccessRole.AGENTS].roles - unread,
         [AccessRole.AGENTS],
         lambda host, counts: add_agents(host, Topology(settings, counts, agents=name), agents, name),
         web_port=settings.web_port,
@@ -70,9 +69,10 @@ def add_agents(host: Host, topology: Topology, agents: AgentSet, name: str) -> N
     preceding = preceding_stages(agents, name, topology)
     if preceding is not None:
         host.add("preceding", preceding)
+    app = host.agents = AgentApp(topology.settings.group_prefix)
     quarantine = asyncio.Lock()
     for stage in stages_of(agents, name, preceding, topology):
-        add_stage(host, stage, _processing, quarantine)
+        add_stage(host, app, stage, _processing, quarantine)
 
 
 def preceding_stages(agents: AgentSet, name: str, topology: Topology) -> UpstreamStages | None:

@@ -11,27 +11,23 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector
 
-from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError
 from assay_stream.kafka.connection import open_admin
-from assay_stream.kafka.finalizing import finalised_level
 from assay_stream.kafka.part import BrokerWatch, Part, is_away
+from assay_stream.kafka.ranges import finalised_level
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import OUT_OF_MEMORY
 from assay_stream.kafka.topics import COUNTS_DIFFER, AccessRole, Operation, check_topics, inspect_topics, require_rights
@@ -39,124 +35,10 @@ from assay_stream.limits import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.model.state_table import UNREADABLE
 from assay_stream.observe.http.tap import Listener, serve
-from assay_stream.worker.logs import configure_logs, watching_memory
-from assay_stream.worker.metrics import Metrics
+from assay_stream.worker.telemetry import Health, Metrics, configure_logs, health_pages, watching_memory
 
 if TYPE_CHECKING:
-    from assay_stream.worker.worker import AgentApp
-
-
-HttpPage = tuple[int, dict[str, Any]]
-"""An HTTP status, and the body."""
-
-
-class Health:
-    """What the stages of a process report.
-
-    Args:
-        stall_limit_s: how long a stage may not move before it counts as hung, seconds.
-    """
-
-    def __init__(self, *, stall_limit_s: float = math.inf) -> None:
-        self.failed = False
-        self._stall_limit_s = stall_limit_s
-        self.parts: list[tuple[str, Part]] = []
-        self._alternatives: set[str] = set()
-
-    def watch(self, name: str, part: Part, *, is_alternative: bool = False) -> None:
-        """Watch a stage.
-
-        Args:
-            is_alternative: whether the process is ready as long as any such stage is.
-        """
-        self.parts.append((name, part))
-        if is_alternative:
-            self._alternatives.add(name)
-
-    def liveness(self) -> HttpPage:
-        stuck = self._stuck()
-        is_ok = not self.failed and not stuck
-        return (200 if is_ok else 503), {"ok": is_ok, "stuck": stuck}
-
-    def readiness(self) -> HttpPage:
-        stages = self.stages()
-        needed = all(is_ready for name, is_ready in stages.items() if name not in self._alternatives)
-        any_of = not self._alternatives or any(stages[name] for name in self._alternatives)
-        is_ready = needed and any_of and not self.failed
-        waiting_for = next(filter(None, (part.waiting_for for _, part in self.parts)), None)
-        why = {} if waiting_for is None else {"waiting_for": waiting_for}
-        return (200 if is_ready else 503), {"ready": is_ready, "stages": stages, **why}
-
-    def stages(self) -> dict[str, bool]:
-        stuck = self._stuck()
-        return {name: part.ready and name not in stuck for name, part in self.parts}
-
-    def _stuck(self) -> list[str]:
-        return [name for name, part in self.parts if part.still_s > self._stall_limit_s]
-
-
-_PAGES = {
-    "/readyz": "ready: 200 while every stage does its work, 503 otherwise",
-    "/healthz": "alive: 503 once something failed or hangs, and the process should be restarted",
-    "/metrics": "metrics, for Prometheus",
-}
-
-
-def index_page(health: Health, version: str) -> str:
-    """Return the page that says what this process is: plain HTML, of nothing that a stranger chose."""
-    stages = "".join(
-        f"<tr><td>{escape(name)}<td>{'ready' if is_ready else 'not ready'}"
-        for name, is_ready in health.stages().items()
-    )
-    links = "".join(f'<li><a href="{path}">{path}</a> {escape(text)}' for path, text in _PAGES.items())
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>assay-stream</title>'
-        '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
-        "<style>body{font:1rem/1.5 system-ui;margin:2rem;max-width:40rem}td{padding-right:2rem}</style>"
-        f"<h1>assay-stream {escape(version)}</h1>"
-        "<p>A process of assay-stream, which records which tool definition each MCP tool call used. It runs:</p>"
-        f"<table><thead><tr><th align=left>part<th align=left>now<tbody>{stages}</table>"
-        f"<p>Its pages:</p><ul>{links}</ul>"
-        "<p>In a terminal: <code>assay-stream alerts list</code>, <code>assay-stream --help</code>.</p></html>"
-    )
-
-
-async def _nothing() -> dict[str, Any]:
-    return {}
-
-
-def health_pages(
-    health: Health, metrics: Callable[[], bytes], *, look: Callable[[], Awaitable[dict[str, Any]]] = _nothing
-) -> web.Application:
-    """Return the pages, for aiohttp to serve.
-
-    Args:
-        metrics: the text of ``/metrics``.
-        look: asked before every page but ``/healthz``; what it returns stands in ``/readyz`` too.
-    """
-
-    async def index(_: web.Request) -> web.Response:
-        await look()
-        return web.Response(text=index_page(health, __version__), content_type="text/html")
-
-    async def healthz(_: web.Request) -> web.Response:
-        status, body = health.liveness()
-        return web.json_response(body, status=status)
-
-    async def readyz(_: web.Request) -> web.Response:
-        more = await look()
-        status, body = health.readiness()
-        return web.json_response({**body, **more}, status=status)
-
-    async def text(_: web.Request) -> web.Response:
-        await look()
-        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    app = web.Application()
-    for path, page in {"/": index, "/healthz": healthz, "/readyz": readyz, "/metrics": text}.items():
-        app.router.add_get(path, page)
-    return app
-
+    from mode import Service  # only stages need Faust
 
 _log = structlog.get_logger(__name__)
 
@@ -192,17 +74,9 @@ class Host:
         producer = settings.producer()
         self.metrics.build_info.labels(producer.version, producer.git).set(1)
         self.format_level = 1  # as finalised
-        self._app: AgentApp | None = None
+        self.agents: Service | None = None
+        """What runs agents: started before the parts, and stopped after them."""
         self.is_running = False
-
-    @property
-    def app(self) -> AgentApp:
-        """What runs agents: started with the host, if it was asked for."""
-        if self._app is None:
-            from assay_stream.worker.worker import AgentApp  # only stages need Faust
-
-            self._app = AgentApp(self._settings.group_prefix, store="memory://", web_enabled=False)
-        return self._app
 
     def add(self, name: str, part: Part, *, is_alternative: bool = False) -> None:
         """Run a part; other arguments are those of ``Health.watch``."""
@@ -223,8 +97,8 @@ class Host:
                 loop.add_signal_handler(number, self._told_to_stop)
             running = []
             try:
-                if self._app is not None:
-                    await self._app.start()
+                if self.agents is not None:
+                    await self.agents.start()
                 for name, part in self.health.parts:
                     running.append(asyncio.create_task(part.run(), name=name))
                     running[-1].add_done_callback(self._note_end)
@@ -236,8 +110,8 @@ class Host:
                 for (_, part), task in reversed(list(zip(self.health.parts, running, strict=False))):
                     part.stop()
                     await asyncio.wait([task])
-                if self._app is not None:
-                    await self._app.stop()
+                if self.agents is not None:
+                    await self.agents.stop()
                 end.set()
                 if serving is not None:
                     await asyncio.wait([serving])

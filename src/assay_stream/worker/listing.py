@@ -19,7 +19,7 @@ from assay_stream.observe.list_watch import ListWatch
 from assay_stream.observe.publisher import ObservationPublisher
 from assay_stream.observe.spool import spool_in
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.metrics import Metrics, PrometheusStage
+from assay_stream.worker.telemetry import Metrics, PrometheusStage
 
 _STAGE = "list-watch"
 

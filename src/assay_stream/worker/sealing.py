@@ -30,7 +30,7 @@ from assay_stream.schemes import tlog
 from assay_stream.seal.check import is_known
 from assay_stream.text.times import rfc3339
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.telemetry import PrometheusStage
 
 _log = structlog.get_logger(__name__)
 

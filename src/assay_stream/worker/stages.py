@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
@@ -173,6 +174,7 @@ class RecentObservers:
         return len(self._heard_ms)
 
 
+@dataclass(eq=False, repr=False)
 class EvidenceLatency:
     """Measures the time from the calls of one partition to the commit of their evidence, those of a batch at once.
 
@@ -182,35 +184,29 @@ class EvidenceLatency:
         clock_ms: the time, milliseconds since the epoch.
     """
 
-    def __init__(
-        self,
-        observe: Callable[[str, int, Sequence[int]], None],
-        observers: RecentObservers,
-        clock_ms: Callable[[], int] = now_ms,
-    ) -> None:
-        self._observe = observe
-        self._observers = observers
-        self._clock_ms = clock_ms
-        self._observed_ms: list[int] = []
-        self._logged_ms: list[int] = []
+    observe: Callable[[str, int, Sequence[int]], None]
+    observers: RecentObservers
+    clock_ms: Callable[[], int] = now_ms
+    _observed_ms: list[int] = field(default_factory=list, init=False)
+    _logged_ms: list[int] = field(default_factory=list, init=False)
 
     def joined(self, calls: Sequence[tuple[Record, Call]]) -> None:
         """Record who made some calls and when, until their evidence is committed."""
         # Times only: calls that outlived their piece would push the next ones out of the processor's cache.
         self._observed_ms += [call.time_us // 1_000 for _, call in calls]
         self._logged_ms += [record.timestamp_ms for record, _ in calls]
-        now = self._clock_ms()
+        now = self.clock_ms()
         for observer_id in {call.observer_id for _, call in calls}:
-            self._observers.heard(observer_id, now)
+            self.observers.heard(observer_id, now)
 
     def committed(self) -> None:
         """Measure the calls whose evidence is now committed: all that were joined."""
         observed_ms, self._observed_ms = self._observed_ms, []
         logged_ms, self._logged_ms = self._logged_ms, []
         if observed_ms:
-            now = self._clock_ms()
-            self._observe("observed", now, observed_ms)
-            self._observe("logged", now, logged_ms)
+            now = self.clock_ms()
+            self.observe("observed", now, observed_ms)
+            self.observe("logged", now, logged_ms)
 
 
 _POLL_MS = 500

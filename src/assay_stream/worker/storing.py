@@ -22,9 +22,8 @@ import structlog
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.connection import Consumer, TopicPartition, open_admin, read, record_of
-from assay_stream.kafka.finalizing import finalised_level
 from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics
-from assay_stream.kafka.ranges import places_of
+from assay_stream.kafka.ranges import finalised_level, places_of
 from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits import STORE_BATCH_RECORDS
 from assay_stream.model.record import Role
@@ -254,7 +253,7 @@ def run_store(
     """
     # Imported here: the console fills its store without Faust.
     from assay_stream.worker.host import run_host
-    from assay_stream.worker.metrics import PrometheusStage
+    from assay_stream.worker.telemetry import PrometheusStage
 
     with schema.writing(folder, rebuild=rebuild) as connection:
 

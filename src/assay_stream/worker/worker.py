@@ -43,7 +43,6 @@ from assay_stream.kafka.topics import ACCESS, STAGES, AccessRole
 from assay_stream.limits import UNREVIEWED_AGE_MAX_S
 from assay_stream.registry import processor
 from assay_stream.worker.host import Host, run_host
-from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.stages import (
     AlertStageTable,
     BindingView,
@@ -55,6 +54,7 @@ from assay_stream.worker.stages import (
     join_calls,
     registry_stage,
 )
+from assay_stream.worker.telemetry import Metrics, PrometheusStage
 
 Batches = AsyncIterator[Batch[Any]]
 AgentFunction = Callable[[Batches], Awaitable[None]]
@@ -155,6 +155,9 @@ class AgentApp(faust.App):  # type: ignore[misc]
 
     BootStrategy = _WithoutKafka
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name, store="memory://", web_enabled=False)
+
     async def on_first_start(self) -> None:
         """Let streams flow: otherwise Faust's own consumer does it. Tables are not used and need no folder."""
         self.flow_control.resume()
@@ -204,11 +207,9 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
     # A batch makes many short-lived objects and no cycles: collecting every 700 of them is wasted work.
     gc.set_threshold(*GC_THRESHOLDS)
     actors = [AccessRole(stage) for stage in stages]
-    access = [ACCESS[actor] for actor in actors]
-    needed = frozenset().union(*(grants.reads | grants.writes | grants.looks_at for grants in access))
     run_host(
         settings,
-        needed,
+        frozenset().union(*(ACCESS[actor].roles for actor in actors)),
         actors,
         lambda host, counts: add_stages(host, Topology(settings, counts), stages),
         web_port=settings.web_port,
@@ -216,23 +217,29 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
 
 
 def add_stages(host: Host, topology: Topology, stages: frozenset[str]) -> None:
+    app = host.agents = AgentApp(topology.settings.group_prefix)
     made = {name: _stage(name, host, topology) for name in STAGES if name in stages}
     quarantine, runners = asyncio.Lock(), list[Runner]()
     for name, stage in made.items():
         gives_way_to = tuple(runners) if name == "alerts" else ()
-        runners.append(add_stage(host, stage, _AGENTS[name], quarantine, gives_way_to))
+        runners.append(add_stage(host, app, stage, _AGENTS[name], quarantine, gives_way_to))
         if name == "alerts":
             host.metrics.on_scrape(partial(note_open_alerts, stage, host.metrics))
 
 
 def add_stage(
-    host: Host, stage: Stage[Any], agent: AgentFunction, quarantine: asyncio.Lock, gives_way_to: Sequence[Runner] = ()
+    host: Host,
+    app: AgentApp,
+    stage: Stage[Any],
+    agent: AgentFunction,
+    quarantine: asyncio.Lock,
+    gives_way_to: Sequence[Runner] = (),
 ) -> Runner:
     """Add one stage to a host, behind its agent, and return its runner."""
     stage.level = host.format_level
     partitions = stage.topology.counts[stage.input_roles[0]]
-    channel = TransactionalChannel(host.app, name=stage.name, partitions=partitions)
-    host.app.agent(channel)(agent)
+    channel = TransactionalChannel(app, name=stage.name, partitions=partitions)
+    app.agent(channel)(agent)
     metrics = PrometheusStage(host.metrics, stage.name)
     runner = Runner(stage, channel.process, metrics=metrics, quarantine=quarantine, gives_way_to=gives_way_to)
     host.add(stage.name, runner)

@@ -26,9 +26,10 @@ from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOut
 from assay_stream.kafka import part
 from assay_stream.kafka.connection import FetchedRecord
 from assay_stream.kafka.part import UNCOUNTED, StageMetrics, lags_of
-from assay_stream.worker.metrics import Metrics, PrometheusStage
+from assay_stream.worker.telemetry import Metrics, PrometheusStage
 from tests.support.alerts import alert_records, finding_of
 from tests.support.errors import raises_code
+from tests.support.memory_cluster import until
 
 PLACE = TopicPartition("assay.tool.drift", 0)
 DOWN = AttemptResult(outcome=DeliveryOutcome.UNAVAILABLE, code="http_503")
@@ -154,12 +155,6 @@ async def forwarding(
         made.stop()
         with suppress(OperatingError):
             await asyncio.wait_for(running, 5)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 @pytest.mark.parametrize(

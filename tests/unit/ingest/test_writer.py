@@ -69,12 +69,7 @@ async def test_what_kafka_refuses_is_not_accepted() -> None:
 
 async def test_an_event_that_could_not_be_noted_is_not_accepted_and_not_doubled() -> None:
     """Its client tries again, and is told that it is there."""
-    failing = [True]
-
-    def fails(topic: str, value: bytes) -> Exception | None:
-        return RuntimeError("planted") if topic == TOPIC_NAMES[Role.INGESTED] and failing[0] else None
-
-    sent = Sent(fails=fails)
+    sent = Sent(fails=lambda topic, _: RuntimeError("planted") if topic == TOPIC_NAMES[Role.INGESTED] else None)
     sent.answers.set()
     async with writing(sent) as writer:
         event = marked(a_call(1))

@@ -462,7 +462,7 @@ async def test_an_agent_that_ignores_its_batch_is_done_with_it(cluster: MemoryCl
     """Records that an agent does not care for are read."""
 
     async def agent(batch: Batch[NumberTable]) -> None:
-        batch.write([Output(Role.EVIDENCE, b"key", b"%d" % len(batch.records), partition=0)])
+        batch.outputs.add([Output(Role.EVIDENCE, b"key", b"%d" % len(batch.records), partition=0)])
 
     await run_until(a_runner(cluster, agent), lambda: committed(cluster) == RECORDS)
     assert written(cluster) == [str(RECORDS)]

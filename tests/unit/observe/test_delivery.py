@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from assay_stream.kafka.publishing import disconnect, is_too_large, kafka_producer, send_all
 from assay_stream.model.record import TOPIC_NAMES, Role, murmur2_partition
+from tests.support.producers import FakeProducer, Sent
 from tests.unit.observe.test_events import a_call
 
 
@@ -32,25 +33,17 @@ async def test_the_producer_partitions_as_the_worker_expects() -> None:
         await producer.stop()
 
 
-class StuckProducer:
+class StuckProducer(FakeProducer):
     def __init__(self) -> None:
+        super().__init__(Sent())
         self.client = self
         self.closed = False
-
-    async def start(self) -> None:
-        pass
 
     async def stop(self) -> None:
         await asyncio.Event().wait()
 
     async def close(self) -> None:
         self.closed = True
-
-    async def partitions_for(self, _: str, /) -> set[int]:
-        return {0}
-
-    async def send(self, topic: str, **_: Any) -> Awaitable[Any]:
-        raise NotImplementedError(topic)
 
 
 async def test_a_producer_that_cannot_stop_is_let_go_in_time_with_its_connections() -> None:
@@ -109,18 +102,13 @@ def delivered(done: subprocess.CompletedProcess[str]) -> int:
     return len(done.stdout.splitlines())
 
 
-class SpreadingProducer:
+class SpreadingProducer(FakeProducer):
     """Eight partitions of calls, two of everything else, unless told otherwise; notes where records go."""
 
     def __init__(self, calls: int = 8) -> None:
+        super().__init__(Sent())
         self.calls = calls
         self.partitions: list[int | None] = []
-
-    async def start(self) -> None:
-        """Nothing to do."""
-
-    async def stop(self) -> None:
-        """Nothing to do."""
 
     async def partitions_for(self, topic: str, /) -> set[int]:
         return set(range(self.calls if topic == TOPIC_NAMES[Role.CALLS] else 2))

@@ -16,7 +16,7 @@ from assay_stream.observe.session import LINE_BYTES_MAX, Session
 from assay_stream.observe.tap import STEP_BYTES, ClientOutput, Enforcer, LineSplitter, Watch
 from assay_stream.observe.wire import BLOCKED_CODE, NOT_RULED_ON
 from tests.support.gates import Connection, a_call, a_tool, pinned
-from tests.support.mcp_dialogue import START, THE_VANTAGE
+from tests.support.mcp_dialogue import START, THE_VANTAGE, data_of
 
 LIST = b'{"id":1,"method":"tools/list"}\n'
 CALL = b'{"id":2,"method":"tools/call","params":{"name":"a"}}\n'
@@ -51,7 +51,7 @@ def test_what_was_seen_is_looked_at_in_order_and_open_calls_are_given() -> None:
     watch.receive("client->server", CALL.rstrip())
     finish(watch)
     assert [observation.kind for observation in found] == ["list", "call"]
-    snapshot, call = (json.loads(observation.value)["data"] for observation in found)
+    snapshot, call = data_of(found)
     assert call["snapshot_id"] == snapshot["snapshot_id"]
     assert call["error"] == {"code": "no_response"}
 

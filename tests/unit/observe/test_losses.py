@@ -1,12 +1,12 @@
 """What was dropped is counted by server and observer, within a bound."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.publisher import DeliveryQueue, PublisherLimits
 from tests.support.ingest import a_call
+from tests.support.mcp_dialogue import data_of
 
 
 def said_of(*dropped: Observation) -> list[dict[str, Any]]:
@@ -14,7 +14,7 @@ def said_of(*dropped: Observation) -> list[dict[str, Any]]:
     queue = DeliveryQueue(PublisherLimits(queue_records_max=0, losses_max=1), None)
     assert {queue.add(each) for each in dropped} == {"queue_full"}
     queue.take()
-    return [json.loads(each.value)["data"] for each in queue.batch]
+    return data_of(queue.batch)
 
 
 def test_servers_are_bounded() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.observe.wire import WireStats
-from tests.support.mcp_dialogue import Dialogue, tool
+from tests.support.mcp_dialogue import Dialogue, data_of, tool
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a"}}
 LINES = st.one_of(
@@ -42,7 +42,7 @@ LINES = st.one_of(
     ],
 )
 def test_a_line_that_may_be_a_call_to_some_servers_is_on_record_as_lost(talk: Dialogue, line: bytes) -> None:
-    lost = [json.loads(each.value)["data"] for each in talk.raw("client->server", line)]
+    lost = data_of(talk.raw("client->server", line))
     assert [each["calls"] for each in lost if "calls" in each] == [1]
 
 
@@ -109,7 +109,7 @@ def test_calls_of_a_refused_line_are_denied_and_nothing_waits_for_their_answers(
     raw = json.dumps(batch).encode()
     line = talk.observer.read(raw)
     found = talk.observer.refuse(line, lambda call: f"because_{call['params']['name']}", talk.now)
-    events = [json.loads(each.value)["data"] for each in found]
+    events = data_of(found)
     assert [(each["tool_name"], each["decision"], each["reason_code"]) for each in events] == [
         ("a", "deny", "because_a"),
         ("b", "deny", "because_b"),

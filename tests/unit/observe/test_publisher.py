@@ -22,6 +22,7 @@ from aiokafka.errors import (
 
 from assay_stream.model.record import LOSS_TYPE
 from assay_stream.observe import Observation, ObservationPublisher, PublisherLimits, Spool
+from tests.support.memory_cluster import until
 from tests.unit.observe.test_events import a_call, a_snapshot
 
 QUICK = {"backoff_min_s": 0.001, "backoff_max_s": 0.002}
@@ -103,12 +104,6 @@ def observed(cluster: Cluster) -> list[bytes]:
     return [value for _, value in cluster.records if not is_report(value)]
 
 
-async def eventually(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not holds():
-            await asyncio.sleep(0.001)
-
-
 async def test_observations_arrive_in_order_on_their_topics(cluster: Cluster) -> None:
     observations = [a_snapshot([]), *numbered_calls(1_200)]
     async with a_publisher(cluster) as publisher:
@@ -127,7 +122,7 @@ async def test_an_unreachable_broker_is_tried_until_it_is_there(cluster: Cluster
     publisher.publish(a_call())
     publisher.start()
     assert not publisher.stats.connected
-    await eventually(lambda: publisher.stats.delivered == 1)
+    await until(lambda: publisher.stats.delivered == 1)
     assert publisher.stats.connected
     assert publisher.stats.retries == 3
     await publisher.aclose()
@@ -245,7 +240,7 @@ async def test_a_spool_keeps_what_the_queue_cannot_and_what_a_restart_would_lose
     first.start()
     for start in range(0, 20, 5):
         assert all(first.publish(each) for each in observations[start : start + 5])
-        await eventually(lambda: first.stats.queued == 0)
+        await until(lambda: first.stats.queued == 0)
     assert (first.stats.spooled, first.stats.dropped) == (20, {})
     assert first.publish(observations[20])
     await first.aclose()
@@ -255,7 +250,7 @@ async def test_a_spool_keeps_what_the_queue_cannot_and_what_a_restart_would_lose
     second.start()
     assert all(second.publish(each) for each in observations[21:])
     cluster.start_faults.clear()
-    await eventually(lambda: second.stats.delivered == 40)
+    await until(lambda: second.stats.delivered == 40)
     assert [value for _, value in cluster.records] == [each.value for each in observations]
     assert (second.stats.spooled, second.stats.queued, second.stats.queued_bytes) == (0, 0, 0)
     await second.aclose()
@@ -269,14 +264,14 @@ async def test_what_hangs_is_on_disk_before_it_is_delivered(cluster: Cluster, tm
     observations = numbered_calls(6)
     for observation in observations[:3]:
         publisher.publish(observation)
-    await eventually(lambda: publisher.stats.spooled == 3)
+    await until(lambda: publisher.stats.spooled == 3)
     for observation in observations[3:]:
         publisher.publish(observation)
-    await eventually(lambda: publisher.stats.spooled == 6)
+    await until(lambda: publisher.stats.spooled == 6)
     assert (publisher.stats.queued, publisher.stats.queued_bytes) == (0, 0)
     cluster.hangs_sending = None
     cluster.release()
-    await eventually(lambda: publisher.stats.delivered == 6)
+    await until(lambda: publisher.stats.delivered == 6)
     assert [value for _, value in cluster.records] == [each.value for each in observations]
     assert publisher.stats.spooled == 0
     await publisher.aclose()
@@ -291,7 +286,7 @@ async def test_what_fails_comes_back_in_order(cluster: Cluster, tmp_path: Path, 
     for observation in observations:
         publisher.publish(observation)
     publisher.start()
-    await eventually(lambda: publisher.stats.queued == publisher.stats.spooled == 0 and publisher.stats.delivered > 7)
+    await until(lambda: publisher.stats.queued == publisher.stats.spooled == 0 and publisher.stats.delivered > 7)
     values = [value for _, value in cluster.records]
     assert set(values) == {each.value for each in observations}
     if place == "send_faults":
@@ -308,9 +303,9 @@ async def test_a_spool_with_nothing_but_damage_does_not_stop_delivery(cluster: C
     path.write_bytes(path.read_bytes().replace(b"mcp.tool", b"mcp,tool"))
     publisher = spooling(cluster, tmp_path)
     publisher.start()
-    await eventually(lambda: publisher.stats.dropped == {"spool_damaged": 1})
+    await until(lambda: publisher.stats.dropped == {"spool_damaged": 1})
     publisher.publish(numbered_calls(2)[1])
-    await eventually(lambda: publisher.stats.delivered == 1)
+    await until(lambda: publisher.stats.delivered == 1)
     await publisher.aclose()
 
 
@@ -322,16 +317,16 @@ async def test_a_spool_that_cannot_be_read_does_not_stop_delivery(
     publisher = spooling(cluster, tmp_path)
     publisher.start()
     publisher.publish(numbered_calls(1)[0])
-    await eventually(lambda: publisher.stats.spooled == 1)
+    await until(lambda: publisher.stats.spooled == 1)
 
     def failing(*_: object) -> list[Observation]:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(Spool, "head", failing)
     cluster.start_faults.clear()
-    await eventually(lambda: publisher.stats.connected)
+    await until(lambda: publisher.stats.connected)
     publisher.publish(numbered_calls(2)[1])
-    await eventually(lambda: publisher.stats.delivered == 1)
+    await until(lambda: publisher.stats.delivered == 1)
     with contextlib.closing(Spool(tmp_path, bytes_max=1_000_000)) as taken_over:
         assert taken_over.records == 1
     await publisher.aclose()
@@ -358,13 +353,13 @@ async def test_what_was_dropped_is_published_by_server_once_the_brokers_are_ther
     kept = [publisher.publish(each) for each in [*numbered_calls(5), a_snapshot(tools=[{"name": "n" * 200_000}])]]
     assert kept.count(False) == 3
     publisher.start()
-    await eventually(lambda: publisher.stats.delivered == 4)
+    await until(lambda: publisher.stats.delivered == 4)
     last = json.loads(cluster.records[-1][1])
     assert cluster.records[-1][0] == "mcp.tools.list"
     assert (last["type"], last["source"]) == ("mcp.observer.loss.observed", "urn:assay-stream:observer:the-observer")
     assert last["data"] == {"server_id": "the-server", "observer_id": "the-observer", "lists": 1, "calls": 2}
     assert not publisher.publish(a_snapshot(tools=[{"name": "n" * 200_000}]))
-    await eventually(lambda: publisher.stats.delivered == 5)
+    await until(lambda: publisher.stats.delivered == 5)
     assert json.loads(cluster.records[-1][1])["data"]["lists"] == 1
     await publisher.aclose()
     assert len(cluster.records) == 5
@@ -380,7 +375,7 @@ async def test_a_spool_hands_the_count_on_to_the_next_process(cluster: Cluster, 
     cluster.start_faults.clear()
     second = spooling(cluster, tmp_path)
     second.start()
-    await eventually(lambda: second.stats.delivered == 1)
+    await until(lambda: second.stats.delivered == 1)
     assert json.loads(cluster.records[0][1])["type"] == "mcp.observer.loss.observed"
     await second.aclose()
 
@@ -389,6 +384,6 @@ async def test_a_count_that_cannot_be_delivered_is_not_counted_again(cluster: Cl
     cluster.send_faults = [MessageSizeTooLargeError(), MessageSizeTooLargeError()]
     async with a_publisher(cluster) as publisher:
         publisher.publish(a_call())
-        await eventually(lambda: publisher.stats.dropped == {"too_large": 2})
+        await until(lambda: publisher.stats.dropped == {"too_large": 2})
         publisher.publish(a_call())
     assert len(cluster.records) == 1

@@ -25,7 +25,7 @@ class Item:
 
 @asynccontextmanager
 async def running(function: AgentFunction) -> AsyncIterator[TransactionalChannel]:
-    app = AgentApp("test", store="memory://", web_enabled=False)
+    app = AgentApp("test")
     channel = TransactionalChannel(app, name="counting", partitions=PARTITIONS)
     app.agent(channel)(function)
     await app.start()

@@ -29,8 +29,8 @@ from assay_stream.kafka.stage import Topology
 from assay_stream.kafka.topics import STAGES, AccessRole, TopicState, topic_names, topic_table
 from assay_stream.model.record import Role
 from assay_stream.worker import host as module
-from assay_stream.worker.host import Deadline, Health, Host, PartitionCounts, index_page, run_host
-from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.host import Deadline, Host, PartitionCounts, run_host
+from assay_stream.worker.telemetry import Health, PrometheusStage, index_page
 from assay_stream.worker.worker import add_stages, join_stage
 from tests.support.deployment import free_port
 from tests.support.errors import raises_code

@@ -182,9 +182,8 @@ async def test_a_worker_that_keeps_some_of_its_partitions_keeps_those_of_the_sam
     cluster: MemoryCluster,
 ) -> None:
     """What it claims first needs the fewest partitions of the bindings, whichever part of it the group leaves to it."""
-    async with Worker(cluster) as worker, asyncio.timeout(10):
-        while not worker.task.ready:
-            await asyncio.sleep(0.002)
+    async with Worker(cluster) as worker:
+        await until(lambda: worker.task.ready)
         await worker.task.on_partitions_revoked(())
         assert worker.task.claims() == [0, 4, 1, 5, 2, 6, 3, 7]
 

@@ -16,7 +16,7 @@ from aiokafka.errors import (
 )
 
 from assay_stream.text.escaping import is_unseen
-from assay_stream.worker.logs import RateLimitFilter, watching_memory
+from assay_stream.worker.telemetry import RateLimitFilter, watching_memory
 
 
 def a_line(
@@ -97,7 +97,7 @@ HOSTILE = "\x1b[2J\x9b\x7f\u202e\U000e0041\u200b\u3164\nforged line [red]x[/red]
 LOGGING = """
 import logging, sys, structlog
 from assay_stream.config import load_settings
-from assay_stream.worker.logs import configure_logs
+from assay_stream.worker.telemetry import configure_logs
 name = sys.argv[2].encode().decode("unicode_escape")
 configure_logs(load_settings(log_format=sys.argv[1]))
 structlog.get_logger("assay_stream.test").warning("event " + name, name=name, names=[name], **{name: 1})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from assay_stream.worker.metrics import Metrics, PrometheusStage
+from assay_stream.worker.telemetry import Metrics, PrometheusStage
 
 
 @pytest.fixture

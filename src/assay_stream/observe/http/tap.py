@@ -406,8 +406,6 @@ async def run_http_tap(
     sink: Sink,
     stop: asyncio.Event,
     ready: Callable[[int], object] = lambda _: None,
-    clock: Callable[[], datetime] | None = None,
-    new_id: Callable[[], str] | None = None,
     rule: Rule | None = None,
     hide: bool = False,
     limits: HttpLimits = HTTP_LIMITS,
@@ -436,13 +434,13 @@ async def run_http_tap(
         upstream.path: Traffic(
             upstream.vantage,
             Contexts(*keys, default=upstream.vantage.auth_context),
-            new_id=new_id or functools.partial(next, _random_ids()),
+            new_id=functools.partial(next, _random_ids()),
             session=session,
             limits=limits,
         )
         for upstream in upstreams
     }
-    clock = clock or functools.partial(datetime.now, UTC)
+    clock = functools.partial(datetime.now, UTC)
     inspector: HttpWatch | HttpEnforcer
     if rule is None:
         inspector = HttpWatch(traffic, publish=sink.publish, clock=clock, limits=limits)

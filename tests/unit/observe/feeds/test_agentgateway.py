@@ -24,6 +24,7 @@ from assay_stream.observe.recorded import check_observation  # noqa: E402
 from tests.support.ext_mcp import Gateway, field, fields, texts_of  # noqa: E402
 from tests.support.gates import SERVER, a_tool, pinned  # noqa: E402
 from tests.support.https_server import Authority  # noqa: E402
+from tests.support.mcp_dialogue import data_of  # noqa: E402
 
 SECRET = "sk-live-4f9d1c7be2a84d5f"
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -46,7 +47,7 @@ class Service:
     def data(self) -> list[dict[str, Any]]:
         for observation in self.sink.observations:
             check_observation(observation)
-        return [json.loads(each.value)["data"] for each in self.sink.observations]
+        return data_of(self.sink.observations)
 
     def calls(self) -> list[dict[str, Any]]:
         return [data for data in self.data() if "tool_call_id" in data]
@@ -228,7 +229,7 @@ def test_a_list_that_cannot_be_read_is_read_once_for_all_servers(
     names = [f"s{number}" for number in range(20)]
     with served(service) as gateway:
         gateway.response(body, *names, method="tools/list")
-    listed = [json.loads(each.value)["data"] for each in service.sink.observations]
+    listed = data_of(service.sink.observations)
     assert [(data["server_id"], type(data["tools"])) for data in listed] == [(name, dict) for name in names]
     assert sum(decoded) == len(body)
     assert sum(read_bytes) < 100_000

@@ -1,6 +1,5 @@
 """ContextForge's feed, fed as cpex 0.1.3 feeds plugins; tests/integration/test_gateways.py has the real one."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -11,6 +10,7 @@ import pytest
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe import MemorySink
+from tests.support.mcp_dialogue import data_of
 from tests.unit.observe.feeds.stand_ins import standing_in
 
 MODULE = "assay_stream.observe.feeds.contextforge"
@@ -74,8 +74,8 @@ def a_context(request_id: str = "r", **metadata: Any) -> Any:
     return SimpleNamespace(state={}, global_context=known)
 
 
-def data_of(published: list[Publisher]) -> list[dict[str, Any]]:
-    return [json.loads(each.value)["data"] for sink in published for each in sink.observations]
+def data_by(published: list[Publisher]) -> list[dict[str, Any]]:
+    return data_of(each for sink in published for each in sink.observations)
 
 
 def before(number: int = 0) -> Any:
@@ -95,7 +95,7 @@ async def test_a_call_has_the_servers_own_name_and_the_one_that_was_shown(
     await plugin.tool_pre_invoke(SimpleNamespace(name="clock-get-time", args={"zone": "planted-zone"}), context)
     assert "zone" not in str(context.state), "no arguments in the gateway's state"
     await plugin.tool_post_invoke(SimpleNamespace(name="clock-get-time", result=RESULT), context)
-    [call] = data_of(published)
+    [call] = data_by(published)
     assert plugin.name == "assay-stream"
     assert (call["server_id"], call["tool_name"], call["shown_tool_name"]) == ("time", "get_time", "clock-get-time")
     assert call["ok"] is True
@@ -110,7 +110,7 @@ async def test_a_call_without_the_hook_before_it_has_no_hash_of_arguments(
     """It is reported all the same, for the gateway's own server where no other is named."""
     plugin = a_plugin(module)
     await plugin.tool_post_invoke(SimpleNamespace(name="rest-tool", result=RESULT), a_context())
-    [call] = data_of(published)
+    [call] = data_by(published)
     assert (call["server_id"], call["tool_name"], call.get("args_hash")) == ("contextforge", "rest-tool", None)
     assert "shown_tool_name" not in call
 
@@ -129,7 +129,7 @@ async def test_a_call_that_a_rebuilt_plugin_ends_is_one_record(module: ModuleTyp
     assert [publisher.closes for publisher in published] == [0], "one publisher, open as long as any plugin"
     await for_all.shutdown()
     assert [publisher.closes for publisher in published] == [1]
-    [call] = data_of(published)
+    [call] = data_by(published)
     assert call["ok"] is True
     assert "args_hash" in call
 
@@ -146,7 +146,7 @@ async def test_a_rebuilt_plugin_goes_on_with_the_latest_call_of_the_same_request
     await new.tool_post_invoke(after(), a_context())
     await old.shutdown()
     await new.shutdown()
-    ended, cancelled = data_of(published)
+    ended, cancelled = data_by(published)
     assert (ended["ok"], cancelled["error"]) == (True, {"code": "no_response"})
     assert ended["tool_call_id"] > cancelled["tool_call_id"]
 
@@ -163,7 +163,7 @@ async def test_a_call_that_was_reported_without_an_answer_is_not_reported_again(
     await new.initialize()
     await new.tool_post_invoke(after(), a_context())
     await new.shutdown()
-    [call] = data_of(published)
+    [call] = data_by(published)
     assert call["error"] == {"code": "no_response"}
     assert [(publisher.starts, publisher.closes) for publisher in published] == [(1, 1), (1, 1)]
 
@@ -178,7 +178,7 @@ async def test_a_call_that_ends_twice_is_one_record(
         await plugin.tool_pre_invoke(before(), context)
     for _ in range(2):
         await plugin.tool_post_invoke(after(), context)
-    assert len(data_of(published)) == 1
+    assert len(data_by(published)) == 1
 
 
 async def test_what_is_kept_of_calls_is_bounded(
@@ -192,7 +192,7 @@ async def test_what_is_kept_of_calls_is_bounded(
     assert len(module._begun) == 2
     for context in contexts:
         await plugin.tool_post_invoke(after(), context)
-    assert [call["ok"] for call in data_of(published)] == [True] * 3
+    assert [call["ok"] for call in data_by(published)] == [True] * 3
     assert not module._begun
 
 

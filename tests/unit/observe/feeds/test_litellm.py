@@ -1,6 +1,5 @@
 """LiteLLM's feed, fed as LiteLLM 1.109.1 feeds callbacks; tests/integration/test_gateways.py has the real one."""
 
-import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from types import ModuleType
@@ -10,6 +9,7 @@ import mcp_types
 import pytest
 
 from assay_stream.observe import MemorySink, Prefixes
+from tests.support.mcp_dialogue import data_of
 from tests.unit.observe.feeds.stand_ins import standing_in
 
 MODULE = "assay_stream.observe.feeds.litellm"
@@ -45,15 +45,11 @@ def a_feed(module: ModuleType) -> tuple[Any, MemorySink]:
     return module.LiteLLMFeed("litellm", "gateway", sink, prefixes=Prefixes({"time-": "time"})), sink
 
 
-def data_of(sink: MemorySink) -> list[dict[str, Any]]:
-    return [json.loads(each.value)["data"] for each in sink.observations]
-
-
 async def test_a_list_is_partial_and_has_the_servers_own_names(module: ModuleType) -> None:
     """Members stand as they do on the wire."""
     feed, sink = a_feed(module)
     await feed.async_log_success_event({**KEYED, "call_type": "list_mcp_tools"}, [TOOL], BEGAN, ENDED)
-    [snapshot] = data_of(sink)
+    [snapshot] = data_of(sink.observations)
     assert (snapshot["server_id"], snapshot["shown_prefix"], snapshot["completeness"]) == ("time", "time-", "partial")
     assert snapshot["tools"] == [
         {"name": "now", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
@@ -66,7 +62,7 @@ async def test_a_call_refers_to_the_list_that_its_key_was_shown_before(module: M
     await feed.async_log_success_event({**KEYED, "call_type": "list_mcp_tools"}, [TOOL], BEGAN, BEGAN)
     result = mcp_types.CallToolResult(content=[])
     await feed.async_log_success_event(CALL, result, BEGAN + timedelta(seconds=1), ENDED + timedelta(seconds=1))
-    snapshot, call = data_of(sink)
+    snapshot, call = data_of(sink.observations)
     assert (call["server_id"], call["tool_name"], call["shown_tool_name"]) == ("time", "now", "time-now")
     assert (call["snapshot_id"], call["ok"], call["timing"]["duration_ms"]) == (snapshot["snapshot_id"], True, 5.0)
     assert "c-1" in call["tool_call_id"]
@@ -81,7 +77,7 @@ async def test_a_failed_call_has_no_hash_of_what_its_client_was_told(
 ) -> None:
     feed, sink = a_feed(module)
     await feed.async_log_failure_event({**CALL, "exception": error}, None, BEGAN, ENDED)
-    [call] = data_of(sink)
+    [call] = data_of(sink.observations)
     assert (call["ok"], call["error"], call.get("result_hash")) == (False, {"code": code}, None)
     assert "planted" not in str(sink.observations)
 
@@ -93,5 +89,5 @@ async def test_what_is_no_tool_call_is_passed_over_and_what_is_malformed_is_coun
     await feed.async_log_failure_event({"call_type": "acompletion"}, None, BEGAN, ENDED)
     await feed.async_log_success_event({**KEYED, "call_type": "list_mcp_tools"}, [{"nothing": 1}], BEGAN, ENDED)
     await feed.async_log_success_event(CALL, None, None, None)
-    assert data_of(sink) == []
+    assert data_of(sink.observations) == []
     assert feed.feed.failures == {"ValidationError": 1, "AttributeError": 1}

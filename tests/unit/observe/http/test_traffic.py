@@ -15,7 +15,7 @@ from assay_stream.observe import Observation
 from assay_stream.observe.gate import HidingGate
 from assay_stream.observe.http.connections import Contexts, Ending, Exchange
 from assay_stream.observe.http.traffic import Answered, Closed, HttpEvent, Opened, Passed, Traffic
-from tests.support.mcp_dialogue import START, THE_VANTAGE
+from tests.support.mcp_dialogue import START, THE_VANTAGE, data_of
 from tests.unit.observe.http.test_credentials import a_token
 
 MODERN = {"MCP-Protocol-Version": "2026-07-28"}
@@ -55,7 +55,7 @@ class Wire:
 
     def _note(self, observations: list[Observation]) -> None:
         self.now += timedelta(milliseconds=1)
-        self.observed += [json.loads(each.value)["data"] for each in observations]
+        self.observed += data_of(observations)
 
     def takes(self, number: int, event: HttpEvent) -> None:
         observations = self.traffic.receive(number, event, self.now).observations

@@ -1,7 +1,6 @@
 """An observer that cannot keep up: what it missed is counted, and known to be missing."""
 
 import itertools
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from assay_stream.observe import Observation
 from assay_stream.observe.http.connections import Contexts
 from assay_stream.observe.http.tap import HttpWatch
 from assay_stream.observe.http.traffic import Answered, Closed, Passed, Traffic
-from tests.support.mcp_dialogue import START, THE_VANTAGE
+from tests.support.mcp_dialogue import START, THE_VANTAGE, data_of
 
 JSON = [("Content-Type", "application/json"), ("MCP-Protocol-Version", "2026-07-28")]
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
@@ -44,7 +43,7 @@ class Watching:
     def finish(self) -> list[dict[str, Any]]:
         self.watch.start()
         self.watch.close()
-        return [json.loads(each.value)["data"] for each in self.observed]
+        return data_of(self.observed)
 
 
 async def test_a_list_that_the_backlog_has_no_room_for_is_published_as_unreadable() -> None:
