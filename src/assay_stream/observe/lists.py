@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from assay_stream.limits import DEFAULT_LIMITS, Limits
@@ -20,6 +21,7 @@ from assay_stream.observe.observation import (
     Observation,
     RawMessage,
     list_changed_event,
+    loss_event,
     snapshot_event,
 )
 from assay_stream.observe.wire import Pending, RequestKey, WireConnection, meta_of, trace_of
@@ -44,6 +46,7 @@ _NO_RESULT = {"unreadable": "the result is no object"}
 _NO_TEXT = {"unreadable": "the instructions are no text"}
 _UNSOUND = {"unreadable": "the JSON is unsound"}
 
+_ANSWERS_KEPT_MAX = 64
 NAMES_MAX = 20_000
 """Tool names remembered, four times the longest list that is accepted. The least recently listed goes first."""
 
@@ -270,6 +273,8 @@ class ListObserver:
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
         """The tools of the latest acceptable snapshot."""
+        self._answers = OrderedDict[RequestKey, bytes]()
+        """Digests of the latest lists of tools, by the id of their request."""
         self._companions = _Companions()
         self._instructions: str | dict[str, str] | None = None
 
@@ -343,6 +348,9 @@ class ListObserver:
         if request.method != TOOLS:
             self._publish_companions(request.traceparent)
             return True
+        self._answers[key[:2]] = _digest(result)
+        if len(self._answers) > _ANSWERS_KEPT_MAX:
+            self._answers.popitem(last=False)
         page = result.get("tools") if sound else RawMessage(raw) if not exact else _NO_RESULT
         before, self._reported = self.offered.snapshot, None
         if isinstance(page, list):
@@ -382,10 +390,21 @@ class ListObserver:
         if self.forget(key) is not None:
             self._publish_companions()
 
-    def strayed(self, keys: Iterable[RequestKey]) -> None:
-        """Record a list in another exchange than its request's: clients that match by id accept it."""
-        if any(self._tools_requests.latest_with_id(key) is not None for key in keys):
-            self.offered.doubt()
+    def strayed(self, keys: Iterable[RequestKey], message: Mapping[str, Any]) -> None:
+        """Record a list that answers no request of its exchange: clients that match by id accept it in another one.
+
+        A second answer to a request is taken by few clients. It is a lost list, once for each request, and the first
+        one stays in force. A stream that is resumed brings the same answer again.
+        """
+        wire = self._wire
+        for key in keys:
+            if self._tools_requests.latest_with_id(key) is not None:
+                self.offered.doubt()
+            elif key in self._answers and self._answers[key] != _digest(message["result"]):
+                del self._answers[key]
+                wire.found.append(
+                    loss_event(wire.vantage, event_id=wire.new_id(), observed_at=wire.at, lists=1, calls=0)
+                )
 
     def changed(self) -> None:
         """Outdate earlier pages. What was offered stays known: clients that do not list again go on with it."""
@@ -505,3 +524,7 @@ class ListObserver:
             return None
         items = list(assembly.items)
         return items if all(isinstance(item, dict) for item in items) else None
+
+
+def _digest(result: object) -> bytes:
+    return sha256(repr(result).encode("utf-8", "surrogatepass")).digest()

@@ -40,9 +40,9 @@ from assay_stream.observe.wire import (
     RequestKey,
     WireConnection,
     answer_keys,
+    is_unread_list,
     listed_in,
     may_be_misread,
-    may_list,
     meta_of,
     params_of,
     read_line,
@@ -99,6 +99,8 @@ class WireObserver(WireConnection):
         if not raw.strip(BLANKS):
             return []
         line = self.read(raw)
+        if direction == "server->client" and is_unread_list(line, raw):
+            return self.missed(direction, observed_at)
         is_lost = direction == "client->server" and may_be_misread(line, raw)
         observations = self.take(direction, line, raw, observed_at)
         return [*observations, *self.lost(observed_at)] if is_lost else observations
@@ -276,7 +278,7 @@ class WireObserver(WireConnection):
         if not is_refused:
             self.calls.strayed(answer_keys(message.get("id")), message)
             if is_list:
-                self.lists.strayed(answer_keys(message.get("id")))
+                self.lists.strayed(answer_keys(message.get("id")), message)
 
 
 _ON_REQUEST: dict[str, Callable[[WireObserver, str, RequestKey, Mapping[str, Any]], None]] = {
@@ -404,8 +406,7 @@ class Session(WireObserver):
         return commands
 
     def _from_server(self, line: Line, raw: bytes, at: datetime, exchange: int) -> Commands:
-        if exchange and not line.messages and may_list(raw):
-            # Some clients read JSON in other encodings than UTF-8.
+        if is_unread_list(line, raw):
             return Commands(raw, self.missed("server->client", at, exchange=exchange))
         return Commands(raw, self.take("server->client", line, raw, at, exchange=exchange))
 

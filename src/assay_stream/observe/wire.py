@@ -129,6 +129,14 @@ def may_list(raw: bytes) -> bool:
     return _MAY_LIST.search(raw.translate(None, BLANKS)) is not None
 
 
+def is_unread_list(line: Line, raw: bytes) -> bool:
+    """Return True if a server's message has no reading, but may be a list to some clients.
+
+    They read JSON in other encodings than UTF-8, or half a line.
+    """
+    return not line.messages and may_list(raw)
+
+
 def request_key(value: object, exchange: int = 0) -> RequestKey | None:
     """Return the key of a request's ``id`` in an exchange (0: any); ``None`` if it is none."""
     if isinstance(value, str):

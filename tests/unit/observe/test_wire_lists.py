@@ -228,6 +228,33 @@ def test_calls_after_it_name_no_list_until_the_next_one(talk: Dialogue) -> None:
     assert named == [old, None, new]
 
 
+@pytest.mark.parametrize("number", [1, "1"])
+def test_a_second_answer_to_a_request_is_a_lost_list(talk: Dialogue, number: object) -> None:
+    """Few clients take it, but none of what a server said is left out. A thousand more cost nothing."""
+    listed(talk, 1, "echo")
+    [lost] = talk.result(number, {"tools": [tool("evil")]})
+    assert (lost["type"], lost["data"]["lists"], lost["data"]["calls"]) == (LOSS_TYPE, 1, 0)
+    assert not any(talk.result(number, {"tools": [tool(f"evil{more}")]}) for more in range(1_000))
+    assert listed(talk, 1, "echo")["data"]["completeness"] == "complete", "the client asks again with the same id"
+    assert talk.result(1, {"tools": [tool("evil")]})
+
+
+def test_the_same_answer_again_is_none(talk: Dialogue) -> None:
+    """As on a stream that is resumed."""
+    page = {"tools": [tool("echo")]}
+    talk.round("tools/list", 1, page)
+    assert talk.result(1, page) == talk.result("1", page) == []
+
+
+def test_half_a_line_that_may_have_been_the_list_leaves_none_in_force(talk: Dialogue) -> None:
+    """Nobody knows what a client makes of it. A line of a log is another matter."""
+    talk.request("tools/list", 1)
+    assert talk.raw("server->client", b"Listing tools") == []
+    [rejected] = talk.raw("server->client", b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"ev')
+    with raises_code("wrong_type", kind=InputError):
+        read_event(as_record(rejected))
+
+
 def test_repeated_announcements_are_published_seldom(talk: Dialogue) -> None:
     """They change nothing until a list; but that none follows must show within the limit."""
     assert sum(len(talk.server(NOTICE)) for _ in range(1_000)) == 1
