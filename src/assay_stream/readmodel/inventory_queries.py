@@ -16,6 +16,7 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.calls import decompressed, values_of
 from assay_stream.readmodel.rows import (
+    INT64_MAX,
     DigestValue,
     ObserverRow,
     Page,
@@ -55,22 +56,26 @@ _IN_FORCE = """latest AS (SELECT observer, time_us, digest FROM (SELECT observer
   shown AS (SELECT l.tool, l.full, max(s.time_us) AS time_us FROM latest s
     CROSS JOIN catalogue c ON c.server = ?1 AND c.digest = s.digest CROSS JOIN listed l ON l.catalogue = c.id
     GROUP BY 1, 2)"""
-_SERVER = f"""WITH {_IN_FORCE} SELECT ?1, (SELECT count(DISTINCT tool) FROM shown),
-  (SELECT count(*) FROM (SELECT observer FROM latest UNION SELECT observer FROM called WHERE server = ?1)),
-  (SELECT count(DISTINCT tool) FROM verdict WHERE server = ?1 AND status != 'unpinned'), coalesce(sum(calls), 0),
-  (SELECT count(*) FROM evidence WHERE server = ?1 AND time_us > ?2 AND time_us <= ?3),
-  (SELECT max(time_us) FROM latest), max(last_us) FROM called WHERE server = ?1"""  # noqa: S608
-_OBSERVER = """SELECT ?1, (SELECT count(*) FROM (SELECT server FROM called WHERE observer = ?1
-    UNION SELECT server FROM seen WHERE observer = ?1)), coalesce(sum(calls), 0),
-  (SELECT count(*) FROM evidence WHERE observer = ?1 AND time_us > ?2 AND time_us <= ?3),
-  (SELECT max(time_us) FROM seen WHERE observer = ?1), max(last_us) FROM called WHERE observer = ?1"""
+_SERVER = f"""WITH {_IN_FORCE} SELECT ?1 AS server_id, (SELECT count(DISTINCT tool) FROM shown) AS tools,
+  (SELECT count(*) FROM (SELECT observer FROM latest UNION SELECT observer FROM called WHERE server = ?1)) AS observers,
+  (SELECT count(DISTINCT tool) FROM verdict WHERE server = ?1 AND status != 'unpinned') AS pinned,
+  coalesce(sum(calls), 0) AS calls,
+  (SELECT count(*) FROM evidence WHERE server = ?1 AND time_us > ?2 AND time_us <= ?3) AS calls_day,
+  (SELECT max(time_us) FROM latest) AS listed_us, max(last_us) AS called_us FROM called WHERE server = ?1"""  # noqa: S608
+_OBSERVER = """SELECT ?1 AS observer_id, (SELECT count(*) FROM (SELECT server FROM called WHERE observer = ?1
+    UNION SELECT server FROM seen WHERE observer = ?1)) AS servers, coalesce(sum(calls), 0) AS calls,
+  (SELECT count(*) FROM evidence WHERE observer = ?1 AND time_us > ?2 AND time_us <= ?3) AS calls_day,
+  (SELECT max(time_us) FROM seen WHERE observer = ?1) AS listed_us, max(last_us) AS called_us
+  FROM called WHERE observer = ?1"""
 _TOOLS = f"""WITH {_IN_FORCE},
   known AS (SELECT l.tool, l.full FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id WHERE c.server = ?1
     UNION SELECT tool, full FROM subject WHERE server = ?1 AND full != ''),
   called_ AS (SELECT tool, sum(calls) AS calls, max(last_us) AS last_us FROM called WHERE server = ?1 GROUP BY 1),
   named AS (SELECT tool FROM known WHERE tool >= ?4 UNION SELECT tool FROM called_ WHERE tool >= ?4 ORDER BY 1 LIMIT ?5)
-  SELECT n.tool, i.fulls, coalesce(v.versions, 0), (SELECT status FROM verdict WHERE server = ?1 AND tool = n.tool
-      ORDER BY part, id LIMIT 1), coalesce(c.calls, 0), coalesce(d.calls, 0), i.time_us, c.last_us FROM named n
+  SELECT n.tool AS tool_name, coalesce(i.fulls, '[]') AS full_digests, coalesce(v.versions, 0) AS versions,
+      coalesce((SELECT status FROM verdict WHERE server = ?1 AND tool = n.tool ORDER BY part, id LIMIT 1), 'unpinned')
+        AS pin_status, coalesce(c.calls, 0) AS calls, coalesce(d.calls, 0) AS calls_day, i.time_us AS listed_us,
+      c.last_us AS called_us FROM named n
     LEFT JOIN (SELECT tool, count(*) AS versions FROM known GROUP BY 1) v ON v.tool = n.tool
     LEFT JOIN (SELECT tool, json_group_array(full) AS fulls, max(time_us) AS time_us FROM shown GROUP BY 1) i
       ON i.tool = n.tool
@@ -82,8 +87,8 @@ _VERSIONS = f"""WITH {_IN_FORCE}, times AS (SELECT l.full, min(s.time_us) AS fir
       LEFT JOIN seen s ON s.digest = c.digest AND s.server = c.server WHERE c.server = ?1 GROUP BY 1),
   calls AS (SELECT full, sum((SELECT calls FROM subject_calls WHERE subject = s.id)) AS calls FROM subject s
     WHERE server = ?1 AND tool = ?2 AND full != '' GROUP BY 1)
-  SELECT n.full, t.first_us, t.last_us, n.full IN (SELECT full FROM shown WHERE tool = ?2), coalesce(c.calls, 0)
-    FROM (SELECT full FROM times UNION SELECT full FROM calls) n
+  SELECT n.full AS full_digest, t.first_us, t.last_us, n.full IN (SELECT full FROM shown WHERE tool = ?2) AS is_listed,
+    coalesce(c.calls, 0) AS calls FROM (SELECT full FROM times UNION SELECT full FROM calls) n
     LEFT JOIN times t ON t.full = n.full LEFT JOIN calls c ON c.full = n.full
     ORDER BY coalesce(t.last_us, 0) DESC, n.full DESC"""  # noqa: S608
 
@@ -129,21 +134,21 @@ class InventoryQueries(Tables):
             InputError: ``facts_dropped`` if facts about one of ``server_ids`` were dropped.
             IntegrityError: ``foreign_fact`` if the binding topic holds facts that this version does not write.
         """
-        logs, ends, refused = self._connection.execute(
+        logs, ends, refused = self.connection.execute(
             "SELECT count(*), count(ends), sum(refused) FROM source WHERE role = ?", (Role.BINDINGS.value,)
         ).fetchone()
         if refused:
             raise foreign_fact()
         named = f"WHERE server IN ({','.join('?' * len(server_ids))})"
         without = f"SELECT server FROM without_facts {named}"  # noqa: S608
-        if dropped := self._connection.execute(without, server_ids).fetchone():
+        if dropped := self.connection.execute(without, server_ids).fetchone():
             raise InputError(
                 "facts_dropped",
                 f"the store has no room for all that {dropped[0]} listed: ask the topics, or files with --input",
             )
         bindings = Bindings(home_partitions=logs if logs and logs == ends else None)
         statement = f"SELECT part, key, body FROM fact {named if server_ids else ''}"  # noqa: S608
-        for part, key, body in self._connection.execute(statement, server_ids):
+        for part, key, body in self.connection.execute(statement, server_ids):
             place = Origin(topic=Role.BINDINGS.value, partition=part, offset=0)
             bindings.take(Record(role=Role.BINDINGS, origin=place, key=key, value=decompressed(body)))
         return bindings
@@ -159,7 +164,7 @@ class InventoryQueries(Tables):
             InputError: ``bad_cursor``.
         """
         begin = _begin(place_of(paging, str))
-        found = self._connection.execute(_SERVERS, (begin, rows_max(paging) + 1)).fetchall()
+        found = self.connection.execute(_SERVERS, (begin, rows_max(paging) + 1)).fetchall()
         rows = [self._server(server, now_us) for (server,) in found]
         return page_of(rows, paging, lambda row: (row.server_id,))
 
@@ -196,12 +201,12 @@ class InventoryQueries(Tables):
     @at_one_moment
     def versions(self, server_id: str, tool_name: str) -> tuple[VersionRow, ...]:
         """Return the definitions of a tool known from lists or calls, latest first."""
-        found = self._connection.execute(_VERSIONS, (server_id, tool_name)).fetchall()
-        rows = []
-        for full, first_us, last_us, is_listed, calls in found:
-            digests = self._digests_of(server_id, full)
-            rows.append(VersionRow(server_id, tool_name, full, digests, first_us, last_us, bool(is_listed), calls))
-        return tuple(rows)
+        rows = [
+            dict(row)
+            | {"digests": self._digests_of(server_id, row["full_digest"]), "is_listed": bool(row["is_listed"])}
+            for row in self._named(_VERSIONS, (server_id, tool_name)).fetchall()
+        ]
+        return tuple(VersionRow(server_id=server_id, tool_name=tool_name, **row) for row in rows)
 
     @at_one_moment
     def observers(self, *, now_us: int, paging: Paging = Paging()) -> Page[ObserverRow]:  # noqa: B008 -- frozen
@@ -211,14 +216,14 @@ class InventoryQueries(Tables):
             InputError: ``bad_cursor``.
         """
         begin = _begin(place_of(paging, str))
-        found = self._connection.execute(_OBSERVERS, (begin, rows_max(paging) + 1)).fetchall()
-        rows = [ObserverRow(*self._connection.execute(_OBSERVER, (*each, *_day(now_us))).fetchone()) for each in found]
+        found = self.connection.execute(_OBSERVERS, (begin, rows_max(paging) + 1)).fetchall()
+        rows = [ObserverRow(**self._named(_OBSERVER, (*each, *_day(now_us))).fetchone()) for each in found]
         return page_of(rows, paging, lambda row: (row.observer_id,))
 
     @at_one_moment
     def coverage(self, *, since_us: int, until_us: int) -> Coverage:
         """Return what was observed up to a time; of calls, those since another time. Reads all evidence."""
-        execute = self._connection.execute
+        execute = self.connection.execute
         losses = (view_of(read_alert(decompressed(body))) for (body,) in execute(_LOSSES, (Kind.OBSERVATIONS_LOST,)))
         return Coverage(
             lists=execute(_LISTS, (until_us,)).fetchall(),
@@ -230,14 +235,14 @@ class InventoryQueries(Tables):
     def printed(self, server_id: str, full_digest: str) -> Mapping[str, str]:
         """Return a definition's value under every scheme, as printed for one server; empty if it never offered it."""
         statement = "SELECT schemes FROM tool_fact WHERE full = ? AND server = ? ORDER BY part LIMIT 1"
-        row = self._connection.execute(statement, (full_digest, server_id)).fetchone()
+        row = self.connection.execute(statement, (full_digest, server_id)).fetchone()
         found: dict[str, str] = {} if row is None else orjson.loads(row[0])
         return found
 
     @at_one_moment
     def pinned(self, server_id: str, tool_name: str) -> Mapping[str, str]:
         """Return the approved value of a tool by scheme."""
-        row = self._connection.execute(
+        row = self.connection.execute(
             "SELECT body FROM verdict WHERE server = ? AND tool = ? ORDER BY part, id LIMIT 1", (server_id, tool_name)
         ).fetchone()
         found: dict[str, str] = {} if row is None else orjson.loads(row[0]).get("pins", {})
@@ -250,14 +255,15 @@ class InventoryQueries(Tables):
         Raises:
             InputError: ``bad_cursor``.
         """
-        place = place_of(paging, int) or (2**63 - 1,)
-        found = self._connection.execute(
+        place = place_of(paging, int) or (INT64_MAX,)
+        found = self._named(
             "SELECT id, server, tool, status, action FROM verdict WHERE id < ? AND tool IS NOT NULL "
             "AND (status IN ('mismatch', 'rejected') OR action = 'block') ORDER BY id DESC LIMIT ?",
             (*place, rows_max(paging) + 1),
         ).fetchall()
-        page = page_of(found, paging, lambda row: (row[0],))
-        return Page(rows=tuple(VerdictRow(*row[1:]) for row in page.rows), following=page.following)
+        page = page_of(found, paging, lambda row: (row["id"],))
+        rows = (VerdictRow(row["server"], row["tool"], row["status"], row["action"]) for row in page.rows)
+        return Page(rows=tuple(rows), following=page.following)
 
     def _servers_from(self, at: str, only: str | None) -> Iterator[str]:
         """Yield servers by name from one on, or only the given one."""
@@ -265,29 +271,28 @@ class InventoryQueries(Tables):
             if at <= only:
                 yield only
             return
-        while found := self._connection.execute(_SERVERS, (at, _NAMES_AT_ONCE)).fetchall():
+        while found := self.connection.execute(_SERVERS, (at, _NAMES_AT_ONCE)).fetchall():
             for (server,) in found:
                 yield server
             at = _begin(found[-1])
 
     def _server(self, server: str, now_us: int) -> ServerRow:
-        return ServerRow(*self._connection.execute(_SERVER, (server, *_day(now_us))).fetchone())
+        return ServerRow(**self._named(_SERVER, (server, *_day(now_us))).fetchone())
 
     def _tools(self, server: str, now_us: int, begin: str, limit: int) -> list[ToolRow]:
         rows = []
-        found = self._connection.execute(_TOOLS, (server, *_day(now_us), begin, limit)).fetchall()
-        for tool, listed, versions, status, *columns in found:
-            fulls = tuple(sorted(orjson.loads(listed or "[]")))
+        for found in self._named(_TOOLS, (server, *_day(now_us), begin, limit)).fetchall():
+            fulls = tuple(sorted(orjson.loads(found["full_digests"])))
             digests = self._digests_of(server, fulls[0]) if fulls else ()
-            pin_status = status or "unpinned"
-            rows.append(ToolRow(server, tool, fulls, digests, versions, bool(fulls), pin_status, *columns))
+            derived = {"full_digests": fulls, "digests": digests, "is_listed": bool(fulls)}
+            rows.append(ToolRow(server_id=server, **dict(found) | derived))
         return rows
 
     def _digests_of(self, server: str, full: str) -> tuple[DigestValue, ...]:
         """Return a definition's digest under every scheme, as printed by the registry for a server, or for another."""
         statement = "SELECT schemes FROM tool_fact WHERE full = ? {} ORDER BY server, part LIMIT 1"
-        row = self._connection.execute(statement.format("AND server = ?"), (full, server)).fetchone()
-        row = row or self._connection.execute(statement.format(""), (full,)).fetchone()
+        row = self.connection.execute(statement.format("AND server = ?"), (full, server)).fetchone()
+        row = row or self.connection.execute(statement.format(""), (full,)).fetchone()
         schemes = {} if row is None else orjson.loads(row[0])
         named = [("tool_definition", scheme, value) for scheme, value in sorted(schemes.items())]
         return values_of([("definition", "full", full), *named])

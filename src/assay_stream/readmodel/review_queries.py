@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,8 @@ from assay_stream.model.finding import Entry, decode_entry
 from assay_stream.model.record import Origin
 from assay_stream.readmodel.calls import decompressed, digest_key, values_of
 from assay_stream.readmodel.rows import (
+    INT64_MAX,
+    RANK_MAX,
     AlertFilter,
     AlertHistory,
     DecisionRow,
@@ -28,15 +30,16 @@ from assay_stream.readmodel.rows import (
     at_one_moment,
     page_of,
     place_of,
+    rank_of,
     rows_max,
 )
 from assay_stream.readmodel.schema import REBUILD
 
 _PREFIX = re.compile(rf"[0-9a-f]{{{PREFIX_MIN},64}}")
-_LAST = 2**63 - 1
 _CANDIDATES_MAX = 5
-_UNKNOWN_SEVERITY = 7
 _UID_CHARS = 12
+_DECISIONS = """SELECT CAST(id AS TEXT) AS reference, time_us, change, server AS server_id, tool AS tool_name, author,
+  alert AS alert_uid, body FROM decision"""
 
 
 class ReviewQueries(Tables):
@@ -47,7 +50,7 @@ class ReviewQueries(Tables):
         Raises:
             InputError: ``bad_cursor``; ``bad_glob`` if the tool's name is an invalid pattern.
         """
-        place = place_of(paging, int, int, str) or (_UNKNOWN_SEVERITY + 1, _LAST, "")
+        place = place_of(paging, int, int, str) or (RANK_MAX + 1, INT64_MAX, "")
         conditions, given = _conditions(wanted)
         conditions.append("(severity, last_ms) <= (?, ?) AND ((severity, last_ms) < (?, ?) OR uid > ?)")
         statement = (
@@ -56,13 +59,13 @@ class ReviewQueries(Tables):
         )
         pattern = _pattern(wanted)
         rows: list[AlertRow] = []
-        for (text,) in self._connection.execute(statement, (*given, *place[:2], *place)):
+        for (text,) in self.connection.execute(statement, (*given, *place[:2], *place)):
             row = _alert_row(text)
             if pattern is None or pattern.fullmatch(row.tool_name):
                 rows.append(row)
                 if len(rows) > rows_max(paging):
                     break
-        return page_of(rows, paging, lambda row: (_rank(row.severity_id), row.last_seen_ms, row.uid))
+        return page_of(rows, paging, lambda row: (rank_of(row.severity_id), row.last_seen_ms, row.uid))
 
     @at_one_moment
     def alert_states(self, wanted: AlertFilter) -> Counter[ReviewState]:
@@ -73,17 +76,17 @@ class ReviewQueries(Tables):
             "GROUP BY state, tool"
         )
         pattern, counts = _pattern(wanted), Counter[ReviewState]()
-        for state, tool, count in self._connection.execute(statement, given):
+        for state, tool, count in self.connection.execute(statement, given):
             if pattern is None or pattern.fullmatch(tool):
                 counts[ReviewState(state)] += count
         return counts
 
     def alert_uids(self) -> list[str]:
-        return [uid for (uid,) in self._connection.execute("SELECT uid FROM alert ORDER BY uid")]
+        return [uid for (uid,) in self.connection.execute("SELECT uid FROM alert ORDER BY uid")]
 
     def alert_counts(self) -> dict[tuple[ReviewState, int], int]:
         """Count alerts by state and severity (OCSF; 7 if unknown)."""
-        found = self._connection.execute("SELECT state, severity, count(*) FROM alert GROUP BY state, severity")
+        found = self.connection.execute("SELECT state, severity, count(*) FROM alert GROUP BY state, severity")
         return {(ReviewState(state), severity): count for state, severity, count in found}
 
     @at_one_moment
@@ -99,12 +102,12 @@ class ReviewQueries(Tables):
         beginning = prefix.lower()
         if not _PREFIX.fullmatch(beginning):
             raise InputError("bad_uid", f"give the first {PREFIX_MIN} to 64 hexadecimal digits of an alert's uid")
-        found = self._connection.execute(
+        found = self.connection.execute(
             "SELECT id, records, row FROM alert WHERE uid >= ? AND uid < ? ORDER BY uid LIMIT ?",
             (beginning, beginning + "g", _CANDIDATES_MAX),
         ).fetchall()
         if not found:
-            latest = self._connection.execute("SELECT uid FROM alert ORDER BY last_ms DESC LIMIT ?", (_CANDIDATES_MAX,))
+            latest = self.connection.execute("SELECT uid FROM alert ORDER BY last_ms DESC LIMIT ?", (_CANDIDATES_MAX,))
             named = ", ".join(uid[:_UID_CHARS] for (uid,) in latest)
             hint = f"the latest are {named}" if named else "there is no alert at all"
             raise InputError(
@@ -115,7 +118,7 @@ class ReviewQueries(Tables):
             raise InputError("ambiguous_uid", f"several alerts match that uid; give more of it: {named}")
         number, count, text = found[0]
         row = _alert_row(text)
-        bodies = self._connection.execute("SELECT body FROM alert_record WHERE alert = ? ORDER BY id", (number,))
+        bodies = self.connection.execute("SELECT body FROM alert_record WHERE alert = ? ORDER BY id", (number,))
         return AlertHistory(
             row=row,
             records=tuple(read_alert(decompressed(body)) for (body,) in bodies),
@@ -128,16 +131,16 @@ class ReviewQueries(Tables):
         """Return the suppression rules in force and the latest findings under some keys, in order within each key."""
         bodies: list[tuple[bytes]] = []
         for key in sorted(set(keys)):
-            bodies += self._connection.execute("SELECT body FROM suppression WHERE server = ? ORDER BY rule", (key,))
+            bodies += self.connection.execute("SELECT body FROM suppression WHERE server = ? ORDER BY rule", (key,))
             latest = "SELECT id, body FROM finding WHERE server = ? ORDER BY id DESC LIMIT ?"
             statement = f"SELECT body FROM ({latest}) ORDER BY id"  # noqa: S608
-            bodies += self._connection.execute(statement, (key, STORE_FINDINGS_PER_SERVER_MAX))
+            bodies += self.connection.execute(statement, (key, STORE_FINDINGS_PER_SERVER_MAX))
         return [decode_entry(decompressed(body)) for (body,) in bodies]
 
     @at_one_moment
     def alert_records(self, server_id: str) -> list[dict[str, Any]]:
         """Return the stored records of all alerts about a server: the first and the latest ones of each."""
-        found = self._connection.execute(
+        found = self.connection.execute(
             "SELECT r.body FROM alert a JOIN alert_record r ON r.alert = a.id WHERE a.server = ? ORDER BY r.id",
             (server_id,),
         )
@@ -147,14 +150,14 @@ class ReviewQueries(Tables):
     def changes(self, server_id: str) -> list[dict[str, Any]]:
         """Return the records of all decisions on a server and observations of its keys, oldest first."""
         statement = "SELECT body FROM decision WHERE server = ? ORDER BY time_us, id"
-        return [orjson.loads(decompressed(body)) for (body,) in self._connection.execute(statement, (server_id,))]
+        return [orjson.loads(decompressed(body)) for (body,) in self.connection.execute(statement, (server_id,))]
 
     @at_one_moment
     def definitions(self, digest: str) -> tuple[DefinitionRow, ...]:
         """Return the stored definitions that have a digest, under any scheme."""
         fulls = [
             row[0]
-            for row in self._connection.execute(
+            for row in self.connection.execute(
                 "SELECT DISTINCT coalesce(t.full, d.full) FROM digest g "
                 "LEFT JOIN tool_fact t ON g.place = 'tool' AND t.id = g.owner "
                 "LEFT JOIN definition d ON g.place = 'definition' AND d.id = g.owner "
@@ -171,12 +174,12 @@ class ReviewQueries(Tables):
         Raises:
             InputError: ``store_unreadable`` if the stored content does not match the digest.
         """
-        row = self._connection.execute("SELECT body FROM definition WHERE full = ?", (full_digest,)).fetchone()
+        row = self.connection.execute("SELECT body FROM definition WHERE full = ?", (full_digest,)).fetchone()
         if row is None:
             return None
         printed = [
             orjson.loads(schemes)
-            for (schemes,) in self._connection.execute(
+            for (schemes,) in self.connection.execute(
                 "SELECT DISTINCT schemes FROM tool_fact WHERE full = ? LIMIT ?", (full_digest, STORE_PAGE_ROWS_MAX)
             )
         ]
@@ -208,7 +211,7 @@ class ReviewQueries(Tables):
         Raises:
             InputError: ``bad_cursor``.
         """
-        place = place_of(paging, int, int) or (_LAST, _LAST)
+        place = place_of(paging, int, int) or (INT64_MAX, INT64_MAX)
         conditions = ["(time_us, id) < (?, ?)"]
         given: list[Any] = [*place]
         for column, value in (("server", server_id), ("tool", tool_name), ("alert", alert_uid), ("author", author)):
@@ -218,8 +221,8 @@ class ReviewQueries(Tables):
         if since_us is not None:
             conditions.append("time_us >= ?")
             given.append(since_us)
-        statement = f"SELECT * FROM decision WHERE {' AND '.join(conditions)} ORDER BY time_us DESC, id DESC LIMIT ?"  # noqa: S608
-        found = self._connection.execute(statement, (*given, rows_max(paging) + 1)).fetchall()
+        statement = f"{_DECISIONS} WHERE {' AND '.join(conditions)} ORDER BY time_us DESC, id DESC LIMIT ?"
+        found = self._named(statement, (*given, rows_max(paging) + 1)).fetchall()
         return page_of([_decision(row) for row in found], paging, lambda row: (row.time_us, int(row.reference)))
 
 
@@ -247,29 +250,19 @@ def _conditions(wanted: AlertFilter) -> tuple[list[str], list[Any]]:
     return conditions, [value for _, value in asked if value is not None]
 
 
-def _rank(severity_id: int) -> int:
-    return severity_id if 1 <= severity_id < _UNKNOWN_SEVERITY else _UNKNOWN_SEVERITY
-
-
 def _alert_row(text: str) -> AlertRow:
     fields = orjson.loads(text)
     return AlertRow(**fields | {"state": ReviewState(fields["state"])})
 
 
-def _decision(row: Sequence[Any]) -> DecisionRow:
-    number, time_us, change, server, tool, author, alert, body = row
-    content = orjson.loads(decompressed(body))["data"]
+def _decision(found: sqlite3.Row) -> DecisionRow:
+    row = dict(found)
+    content = orjson.loads(decompressed(row.pop("body")))["data"]
     return DecisionRow(
-        reference=str(number),
-        time_us=time_us,
-        change=change,
-        server_id=server,
-        tool_name=tool,
-        author=author,
+        **row,
         reason=content.get("reason"),
         scheme=content.get("scheme"),
         value=content.get("value"),
-        alert_uid=alert,
         is_superseded=bool(content.get("superseded")),
         origin=Origin(**content["origin"]),
         content=content,
