@@ -317,10 +317,10 @@ class Calls:
     def take(self, source: int, records: Sequence[Record], erasures: Erasures) -> tuple[int, int, int]:
         """Add records of one log; return how many were refused, were too old to keep, and are erased."""
         rows: list[tuple[Any, ...]] = []
-        used = Counter[int]()
         marks = defaultdict[int, bytearray](bytearray)
         called: dict[tuple[str, str, str], tuple[int, int]] = {}
         refused = dropped = erased = 0
+        may_be_erased = bool(erasures.standing())
         for record in records:
             if erased_by(record) is not None:
                 erased += 1
@@ -334,15 +334,13 @@ class Calls:
                 dropped += 1
                 continue
             data = line.data
-            if erasures.standing() and erasures.due(Subject(data.server_id, data.actor.agent_id, time_us)):
+            if may_be_erased and erasures.due(Subject(data.server_id, data.actor.agent_id, time_us)):
                 erased += 1
                 continue
             self.last += 1
-            subject = self._subject(data)
-            used[subject] += 1
             rows.append(
                 (
-                    *(self.last, time_us, source, record.origin.offset, subject),
+                    *(self.last, time_us, source, record.origin.offset, self._subject(data)),
                     *_members(data),
                     compressed(record.value or b""),
                 )
@@ -358,13 +356,13 @@ class Calls:
         self._connection.executemany(_MARK, sorted(marks.items()))
         for era, group in groupby(rows, lambda row: row[0] // STORE_ERA_RECORDS):
             self._write_era(era, dict(zip(_EVIDENCE, zip(*group, strict=True), strict=True)))
-        self._connection.executemany(_USED, sorted(used.items()))
         self._connection.executemany(_COUNT, sorted((*place, *counts) for place, counts in called.items()))
         return refused, dropped, erased
 
     def _write_era(self, era: int, columns: Mapping[str, Sequence[Any]]) -> None:
         numbers, times = columns["id"], columns["time_us"]
         self._connection.execute(_ERA, (era, min(times), max(times)))
+        self._connection.executemany(_USED, sorted(Counter(columns["subject"]).items()))
         for column, (width, code) in _ERA_COLUMNS.items():
             before = numbers[0] % STORE_ERA_RECORDS * width
             is_number = column in ("time_us", "subject")
