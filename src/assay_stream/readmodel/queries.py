@@ -19,7 +19,6 @@ from assay_stream.readmodel.calls import digest_key
 from assay_stream.readmodel.calls_queries import CallQueries
 from assay_stream.readmodel.filling import fill
 from assay_stream.readmodel.inventory_queries import InventoryQueries
-from assay_stream.readmodel.review_queries import ReviewQueries
 from assay_stream.readmodel.rows import (
     AlertFilter,
     AlertHistory,
@@ -36,7 +35,7 @@ _PREFIX = re.compile(r"(?:sha256:)?([0-9a-f]{6,63})…?")
 """A digest cut short, also as tables print it."""
 
 
-class Store(CallQueries, InventoryQueries, ReviewQueries):
+class Store(CallQueries, InventoryQueries):
     """Read access to a store.
 
     Not thread-safe: give each thread its own, or hold a lock.

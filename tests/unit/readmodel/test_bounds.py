@@ -14,7 +14,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits import STORE_ALERT_DIGESTS_MAX
 from assay_stream.model.finding import Finding, Suppression, SuppressionRule
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.readmodel import calls, filling, review_queries, schema
+from assay_stream.readmodel import calls, filling, inventory_queries, schema
 from assay_stream.readmodel.calls import decompressed
 from assay_stream.readmodel.filling import Bounds, Filler, fill
 from assay_stream.readmodel.queries import Store
@@ -452,7 +452,7 @@ def test_suppression_rules_outlive_findings() -> None:
 
 
 def test_findings_of_one_key_hide_no_rule_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(review_queries, "STORE_FINDINGS_PER_SERVER_MAX", 2)
+    monkeypatch.setattr(inventory_queries, "STORE_FINDINGS_PER_SERVER_MAX", 2)
     connection = schema.temporary()
     findings = of_role(history(), Role.FINDINGS)
     keys = sorted({(record.key or b"").decode() for record in findings})
