@@ -20,13 +20,13 @@ from assay_stream.console.service import ConsoleMetrics
 from assay_stream.detect import RULES, DetectionRule
 from assay_stream.drift import CODES
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
-from assay_stream.export.export import COLUMNS
 from assay_stream.kafka.topics import ACCESS, topic_names, topic_table
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Role
 from assay_stream.model.schemas import all_files, asyncapi
 from assay_stream.plugins import RECEIVERS
+from assay_stream.report.export import COLUMNS
 from assay_stream.worker.telemetry import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent

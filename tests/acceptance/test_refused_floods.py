@@ -136,7 +136,7 @@ def test_a_compressed_giant_in_an_archive_leaves_no_call_bound(filler: str, tmp_
     giant = (filler * (LINE_BYTES_MAX // len(filler.encode()))).encode()
     story = Story().lists(TOOL).raw(Role.SNAPSHOTS, giant, headers=((OBSERVER_HEADER, b"proxy-1"),)).calls()
     path = tmp_path / "in.ndjson"
-    path.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    story.write(path)
     done = run("replay", "--input", path, "--output", tmp_path / "out")
     assert done.exit_code == 0, done.output
     (error,) = (line["error"] for line in rejected_in(tmp_path / "out"))

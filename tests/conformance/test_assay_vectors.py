@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.export.input import read_bundle, verify_bundle, write_bundle
+from assay_stream.report.export_input import read_bundle, verify_bundle, write_bundle
 from assay_stream.schemes import assay_manifest as manifest
 from assay_stream.schemes import assay_tool as assay
 from assay_stream.schemes.assay_bundle import RunRoot, event_line, read_manifest, run_event

@@ -12,9 +12,9 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from assay_stream.export.input import read_bundle
 from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Record, Role
+from assay_stream.report.export_input import read_bundle
 from deploy.local.kafka import Broker
 from tests.support.command import run_command_text
 from tests.support.deployment import Deployment

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.errors import InputError
-from assay_stream.export.export import Collection, export_bundles
-from assay_stream.export.input import Dataset, ExportSelection, Stored, read_bundle, verify_bundle, write_bundle
+from assay_stream.report.export import Collection, export_bundles
+from assay_stream.report.export_input import Dataset, ExportSelection, Stored, read_bundle, verify_bundle, write_bundle
 from tests.support.exports import evidence
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+from assay_stream.files.lines import record_line
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Headers, Origin, Output, Record, Role
 from assay_stream.replay.run import replay
@@ -175,6 +177,11 @@ class Story:
         number = len(self.records)
         data = call_data(tool_name=tool_name, **{"tool_call_id": f"call-{number}", **fields})
         return self.raw(Role.CALLS, an_event(Role.CALLS, number, number, data))
+
+    def write(self, path: Path) -> Path:
+        """Write the records as an archive has them, and return the path."""
+        path.write_bytes(b"".join(record_line(record) + b"\n" for record in self.records))
+        return path
 
     def tell(self, *, inventory: bool = False) -> Outcome:
         return Outcome(replay(self.records, producer=Producer(version="0.1.0")), inventory=inventory)

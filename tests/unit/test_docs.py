@@ -160,6 +160,8 @@ def error_codes() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _called(node) in _ERROR_CLASSES and node.args:
                 codes |= set(_code(node.args[0]))
+            elif isinstance(node, ast.Call) and ast.unparse(node).startswith("partial(_failing, "):
+                codes |= set(_code(node.args[1]))
     return codes
 
 

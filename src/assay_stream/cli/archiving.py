@@ -34,15 +34,6 @@ from assay_stream.cli.shared import NOTHING_FOUND, argument, as_admin, collectin
 from assay_stream.cli.sources import Meter, RangeOptions, Source, make_source
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError
-from assay_stream.export.export import (
-    Collection,
-    export_bundles,
-    export_parquet,
-    export_timesketch,
-    numbered_bundles,
-    parquet_library,
-)
-from assay_stream.export.input import Dataset, ExportSelection, Stored, stored_in, verify_bundle
 from assay_stream.files.archive import (
     ARCHIVE_MANIFEST,
     RESULTS,
@@ -67,6 +58,15 @@ from assay_stream.kafka.topics import topic_names, topic_table
 from assay_stream.limits import BUNDLE_LIMITS
 from assay_stream.model.record import TOPICS, Record, Role
 from assay_stream.replay.order import OFFSETS_METAVAR, offset_ranges
+from assay_stream.report.export import (
+    Collection,
+    export_bundles,
+    export_parquet,
+    export_timesketch,
+    numbered_bundles,
+    parquet_library,
+)
+from assay_stream.report.export_input import Dataset, ExportSelection, Stored, stored_in, verify_bundle
 
 
 class ArchivedRole(StrEnum):

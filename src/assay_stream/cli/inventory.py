@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -290,23 +291,19 @@ _SCHEME_OF = {
 """What the digest in a row is, by what the row is about."""
 
 
-def _unknown_is_an_answer(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command exit with code 5 if nothing is known about what it was asked for."""
-
-    @wraps(command)
-    def run(**options: Any) -> None:
-        try:
-            command(**options)
-        except InputError as error:
-            if error.code not in _UNKNOWN:
-                raise
-            say(str(error))
-            raise typer.Exit(NOTHING_FOUND) from None
-
-    return run
+@contextmanager
+def _unknown_is_an_answer() -> Iterator[None]:
+    """Exit with code 5 if nothing is known about what a command was asked for."""
+    try:
+        yield
+    except InputError as error:
+        if error.code not in _UNKNOWN:
+            raise
+        say(str(error))
+        raise typer.Exit(NOTHING_FOUND) from None
 
 
-@_unknown_is_an_answer
+@_unknown_is_an_answer()
 def asof(
     server_id: ServerId,
     looking: HistoryOptions,
@@ -345,7 +342,7 @@ def asof(
         raise typer.Exit(EXIT_GONE)
 
 
-@_unknown_is_an_answer
+@_unknown_is_an_answer()
 def timeline(
     server_id: ServerId,
     looking: HistoryOptions,
@@ -381,7 +378,7 @@ def timeline(
     _print(rows, _TIMELINE, target)
 
 
-@_unknown_is_an_answer
+@_unknown_is_an_answer()
 def trace(
     looking: HistoryOptions,
     tool_call_id: str | None = option("The call with this id."),

@@ -22,7 +22,8 @@ from msgspec import Struct
 from assay_stream.bindings.erasures import Erasures, Subject
 from assay_stream.limits import DEFAULT_LIMITS, STORE_ERA_RECORDS, STORE_SUBJECTS_KEPT_MAX
 from assay_stream.model.record import Record, erased_by
-from assay_stream.readmodel.rows import DigestValue
+from assay_stream.readmodel.rows import CALL_COLUMNS, DigestValue
+from assay_stream.readmodel.schema import insert_into
 from assay_stream.text.times import time_us_in
 
 Digests = list[tuple[str, str, str]]
@@ -225,11 +226,11 @@ def values_of(digests: Digests) -> tuple[DigestValue, ...]:
 
 
 _DigestRow = tuple[str, str, int, str, str]
-_EvidenceRow = tuple[Any, ...]
 _SUBJECT_BYTES = 16
 _RECORD_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
 _INSERT_DIGEST = "INSERT OR IGNORE INTO digest VALUES (?, ?, ?, ?, ?)"
-_INSERT_EVIDENCE = f"INSERT INTO evidence VALUES ({','.join('?' * 14)})"  # noqa: S608
+_EVIDENCE = (*("id", "time_us", "source", "pos", "subject"), *(column.name for column in CALL_COLUMNS), "body")
+_members = attrgetter(*(column.member for column in CALL_COLUMNS))
 _COUNT = """INSERT INTO called VALUES (?, ?, ?, ?, ?)
   ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, last_us = max(last_us, excluded.last_us)"""
 _MARK = """INSERT INTO mark VALUES (?, ?)
@@ -301,7 +302,7 @@ class Calls:
         self._code = lru_cache(_NAMES_KEPT_MAX)(lambda name: 0 if name is None else name_code(self._hash(name)))
         self._subjects: dict[int, int] = {}
         self._horizon_us = 0
-        self._last = 0
+        self.last = 0
 
     def reset(self, *, horizon_us: int, last: int) -> None:
         """Reset cached state from the store.
@@ -311,18 +312,15 @@ class Calls:
             last: number of the latest row of evidence.
         """
         self._subjects.clear()
-        self._horizon_us, self._last = horizon_us, last
-
-    @property
-    def last(self) -> int:
-        return self._last
+        self._horizon_us, self.last = horizon_us, last
 
     def take(self, source: int, records: Sequence[Record], erasures: Erasures) -> tuple[int, int, int]:
         """Add records of one log; return how many were refused, were too old to keep, and are erased."""
-        rows: list[_EvidenceRow] = []
+        rows: list[tuple[Any, ...]] = []
         marks = defaultdict[int, bytearray](bytearray)
         called: dict[tuple[str, str, str], tuple[int, int]] = {}
         refused = dropped = erased = 0
+        may_be_erased = bool(erasures.standing())
         for record in records:
             if erased_by(record) is not None:
                 erased += 1
@@ -336,41 +334,40 @@ class Calls:
                 dropped += 1
                 continue
             data = line.data
-            if erasures.standing() and erasures.due(Subject(data.server_id, data.actor.agent_id, time_us)):
+            if may_be_erased and erasures.due(Subject(data.server_id, data.actor.agent_id, time_us)):
                 erased += 1
                 continue
-            self._last += 1
+            self.last += 1
             rows.append(
                 (
-                    *(self._last, time_us, source, record.origin.offset, self._subject(data)),
-                    *(data.server_id, data.tool, data.observer_id),
-                    *(data.actor.agent_id, data.decision, data.binding.scope, data.unbound_reason, data.ok),
+                    *(self.last, time_us, source, record.origin.offset, self._subject(data)),
+                    *_members(data),
                     compressed(record.value or b""),
                 )
             )
-            era, offset = divmod(self._last, STORE_ERA_RECORDS)
+            era, offset = divmod(self.last, STORE_ERA_RECORDS)
             row, place_in_era = era << 8, offset.to_bytes(2)
             for hashed in map(self._hash, own_values(line)):
                 marks[row | hashed[0]] += hashed + place_in_era
             place = data.server_id, data.tool, data.observer_id
             calls, last_us = called.get(place, (0, time_us))
             called[place] = calls + 1, max(last_us, time_us)
-        self._connection.executemany(_INSERT_EVIDENCE, rows)
+        self._connection.executemany(insert_into("evidence", _EVIDENCE), rows)
         self._connection.executemany(_MARK, sorted(marks.items()))
         for era, group in groupby(rows, lambda row: row[0] // STORE_ERA_RECORDS):
-            self._write_era(era, list(group))
-        self._connection.executemany(_USED, sorted(Counter(row[4] for row in rows).items()))
+            self._write_era(era, dict(zip(_EVIDENCE, zip(*group, strict=True), strict=True)))
         self._connection.executemany(_COUNT, sorted((*place, *counts) for place, counts in called.items()))
         return refused, dropped, erased
 
-    def _write_era(self, era: int, rows: Sequence[_EvidenceRow]) -> None:
-        numbers, times, _, _, subjects, servers, tools, _, agents, *_ = zip(*rows, strict=True)
+    def _write_era(self, era: int, columns: Mapping[str, Sequence[Any]]) -> None:
+        numbers, times = columns["id"], columns["time_us"]
         self._connection.execute(_ERA, (era, min(times), max(times)))
-        named = [map(self._code, names) for names in (servers, tools, agents)]
-        for column, values in zip(_ERA_COLUMNS, (times, subjects, *named), strict=True):
-            width, code = _ERA_COLUMNS[column]
+        self._connection.executemany(_USED, sorted(Counter(columns["subject"]).items()))
+        for column, (width, code) in _ERA_COLUMNS.items():
             before = numbers[0] % STORE_ERA_RECORDS * width
-            entries = struct.pack(f"<{before}x{len(rows)}{code}", *values)
+            is_number = column in ("time_us", "subject")
+            values = columns[column] if is_number else map(self._code, columns[column])
+            entries = struct.pack(f"<{before}x{len(numbers)}{code}", *values)
             self._connection.execute(_COLUMN, (_column_id(column, era), entries))
 
     def _subject(self, data: EvidenceData) -> int:
@@ -390,9 +387,9 @@ class Calls:
         known = self._connection.execute(select, (data.server_id, data.tool, key)).fetchone()
         if known is not None:
             return int(known[0])
-        insert = "INSERT INTO subject (server, tool, full, hash, digests) VALUES (?, ?, ?, ?, ?) RETURNING id"
+        insert = insert_into("subject", ("server", "tool", "full", "hash", "digests"))
         row = (data.server_id, data.tool, data.binding.full_digest or "", key, orjson.dumps(digests).decode())
-        subject = int(self._connection.execute(insert, row).fetchone()[0])
+        subject = int(self._connection.execute(f"{insert} RETURNING id", row).fetchone()[0])
         write_digests(self._connection, "calls", subject, digests)
         return subject
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import fields
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -28,6 +29,8 @@ from assay_stream.readmodel.calls import (
     values_of,
 )
 from assay_stream.readmodel.rows import (
+    CALL_COLUMNS,
+    INT64_MAX,
     EvidenceFilter,
     EvidenceRecord,
     EvidenceRow,
@@ -42,21 +45,15 @@ from assay_stream.readmodel.rows import (
 from assay_stream.readmodel.schema import meta
 from assay_stream.text.times import time_us_of
 
-_COLUMNS = """e.id, e.time_us, o.topic, o.part, e.pos, e.server, e.tool, e.observer, e.agent, e.decision, e.scope,
-  e.unbound, e.ok, s.digests"""
+_COLUMNS = ", ".join(
+    ("e.id, e.time_us, o.topic, o.part, e.pos, s.digests", *(f"e.{column.name}" for column in CALL_COLUMNS))
+)
 _JOINED = "CROSS JOIN subject s ON s.id = e.subject CROSS JOIN source o ON o.id = e.source WHERE"
-_COLUMN_OF = {
-    "unbound_reason": "unbound",
-    "agent_id": "agent",
-    "decision": "decision",
-    "tool_name": "tool",
-    "observer_id": "observer",
-    "server_id": "server",
-    "scope": "scope",
-}
+_NAMES = {column.field: column.name for column in CALL_COLUMNS}
+_OTHER_FILTERS = ("since_us", "until_us", "is_unbound", "digest")
+_COLUMN_OF = {each.name: _NAMES[each.name] for each in fields(EvidenceFilter) if each.name not in _OTHER_FILTERS}
 _INDEXED = ("unbound", "decision", "observer", "server")
 """The order in which an index is chosen: what is rare first."""
-_LAST = 2**63 - 1
 _REFERENCE_CHARS_MAX = 18
 _CALLED = "FROM evidence e JOIN subject s ON s.id = e.subject WHERE {}"
 # One pass over the calls; of the agents, who may be many, only the first leave SQLite. Totals come without any as well.
@@ -70,15 +67,25 @@ _COUNTED = """WITH called AS MATERIALIZED ({}),
 _Row = tuple[Any, ...]
 
 
+def _newest(source: str, conditions: list[str]) -> str:
+    return (
+        f"SELECT {_COLUMNS} FROM {source} {_JOINED} {' AND '.join([*conditions, 'e.time_us <= ?'])} "  # noqa: S608
+        "AND (e.time_us < ? OR e.id < ?) ORDER BY e.time_us DESC, e.id DESC LIMIT ?"
+    )
+
+
 def _newest_first(row: _Row) -> tuple[int, int]:
     return -row[1], -row[0]
 
 
 def _row(found: _Row) -> EvidenceRow:
-    number, time_us, topic, part, offset, server, tool, observer, agent, decision, scope, unbound, ok, digests = found
-    place, shared = Origin(topic, part, offset), values_of(orjson.loads(digests))
-    ok = None if ok is None else bool(ok)
-    return EvidenceRow(str(number), time_us, place, server, tool, observer, agent, decision, scope, unbound, ok, shared)
+    number, time_us, *place, digests = found[:6]
+    members: dict[str, Any] = {
+        column.field: None if value is None else column.read(value)
+        for column, value in zip(CALL_COLUMNS, found[6:], strict=True)
+    }
+    shared = values_of(orjson.loads(digests))
+    return EvidenceRow(reference=str(number), time_us=time_us, origin=Origin(*place), digests=shared, **members)
 
 
 def _summary(line: EvidenceLine) -> CallSummary:
@@ -95,7 +102,7 @@ class CallQueries(Tables):
             InputError: ``bad_cursor``.
         """
         limit = rows_max(paging) + 1
-        found = list(islice(self._found(wanted, place_of(paging, int, int) or (_LAST, _LAST), limit), limit))
+        found = list(islice(self._found(wanted, place_of(paging, int, int) or (INT64_MAX, INT64_MAX), limit), limit))
         return page_of(list(map(_row, found)), paging, lambda row: (row.time_us, int(row.reference)))
 
     @at_one_moment
@@ -112,7 +119,7 @@ class CallQueries(Tables):
     @at_one_moment
     def calls_by_definition(self, server_id: str, *, since_us: int) -> list[tuple[str, str | None, str | None, int]]:
         """Return tool, full digest of the definition, decision and number of the calls on a server since a time."""
-        return self._connection.execute(
+        return self.connection.execute(
             "SELECT e.tool, nullif(s.full, ''), e.decision, count(*) "
             "FROM evidence e JOIN subject s ON s.id = e.subject WHERE e.server = ? AND e.time_us >= ? GROUP BY 1, 2, 3",
             (server_id, since_us),
@@ -129,19 +136,19 @@ class CallQueries(Tables):
             full_digest: the definition, ``None`` for any.
             since_ms: event time, inclusive, milliseconds since the epoch.
         """
-        since_us = min(max(since_ms * 1_000, -_LAST), _LAST)
+        since_us = min(max(since_ms * 1_000, -INT64_MAX), INT64_MAX)
         places = ",".join("?" * len(tool_names))
         called = _CALLED.format(f"e.server = ? AND e.tool IN ({places}) AND e.time_us >= ?")
         given = (server_id, *sorted(tool_names), since_us)
         wanted = (full_digest, full_digest)
-        counts = self._connection.execute(
+        counts = self.connection.execute(
             _COUNTED.format(
                 f"SELECT s.full, e.agent, count(*) AS calls, min(e.time_us) AS first_us {called} GROUP BY 1, 2"
             ),
             (*given, *wanted, AGENTS_NAMED_MAX),
         ).fetchall()
         total, unbound, used, agents_count = counts[0][:4]
-        bodies = self._connection.execute(
+        bodies = self.connection.execute(
             f"SELECT e.body {called} AND (? IS NULL OR s.full = ?) ORDER BY e.time_us DESC, e.id DESC LIMIT ?",
             (*given, *wanted, CALLS_NAMED_MAX),
         )
@@ -164,7 +171,7 @@ class CallQueries(Tables):
 
     def _whole(self, condition: str, *given: str | int) -> EvidenceRecord | None:
         statement = f"SELECT {_COLUMNS}, e.body FROM evidence e {_JOINED} {condition}"  # noqa: S608
-        found = self._connection.execute(statement, given).fetchone()
+        found = self.connection.execute(statement, given).fetchone()
         if found is None:
             return None
         value = decompressed(found[-1])
@@ -180,7 +187,7 @@ class CallQueries(Tables):
         if index in ("unbound", "decision") or (wanted.agent_id is None and wanted.tool_name is None):
             return self._ordered(index, conditions, given, before, limit)
         names = {"agent": wanted.agent_id, "tool": wanted.tool_name, "server": wanted.server_id}
-        hashed = mark_hasher(meta(self._connection, "secret", b""))
+        hashed = mark_hasher(meta(self.connection, "secret", b""))
         columns = {column: {name_code(hashed(name))} for column, name in names.items() if name is not None}
         return self._in_eras(partial(self._of_columns, columns), conditions, given, before, limit)
 
@@ -194,7 +201,7 @@ class CallQueries(Tables):
         for bound, text in ((wanted.since_us, "e.time_us >= ?"), (wanted.until_us, "e.time_us < ?")):
             if bound is not None:
                 conditions.append(text)
-                given.append(min(max(bound, -_LAST), _LAST))
+                given.append(min(max(bound, -INT64_MAX), INT64_MAX))
         if wanted.decision == "allow":
             columns.remove("decision")
         elif wanted.decision is not None:
@@ -204,20 +211,16 @@ class CallQueries(Tables):
     def _ordered(
         self, index: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
     ) -> Iterator[_Row]:
-        statement = (
-            f"SELECT {_COLUMNS} FROM evidence e INDEXED BY evidence_{index} {_JOINED} "  # noqa: S608
-            f"{' AND '.join([*conditions, 'e.time_us <= ?'])} AND (e.time_us < ? OR e.id < ?) "
-            "ORDER BY e.time_us DESC, e.id DESC LIMIT ?"
-        )
-        yield from self._connection.execute(statement, (*given, before[0], *before, limit))
+        statement = _newest(f"evidence e INDEXED BY evidence_{index}", conditions)
+        yield from self.connection.execute(statement, (*given, before[0], *before, limit))
 
     def _with_digest(
         self, digest: str, index: str, conditions: list[str], given: list[Any], before: tuple[int, int], limit: int
     ) -> Iterator[_Row]:
         key = digest_key(digest)
         owners = "SELECT DISTINCT owner FROM digest WHERE value = ? AND place = 'calls' LIMIT ?"
-        subjects = {owner for (owner,) in self._connection.execute(owners, (key, STORE_SUBJECTS_SOUGHT_MAX + 1))}
-        hashed = mark_hasher(meta(self._connection, "secret", b""))(key)
+        subjects = {owner for (owner,) in self.connection.execute(owners, (key, STORE_SUBJECTS_SOUGHT_MAX + 1))}
+        hashed = mark_hasher(meta(self.connection, "secret", b""))(key)
         walks = [
             self._checked(
                 self._in_eras(partial(self._marked, hashed), conditions, given, before, limit, are_wanted=False), key
@@ -252,14 +255,10 @@ class CallQueries(Tables):
             numbers_in: returns calls of an era that may be wanted, and may leave out those before a time.
             are_wanted: whether all of them are that the conditions hold for.
         """
-        statement = (
-            f"SELECT {_COLUMNS} FROM json_each(?) j CROSS JOIN evidence e ON e.id = j.value {_JOINED} "  # noqa: S608
-            f"{' AND '.join([*conditions, 'e.time_us <= ?'])} AND (e.time_us < ? OR e.id < ?) "
-            "ORDER BY e.time_us DESC, e.id DESC LIMIT ?"
-        )
+        statement = _newest("json_each(?) j CROSS JOIN evidence e ON e.id = j.value", conditions)
         eras = "SELECT id, last_us FROM era WHERE first_us <= ? ORDER BY last_us DESC"
         waiting: list[_Row] = []
-        for era, last_us in self._connection.execute(eras, before[:1]):
+        for era, last_us in self.connection.execute(eras, before[:1]):
             ready = [row for row in waiting if row[1] > last_us]
             yield from ready
             waiting = waiting[len(ready) :]
@@ -270,21 +269,21 @@ class CallQueries(Tables):
                 oldest_us = waiting[-1][1]
             if numbers := numbers_in(era, oldest_us):
                 found = (orjson.dumps(numbers).decode(), *given, before[0], *before, limit)
-                waiting = sorted([*waiting, *self._connection.execute(statement, found)], key=_newest_first)
+                waiting = sorted([*waiting, *self.connection.execute(statement, found)], key=_newest_first)
         yield from waiting
 
     def _marked(self, hashed: bytes, era: int, _: int | None) -> list[int]:
         statement = "SELECT entries FROM mark WHERE id = ? AND instr(entries, ?)"
-        row = self._connection.execute(statement, (era << 8 | hashed[0], hashed)).fetchone()
+        row = self.connection.execute(statement, (era << 8 | hashed[0], hashed)).fetchone()
         return [] if row is None else marked_calls(era, row[0], hashed)
 
     def _of_columns(self, wanted: Mapping[str, Collection[int]], era: int, oldest_us: int | None) -> list[int]:
-        return calls_in(self._connection, wanted, era, oldest_us=oldest_us)
+        return calls_in(self.connection, wanted, era, oldest_us=oldest_us)
 
     def _checked(self, found: Iterator[_Row], key: str) -> Iterator[_Row]:
         """Keep rows whose record really has the digest: hashes may collide."""
         for row in found:
-            body = self._connection.execute("SELECT body FROM evidence WHERE id = ?", row[:1]).fetchone()
+            body = self.connection.execute("SELECT body FROM evidence WHERE id = ?", row[:1]).fetchone()
             line = read_line(decompressed(body[0]))
             if line is not None and any(digest_key(value) == key for value in own_values(line)):
                 yield row

@@ -1,32 +1,47 @@
-"""Records into the store. Each batch is one transaction, with the positions up to which its logs were read.
+"""Records into the store, and what it keeps of them within an age and a size. Each batch is one transaction, with the
+positions up to which its logs were read.
 
 1. A record before the position of its log is a duplicate and skipped, however it is redelivered.
 2. Invalid records are counted as refused, never fatal: the store must not stop where the stages go on.
 3. Evidence that was erased on record is dropped, and not added again. Under a legal hold nothing else is dropped.
 4. The tables depend only on the records and their order, not on how they are batched.
+5. Beyond the bounds, rows are dropped and counted, and the store records from when on its evidence is complete. What
+   derives from dropped evidence and lists goes with them, as if the store had never held them.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 import orjson
 
-from assay_stream.bindings.erasures import RELEASE, Erasures, ScopeAct, act_in, acts_in
+from assay_stream.bindings.erasures import RELEASE, Erasures, ScopeAct, act_in, acts_in, span_us
 from assay_stream.errors import ConfigurationError
-from assay_stream.limits import STORE_BATCH_RECORDS
+from assay_stream.limits import (
+    STORE_ALERTS_PER_SERVER_MAX,
+    STORE_BATCH_RECORDS,
+    STORE_CHANGES_PER_SERVER_MAX,
+    STORE_DROP_ROWS,
+    STORE_FINDINGS_PER_SERVER_MAX,
+    STORE_LISTED_PER_SERVER_MAX,
+    STORE_LISTS_PER_SERVER_MAX,
+)
+from assay_stream.model.fields import ScopeField
 from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import Record, Role
-from assay_stream.readmodel.bounds import Bounds, Dropped, drop, erase
-from assay_stream.readmodel.calls import Calls, decompressed
+from assay_stream.readmodel.calls import Calls, calls_in, decompressed, drop_calls, drop_marks, mark_hasher, name_code
 from assay_stream.readmodel.inventory import Inventory
-from assay_stream.readmodel.schema import failures, meta, put_meta
+from assay_stream.readmodel.rows import INT64_MAX
+from assay_stream.readmodel.schema import failures, meta, put_meta, used_bytes
 
 ROLES = (*(Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS, Role.CHANGES, Role.FINDINGS, Role.ALERTS), Role.EVIDENCE)
 """What the store is filled from."""
@@ -35,7 +50,6 @@ LogPlace = tuple[Role, str, int]
 """Role, topic and partition."""
 _EVER_US = -(2**63)
 _TIMESTAMP_MS_MAX = 2**63 // 1_000 - 1
-_OFFSET_MAX = 2**63 - 1
 _WITNESS_BYTES = 16
 
 
@@ -61,7 +75,7 @@ class Filler:
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+        self.connection = connection
         self._path = connection.execute("PRAGMA database_list").fetchone()[2] or "a temporary store"
         self._inode = _inode_of(self._path)
         self._calls = Calls(connection, meta(connection, "secret", b""))
@@ -70,21 +84,17 @@ class Filler:
         self.refresh()
 
     @property
-    def connection(self) -> sqlite3.Connection:
-        return self._connection
-
-    @property
     def read(self) -> int:
         """Number of records read from all logs, including refused ones."""
-        return int(self._connection.execute("SELECT coalesce(sum(read), 0) FROM source").fetchone()[0])
+        return int(self.connection.execute("SELECT coalesce(sum(read), 0) FROM source").fetchone()[0])
 
     def refresh(self) -> None:
         """Reload cached state from the store."""
         self._calls.reset(
-            horizon_us=meta(self._connection, "horizon_us", _EVER_US), last=meta(self._connection, "last_evidence", 0)
+            horizon_us=meta(self.connection, "horizon_us", _EVER_US), last=meta(self.connection, "last_evidence", 0)
         )
-        self._erasures = erasures_in(self._connection)
-        rows = self._connection.execute("SELECT topic, part, id, next FROM source")
+        self._erasures = erasures_in(self.connection)
+        rows = self.connection.execute("SELECT topic, part, id, next FROM source")
         self._sources = {(topic, part): (number, following) for topic, part, number, following in rows}
 
     def position(self, topic: str, partition: int) -> int | None:
@@ -100,7 +110,7 @@ class Filler:
         """
         new = 0
         with self._transaction():
-            for (role, topic, part), group in groupby(records, _place_of):
+            for (role, topic, part), group in groupby(records, lambda record: (record.role, *record.origin[:2])):
                 new += self._take_log((role, topic, part), list(group))
         return new
 
@@ -114,42 +124,39 @@ class Filler:
         Raises:
             ConfigurationError: ``store_missing`` if the file was removed: everything written would be lost.
         """
-        self._check_file()
+        if self._inode is not None and self._inode != _inode_of(self._path):
+            raise ConfigurationError(
+                "store_missing", f"{self._path} was deleted or replaced while it was filled: start store run again"
+            )
         with self._transaction():
             for place, state in logs.items():
                 number, before = self._source(place)
                 following = max(before, state.following)
-                self._connection.execute(
+                self.connection.execute(
                     "UPDATE source SET next = ?, lost = lost + ?, ends = coalesce(?, ends) WHERE id = ?",
                     (following, state.lost, state.end, number),
                 )
                 self._sources[place[1:]] = number, following
             if looked_us is not None:
-                put_meta(self._connection, "looked_us", looked_us)
-
-    def _check_file(self) -> None:
-        if self._inode is not None and self._inode != _inode_of(self._path):
-            raise ConfigurationError(
-                "store_missing", f"{self._path} was deleted or replaced while it was filled: start store run again"
-            )
+                put_meta(self.connection, "looked_us", looked_us)
 
     def keep_within(self, bounds: Bounds, *, now_us: int) -> Dropped:
         """Drop some rows that are too old, or too many; repeat until nothing is dropped. Under a hold: nothing."""
         if self._erasures.holds():
             return Dropped()
         with self._transaction():
-            done = drop(self._connection, bounds, now_us=now_us)
+            done = _drop(self.connection, bounds, now_us=now_us)
             self._count_dropped(done.kind, done.bound, done.rows)
             if done.horizon_us is not None:
-                horizon_us = max(meta(self._connection, "horizon_us", _EVER_US), done.horizon_us)
-                put_meta(self._connection, "horizon_us", horizon_us)
+                horizon_us = max(meta(self.connection, "horizon_us", _EVER_US), done.horizon_us)
+                put_meta(self.connection, "horizon_us", horizon_us)
         if done.rows:
             self.refresh()
         return done
 
     def _count_dropped(self, kind: str, bound: str, rows: int) -> None:
         if rows:
-            self._connection.execute(
+            self.connection.execute(
                 "INSERT INTO dropped VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET rows = rows + excluded.rows",
                 (kind, bound, rows),
             )
@@ -165,21 +172,21 @@ class Filler:
             ConfigurationError: ``store_of_another`` if it holds another deployment's records.
         """
         with self._transaction():
-            before = meta(self._connection, "deployment", deployment)
+            before = meta(self.connection, "deployment", deployment)
             if before != deployment:
                 raise ConfigurationError(
                     "store_of_another",
                     f"the store was filled from {before}, not from {deployment}: give each deployment a store of its "
                     "own, or begin again with --rebuild",
                 )
-            put_meta(self._connection, "deployment", deployment)
+            put_meta(self.connection, "deployment", deployment)
             if oldest_us is not None:
-                put_meta(self._connection, "horizon_us", max(meta(self._connection, "horizon_us", _EVER_US), oldest_us))
+                put_meta(self.connection, "horizon_us", max(meta(self.connection, "horizon_us", _EVER_US), oldest_us))
         self.refresh()
 
     def witness(self, topic: str, partition: int) -> tuple[int, bytes] | None:
         """Return offset and hash of the last record read from a log, if any."""
-        row = self._connection.execute(
+        row = self.connection.execute(
             "SELECT last, witness FROM source WHERE topic = ? AND part = ? AND last IS NOT NULL", (topic, partition)
         ).fetchone()
         return None if row is None else (row[0], row[1])
@@ -187,14 +194,14 @@ class Filler:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with failures(self._path):
-            self._connection.execute("BEGIN IMMEDIATE")
+            self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
-                self._connection.execute("COMMIT")
+                self.connection.execute("COMMIT")
             except BaseException:
                 # SQLite itself ends some transactions, as where the disk is full.
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
                 self.refresh()
                 raise
 
@@ -203,7 +210,7 @@ class Filler:
         known = self._sources.get((topic, part))
         if known is None:
             insert = "INSERT INTO source (role, topic, part, next) VALUES (?, ?, ?, 0) RETURNING id"
-            known = self._connection.execute(insert, (role.value, topic, part)).fetchone()[0], 0
+            known = self.connection.execute(insert, (role.value, topic, part)).fetchone()[0], 0
             self._sources[topic, part] = known
         return known
 
@@ -213,20 +220,20 @@ class Filler:
         for record in records:
             if record.origin.offset >= following:
                 new.append(record)
-                following = min(record.origin.offset + 1, _OFFSET_MAX)
+                following = min(record.origin.offset + 1, INT64_MAX)
         if not new:
             return 0
         dropped = erased = 0
         if place[0] is Role.EVIDENCE:
             refused, dropped, erased = self._calls.take(number, new, self._erasures)
-            put_meta(self._connection, "last_evidence", self._calls.last)
+            put_meta(self.connection, "last_evidence", self._calls.last)
         else:
             refused = sum(not self._inventory.take(record) for record in new)
         if place[0] is Role.CHANGES and (acts := list(acts_in(new))):
             erased = self._erase(acts)
         self._count_dropped("evidence", "age", dropped)
         self._count_dropped("evidence", "erased", erased)
-        self._connection.execute(
+        self.connection.execute(
             "UPDATE source SET next = ?, read = read + ?, refused = refused + ?, time_us = max(time_us, ?), last = ?, "
             "witness = ? WHERE id = ?",
             (
@@ -250,9 +257,15 @@ class Filler:
         new = None if any(act.act == RELEASE for act in acts) else {act.origin for act in acts}
         standing = [act for act in self._erasures.standing() if new is None or act.origin in new]
         due = [act for act in standing if not self._erasures.holds(act.scope)]
+        rows = 0
+        if due:
+            # The file does not keep their bytes either.
+            self.connection.execute("PRAGMA secure_delete = ON")
+            scopes: list[ScopeField] = [act.scope or {} for act in due]
+            given = [(*span_us(scope), scope.get("server_id"), scope.get("agent_id")) for scope in scopes]
+            rows = _Drops(self.connection).evidence(_ERASED, given, are_latest=True)
         # The cached rows of what calls share are looked up again.
-        rows = sum(erase(self._connection, act).rows for act in due)
-        self._calls.reset(horizon_us=meta(self._connection, "horizon_us", _EVER_US), last=self._calls.last)
+        self._calls.reset(horizon_us=meta(self.connection, "horizon_us", _EVER_US), last=self._calls.last)
         return rows
 
 
@@ -267,10 +280,6 @@ def _inode_of(path: str) -> int | None:
         return os.stat(path).st_ino
     except FileNotFoundError:
         return None
-
-
-def _place_of(record: Record) -> LogPlace:
-    return record.role, record.origin.topic, record.origin.partition
 
 
 def witness_of(record: Record) -> bytes:
@@ -288,3 +297,246 @@ def fill(connection: sqlite3.Connection, records: Iterable[Record]) -> Filler:
     while batch := list(islice(ours, STORE_BATCH_RECORDS)):
         filler.take(batch)
     return filler
+
+
+_EVIDENCE = "DELETE FROM evidence WHERE id IN ({}) RETURNING id, server, tool, observer, subject, time_us"
+_OLD_EVIDENCE = "SELECT id FROM evidence WHERE time_us < ? ORDER BY time_us LIMIT ?"
+_NUMBERED = "SELECT value FROM json_each(?)"
+_SERVERS_OF = "SELECT e.id, e.server FROM json_each(?) j CROSS JOIN evidence e ON e.id = j.value ORDER BY e.id"
+_COUNT_LESS = "UPDATE called SET calls = calls - 1 WHERE server = ? AND tool = ? AND observer = ?"
+_NOT_CALLED = "DELETE FROM called WHERE server = ? AND tool = ? AND observer = ? AND calls = 0"
+_LAST_CALL = """UPDATE called SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_server
+  WHERE e.tool = called.tool AND e.server = called.server AND e.observer = called.observer
+  ORDER BY e.time_us DESC LIMIT 1) WHERE server = ? AND tool = ? AND observer = ? AND last_us <= ?"""
+
+_ERASED = """SELECT id FROM evidence WHERE time_us >= ?1 AND time_us < ?2 AND (?3 IS NULL OR server = ?3)
+  AND (?4 IS NULL OR agent = ?4)"""
+_LISTS = "DELETE FROM seen WHERE id IN ({}) RETURNING server, digest"
+_REPLACED = """EXISTS (SELECT 1 FROM seen l WHERE l.server = s.server AND l.observer = s.observer
+  AND l.time_us >= s.time_us AND (l.time_us, l.pos, l.part) > (s.time_us, s.pos, s.part))"""
+_OLD_LISTS = f"SELECT s.id FROM seen s WHERE s.time_us < ? AND {_REPLACED} ORDER BY s.time_us LIMIT ?"  # noqa: S608
+_REPLACED_LISTS = f"SELECT s.id FROM seen s WHERE s.server = ? AND {_REPLACED} ORDER BY s.time_us LIMIT ?"  # noqa: S608
+_FIRST_LISTS = f"SELECT s.id, s.digest FROM seen s WHERE s.server = ? ORDER BY NOT {_REPLACED}, s.time_us LIMIT ?"  # noqa: S608
+_TOOLS_OF = """SELECT count(*) FROM catalogue c JOIN listed l ON l.catalogue = c.id
+  WHERE c.server = ? AND c.digest = ?"""
+_OLDEST_LISTS = "SELECT id FROM seen ORDER BY time_us LIMIT ?"
+_NOT_SEEN = "NOT EXISTS (SELECT 1 FROM seen WHERE digest = ?2 AND server = ?1)"
+_UNSEEN_TOOLS = f"""SELECT c.server, l.full, l.tool FROM catalogue c JOIN listed l ON l.catalogue = c.id
+  WHERE c.server = ?1 AND c.digest = ?2 AND {_NOT_SEEN}"""  # noqa: S608
+_UNSEEN = f"DELETE FROM catalogue WHERE server = ?1 AND digest = ?2 AND {_NOT_SEEN}"  # noqa: S608
+_UNKNOWN_TOOL = """DELETE FROM tool_fact WHERE server = ?1 AND full = ?2
+  AND NOT EXISTS (SELECT 1 FROM listed l JOIN catalogue c ON c.id = l.catalogue
+    WHERE c.server = ?1 AND l.tool = ?3 AND l.full = ?2)
+  AND NOT EXISTS (SELECT 1 FROM subject WHERE server = ?1 AND tool = ?3 AND full = ?2)"""
+_UNKNOWN_DEFINITION = """DELETE FROM definition WHERE full = ?1 AND NOT EXISTS (SELECT 1 FROM digest
+  WHERE value = lower(replace(?1, 'sha256:', '')) AND place != 'definition')"""
+_TAKEN = """SELECT t.server, sum(length(d.body)) AS bytes FROM tool_fact t JOIN definition d ON d.full = t.full
+  WHERE EXISTS (SELECT 1 FROM seen WHERE server = t.server) GROUP BY t.server ORDER BY bytes DESC, t.server"""
+
+_CROWDED = "SELECT server, count(*) - ? FROM {} WHERE {} GROUP BY server HAVING count(*) > ?"
+_CROWDED_TOOLS = """SELECT c.server, count(*) - ? FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id
+  GROUP BY c.server HAVING count(*) > ? AND EXISTS (SELECT 1 FROM seen WHERE server = c.server)"""
+_ROWS = "DELETE FROM {0} WHERE id IN (SELECT id FROM {0} WHERE {1} ORDER BY {2} LIMIT ?)"
+_FIRST = {"alert": "state != 'closed', last_ms", "finding": "time_us", "decision": "time_us, id"}
+"""Which rows of a table are dropped first."""
+
+_FACTS = "SELECT server, sum(length(body)) AS bytes FROM fact GROUP BY server ORDER BY bytes DESC, server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Retention bounds of the store.
+
+    Args:
+        age_us: maximum age in microseconds: of evidence by event time, of closed alerts and of replaced lists.
+        size_bytes: maximum size of the whole store.
+    """
+
+    age_us: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """Result of one ``keep_within``.
+
+    Args:
+        kind: table of the rows.
+        bound: ``age``, ``size``, or ``server`` if one server had more than its share.
+        horizon_us: evidence before this event time is no longer kept; ``None`` if that did not change.
+    """
+
+    rows: int = 0
+    kind: str = "evidence"
+    bound: str = "size"
+    horizon_us: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.rows > 0
+
+
+def _drop(connection: sqlite3.Connection, bounds: Bounds, *, now_us: int) -> Dropped:
+    """Drop some rows beyond the bounds. The caller holds the transaction, and repeats until nothing is dropped.
+
+    1. Too old: evidence, closed alerts, findings, replaced lists. 2. Beyond one server's share, even if there is room:
+    it must not displace the rows of others. 3. Beyond the size: if definitions or facts exceed their share, lists or
+    all facts of the largest server; the first evidence of the servers with the most; the oldest findings and lists;
+    alerts, closed ones first; finally facts.
+
+    Verdicts follow from pins, policies and the lists in force; operators' decisions are never dropped.
+    """
+    drops = _Drops(connection)
+    done = next(filter(None, _beyond(drops, now_us - bounds.age_us)), Dropped())
+    if done or used_bytes(connection) <= bounds.size_bytes:
+        return done
+    return next(filter(None, _for_room(drops, bounds.size_bytes)), Dropped())
+
+
+def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
+    """Drop rows that are too old, and those beyond one server's share, step by step."""
+    rows = drops.evidence(_OLD_EVIDENCE, [(old_us, STORE_DROP_ROWS)])
+    yield Dropped(rows=rows, bound="age", horizon_us=old_us)
+    yield drops.rows("alert", "age", "state = 'closed' AND last_ms < ?", old_us // 1_000)
+    yield drops.rows("finding", "age", "time_us < ?", old_us)
+    for table, condition, rows_max in (
+        ("finding", "TRUE", STORE_FINDINGS_PER_SERVER_MAX),
+        ("alert", "TRUE", STORE_ALERTS_PER_SERVER_MAX),
+        ("decision", "author IS NULL", STORE_CHANGES_PER_SERVER_MAX),
+    ):
+        for server, surplus in drops.crowded(_CROWDED.format(table, condition), rows_max):
+            yield drops.rows(table, "server", f"server = ? AND {condition}", server, limit=surplus)
+    for server, surplus in drops.crowded(_CROWDED.format("seen", "TRUE"), STORE_LISTS_PER_SERVER_MAX):
+        yield Dropped(rows=drops.lists(_REPLACED_LISTS, server, surplus), kind="seen", bound="server")
+    for server, surplus in drops.crowded(_CROWDED_TOOLS, STORE_LISTED_PER_SERVER_MAX):
+        yield Dropped(rows=drops.first_lists(server, tools=surplus), kind="seen", bound="server")
+    yield Dropped(rows=drops.lists(_OLD_LISTS, old_us, STORE_DROP_ROWS), kind="seen", bound="age")
+
+
+def _for_room(drops: _Drops, size_bytes: int) -> Iterator[Dropped]:
+    """Drop rows until the store fits its size, step by step."""
+    greedy = _greedy(drops.connection, _TAKEN, size_bytes)
+    if greedy is not None:
+        yield Dropped(rows=drops.first_lists(greedy, tools=STORE_DROP_ROWS // 10), kind="seen", bound="server")
+    greedy = _greedy(drops.connection, _FACTS, size_bytes)
+    if greedy is not None:
+        yield Dropped(rows=drops.facts(greedy), kind="fact", bound="server")
+    first = _first_calls(drops.connection, dict(_surpluses(drops.connection)))
+    yield Dropped(rows=drops.evidence(_NUMBERED, [(str(first),)], are_latest=True))
+    yield drops.rows("finding", "size", "TRUE")
+    yield Dropped(rows=drops.lists(_OLDEST_LISTS, STORE_DROP_ROWS), kind="seen")
+    yield drops.rows("alert", "size", "TRUE")
+    for largest, _ in drops.connection.execute(f"{_FACTS} LIMIT 1").fetchall():
+        yield Dropped(rows=drops.facts(largest), kind="fact")
+
+
+def _greedy(connection: sqlite3.Connection, taken_by: str, size_bytes: int) -> str | None:
+    """Return the largest server, if it takes more than an eighth of the store, or all servers together more than half.
+
+    Args:
+        taken_by: query for servers and bytes, largest first.
+    """
+    taken = connection.execute(taken_by).fetchall()
+    if not taken or (taken[0][1] <= size_bytes // 8 and sum(row[1] for row in taken) <= size_bytes // 2):
+        return None
+    return str(taken[0][0])
+
+
+def _surpluses(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+    """Return the servers to drop evidence of, and how much, so that the largest are left with equal numbers."""
+    statement = "SELECT server, sum(calls) AS calls FROM called GROUP BY server ORDER BY calls DESC, server"
+    counts = connection.execute(statement).fetchall()
+    wanted = min(STORE_DROP_ROWS, sum(calls for _, calls in counts) // 10 + 1)
+    share = taken = 0
+    for number, (_, calls) in enumerate(counts, start=1):
+        taken += calls
+        share = max(taken - wanted, 0) // number
+        if number == len(counts) or counts[number][1] <= share:
+            break
+    return [(server, calls - share) for server, calls in counts if calls > share]
+
+
+def _first_calls(connection: sqlite3.Connection, surpluses: dict[str, int]) -> list[int]:
+    """Return the numbers of the first calls of servers in the order in which they came, as many as asked of each.
+
+    A caller can date its calls, but not say when they were read.
+    """
+    hashed = mark_hasher(meta(connection, "secret", b""))
+    codes = {server: name_code(hashed(server)) for server in surpluses}
+    found: list[int] = []
+    for (era,) in connection.execute("SELECT id FROM era ORDER BY id"):
+        numbers = str(calls_in(connection, {"server": set(codes.values())}, era))
+        for number, server in connection.execute(_SERVERS_OF, (numbers,)):
+            if server in codes:
+                found.append(number)
+                surpluses[server] -= 1
+                if not surpluses[server]:
+                    del codes[server]
+        if not codes:
+            break
+    return found
+
+
+class _Drops:
+    """Drops rows with everything derived from them."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def crowded(self, statement: str, rows_max: int) -> list[tuple[str, int]]:
+        """Return servers with more than ``rows_max`` rows, limited to as many as are dropped at once."""
+        found = self.connection.execute(statement, (rows_max, rows_max)).fetchall()
+        return [(server, min(surplus, STORE_DROP_ROWS)) for server, surplus in found]
+
+    def evidence(self, chosen: str, given: Iterable[tuple[object, ...]], *, are_latest: bool = False) -> int:
+        """Drop evidence; return the number of rows.
+
+        Args:
+            chosen: query for row numbers, run once for each of ``given``.
+            are_latest: whether they may include the latest calls of their tool.
+        """
+        statement = _EVIDENCE.format(chosen)
+        gone = [row for each in given for row in self.connection.execute(statement, each).fetchall()]
+        many = self.connection.executemany
+        drop_marks(self.connection, (row[0] for row in gone))
+        places = [row[1:4] for row in gone]
+        many(_COUNT_LESS, places)
+        many(_NOT_CALLED, sorted(set(places)))
+        if are_latest:
+            # In order of time: of each place, its latest is the last.
+            latest = {
+                (server, tool, observer): time_us
+                for _, server, tool, observer, _, time_us in sorted(gone, key=itemgetter(5))
+            }
+            many(_LAST_CALL, sorted((*place, time_us) for place, time_us in latest.items()))
+        for subject, calls in sorted(Counter(row[4] for row in gone).items()):
+            drop_calls(self.connection, subject, calls)
+        return len(gone)
+
+    def rows(self, table: str, bound: str, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> Dropped:
+        statement = _ROWS.format(table, condition, _FIRST[table])
+        return Dropped(rows=self.connection.execute(statement, (*given, limit)).rowcount, kind=table, bound=bound)
+
+    def facts(self, server: str) -> int:
+        """Drop all facts about a server: keeping some of them would give wrong answers."""
+        self.connection.execute("INSERT OR IGNORE INTO without_facts VALUES (?)", (server,))
+        return self.connection.execute("DELETE FROM fact WHERE server = ?", (server,)).rowcount
+
+    def first_lists(self, server: str, *, tools: int) -> int:
+        """Drop lists of a server with at least this many tools: replaced ones first, then the oldest."""
+        chosen: list[int] = []
+        for number, digest in self.connection.execute(_FIRST_LISTS, (server, STORE_DROP_ROWS)).fetchall():
+            chosen.append(number)
+            tools -= self.connection.execute(_TOOLS_OF, (server, digest)).fetchone()[0]
+            if tools <= 0:
+                break
+        return self.lists(_NUMBERED, str(chosen))
+
+    def lists(self, chosen: str, *given: object) -> int:
+        gone = self.connection.execute(_LISTS.format(chosen), given).fetchall()
+        tools: set[tuple[str, str, str]] = set()
+        for place in sorted(set(gone)):
+            tools.update(self.connection.execute(_UNSEEN_TOOLS, place).fetchall())
+            self.connection.execute(_UNSEEN, place)
+        self.connection.executemany(_UNKNOWN_TOOL, sorted(tools))
+        self.connection.executemany(_UNKNOWN_DEFINITION, sorted({(full,) for _, full, _ in tools}))
+        return len(gone)

@@ -39,12 +39,11 @@ from assay_stream.model.record import Origin, Record, Role
 from assay_stream.model.state_table import KEY, read_level
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.readmodel.calls import Digests, compressed, decompressed, write_digests
+from assay_stream.readmodel.rows import INT64_MAX, rank_of
+from assay_stream.readmodel.schema import insert_into
 from assay_stream.text.times import time_us_of
 
 KINDS = (Seen.fact_kind, SeenRun.fact_kind, RunCut.fact_kind)
-_INT64_MAX = 2**63 - 1
-_PUT = """INSERT INTO seen (part, fact, server, observer, time_us, pos, digest, snapshot, run)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (part, fact) DO UPDATE SET run = coalesce(excluded.run, run)"""
 _DROP_SINGLE = "DELETE FROM seen WHERE part = ? AND fact = ? AND run IS NULL"
 _DROP_OF_RUN = """DELETE FROM seen WHERE server = ? AND observer = ? AND part = ? AND run = ?
   AND pos {} (SELECT value FROM json_each(?))"""
@@ -55,7 +54,6 @@ _OF_REGISTRIES = OF_REGISTRIES | {Progress.fact_kind}
 _TABLES = {"tool": "tool_fact", "catalogue": "catalogue"}
 """Kinds of facts whose rows stand under their keys, and their tables."""
 
-_FATAL = 6
 _FOREIGN = (
     AssayStreamError,
     KeyError,
@@ -148,8 +146,11 @@ class Inventory:
                 self._put(seen, part, origin.offset)
 
     def _put(self, seen: Seen, part: int, run: int | None) -> None:
-        place = seen.server_id, seen.observer_id, min(seen.time_us, _INT64_MAX), seen.origin.offset
-        self._connection.execute(_PUT, (part, encode_key(seen.key()), *place, seen.catalogue, seen.snapshot_id, run))
+        row = {"part": part, "fact": encode_key(seen.key()), "server": seen.server_id, "observer": seen.observer_id}
+        row |= {"time_us": min(seen.time_us, INT64_MAX), "pos": seen.origin.offset, "digest": seen.catalogue}
+        row |= {"snapshot": seen.snapshot_id, "run": run}
+        known = "ON CONFLICT (part, fact) DO UPDATE SET run = coalesce(excluded.run, run)"
+        self._connection.execute(f"{insert_into('seen', row)} {known}", tuple(row.values()))
 
     def _keep_fact(self, record: Record, server: str, fact: Fact | None) -> None:
         part, key, value = record.origin.partition, record.key or b"", record.value or b""
@@ -164,8 +165,7 @@ class Inventory:
 
     def _insert(self, table: str, digests: Digests, **columns: object) -> int:
         """Insert a row with the places of its digests; those without a value are left out."""
-        statement = f"INSERT INTO {table} ({','.join(columns)}) VALUES ({','.join('?' * len(columns))}) RETURNING id"  # noqa: S608
-        row = int(self._one(statement, *columns.values()))
+        row = int(self._one(f"{insert_into(table, columns)} RETURNING id", *columns.values()))
         write_digests(self._connection, "tool" if table == "tool_fact" else table, row, digests)
         return row
 
@@ -225,29 +225,27 @@ class Inventory:
         number = self._one("SELECT id FROM alert WHERE uid = ?", row.uid)
         if number is None:
             number = self._one("SELECT coalesce(max(id), 0) + 1 FROM alert")
+        columns = {
+            "last_ms": min(max(row.last_seen_ms, 0), INT64_MAX),
+            "severity": rank_of(row.severity_id),
+            "kind": row.kind,
+            "server": row.server_id,
+            "tool": row.tool_name,
+            "state": row.state.value,
+            "assigned": row.assigned_to,
+            "definition": definition,
+            "row": _json(row),
+        }
+        insert = insert_into("alert", ("uid", "id", "records", *columns))
+        latest = ", ".join(f"{name} = excluded.{name}" for name in columns)
         self._connection.execute(
-            "INSERT INTO alert VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?) ON CONFLICT (uid) DO UPDATE SET "
-            "last_ms = excluded.last_ms, severity = excluded.severity, kind = excluded.kind, server = excluded.server, "
-            "tool = excluded.tool, state = excluded.state, assigned = excluded.assigned, "
-            "definition = excluded.definition, records = records + 1, row = excluded.row",
-            (
-                row.uid,
-                number,
-                min(max(row.last_seen_ms, 0), _INT64_MAX),
-                row.severity_id if 1 <= row.severity_id <= _FATAL else _FATAL + 1,  # an unknown one may be any
-                row.kind,
-                row.server_id,
-                row.tool_name,
-                row.state.value,
-                row.assigned_to,
-                definition,
-                _json(row),
-            ),
+            f"{insert} ON CONFLICT (uid) DO UPDATE SET {latest}, records = records + 1",
+            (row.uid, number, 1, *columns.values()),
         )
         self._drop_repeated(number, view)
         self._connection.execute(
             "INSERT INTO alert_record (alert, time_ms, body) VALUES (?, ?, ?)",
-            (number, min(max(view.time_ms, 0), _INT64_MAX), compressed(record.value or b"")),
+            (number, min(max(view.time_ms, 0), INT64_MAX), compressed(record.value or b"")),
         )
         # What a history shows is kept, and no more: an alert may go on for long.
         self._connection.execute(

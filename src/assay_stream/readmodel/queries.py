@@ -19,7 +19,6 @@ from assay_stream.readmodel.calls import digest_key
 from assay_stream.readmodel.calls_queries import CallQueries
 from assay_stream.readmodel.filling import fill
 from assay_stream.readmodel.inventory_queries import InventoryQueries
-from assay_stream.readmodel.review_queries import ReviewQueries
 from assay_stream.readmodel.rows import (
     AlertFilter,
     AlertHistory,
@@ -36,7 +35,7 @@ _PREFIX = re.compile(r"(?:sha256:)?([0-9a-f]{6,63})…?")
 """A digest cut short, also as tables print it."""
 
 
-class Store(CallQueries, InventoryQueries, ReviewQueries):
+class Store(CallQueries, InventoryQueries):
     """Read access to a store.
 
     Not thread-safe: give each thread its own, or hold a lock.
@@ -46,7 +45,7 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
     """
 
     def close(self) -> None:
-        self._connection.close()
+        self.connection.close()
 
     @at_one_moment
     def places(self, digest: str) -> tuple[DigestPlace, ...]:
@@ -58,7 +57,7 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
         key = digest_key(digest)
         found = [
             self._place(place, owner, DigestValue(role=role, scheme=scheme, value=digest))
-            for place, owner, role, scheme in self._connection.execute(
+            for place, owner, role, scheme in self.connection.execute(
                 "SELECT place, owner, role, scheme FROM digest WHERE value = ? "
                 "ORDER BY place, role, scheme, owner LIMIT ?",
                 (key, STORE_PLACES_MAX),
@@ -96,7 +95,7 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
         found: list[DigestPlace] = []
         after, end = match[1], f"{match[1]}g"
         while len(found) < STORE_CANDIDATES_MAX:
-            row = self._connection.execute(
+            row = self.connection.execute(
                 "SELECT place, owner, role, scheme, value FROM digest WHERE value >= ? AND value < ? "
                 "ORDER BY value, place, owner, role, scheme LIMIT 1",
                 (after, end),
@@ -109,17 +108,17 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
         return tuple(found)
 
     def _place(self, place: str, owner: int, digest: DigestValue) -> DigestPlace:
-        statement = {
-            "calls": "SELECT server, tool, NULL, (SELECT calls FROM subject_calls WHERE subject = s.id) FROM subject s "
-            "WHERE id = ?",
-            "tool": "SELECT server, NULL, full, 0 FROM tool_fact WHERE id = ?",
-            "catalogue": "SELECT server, NULL, NULL, 0 FROM catalogue WHERE id = ?",
-            "verdict": "SELECT server, tool, NULL, 0 FROM verdict WHERE id = ?",
-            "definition": "SELECT NULL, NULL, full, 0 FROM definition WHERE id = ?",
-            "alert": "SELECT server, tool, uid, 0 FROM alert WHERE id = ?",
-            "decision": "SELECT server, tool, id, 0 FROM decision WHERE id = ?",
+        columns = {
+            "calls": "server, tool, NULL, (SELECT calls FROM subject_calls WHERE subject = id) FROM subject",
+            "tool": "server, NULL, full, 0 FROM tool_fact",
+            "catalogue": "server, NULL, NULL, 0 FROM catalogue",
+            "verdict": "server, tool, NULL, 0 FROM verdict",
+            "definition": "NULL, NULL, full, 0 FROM definition",
+            "alert": "server, tool, uid, 0 FROM alert",
+            "decision": "server, tool, id, 0 FROM decision",
         }[place]
-        server, tool, reference, calls = self._connection.execute(statement, (owner,)).fetchone()
+        found = self.connection.execute(f"SELECT {columns} WHERE id = ?", (owner,))
+        server, tool, reference, calls = found.fetchone()
         return DigestPlace(
             digest=digest,
             place="list" if place == "catalogue" else place,
@@ -130,17 +129,17 @@ class Store(CallQueries, InventoryQueries, ReviewQueries):
         )
 
     def positions(self) -> tuple[PositionRow, ...]:
-        return positions_of(self._connection)
+        return positions_of(self.connection)
 
     def looked_us(self) -> int | None:
         """Return when the ends of the logs were last checked, ``None`` if the store is not filled from topics."""
-        found: int | None = meta(self._connection, "looked_us", None)
+        found: int | None = meta(self.connection, "looked_us", None)
         return found
 
     @at_one_moment
     def status(self) -> StoreStatus:
         """Return what the store holds, and what it lacks."""
-        return status_of(self._connection)
+        return status_of(self.connection)
 
 
 def load(records: Iterable[Record]) -> Store:

@@ -7,9 +7,9 @@ import binascii
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import wraps
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import orjson
 
@@ -19,7 +19,11 @@ from assay_stream.limits import STORE_PAGE_ROWS_MAX
 from assay_stream.model.fields import compile_glob
 from assay_stream.model.record import Origin
 
-Row = TypeVar("Row")
+INT64_MAX = 2**63 - 1
+"""Largest number that a column holds."""
+RANK_MAX = 7
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +40,14 @@ class Paging:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[Row]):
+class Page(Generic[_T]):
     """One page of a result.
 
     Args:
         following: pass it as ``Paging.after`` for the next page; ``None`` on the last.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[_T, ...]
     following: str | None = None
 
 
@@ -203,7 +207,7 @@ class EvidenceFilter:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRow:
-    """One call's evidence as shown in lists.
+    """One call's evidence as shown in lists. Fields declare the columns that they come from (``CALL_COLUMNS``).
 
     Args:
         reference: its key in this store; ``evidence_of`` returns the full record.
@@ -214,15 +218,32 @@ class EvidenceRow:
     reference: str
     time_us: int
     origin: Origin
-    server_id: str
-    tool_name: str
-    observer_id: str
-    agent_id: str | None
-    decision: str | None
-    scope: str
-    unbound_reason: str | None
-    ok: bool | None
+    server_id: str = field(metadata={"name": "server", "member": "server_id"})
+    tool_name: str = field(metadata={"name": "tool", "member": "tool"})
+    observer_id: str = field(metadata={"name": "observer", "member": "observer_id"})
+    agent_id: str | None = field(metadata={"name": "agent", "member": "actor.agent_id"})
+    decision: str | None = field(metadata={"name": "decision", "member": "decision"})
+    scope: str = field(metadata={"name": "scope", "member": "binding.scope"})
+    unbound_reason: str | None = field(metadata={"name": "unbound", "member": "unbound_reason"})
+    ok: bool | None = field(metadata={"name": "ok", "member": "ok"})
     digests: tuple[DigestValue, ...]
+
+
+class CallColumn(NamedTuple):
+    """A column of the table ``evidence``: a member of ``EvidenceData``, and ``read`` as a field of ``EvidenceRow``."""
+
+    field: str
+    sql: str
+    read: Callable[[Any], Any]
+    name: str
+    member: str
+
+
+_TYPES = {"str": ("TEXT NOT NULL", str), "str | None": ("TEXT", str), "bool | None": ("INTEGER", bool)}
+CALL_COLUMNS = tuple(
+    CallColumn(each.name, *_TYPES[str(each.type)], **each.metadata) for each in fields(EvidenceRow) if each.metadata
+)
+"""Table, insertion and queries have these in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,8 +344,6 @@ class DecisionRow:
     content: dict[str, Any]
 
 
-_T = TypeVar("_T")
-_P = ParamSpec("_P")
 _CURSOR_CHARS_MAX = 16_384
 
 
@@ -351,23 +370,30 @@ class Tables:
     """Read access to the tables of a store."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
-    @property
-    def connection(self) -> sqlite3.Connection:
-        return self._connection
+    def _named(self, statement: str, given: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run a query whose columns have the names of a result row's fields, and give them to it by name."""
+        cursor = self.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(statement, given)
 
     @contextmanager
     def moment(self) -> Iterator[None]:
         """Hold one snapshot of the store until the end of the block."""
-        if self._connection.in_transaction:
+        if self.connection.in_transaction:
             yield
             return
-        self._connection.execute("BEGIN")
+        self.connection.execute("BEGIN")
         try:
             yield
         finally:
-            self._connection.execute("COMMIT")
+            self.connection.execute("COMMIT")
+
+
+def rank_of(severity_id: int) -> int:
+    """Return the rank of a severity (OCSF); an unknown one may be any, and ranks first."""
+    return severity_id if 1 <= severity_id < RANK_MAX else RANK_MAX
 
 
 def cursor_of(*place: str | int) -> str:
@@ -392,7 +418,7 @@ def place_of(paging: Paging, *kinds: type) -> tuple[Any, ...] | None:
     if (
         not isinstance(place, list)
         or [type(part) for part in place] != list(kinds)
-        or not all(isinstance(part, str) or abs(part) < 2**63 for part in place)
+        or not all(isinstance(part, str) or abs(part) <= INT64_MAX for part in place)
     ):
         raise InputError("bad_cursor", "a page begins where an answer of this store said that it does: begin again")
     return tuple(place)

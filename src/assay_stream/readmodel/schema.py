@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -20,8 +20,9 @@ import orjson
 import zstandard
 
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
-from assay_stream.files.local import locked_folder
+from assay_stream.files.local import locked_folder, writing_to
 from assay_stream.limits import STORE_CACHE_KIB, STORE_LOG_PAGES, STORE_WAIT_MS
+from assay_stream.readmodel.rows import CALL_COLUMNS
 
 KINDS = ("evidence", "alert", "finding", "definition", "decision", "verdict", "tool_fact", "catalogue", "seen", "fact")
 """Tables whose rows are counted."""
@@ -122,6 +123,11 @@ def put_meta(connection: sqlite3.Connection, name: str, value: int | str) -> Non
     connection.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (name, value))
 
 
+def insert_into(table: str, columns: Collection[str]) -> str:
+    """Return the statement that inserts a row with values of these columns, in their order."""
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+
+
 def positions_of(connection: sqlite3.Connection) -> tuple[PositionRow, ...]:
     columns = "role, topic, part, next, ends, read, refused, lost, time_us"
     return tuple(PositionRow(*row) for row in connection.execute(f"SELECT {columns} FROM source ORDER BY 1, 2, 3"))  # noqa: S608
@@ -152,7 +158,7 @@ def status_of(connection: sqlite3.Connection) -> StoreStatus:
 
 
 SCHEMA_VERSION = 11
-"""Raised with every change of ``schema.sql`` or of what is written to its tables."""
+"""Raised with every change of the tables or of what is written to them."""
 FILE = "store.sqlite3"
 _ASIDE = ".part.store"
 
@@ -218,7 +224,7 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
     """
     path = folder / FILE
     with ExitStack() as opened:
-        try:
+        with writing_to(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             opened.enter_context(_only_writer(folder))
             opened.enter_context(failures(path))
@@ -239,8 +245,6 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
                     raise InputError("store_unreadable", f"{path} is a database, but no store: choose another folder")
                 _create(connection, secrets.token_bytes(16))
             check_version(connection, path)
-        except OSError as error:
-            raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
         yield connection
 
 
@@ -252,17 +256,14 @@ def replacing(folder: Path) -> Iterator[sqlite3.Connection]:
         AssayStreamError: as ``writing``.
     """
     aside = folder / _ASIDE
-    try:
-        with _only_writer(folder):
-            try:
-                with writing(aside, rebuild=True) as connection:
-                    yield connection
-                _remove(folder / FILE)
-                (aside / FILE).replace(folder / FILE)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
-    except OSError as error:
-        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
+    with writing_to(folder), _only_writer(folder):
+        try:
+            with writing(aside, rebuild=True) as connection:
+                yield connection
+            _remove(folder / FILE)
+            (aside / FILE).replace(folder / FILE)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _remove(path: Path) -> None:
@@ -339,7 +340,8 @@ def _connect(target: str) -> sqlite3.Connection:
 
 
 def _create(connection: sqlite3.Connection, secret: bytes) -> None:
-    script = files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+    call_columns = ", ".join(f"{column.name} {column.sql}" for column in CALL_COLUMNS)
+    script = files(__package__).joinpath("schema.sql").read_text(encoding="utf-8").format(call_columns=call_columns)
     # At once: a kill leaves a whole store or none.
     connection.executescript(
         f"BEGIN; {script} INSERT INTO meta VALUES ('secret', x'{secret.hex()}'); "  # noqa: S608 -- hexadecimal

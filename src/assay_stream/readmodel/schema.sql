@@ -25,11 +25,10 @@ CREATE TABLE subject (
 -- How many calls of a subject are here.
 CREATE TABLE subject_calls (subject INTEGER PRIMARY KEY, calls INTEGER NOT NULL) STRICT;
 
--- `body`: the record as it was published, compressed.
+-- Its other columns are those that fields of EvidenceRow in rows.py declare. `body`: the record as published, compressed.
 CREATE TABLE evidence (
   id INTEGER PRIMARY KEY, time_us INTEGER NOT NULL, source INTEGER NOT NULL, pos INTEGER NOT NULL,
-  subject INTEGER NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, observer TEXT NOT NULL, agent TEXT,
-  decision TEXT, scope TEXT NOT NULL, unbound TEXT, ok INTEGER, body BLOB NOT NULL
+  subject INTEGER NOT NULL, {call_columns}, body BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX evidence_place ON evidence (source, pos);
 CREATE INDEX evidence_time ON evidence (time_us);

@@ -28,8 +28,7 @@ from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits import STORE_BATCH_RECORDS
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
-from assay_stream.readmodel.bounds import Bounds
-from assay_stream.readmodel.filling import ROLES, Filler, LogPlace, LogState, witness_of
+from assay_stream.readmodel.filling import ROLES, Bounds, Filler, LogPlace, LogState, witness_of
 from assay_stream.readmodel.schema import StoreStatus, status_of
 
 if TYPE_CHECKING:

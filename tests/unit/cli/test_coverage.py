@@ -7,15 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from assay_stream.files.lines import record_line
 from tests.support.command import invoke
 from tests.support.events import SERVER, TOOL, Story
 
 
 def report(tmp_path: Path, story: Story, *arguments: str) -> Result:
-    file = tmp_path / "in.ndjson"
-    file.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
-    return invoke("coverage", "--input", str(file), *arguments)
+    return invoke("coverage", "--input", story.write(tmp_path / "in.ndjson"), *arguments)
 
 
 def test_calls_that_rest_on_lists_are_a_success(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from assay_stream.files.lines import record_line
 from tests.support.command import error_code, invoke, rows_of
 from tests.support.events import SERVER, TOOL, Story
 
@@ -21,7 +20,7 @@ run = partial(invoke, "evidence")
 def replayed(tmp_path: Path) -> Path:
     """The results of a replay: two definitions of a tool, a call of each, and one of a tool that nobody listed."""
     story = Story().lists(TOOL).calls().lists(OTHER).calls().calls("ghost")
-    (tmp_path / "in.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    story.write(tmp_path / "in.ndjson")
     arguments = ["replay", "--input", str(tmp_path / "in.ndjson"), "--output", str(tmp_path / "out")]
     assert invoke(*arguments).exit_code == 0
     return tmp_path / "out"
@@ -149,9 +148,7 @@ def test_one_call_is_shown_with_all_its_digests(replayed: Path) -> None:
 
 def test_an_id_that_several_calls_have_is_no_answer(replayed: Path) -> None:
     shared = written(replayed)[0]["data"]["binding"]["catalogue_digest"]
-    story = Story().lists(TOOL).calls().calls()
-    path = replayed.parent / "again.ndjson"
-    path.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    path = Story().lists(TOOL).calls().calls().write(replayed.parent / "again.ndjson")
     done = run("show", shared, "--input", path)
     assert error_code(done) == "ambiguous_id"
 

@@ -18,7 +18,7 @@ OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     story = Story().lists(TOOL).calls().lists(OTHER).calls().calls("\x1b[2Jghost")
-    (tmp_path / "in.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    story.write(tmp_path / "in.ndjson")
     result = run("replay", "--input", tmp_path / "in.ndjson", "--output", tmp_path, "--force")
     assert result.exit_code == 0, result.output
     return tmp_path
@@ -67,7 +67,7 @@ def test_record_lines_of_evidence_are_read_too(files: Path) -> None:
         )
     )
     (files / "evidence.ndjson").write_bytes(line + b"\n")
-    (files / "in.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    story.write(files / "in.ndjson")
     result = held(files, "verify", "--producer", "0.1.0")
     assert "record_differs" in result.stdout
 

@@ -7,7 +7,6 @@ import pytest
 
 from assay_stream.cli.inventory import short_digest
 from assay_stream.cli.store_sources import every_row
-from assay_stream.files.lines import record_line
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
 from tests.support.command import error_code, rows_of
 from tests.support.command import invoke as run
@@ -21,9 +20,7 @@ OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
 def observed(tmp_path: Path) -> Path:
     """Two definitions of a tool, two calls of it, and one of a tool that nobody listed."""
     story = Story().lists(TOOL).calls().lists(OTHER).calls().calls("ghost")
-    path = tmp_path / "in.ndjson"
-    path.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
-    return path
+    return story.write(tmp_path / "in.ndjson")
 
 
 def rows(*arguments: object) -> list[dict[str, Any]]:

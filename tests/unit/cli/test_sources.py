@@ -9,7 +9,6 @@ from assay_stream.cli import shared
 from assay_stream.cli.sources import RangeOptions, make_source
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.lines import record_line
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import Role
 from assay_stream.replay.order import Selection
@@ -23,10 +22,7 @@ ENDS = {Role.CALLS: {0: 5, 1: 6}, Role.SNAPSHOTS: {0: 2, 1: 0, 2: 0}, Role.CONTR
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "in.ndjson"
-    story = Story().lists(TOOL).calls().calls()
-    path.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
-    return path
+    return Story().lists(TOOL).calls().calls().write(tmp_path / "in.ndjson")
 
 
 @pytest.mark.parametrize(("files", "from_kafka"), [(None, False), ([], False), ([Path("x")], True)])

@@ -333,7 +333,7 @@ async def test_a_question_that_takes_too_long_is_stopped(fleet: Path) -> None:
     reader = StoreReader(fleet, replace(CONSOLE_LIMITS, question_limit_s=0.05, steps_between_looks=100))
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
     with pytest.raises(OperatingError, match="store_slow"):
-        await reader.ask(lambda store: store._connection.execute(endless).fetchone())
+        await reader.ask(lambda store: store.connection.execute(endless).fetchone())
     assert await reader.ask(lambda store: len(store.positions())) > 0
     reader.close()
 

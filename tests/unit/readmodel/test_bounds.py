@@ -14,10 +14,9 @@ from assay_stream.errors import InputError
 from assay_stream.limits import STORE_ALERT_DIGESTS_MAX
 from assay_stream.model.finding import Finding, Suppression, SuppressionRule
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.readmodel import bounds, calls, review_queries, schema
-from assay_stream.readmodel.bounds import Bounds
+from assay_stream.readmodel import calls, filling, inventory_queries, schema
 from assay_stream.readmodel.calls import decompressed
-from assay_stream.readmodel.filling import Filler, fill
+from assay_stream.readmodel.filling import Bounds, Filler, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
 from assay_stream.readmodel.schema import used_bytes
@@ -100,7 +99,7 @@ def _keep(connection: sqlite3.Connection, *, size_bytes: int) -> None:
 
 def test_where_there_is_no_room_the_first_of_the_largest_servers_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until the rest fits: as many are left of each of these servers, and those that came last."""
-    monkeypatch.setattr(bounds, "STORE_DROP_ROWS", 5)
+    monkeypatch.setattr(filling, "STORE_DROP_ROWS", 5)
     connection = _of(EVIDENCE)
     before = _of_servers(connection)
     _keep(connection, size_bytes=used_bytes(connection) - 4_096)
@@ -130,7 +129,7 @@ def _flood(count: int, *, ahead: timedelta = timedelta()) -> list[Record]:
 
 def test_names_that_share_a_number_are_not_dropped_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which calls of an era a server has is known by a short hash, and so checked."""
-    for module in (calls, bounds):
+    for module in (calls, filling):
         monkeypatch.setattr(module, "name_code", lambda _: 1)
     connection = _of([*EVIDENCE, *_flood(2_000)])
     before = _of_servers(_of(EVIDENCE))
@@ -193,10 +192,10 @@ def test_what_is_dropped_of_each_server_is_worked_out_from_its_calls(monkeypatch
         ([1], 100, [0]),
         ([], 100, []),
     ):
-        monkeypatch.setattr(bounds, "STORE_DROP_ROWS", drop_rows)
+        monkeypatch.setattr(filling, "STORE_DROP_ROWS", drop_rows)
         connection = schema.temporary()
         connection.executemany("INSERT INTO called VALUES (?, '', '', ?, 0)", list(enumerate(given)))
-        surpluses = dict(bounds._surpluses(connection))
+        surpluses = dict(filling._surpluses(connection))
         assert [calls - surpluses.get(str(server), 0) for server, calls in enumerate(given)] == left
 
 
@@ -289,8 +288,8 @@ def test_closed_alerts_go_with_age_and_open_ones_stay() -> None:
 
 def test_a_server_that_changes_its_list_all_the_time_fills_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own oldest lists go, with tools, definitions and names; what others have stays."""
-    monkeypatch.setattr(bounds, "STORE_LISTS_PER_SERVER_MAX", 5)
-    monkeypatch.setattr(bounds, "STORE_DROP_ROWS", 7)
+    monkeypatch.setattr(filling, "STORE_LISTS_PER_SERVER_MAX", 5)
+    monkeypatch.setattr(filling, "STORE_DROP_ROWS", 7)
     connection = _filled()
     fill(connection, _relisted(40))
     _keep_within(connection)
@@ -304,7 +303,7 @@ def test_a_server_that_changes_its_list_all_the_time_fills_no_store(monkeypatch:
 
 def test_the_bound_of_size_holds_when_no_evidence_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists go, then alerts; what operators decided stays."""
-    monkeypatch.setattr(bounds, "STORE_DROP_ROWS", 5)
+    monkeypatch.setattr(filling, "STORE_DROP_ROWS", 5)
     connection = _filled()
     fill(connection, _relisted(200))
     decisions = _count(connection, "decision")
@@ -333,7 +332,7 @@ def _others(connection: sqlite3.Connection) -> list[dict[str, int]]:
 
 def test_tools_of_one_server_are_bounded_even_those_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that shows every observer another long list; what is kept are its latest ones."""
-    monkeypatch.setattr(bounds, "STORE_LISTED_PER_SERVER_MAX", 100)
+    monkeypatch.setattr(filling, "STORE_LISTED_PER_SERVER_MAX", 100)
     connection = _filled()
     others = _others(connection)
     flood = _relisted(60, tools=20)
@@ -375,7 +374,7 @@ def test_definitions_of_one_server_drive_no_evidence_out() -> None:
 
 def test_alerts_of_one_server_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Closed ones go first; those of other servers stay, whatever their age."""
-    monkeypatch.setattr(bounds, "STORE_ALERTS_PER_SERVER_MAX", 10)
+    monkeypatch.setattr(filling, "STORE_ALERTS_PER_SERVER_MAX", 10)
     connection = _filled()
     alerts = Store(connection).alerts(AlertFilter(state=None), _ALL).rows
     columns = "last_ms, severity, kind, 'hostile', tool, ?, assigned, definition, records, row"
@@ -453,7 +452,7 @@ def test_suppression_rules_outlive_findings() -> None:
 
 
 def test_findings_of_one_key_hide_no_rule_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(review_queries, "STORE_FINDINGS_PER_SERVER_MAX", 2)
+    monkeypatch.setattr(inventory_queries, "STORE_FINDINGS_PER_SERVER_MAX", 2)
     connection = schema.temporary()
     findings = of_role(history(), Role.FINDINGS)
     keys = sorted({(record.key or b"").decode() for record in findings})
@@ -466,7 +465,7 @@ def test_findings_of_one_key_hide_no_rule_of_another(monkeypatch: pytest.MonkeyP
 
 def test_changes_that_nobody_decided_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A domain that changes its keys at will; what operators decided stays."""
-    monkeypatch.setattr(bounds, "STORE_CHANGES_PER_SERVER_MAX", 4)
+    monkeypatch.setattr(filling, "STORE_CHANGES_PER_SERVER_MAX", 4)
     connection = _filled()
     decided = _count(connection, "decision")
     for number in range(10):

@@ -308,7 +308,7 @@ def test_a_record_in_a_definitions_place_is_an_error(content: object) -> None:
     """Whoever made the store, it is an error of ours that says what to do."""
     store = load(history())
     full = store.tools(now_us=NOW_US).rows[0].full_digests[0]
-    store._connection.execute("UPDATE definition SET body = ?", (compressed(orjson.dumps(content)),))
+    store.connection.execute("UPDATE definition SET body = ?", (compressed(orjson.dumps(content)),))
     with pytest.raises(InputError, match=r"store_unreadable.*store run --rebuild --store"):
         store.definition(full)
 
@@ -399,8 +399,8 @@ def test_candidates_are_bounded() -> None:
     """However many digests begin alike: they are sought one by one, not sorted."""
     store = load(())
     values = [("abcdef" + f"{number:058x}", "tool", number, "tool_definition", "full") for number in range(500)]
-    store._connection.executemany("INSERT INTO digest VALUES (?, ?, ?, ?, ?)", values)
-    store._connection.executemany(
+    store.connection.executemany("INSERT INTO digest VALUES (?, ?, ?, ?, ?)", values)
+    store.connection.executemany(
         "INSERT INTO tool_fact VALUES (?, 0, ?, 's', 'x', '{}', '{}')",
         [(number, b"%d" % number) for number in range(500)],
     )

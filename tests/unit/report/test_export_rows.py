@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.export import export as module
-from assay_stream.export.export import COLUMNS, ColumnType, Value, row_of, write_parquet
-from assay_stream.export.input import Dataset, Stored, items
 from assay_stream.model.record import Role
+from assay_stream.report import export as module
+from assay_stream.report.export import COLUMNS, ColumnType, Value, row_of, write_parquet
+from assay_stream.report.export_input import Dataset, Stored, items
 from tests.support.alerts import TIME_US, A, B, alert_records, finding_of
 from tests.support.errors import raises_code
 from tests.support.exports import NOON_US, definition, evidence, replayed, values

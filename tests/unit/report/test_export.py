@@ -11,7 +11,8 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from assay_stream.export.export import (
+from assay_stream.model.record import Role
+from assay_stream.report.export import (
     HEADER,
     Collection,
     as_csv,
@@ -20,8 +21,15 @@ from assay_stream.export.export import (
     export_parquet,
     export_timesketch,
 )
-from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, read_bundle, verify_bundle
-from assay_stream.model.record import Role
+from assay_stream.report.export_input import (
+    Dataset,
+    ExportRecord,
+    ExportSelection,
+    Stored,
+    items,
+    read_bundle,
+    verify_bundle,
+)
 from assay_stream.text.escaping import visible
 from tests.support.alerts import alert_records, finding_of
 from tests.support.errors import raises_code
@@ -71,7 +79,7 @@ def test_a_bundle_can_be_split(tmp_path: Path) -> None:
 
 def test_however_many_parts_each_event_is_decoded_twice(tmp_path: Path) -> None:
     """For the run id of its part, and for the part: a part does not begin at the first event again."""
-    with collected(RAW) as collection, patch("assay_stream.export.export.orjson.loads", wraps=orjson.loads) as loads:
+    with collected(RAW) as collection, patch("assay_stream.report.export.orjson.loads", wraps=orjson.loads) as loads:
         assert len(export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=1)) == len(RAW)
     assert loads.call_count == 2 * len(RAW)
 

@@ -28,9 +28,17 @@ import orjson
 
 from assay_stream.canonical.digest import Digest, canonicalize
 from assay_stream.errors import needing_extra
-from assay_stream.export.input import Dataset, ExportPlace, ExportRecord, ExportSelection, Stored, items, write_bundle
 from assay_stream.files.local import Aside, locked_folder, writing, writing_to
 from assay_stream.files.spool import Spool
+from assay_stream.report.export_input import (
+    Dataset,
+    ExportPlace,
+    ExportRecord,
+    ExportSelection,
+    Stored,
+    items,
+    write_bundle,
+)
 from assay_stream.schemes.assay_bundle import Manifest, RunRoot, check_run_id
 from assay_stream.text.escaping import csv_line, json_bytes
 from assay_stream.text.times import EPOCH, LAST_US, time_us_in

@@ -7,9 +7,17 @@ import orjson
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.export.input import Dataset, ExportRecord, ExportSelection, Stored, items, stored_in, write_bundle
 from assay_stream.model.record import Role
 from assay_stream.replay.order import offset_ranges
+from assay_stream.report.export_input import (
+    Dataset,
+    ExportRecord,
+    ExportSelection,
+    Stored,
+    items,
+    stored_in,
+    write_bundle,
+)
 from tests.support.alerts import alert_records, finding_of
 from tests.support.errors import raises_code
 from tests.support.exports import NOON, NOON_US, a_file, definition, evidence, record_line

@@ -13,8 +13,8 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.export.input import is_bundle, read_bundle, verify_bundle, write_bundle
 from assay_stream.limits import BundleLimits
+from assay_stream.report.export_input import is_bundle, read_bundle, verify_bundle, write_bundle
 from tests.support.errors import raises_code
 from tests.support.exports import changed, evidence, members, rebuilt, sealed
 

@@ -1,1 +1,0 @@
-"""Evidence and alerts for other tools: Assay bundles, Parquet and Timesketch."""
