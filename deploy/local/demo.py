@@ -209,8 +209,8 @@ def where_next(store: Path) -> None:
         "Look at the alert, its diff and the calls in a browser, http://127.0.0.1:8090/:\n\n"
         f"  .venv/bin/assay-stream console --store {store}\n\n"
         "Type the commands above while `make run` keeps all this running, for your own\n"
-        "servers too. docs/verify-a-digest-by-hand.md checks a digest without us;\n"
-        "docs/architecture.md says how it works."
+        "servers too. docs/verify-a-digest-by-hand.md shows how to check a digest without\n"
+        "assay-stream; docs/architecture.md describes the design."
     )
     console.print(f"\n{text}", soft_wrap=True, highlight=False, markup=False)
 

@@ -74,8 +74,8 @@ class Settings(BaseSettings):
     )
     group_instance_id: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
         "",
-        description="Name of this worker among those of the deployment, if it keeps it over restarts: one that is back "
-        "within the session timeout gets its partitions again, and the others notice nothing.",
+        description="A name that this worker alone has, and keeps over restarts. If it is back within the session "
+        "timeout, it gets its partitions again, and the other workers notice nothing.",
     )
     replication_factor: Annotated[int, Field(ge=1, le=32)] = Field(
         1, description="Replication factor for `topics apply`; use 3 in production."
@@ -115,8 +115,8 @@ class Settings(BaseSettings):
     )
     connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
         60,
-        description="How long processes try to reach the brokers at startup before their pages say that they wait, "
-        "seconds.",
+        description="How long processes try to reach the brokers at startup before their health pages report that they "
+        "are waiting, seconds.",
     )
     command_connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
         10, description="How long every other command tries to reach the brokers, seconds."

@@ -356,7 +356,7 @@ def topics_restore(
     apply: Apply = False,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Write an archive into the empty topics of a cluster, every record at the offset, and with the time, that it had.
+    """Write an archive into the empty topics of a cluster, with the original offset and time of each record.
 
     References to offsets (evidence, seals, progress) stay valid. Before it writes, it prints one JSON object: what it
     writes, and what cannot be restored. Create the topics first: `topics apply`. Nothing else may write to them at the

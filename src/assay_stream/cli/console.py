@@ -289,7 +289,7 @@ async def _run(
 
 def _check(listener: Listener, identity: Identity | None, *, behind_login: bool, decide: bool) -> None:
     if decide and identity is None:
-        raise ConfigurationError("bad_option", "--decide needs --identity: who decides is recorded")
+        raise ConfigurationError("bad_option", "--decide needs --identity, since each decision records its author")
     if listener.is_loopback:
         return
     if identity is not None:
@@ -303,8 +303,8 @@ def _check(listener: Listener, identity: Identity | None, *, behind_login: bool,
     if not behind_login:
         raise ConfigurationError(
             "bad_option",
-            "the console has no login: listen on 127.0.0.1, give --identity, or put something in front that has one "
-            "and give --behind-login",
+            "the console has no login: listen on 127.0.0.1, give --identity, or put a proxy that has one in front of "
+            "it and give --behind-login",
         )
     if not listener.hosts:
         raise ConfigurationError("bad_option", "give the name that browsers use with --allow-host")

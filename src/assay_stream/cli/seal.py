@@ -62,7 +62,7 @@ _FIXES = {
 }
 """What to do about a head that is wrong."""
 _SUMMARY = {
-    SealOutcome.HOLDS: "holds: what is sealed and still there is as it was sealed; unsealed records are not covered",
+    SealOutcome.HOLDS: "holds: everything sealed and still there is unchanged; unsealed records are not covered",
     SealOutcome.BROKEN: "broken",
     SealOutcome.PARTLY_SEALED: "partly sealed: what is sealed holds, and there are partitions with evidence of which "
     "nothing is sealed: seal them (assay-stream seal --once), and find out why if they were sealed before",

@@ -58,7 +58,7 @@ def read_users(path: Path) -> dict[str, User]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(
-            "bad_users", f"cannot read {path}: {error.strerror}. Make it with `assay-stream console user add`"
+            "bad_users", f"cannot read {path}: {error.strerror}. Create it with `assay-stream console user add`"
         ) from None
     except UnicodeDecodeError:
         raise ConfigurationError("bad_users", f"{path} is not UTF-8 text") from None
@@ -84,7 +84,7 @@ def _user(line: str, where: str) -> User:
         raise ConfigurationError(
             "bad_users",
             f"{where}: not name:role:hash, with a role of viewer or operator and an argon2id hash. "
-            "Make the line with `assay-stream console user add`",
+            "Create the line with `assay-stream console user add`",
         )
     return User(name=name, role=UserRole(role), hash=hashed)
 

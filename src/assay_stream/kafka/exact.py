@@ -438,7 +438,7 @@ async def _end(reader: Consumer, log: Log) -> int:
 def _not_empty(log: Log, what: str) -> ConfigurationError:
     return ConfigurationError(
         "target_not_empty",
-        f"partition {log.partition} of {log.topic} holds something else than the beginning of what is to be written: "
+        f"partition {log.partition} of {log.topic} does not hold the beginning of what is to be written: "
         f"{what}. Delete the topic and create it again",
     )
 

@@ -218,8 +218,8 @@ def check_topics(states: list[TopicState], needed: set[Role], settings: Settings
     if missing:
         raise ConfigurationError(
             "topic_missing",
-            f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply. Where the brokers "
-            "ask who comes, one that this user may not describe looks the same: assay-stream topics acls",
+            f"no such topic: {', '.join(missing)}. Create it with assay-stream topics apply. If the brokers use "
+            "authentication, a topic that this user may not describe looks missing too: assay-stream topics acls",
         )
     for group in sorted({topic.together for topic in TOPICS.values() if topic.together}):
         members = [role for role in TOPICS if role in needed and TOPICS[role].together == group]

@@ -71,7 +71,7 @@ _BLOCKED = f"jsonrpc_{BLOCKED_CODE}"
 _DEFINITIONS_KEPT = 1_024
 
 _WITHHELD = {
-    "list_unreadable": "the message may hold a list of tools and cannot be read for certain, so it was not passed on",
+    "list_unreadable": "the message may hold a list of tools, and is ambiguous, so it was not passed on",
     "verdicts_unavailable": "no verdicts of the digest policy have been read yet, so no tools are shown; try again",
     "not_inspected": "the message could not be inspected, so it was not passed on",
 }

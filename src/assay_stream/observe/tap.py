@@ -39,7 +39,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.observe.observation import Observation, Vantage
 from assay_stream.observe.session import LINE_BYTES_MAX, ClientSaid, Commands, Failed, Missed, ServerSaid, Session
 from assay_stream.observe.sinks import Sink
-from assay_stream.observe.wire import NOT_RULED_ON, Direction, failure
+from assay_stream.observe.wire import NOT_RULED_ON, Direction, failure, said
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
@@ -609,9 +609,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _report(session: Session, host: Watch | Enforcer) -> None:
     stats = session.stats
     if host.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
-        counts = {name: count for name, count in stats.as_dict().items() if count}
-        _log.warning("not everything could be observed: %s", counts | {"failures": host.failures})
+        _log.warning("not everything could be observed (docs/tap.md): %s", said(stats, failures=host.failures))
     if host.blocked:
-        _log.warning("%d lines were not passed on", host.blocked)
+        _log.warning("lines not passed on to the server: %d", host.blocked)
     if host.withheld:
-        _log.warning("%d lines of the server were withheld", host.withheld)
+        _log.warning("lines of the server withheld from the client: %d", host.withheld)

@@ -264,7 +264,7 @@ class ToolReport:
 
 _PASS = CheckAnswer(CheckStatus.PASS)
 _NEEDS_CALLS = "a list of tools holds no calls: check them with `validate --profile handshake`"
-_NEEDS_SERVER = "a list of tools does not show it: it takes repeated calls to a running server"
+_NEEDS_SERVER = "cannot be checked from a list of tools: this takes repeated calls to a running server"
 
 
 def check_tools(tools: Sequence[Tool], *, server_id: str) -> list[ToolReport]:

@@ -160,9 +160,10 @@ class Host:
         )
         await asyncio.wait((serving, ready), return_when=asyncio.FIRST_COMPLETED)
         if serving.done() and isinstance(failure := serving.exception(), ConfigurationError):
+            why = failure.message.partition(". ")[0]  # the rest names the option of other commands
             raise ConfigurationError(
                 "web_port_taken",
-                f"{failure.message}: choose another ASSAY_STREAM_WEB_PORT (--web-port) for each process of a machine",
+                f"{why}: choose another ASSAY_STREAM_WEB_PORT (--web-port) for each process of a machine",
             )
         # A process without pages is not watched any more, and looks like one that hangs.
         serving.add_done_callback(self._note_end)

@@ -43,7 +43,7 @@ _PROBLEMS = {
     "upstream_unreachable": (502, "the server cannot be reached or does not answer in HTTP"),
     "upstream_silent": (504, "the server did not begin to answer in time"),
     "answer_too_long": (502, "the server's answer is too long to inspect, so it was not passed on"),
-    "answer_unreadable": (502, "the server's answer cannot be read for certain, so it was not passed on"),
+    "answer_unreadable": (502, "the server's answer cannot be parsed unambiguously, so it was not passed on"),
     "upstream_redirects": (502, "the server redirects elsewhere; configure its final address as the upstream"),
     "tap_failed": (500, "the tap failed; its log says why"),
 }

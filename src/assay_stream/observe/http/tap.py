@@ -41,7 +41,7 @@ from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Commands, Session
 from assay_stream.observe.sinks import Sink
 from assay_stream.observe.tap import STEP_BYTES, Backlog, Inspector
-from assay_stream.observe.wire import Direction
+from assay_stream.observe.wire import Direction, said
 from assay_stream.text.urls import is_loopback
 
 if TYPE_CHECKING:
@@ -480,9 +480,8 @@ def _report(inspector: HttpWatch | HttpEnforcer, traffic: Mapping[str, Traffic],
     for path, each in traffic.items():
         connections, stats = each.connections, each.connections.stats
         if stats.missed_lines or stats.refused_snapshots or stats.evicted_requests or connections.evicted:
-            found = {name: count for name, count in stats.as_dict().items() if count}
-            found |= {"evicted_connections": connections.evicted}
-            _log.warning("not everything could be observed under %s: %s", path, found)
+            found = said(stats, evicted_connections=connections.evicted)
+            _log.warning("not everything could be observed under %s (docs/tap.md): %s", path, found)
     if inspector.failures:
         _log.warning("inspecting failed %d times", inspector.failures)
     counts = {
