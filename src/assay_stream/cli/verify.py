@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from assay_stream.alerts.view import read_alert, view_of
+from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.evidence import act_row, print_act
 from assay_stream.cli.options import (
     EvidenceFiles,
@@ -25,8 +26,18 @@ from assay_stream.cli.options import (
     time_option,
 )
 from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
-from assay_stream.cli.shared import NOTHING_FOUND, brokers_of, collecting_seldom, flag, on_kafka, option, say
-from assay_stream.cli.sources import Source, joined_source, make_source
+from assay_stream.cli.shared import (
+    NOTHING_FOUND,
+    Refusals,
+    brokers_of,
+    collecting_seldom,
+    flag,
+    name_refused,
+    on_kafka,
+    option,
+    say,
+)
+from assay_stream.cli.sources import Source, joined_source, make_source, noted
 from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import archived_offsets, check_whole, read_files
@@ -96,7 +107,8 @@ def compare(
 ) -> bool:
     """Replay what was observed and compare the result with the recorded evidence and alerts.
 
-    Reports each difference with its cause. Exit code 0: everything is identical. 1: there are differences.
+    Reports each difference with its cause. Exit code 0: everything is identical. 1: there are differences. 3: lines of
+    the input cannot be read.
     """
     if from_kafka == bool(evidence or inputs or alerts) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE [--alerts FILE]")
@@ -105,12 +117,15 @@ def compare(
         source = joined_source(settings)
     else:
         source = make_source(inputs, False, Selection(), settings, snapshot_partitions=snapshot_partitions)
+    refused = Refusals()
     with source.spool() as spool:
         made = source.replay(spool)
-        replayed = chain.from_iterable(made.steps())
+        replayed = noted(chain.from_iterable(made.steps()), refused)
         if from_kafka:
             return hold_against_topics(source, spool, made, replayed, target)
-        return hold_against(settings, spool, made, replayed, recorded_in(evidence, alerts), target)
+        differs = hold_against(settings, spool, made, replayed, recorded_in(evidence, alerts), target)
+    name_refused(refused)
+    return differs
 
 
 def hold_against_topics(
@@ -278,7 +293,23 @@ def verify(
     if not counts["records"] and not summary.exit_code:
         say("no evidence matches: check the times, offsets and servers")
         return NOTHING_FOUND
+    if inputs and summary.exit_code:
+        name_refused(_unread(read()))
+    if inputs and counts[RecordStatus.GONE.value]:
+        say("calls are found by the name of their file and their line: was a file renamed, cut or left out?")
     return summary.exit_code
+
+
+def _unread(records: Iterable[Record]) -> Refusals:
+    """Return the lines of files that are not JSON: what they held cannot be found."""
+    refused = Refusals()
+    for record in records:
+        try:
+            if record.key is None:
+                decode_json(record.value or b"")
+        except InputError as error:
+            refused.append(f"{record.origin}: {error}")
+    return refused
 
 
 def _verifier(history: History, settings: Settings, producers: Collection[str], **options: Any) -> Verifier:
@@ -289,7 +320,7 @@ def _verifier(history: History, settings: Settings, producers: Collection[str], 
 def _evidence_line(row: dict[str, Any]) -> str:
     parts = [
         f"{row['status']:<6}",
-        f"{cell(row.get('call')):<32}",
+        f"{cell(row.get('call') or row.get('where')):<32}",
         f"{cell(row.get('server_id'))} {cell(row.get('tool'))}",
         " ".join(row.get("codes", [])),
         *(cell(path) for path in row.get("paths", [])),

@@ -98,3 +98,23 @@ def test_a_line_that_is_no_evidence_is_named(tmp_path: Path, file: Path) -> None
     done = invoke("evidence", "list", "--evidence", str(evidence), "--json")
     assert (done.exit_code, len(done.stdout.splitlines())) == (3, 1)
     assert f"{evidence}, line 2: not_evidence" in done.stderr
+
+
+def test_verify_and_compare_name_a_line_of_their_input_that_cannot_be_read(tmp_path: Path, file: Path) -> None:
+    """It is not that somebody deleted or altered what the evidence is about."""
+    assert invoke("replay", "--input", str(file), "--output", str(tmp_path / "out")).exit_code == 0
+    evidence = tmp_path / "out" / "evidence.ndjson"
+    given = ("--evidence", str(evidence), "--input", str(file))
+    assert invoke("verify", *given).exit_code == 0
+    file.write_bytes(file.read_bytes() + b'{"specversion":"1.0","type":"mcp.tool.call.dec')
+    compared = invoke("compare", *given)
+    assert (compared.exit_code, "in.ndjson/0/3: not_json" in compared.stderr) == (3, True)
+    file.write_bytes(b"{broken")
+    gone = invoke("verify", *given)
+    assert (gone.exit_code, "in.ndjson/0/0: not_json" in gone.stderr, "renamed" in gone.stderr) == (3, True, True)
+
+
+def test_verify_names_the_line_that_is_no_evidence(tmp_path: Path, file: Path) -> None:
+    (tmp_path / "broken.ndjson").write_bytes(b"{broken")
+    done = invoke("verify", "--evidence", str(tmp_path / "broken.ndjson"), "--input", str(file))
+    assert (done.exit_code, "broken.ndjson" in done.stdout) == (1, True)
