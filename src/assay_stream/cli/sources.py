@@ -256,7 +256,8 @@ def noted(written: Iterable[_Written], refused: Refusals) -> Iterator[_Written]:
     What else a stage refuses has a key, and is refused by live stages as well.
     """
     for each in written:
-        if each.role is Role.REJECTED and each.key is None:
+        # One that was erased on record has no value either.
+        if each.role is Role.REJECTED and each.key is None and each.value is not None:
             given = [(content or b"").decode() for _, content in each.headers[-len(ERROR_HEADERS) :]]
             _, message, topic, partition, offset = given
             refused.append(f"{Origin(topic, int(partition), int(offset))}: {message}")

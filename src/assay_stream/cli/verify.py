@@ -305,8 +305,8 @@ def _unread(records: Iterable[Record]) -> Refusals:
     refused = Refusals()
     for record in records:
         try:
-            if record.key is None:
-                decode_json(record.value or b"")
+            if record.key is None and record.value is not None:
+                decode_json(record.value)
         except InputError as error:
             refused.append(f"{record.origin}: {error}")
     return refused
