@@ -44,8 +44,9 @@ _PASSING: dict[tuple[str, str], type[KafkaError] | None] = {
 }
 """Logger, start of a line and error (if it names one) of what a client logs as trouble on healthy brokers, and tries
 again at once."""
-_TROUBLE_COUNT = 10
-"""So many of them within an interval are trouble all the same."""
+_TROUBLE_COUNT = 50
+"""So many of them within an interval are trouble all the same: a client that gets no other answer asks ten times a
+second. Each of a worker's partitions may get one or two at its start."""
 
 
 class RateLimitFilter(logging.Filter):

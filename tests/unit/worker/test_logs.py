@@ -64,6 +64,11 @@ def test_what_healthy_brokers_answer_is_no_warning() -> None:
     assert levels([a_produce_error(0, NotEnoughReplicasError), first, moved]) == ["INFO", "INFO", "INFO"]
 
 
+def test_an_answer_to_each_of_many_partitions_is_no_warning() -> None:
+    lines = [a_produce_error(at / 10, NotEnoughReplicasError) for at in (*range(32), 101)]
+    assert levels(lines) == ["INFO", "INFO"]
+
+
 def test_the_same_answer_again_and_again_is_a_warning() -> None:
     lines = [a_produce_error(at / 10, NotEnoughReplicasError) for at in range(101)]
     assert levels(lines) == ["INFO", "WARNING"]
