@@ -17,12 +17,12 @@ behave differently.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
-import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
@@ -47,7 +47,7 @@ from aiokafka.record.memory_records import _MemoryRecordsPy
 
 from assay_stream.model.record import Headers, made_of
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)  # proxies follow verdicts without structlog
 
 _HELD = 88
 """An open transaction has an offset of the partition."""
@@ -449,7 +449,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
             for place in outputs:
                 add_to_transaction(self, place)
             await (self.abort_transaction() if state == _WAS_ABORTED else self.commit_transaction())
-            _log.info("transaction_ended_again", transactional_id=name, state=state)
+            _log.info("transaction_ended_again: %s, as %s", name, state)
         self._undecided.pop(name, None)
 
     async def _last_transaction(self, name: str) -> tuple[str, set[TopicPartition]]:

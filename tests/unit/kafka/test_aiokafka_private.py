@@ -22,7 +22,6 @@ from aiokafka.producer.sender import Sender
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
-from structlog.testing import capture_logs
 
 from assay_stream.kafka import aiokafka_private as module
 from assay_stream.kafka.aiokafka_private import (
@@ -345,13 +344,13 @@ PLACE = TopicPartition("outputs", 0)
     ],
 )
 async def test_a_transaction_is_ended_again_only_as_it_ended(
-    state: str, is_held: bool, undecided: dict[str, str], end: str
+    state: str, is_held: bool, undecided: dict[str, str], end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And only if partitions may lack its marker; an earlier attempt that was cut short is remembered."""
     producer = ScriptedProducer(state, is_held=is_held, undecided=undecided)
-    with capture_logs() as logs:
+    with caplog.at_level("INFO", module.__name__):
         await producer.take_over("group", [], [PLACE])
-    assert [each["event"] for each in logs] == (["transaction_ended_again"] if end else [])
+    assert [each.partition(":")[0] for each in caplog.messages] == (["transaction_ended_again"] if end else [])
     assert producer.done == ["start", *(["group", str(PLACE), end] if end else [])]
     assert not undecided
 

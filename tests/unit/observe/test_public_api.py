@@ -30,6 +30,7 @@ def test_a_proxy_loads_nothing_of_an_extra() -> None:
     names = [name for name in assay_stream.observe.__all__ if not name.startswith("from_")]
     code = (
         f"from assay_stream.observe import {', '.join(names)}\nimport assay_stream.observe.gate\n"
+        "from assay_stream.kafka.connection import follow\n"  # as its thread of verdicts does
         "from assay_stream.schemes.fingerprint import fingerprint\n"
         "print(len(fingerprint({'name': 'a', 'inputSchema': {}}, server_id='s').schemes) > 5)"
     )
