@@ -74,8 +74,8 @@ class Settings(BaseSettings):
     )
     group_instance_id: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
         "",
-        description="A name that this worker alone has, and keeps over restarts. If it is back within the session "
-        "timeout, it gets its partitions again, and the other workers notice nothing.",
+        description="Name that identifies this worker across restarts, unique in the deployment. A worker that returns "
+        "within the session timeout gets its partitions back, and the others notice nothing.",
     )
     replication_factor: Annotated[int, Field(ge=1, le=32)] = Field(
         1, description="Replication factor for `topics apply`; use 3 in production."

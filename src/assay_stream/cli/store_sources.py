@@ -163,11 +163,8 @@ def about(*server_ids: str) -> Wanted:
         if record.role is Role.BINDINGS:
             return record.key == KEY or decode_key(record.key)[1] in server_ids
         # What is found about a name on several servers stands under the group of the name.
-        return (
-            record.key is None
-            or record.key in keys
-            or (record.role is Role.ALERTS and (record.key or b"").startswith(b"names-"))
-        )
+        key = record.key
+        return key is None or key in keys or (record.role is Role.ALERTS and key.startswith(b"names-"))
 
     return wanted if server_ids else lambda _: True
 

@@ -43,11 +43,12 @@ from assay_stream.model.cloudevents import event_time_us, read_call, read_event
 from assay_stream.model.fields import compile_glob
 from assay_stream.model.observation import CallProfile, SnapshotEvent
 from assay_stream.model.plain_call import is_native
-from assay_stream.model.record import OBSERVER_HEADER, Origin, Record, Role
+from assay_stream.model.record import OBSERVER_HEADER, Origin, Record
 from assay_stream.model.rejected import Mark, mark_of
 from assay_stream.observe.http.messages import media_type
 from assay_stream.observe.observation import (
     KIND_OF,
+    ROLE_OF,
     Observation,
     ObservationKind,
     Vantage,
@@ -313,7 +314,7 @@ class EventJudge:
 
     def _judged(self, raw: bytes, client: KnownClient, now_ms: int) -> Generator[int, None, JudgedEvent]:
         kind = self._kind(raw)
-        record = Record(Role.CALLS if kind == "call" else Role.SNAPSHOTS, _NOWHERE, None, raw)
+        record = Record(ROLE_OF[kind], _NOWHERE, None, raw)
         event: Any
         if kind == "call":
             event = data = read_call(record, limits=self.limits, call_profile=self.call_profile)

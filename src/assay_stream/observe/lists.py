@@ -47,6 +47,7 @@ _NO_TEXT = {"unreadable": "the instructions are no text"}
 _UNSOUND = {"unreadable": "the JSON is unsound"}
 
 _ANSWERS_KEPT_MAX = 64
+"""Answers remembered, to notice a second one to the same request: a client asks for a few pages at a time."""
 NAMES_MAX = 20_000
 """Tool names remembered, four times the longest list that is accepted. The least recently listed goes first."""
 
@@ -273,7 +274,7 @@ class ListObserver:
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
         """The tools of the latest acceptable snapshot."""
-        self._answers = OrderedDict[RequestKey, bytes]()
+        self._answers = Pending[bytes](_ANSWERS_KEPT_MAX)
         """Digests of the latest lists of tools, by the id of their request."""
         self._companions = _Companions()
         self._instructions: str | dict[str, str] | None = None
@@ -348,9 +349,8 @@ class ListObserver:
         if request.method != TOOLS:
             self._publish_companions(request.traceparent)
             return True
-        self._answers[key[:2]] = _digest(result)
-        if len(self._answers) > _ANSWERS_KEPT_MAX:
-            self._answers.popitem(last=False)
+        self._answers.take(key[:2])
+        self._answers.put(key[:2], _digest(result, len(raw)))
         page = result.get("tools") if sound else RawMessage(raw) if not exact else _NO_RESULT
         before, self._reported = self.offered.snapshot, None
         if isinstance(page, list):
@@ -390,7 +390,7 @@ class ListObserver:
         if self.forget(key) is not None:
             self._publish_companions()
 
-    def strayed(self, keys: Iterable[RequestKey], message: Mapping[str, Any]) -> None:
+    def strayed(self, keys: Iterable[RequestKey], message: Mapping[str, Any], size_bytes: int) -> None:
         """Record a list that answers no request of its exchange: clients that match by id accept it in another one.
 
         A second answer to a request is taken by few clients. It is a lost list, once for each request, and the first
@@ -400,8 +400,8 @@ class ListObserver:
         for key in keys:
             if self._tools_requests.latest_with_id(key) is not None:
                 self.offered.doubt()
-            elif key in self._answers and self._answers[key] != _digest(message["result"]):
-                del self._answers[key]
+            elif self._answers.get(key) not in (None, _digest(message["result"], size_bytes)):
+                self._answers.take(key)
                 wire.found.append(
                     loss_event(wire.vantage, event_id=wire.new_id(), observed_at=wire.at, lists=1, calls=0)
                 )
@@ -526,5 +526,6 @@ class ListObserver:
         return items if all(isinstance(item, dict) for item in items) else None
 
 
-def _digest(result: object) -> bytes:
-    return sha256(repr(result).encode("utf-8", "surrogatepass")).digest()
+def _digest(result: object, size_bytes: int) -> bytes:
+    """Return what tells an answer from another one; all that are too large to be accepted are alike."""
+    return sha256(repr(result).encode("utf-8", "surrogatepass")).digest() if size_bytes <= EVENT_BYTES_MAX else b""

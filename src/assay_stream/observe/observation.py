@@ -53,7 +53,7 @@ KIND_OF: Mapping[str, ObservationKind] = {
 """By type of event, what proxies observe; the other types are operators' decisions."""
 
 _SOURCE_CHARS_MAX = 2_048
-_ROLES: dict[ObservationKind, Role] = {"list": Role.SNAPSHOTS, "call": Role.CALLS, "control": Role.CONTROL}
+ROLE_OF: Mapping[ObservationKind, Role] = {"list": Role.SNAPSHOTS, "call": Role.CALLS, "control": Role.CONTROL}
 
 Completeness = Literal["complete", "partial", "unknown"]
 Decision = Literal["allow", "deny", "requires_approval", "error"]
@@ -120,7 +120,7 @@ class Observation:
 
     @property
     def role(self) -> Role:
-        return _ROLES[self.kind]
+        return ROLE_OF[self.kind]
 
     @property
     def size_bytes(self) -> int:

@@ -278,7 +278,7 @@ class WireObserver(WireConnection):
         if not is_refused:
             self.calls.strayed(answer_keys(message.get("id")), message)
             if is_list:
-                self.lists.strayed(answer_keys(message.get("id")), message)
+                self.lists.strayed(answer_keys(message.get("id")), message, len(raw))
 
 
 _ON_REQUEST: dict[str, Callable[[WireObserver, str, RequestKey, Mapping[str, Any]], None]] = {

@@ -11,6 +11,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.record import LOSS_TYPE
+from assay_stream.observe.observation import EVENT_BYTES_MAX
 from assay_stream.observe.recorded import from_mcp_wire, from_observations
 from tests.support.errors import raises_code
 from tests.support.mcp_dialogue import START, Dialogue, names, tool
@@ -244,6 +245,14 @@ def test_the_same_answer_again_is_none(talk: Dialogue) -> None:
     page = {"tools": [tool("echo")]}
     talk.round("tools/list", 1, page)
     assert talk.result(1, page) == talk.result("1", page) == []
+
+
+def test_answers_too_large_to_be_accepted_are_not_told_apart(talk: Dialogue) -> None:
+    """The first one has ended the force of the list before it, and a digest of megabytes would cost more than that."""
+    huge = {"tools": [tool("echo") | {"description": "a" * EVENT_BYTES_MAX}]}
+    assert talk.round("tools/list", 1, huge)
+    assert talk.result(1, {"tools": [*huge["tools"], tool("evil")]}) == []
+    assert talk.result(1, {"tools": [tool("evil")]})
 
 
 def test_half_a_line_that_may_have_been_the_list_leaves_none_in_force(talk: Dialogue) -> None:

@@ -365,7 +365,7 @@ class Traffic:
         keys = (request_key(each.get("id"), exchange.number) for each in line.messages if "method" in each)
         exchange.asked += [key for key in keys if key is not None]
         if not any(map(_concerns_others, line.messages)):
-            return self._take(exchange, line, message, at)
+            return exchange.session.take("client->server", line, message, at, exchange=exchange.number)
         observations = self._take_part(exchange, message, at, of_others=False)
         if exchange.is_successful:
             return observations + self._take_part(exchange, message, at, of_others=True)
@@ -380,11 +380,8 @@ class Traffic:
         # Without a session clients count from 1 each, so that an id names nobody's request.
         named = (each for each in line.messages if exchange.session_id is not None or each.get("method") != CANCELLED)
         messages = tuple(each for each in named if _concerns_others(each) is of_others)
-        return self._take(exchange, replace(line, messages=messages), raw, at) if messages else []
-
-    @staticmethod
-    def _take(exchange: Exchange, line: Line, raw: bytes, at: datetime) -> list[Observation]:
-        return exchange.session.take("client->server", line, raw, at, exchange=exchange.number)
+        part = replace(line, messages=messages)
+        return exchange.session.take("client->server", part, raw, at, exchange=exchange.number) if messages else []
 
 
 def _concerns_others(message: Mapping[str, Any]) -> bool:
