@@ -12,8 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count as numbers
-from itertools import islice, repeat
+from itertools import count as numbers, islice, repeat
 from typing import Any
 
 import orjson

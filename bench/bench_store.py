@@ -21,8 +21,7 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.part import StageMetrics
 from assay_stream.model.record import Role
 from assay_stream.readmodel import schema
-from assay_stream.readmodel.filling import Filler
-from assay_stream.readmodel.filling import fill as fill_from
+from assay_stream.readmodel.filling import Filler, fill as fill_from
 from assay_stream.worker.storing import StoreFilling
 from bench.bench_join import run_join, run_registry, with_topics
 from bench.bench_readmodel import batches, listed, peak_mib

@@ -9,8 +9,7 @@ import pytest
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.report.export_input import read_bundle, verify_bundle, write_bundle
-from assay_stream.schemes import assay_manifest as manifest
-from assay_stream.schemes import assay_tool as assay
+from assay_stream.schemes import assay_manifest as manifest, assay_tool as assay
 from assay_stream.schemes.assay_bundle import RunRoot, event_line, read_manifest, run_event
 from assay_stream.schemes.assay_manifest import compare_manifests
 from tests.support.errors import raises_code

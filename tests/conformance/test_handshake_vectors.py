@@ -8,8 +8,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes import handshake_contract as contract
-from assay_stream.schemes import handshake_event as handshake
+from assay_stream.schemes import handshake_contract as contract, handshake_event as handshake
 from assay_stream.schemes.handshake_event import check_tool_call
 
 VECTORS = json.loads(

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.schemes import mcptrust_hashes as mcptrust
-from assay_stream.schemes import mcptrust_lockfile as lockfile
+from assay_stream.schemes import mcptrust_hashes as mcptrust, mcptrust_lockfile as lockfile
 from tests.support.errors import raises_code
 from tests.support.vectors import id_of, vectors
 

@@ -18,8 +18,7 @@ from assay_stream.report.export_input import read_bundle
 from deploy.local.kafka import Broker
 from tests.support.command import run_command_text
 from tests.support.deployment import Deployment
-from tests.support.events import SERVER, Story, call_data, event_at, snapshot_data
-from tests.support.events import TOOL as COVERED
+from tests.support.events import SERVER, TOOL as COVERED, Story, call_data, event_at, snapshot_data
 from tests.support.fleet import Fleet
 
 pytestmark = pytest.mark.kafka

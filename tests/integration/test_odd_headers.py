@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.producer import message_accumulator
-from aiokafka.producer import producer as producer_module
+from aiokafka.producer import message_accumulator, producer as producer_module
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
 from assay_stream.model.record import Role

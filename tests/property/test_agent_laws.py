@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.agents import Agent, AgentState, Detection, Event, Evidence, Finding, Memory, Rekeying
 from assay_stream.model.record import Origin, Output, Record

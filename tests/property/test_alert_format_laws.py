@@ -6,8 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.alerts.formats import read_alert, render, view_of
 from assay_stream.alerts.life_cycle import apply_finding

@@ -7,8 +7,7 @@ from itertools import cycle, pairwise
 from typing import Any, get_args
 
 import jsonschema
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
 from assay_stream.alerts.processor import apply_entry, process

@@ -5,8 +5,7 @@ from itertools import pairwise, product
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.bindings import sightings
 from assay_stream.bindings.as_of import Binding, bind

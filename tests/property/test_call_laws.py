@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import orjson
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from assay_stream.limits import HTTP_LIMITS, Limits
 from assay_stream.model.evidence import Producer

@@ -8,8 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 import orjson
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.evidence import Producer
@@ -19,8 +18,7 @@ from assay_stream.replay.run import Replay, replay, spooled
 from assay_stream.schemes import assay_tool as assay
 from assay_stream.verify.compare import ReplayComparison
 from assay_stream.verify.evidence import Difference, Pairing, Recorded
-from tests.property.test_engine_laws import PARTITIONS, Logs, logs
-from tests.property.test_engine_laws import live as deployed
+from tests.property.test_engine_laws import PARTITIONS, Logs, live as deployed, logs
 from tests.property.test_replay_laws import (
     CALLED,
     FLEETS,

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.bindings.as_of import start_of
 from assay_stream.bindings.checks import evaluate_pins, first_uses_since

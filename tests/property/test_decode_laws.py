@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from assay_stream.canonical.decode import decode_json, decode_json_strict
 from assay_stream.canonical.digest import canonicalize

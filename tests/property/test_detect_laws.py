@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from assay_stream.detect import RULES, DetectionRule, decoders
 from assay_stream.detect.decoders import Joined, backwards, lowered, rot13

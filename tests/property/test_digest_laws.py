@@ -5,8 +5,7 @@ import random
 from typing import Any
 
 import rfc8785
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest, canonicalize, jcs_digest

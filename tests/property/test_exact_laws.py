@@ -1,7 +1,6 @@
 """Laws of writing logs at given offsets, on a log that assigns them as brokers do."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.kafka import exact
 from assay_stream.kafka.exact import Cost, Gap, fillers, steps

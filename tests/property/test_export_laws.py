@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.errors import InputError
 from assay_stream.report.export import Collection, export_bundles

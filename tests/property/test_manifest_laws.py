@@ -3,8 +3,7 @@
 import random
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.schemes.assay_manifest import Completeness, compare_manifests, declare_manifest, observe_manifest
 

@@ -5,8 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.drift import CODES, Change, compare_definitions, compare_lists
@@ -102,15 +101,8 @@ def test_what_is_no_json_is_refused(bad: Any) -> None:
 def test_signs_never_lower_a_level(before: Definition, after: Definition, profile: Any, levels: list[Level]) -> None:
     """More signs give the same level or a higher one, and never less than any sign's."""
     changes = compare_definitions(before, after)
-    signs = [_Sign("rule", level) for level in levels]
-    with_signs = assess(profile, "tool_changed", changes, signs)
+    with_signs = assess(profile, "tool_changed", changes, levels)
     assert with_signs == max(assess(profile, "tool_changed", changes), *levels, Level.INFORMATIONAL)
-
-
-class _Sign:
-    def __init__(self, rule: str, level: Level) -> None:
-        self.rule = rule
-        self.level = level
 
 
 # --- hostile definitions --------------------------------------------------------------------------------------

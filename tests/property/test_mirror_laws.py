@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator
 from hashlib import sha256
 
 import orjson
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.config import load_settings
 from assay_stream.files.spool import Log, LogSpool

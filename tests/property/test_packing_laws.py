@@ -3,8 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.bindings.sightings import rows_of, seen_at
 from assay_stream.bindings.state import Bindings

@@ -6,14 +6,12 @@ from functools import partial
 from typing import Any
 
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.canonical.digest import Canonicalized, canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes import hangar, pin_files
-from assay_stream.schemes import mcptrust_hashes as mcptrust
+from assay_stream.schemes import hangar, mcptrust_hashes as mcptrust, pin_files
 from assay_stream.schemes.fingerprint import SCHEME_NAMES, PinEntry
 from assay_stream.schemes.mcptrust_lockfile import (
     LockfileStamp,

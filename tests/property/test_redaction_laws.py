@@ -4,8 +4,7 @@ import json
 import string
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.canonical.digest import KEY_NAME, RULES, SENSITIVE_NAMES, Redaction, redact, redacted_digest
 

@@ -4,8 +4,7 @@ import random
 from typing import Any
 
 import orjson
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.bindings.as_of import Binding, bind
 from assay_stream.bindings.state import Bindings

@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import msgspec
 import orjson
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from assay_stream.files.spool import LogSpool
 from assay_stream.limits import DEFAULT_LIMITS, Limits

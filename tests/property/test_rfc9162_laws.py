@@ -2,8 +2,7 @@
 
 from hashlib import sha256
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.schemes.tlog import (
     Frontier,

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from schemapin.core import SchemaPinCore
 
 from assay_stream.canonical.decode import decode_json

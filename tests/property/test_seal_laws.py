@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.seal.check import Expected, SealOutcome, outcome_of, verify_logs
 from tests.support.seals import KEYS, TOPIC, Fleet, MemoryLogs

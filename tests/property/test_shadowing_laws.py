@@ -5,8 +5,7 @@ from functools import cache
 from typing import NamedTuple
 
 import orjson
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.alerts.processor import apply_entry
 from assay_stream.alerts.remembered import Alerts

@@ -1,7 +1,6 @@
 """Laws of the comparison word by word."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.text.escaping import is_unseen, shown
 from assay_stream.text.word_diff import word_diff

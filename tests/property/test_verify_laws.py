@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.record import Record, Role

@@ -19,19 +19,19 @@ The same records in the same order give the same detections, live and replayed: 
 no I/O. ``assay_stream.agents.testing`` has what their tests need.
 """
 
-from assay_stream.agents.declaration import Agent as Agent
-from assay_stream.agents.declaration import AgentSet as AgentSet
-from assay_stream.agents.declaration import Detection as Detection
-from assay_stream.agents.declaration import Event as Event
-from assay_stream.agents.declaration import Fields as Fields
-from assay_stream.agents.declaration import Memory as Memory
-from assay_stream.agents.declaration import Window as Window
-from assay_stream.agents.declaration import actor_of as actor_of
-from assay_stream.agents.declaration import agent_set as agent_set
-from assay_stream.agents.declaration import trace_of as trace_of
-from assay_stream.agents.processing import AgentState as AgentState
-from assay_stream.agents.processing import Rekeying as Rekeying
-from assay_stream.agents.processing import Runner as Runner
+from assay_stream.agents.declaration import (
+    Agent as Agent,
+    AgentSet as AgentSet,
+    Detection as Detection,
+    Event as Event,
+    Fields as Fields,
+    Memory as Memory,
+    Window as Window,
+    actor_of as actor_of,
+    agent_set as agent_set,
+    trace_of as trace_of,
+)
+from assay_stream.agents.processing import AgentState as AgentState, Rekeying as Rekeying, Runner as Runner
 from assay_stream.model.alert import Alert as Alert
 from assay_stream.model.evidence import Evidence as Evidence
 from assay_stream.model.finding import Finding as Finding

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from assay_stream.drift import Change
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, SeverityProfile, assess, covers
@@ -33,11 +32,6 @@ class Pacing:
     forget_us: int = 400 * 24 * 3_600 * _SECOND_US
 
 
-class _Sign(NamedTuple):
-    rule: str
-    level: int
-
-
 def severity_under(profile: SeverityProfile) -> Callable[[Finding], int]:
     """Return the function that maps a finding to its OCSF severity id.
 
@@ -58,7 +52,7 @@ def severity_under(profile: SeverityProfile) -> Callable[[Finding], int]:
             profile,
             finding.kind.value,
             changes,
-            [_Sign(rule, level) for rule, level, _ in finding.indicators],
+            [level for _, level, _ in finding.indicators],
             privileged=finding.tool_name is not None and action_class(finding.tool_name) is not None,
             default=default_level(finding.kind, finding.reason),
         )

@@ -50,9 +50,7 @@ from assay_stream.report.drift import (
     drift_findings,
     read_offer,
 )
-from assay_stream.schemes import assay_tool
-from assay_stream.schemes import fingerprint as core
-from assay_stream.schemes import handshake_event as handshake
+from assay_stream.schemes import assay_tool, fingerprint as core, handshake_event as handshake
 from assay_stream.schemes.schemapin import (
     PublicKey,
     SchemaPinErrorCode,
@@ -62,8 +60,8 @@ from assay_stream.schemes.schemapin import (
     parse_revocations,
     parse_well_known,
     sign_digest,
+    verify as verify_signature,
 )
-from assay_stream.schemes.schemapin import verify as verify_signature
 from assay_stream.schemes.schemapin_canonical import Mode, carried_signature, schema_digest
 from assay_stream.text.escaping import json_text, shown
 

@@ -6,8 +6,6 @@ run out.
 
 from __future__ import annotations
 
-from assay_stream.drift.change import CODES as CODES
-from assay_stream.drift.change import Change as Change
+from assay_stream.drift.change import CODES as CODES, Change as Change
 from assay_stream.drift.definition import compare_definitions as compare_definitions
-from assay_stream.drift.lists import ItemDrift as ItemDrift
-from assay_stream.drift.lists import compare_lists as compare_lists
+from assay_stream.drift.lists import ItemDrift as ItemDrift, compare_lists as compare_lists

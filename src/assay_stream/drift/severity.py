@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
 
 from assay_stream.drift.change import CODES, Change
 from assay_stream.errors import InputError
@@ -52,14 +51,6 @@ _OUTPUT_MAX = Level.LOW
 """Maximum level of a change of an output schema, texts apart: it describes results, not actions."""
 
 
-class Sign(Protocol):
-    @property
-    def rule(self) -> str: ...
-
-    @property
-    def level(self) -> int: ...
-
-
 Levels = tuple[Level | None, Level | None]
 """Levels for an unclassified and for a privileged tool; ``None`` where the profile does not cover it."""
 
@@ -88,7 +79,7 @@ def assess(
     profile: SeverityProfile,
     kind: str,
     changes: Sequence[Change] = (),
-    signs: Sequence[Sign] = (),
+    signs: Sequence[int] = (),
     *,
     privileged: bool = False,
     default: Level = Level.HIGH,
@@ -98,12 +89,12 @@ def assess(
     Args:
         kind: of the finding: ``tool_changed``.
         changes: the changes of a finding about one.
-        signs: indicators in new text.
+        signs: levels of the indicators in new text.
         privileged: whether Assay's classifier calls the tool privileged.
         default: level of a kind that the profile does not list.
     """
     level = _level(profile, kind, changes, privileged, default) or Level.INFORMATIONAL
-    return max(level, profile.floor, *(Level(sign.level) for sign in signs))
+    return max(level, profile.floor, *map(Level, signs))
 
 
 def covers(profile: SeverityProfile, kind: str, changes: Sequence[Change] = ()) -> bool:

@@ -11,20 +11,23 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 # What has ``as`` is for other packages, which do not import aiokafka.
-from aiokafka import AIOKafkaProducer as AIOKafkaProducer
-from aiokafka import ConsumerRebalanceListener as ConsumerRebalanceListener
-from aiokafka import TopicPartition as TopicPartition
+from aiokafka import (
+    AIOKafkaProducer as AIOKafkaProducer,
+    ConsumerRebalanceListener as ConsumerRebalanceListener,
+    TopicPartition as TopicPartition,
+)
 from aiokafka.admin import AIOKafkaAdminClient as AIOKafkaAdminClient
-from aiokafka.errors import GroupCoordinatorNotAvailableError as GroupCoordinatorNotAvailableError
-from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
-from aiokafka.errors import KafkaError as KafkaError
-from aiokafka.errors import NotEnoughReplicasError as NotEnoughReplicasError
-from aiokafka.errors import ProducerFenced as ProducerFenced
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError as GroupCoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaError as KafkaError,
+    NotEnoughReplicasError as NotEnoughReplicasError,
+    OffsetOutOfRangeError,
+    ProducerFenced as ProducerFenced,
+)
 
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.aiokafka_private import Consumer as Consumer
-from assay_stream.kafka.aiokafka_private import FetchedRecord as FetchedRecord
-from assay_stream.kafka.aiokafka_private import Producer
+from assay_stream.kafka.aiokafka_private import Consumer as Consumer, FetchedRecord as FetchedRecord, Producer
 from assay_stream.kafka.credentials import RereadTls, sasl_options
 from assay_stream.kafka.publishing import KafkaProducer, disconnect, kafka_producer
 from assay_stream.kafka.refusals import explained, why_refused

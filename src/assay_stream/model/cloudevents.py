@@ -39,8 +39,7 @@ from assay_stream.model.record import (
     erased_by,
     set_aside_error,
 )
-from assay_stream.schemes import assay_tool as assay
-from assay_stream.schemes import handshake_event as handshake
+from assay_stream.schemes import assay_tool as assay, handshake_event as handshake
 from assay_stream.text.times import time_us_of
 
 _DAY_US = 86_400_000_000

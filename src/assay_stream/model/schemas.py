@@ -30,9 +30,7 @@ from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, LOSS_TYPE, S
 from assay_stream.model.rejected import AcceptedEvents, IngestAnswer, RejectedHeaders, RejectedLine, RequestRefusal
 from assay_stream.model.state_table import FormatLevel
 from assay_stream.model.wire import key_form, record_model
-from assay_stream.schemes import assay_tool as assay
-from assay_stream.schemes import handshake_contract as contract
-from assay_stream.schemes import handshake_event as handshake
+from assay_stream.schemes import assay_tool as assay, handshake_contract as contract, handshake_event as handshake
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ID_PREFIX = "urn:assay-stream:schema:"

@@ -16,22 +16,30 @@ from assay_stream.errors import needing_extra
 if TYPE_CHECKING:
     from assay_stream.canonical.digest import DigestKey as DigestKey
     from assay_stream.observe.feeds.feed import Feed as Feed
-    from assay_stream.observe.observation import Observation as Observation
-    from assay_stream.observe.observation import Prefixes as Prefixes
-    from assay_stream.observe.observation import Vantage as Vantage
-    from assay_stream.observe.observation import call_event as call_event
-    from assay_stream.observe.observation import list_changed_event as list_changed_event
-    from assay_stream.observe.observation import snapshot_event as snapshot_event
-    from assay_stream.observe.publisher import ObservationPublisher as ObservationPublisher
-    from assay_stream.observe.publisher import PublisherLimits as PublisherLimits
-    from assay_stream.observe.recorded import from_assay_log as from_assay_log
-    from assay_stream.observe.recorded import from_mcp_wire as from_mcp_wire
-    from assay_stream.observe.recorded import from_observations as from_observations
+    from assay_stream.observe.observation import (
+        Observation as Observation,
+        Prefixes as Prefixes,
+        Vantage as Vantage,
+        call_event as call_event,
+        list_changed_event as list_changed_event,
+        snapshot_event as snapshot_event,
+    )
+    from assay_stream.observe.publisher import (
+        ObservationPublisher as ObservationPublisher,
+        PublisherLimits as PublisherLimits,
+    )
+    from assay_stream.observe.recorded import (
+        from_assay_log as from_assay_log,
+        from_mcp_wire as from_mcp_wire,
+        from_observations as from_observations,
+    )
     from assay_stream.observe.session import WireObserver as WireObserver
-    from assay_stream.observe.sinks import FileSink as FileSink
-    from assay_stream.observe.sinks import MemorySink as MemorySink
-    from assay_stream.observe.sinks import Sink as Sink
-    from assay_stream.observe.sinks import SinkStats as SinkStats
+    from assay_stream.observe.sinks import (
+        FileSink as FileSink,
+        MemorySink as MemorySink,
+        Sink as Sink,
+        SinkStats as SinkStats,
+    )
     from assay_stream.observe.spool import Spool as Spool
     from assay_stream.observe.tap import run_tap as run_tap
     from assay_stream.observe.verdicts import VerdictClient as VerdictClient

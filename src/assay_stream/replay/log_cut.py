@@ -36,14 +36,12 @@ from assay_stream.bindings.state import Bindings
 from assay_stream.canonical.decode import read_leniently
 from assay_stream.canonical.digest import DEFAULT_REDACTION, Redaction
 from assay_stream.files.archive import PartitionPlace
-from assay_stream.join import Join
-from assay_stream.join import process as process_call
+from assay_stream.join import Join, process as process_call
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
-from assay_stream.registry.processor import Registry
-from assay_stream.registry.processor import process as process_fact
+from assay_stream.registry.processor import Registry, process as process_fact
 
 _NOBODY = Producer(version="0")
 _BINDING_TOPIC = "history"

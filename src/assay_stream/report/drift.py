@@ -36,7 +36,7 @@ from assay_stream.detect import (
 )
 from assay_stream.drift import CODES, Change, ItemDrift, compare_lists
 from assay_stream.drift.definition import differing_fields
-from assay_stream.drift.severity import MCPTRUST_LEVELS, Level, SeverityProfile, Sign, assess, covers
+from assay_stream.drift.severity import MCPTRUST_LEVELS, Level, SeverityProfile, assess, covers
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS
 from assay_stream.model.fields import Subject, as_item
@@ -54,8 +54,7 @@ from assay_stream.schemes.assay_manifest import (
 )
 from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust_hashes import RISK_LEVELS, risk_level
-from assay_stream.schemes.mcptrust_lockfile import McpTrustSeverity, check_result, drift, read_lockfile
-from assay_stream.schemes.mcptrust_lockfile import lock as lock_of
+from assay_stream.schemes.mcptrust_lockfile import McpTrustSeverity, check_result, drift, lock as lock_of, read_lockfile
 from assay_stream.text.escaping import json_text, visible
 from assay_stream.work import Work, WorkExhaustedError
 
@@ -267,7 +266,7 @@ def _judged(
     drift: ItemDrift,
     *,
     fields: tuple[str, ...] = (),
-    signs: Sequence[Sign] = (),
+    signs: Sequence[Indicator] = (),
     codes: Sequence[str] = (),
 ) -> Iterator[DriftFinding]:
     """Yield the finding of a drift with its level, unless the profile does not look at such findings."""
@@ -277,7 +276,7 @@ def _judged(
     yield DriftFinding(
         kind=drift.kind,
         name=drift.name,
-        level=assess(profile, drift.kind, drift.changes, signs, privileged=privileged),
+        level=assess(profile, drift.kind, drift.changes, [sign.level for sign in signs], privileged=privileged),
         codes=tuple(sorted({*codes, *(change.code for change in drift.changes), *(sign.rule for sign in signs)})),
         fields=fields,
         changes=drift.changes,

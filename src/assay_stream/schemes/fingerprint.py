@@ -15,10 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from assay_stream.canonical.digest import Canonicalized, canonicalize, jcs_digest, sha256_of
 from assay_stream.errors import InputError
-from assay_stream.schemes import assay_manifest as manifest
-from assay_stream.schemes import assay_tool as assay
-from assay_stream.schemes import hangar
-from assay_stream.schemes import mcptrust_hashes as mcptrust
+from assay_stream.schemes import assay_manifest as manifest, assay_tool as assay, hangar, mcptrust_hashes as mcptrust
 from assay_stream.schemes.schemapin_canonical import schema_digest
 
 _PREFIXED = re.compile(r"sha256:[0-9a-f]{64}")

@@ -15,8 +15,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +70,8 @@ class Host:
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.metrics = Metrics(registry)
-        producer = settings.producer()
-        self.metrics.build_info.labels(producer.version, producer.git).set(1)
+        self.producer = settings.producer()
+        self.metrics.build_info.labels(self.producer.version, self.producer.git).set(1)
         self.format_level = 1  # as finalised
         self.agents: Service | None = None
         """What runs agents: started before the parts, and stopped after them."""
@@ -94,7 +93,7 @@ class Host:
         # Clients log what ends their own tasks, and go on without them.
         with watching_memory(lambda: self._fail_for_memory(loop)):
             for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self._told_to_stop)
+                loop.add_signal_handler(number, self._told_to_stop, number.name)
             running = []
             try:
                 if self.agents is not None:
@@ -115,8 +114,10 @@ class Host:
                 end.set()
                 if serving is not None:
                     await asyncio.wait([serving])
+                _log.info("stopped")
 
-    def _told_to_stop(self) -> None:
+    def _told_to_stop(self, by: str) -> None:
+        _log.info("told_to_stop", signal=by)
         self.was_told_to_stop = True
         self._stopping.set()
 
@@ -256,6 +257,8 @@ async def _run(host: Host, build: Build, count: _Count, *, once: bool, unreadabl
     if why is not None:
         _log.warning("waiting_to_start", why=why)
         host.add("start", _Awaited(awaited, why))
+    else:
+        _log.info("starting", version=host.producer.version, commit=host.producer.git, parts=list(host.health.stages()))
     await host.run()
 
 

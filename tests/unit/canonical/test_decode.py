@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.canonical.decode import decode_json, decode_json_strict, member_bytes, read_leniently
 from assay_stream.errors import InputError

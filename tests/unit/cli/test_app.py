@@ -14,11 +14,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from assay_stream import __version__
-from assay_stream.cli import app as cli_app
-from assay_stream.cli import main
+from assay_stream.cli import app as cli_app, main
 from assay_stream.cli.app import TASKS, app
-from tests.support.command import every_command, invoke
-from tests.support.command import run_command_text as run
+from tests.support.command import every_command, invoke, run_command_text as run
 
 EXTRAS = ("argon2", "faust", "grpc", "jinja2", "joserfc", "prometheus_client", "pyarrow")
 """Modules that `cli` doesn't install."""

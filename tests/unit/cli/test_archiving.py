@@ -18,8 +18,7 @@ from assay_stream.files.archive import read_files
 from assay_stream.kafka import ranges as log_ends
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.order import Selection
-from tests.support.command import error_code
-from tests.support.command import invoke as run
+from tests.support.command import error_code, invoke as run
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
 

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import Result
 
 from assay_stream.model.record import Role
-from tests.support.command import error_code
-from tests.support.command import invoke as run
+from tests.support.command import error_code, invoke as run
 from tests.support.exports import a_file, changed, evidence, members, replayed, values
 
 

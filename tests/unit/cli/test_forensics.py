@@ -8,8 +8,7 @@ from typer.testing import Result
 
 from assay_stream.files.lines import record_line
 from assay_stream.model.record import Role
-from tests.support.command import error_code, invoke
-from tests.support.command import invoke as run
+from tests.support.command import error_code, invoke, invoke as run
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}

@@ -8,8 +8,7 @@ import pytest
 from assay_stream.cli.inventory import short_digest
 from assay_stream.cli.store_sources import every_row
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
-from tests.support.command import error_code, rows_of
-from tests.support.command import invoke as run
+from tests.support.command import error_code, invoke as run, rows_of
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, Story
 

@@ -7,8 +7,7 @@ import sys
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
 from assay_stream.cli.output import CELL_CHARACTERS_MAX, Colour, Painter, cell, json_line, print_rows, print_summary

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from assay_stream.cli import inventory
-from assay_stream.cli import sources as cli_sources
+from assay_stream.cli import inventory, sources as cli_sources
 from assay_stream.cli.app import app
 from assay_stream.config import load_settings
 from assay_stream.files.lines import record_line

@@ -1,7 +1,6 @@
 """Two definitions in two columns."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.console.pages import side_by_side
 from assay_stream.drift.definition import definition_diff

@@ -4,8 +4,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.console.deciding import Form, read_fields
 from assay_stream.errors import InputError

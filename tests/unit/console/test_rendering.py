@@ -1,7 +1,6 @@
 """Templates print nothing that is not escaped and marked."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.console.rendering import Renderer, bare, marked, url, when
 from assay_stream.text.escaping import is_unseen, shown

@@ -42,8 +42,7 @@ from tests.support.console import (
     signed_in,
     text_of,
 )
-from tests.support.events import SERVER as PLAIN_SERVER
-from tests.support.events import TOOL, a_snapshot, an_event, call_data, snapshot_data
+from tests.support.events import SERVER as PLAIN_SERVER, TOOL, a_snapshot, an_event, call_data, snapshot_data
 from tests.support.readmodel import NOW_US, data_of, history, of_role
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")

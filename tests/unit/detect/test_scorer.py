@@ -10,8 +10,7 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.detect import RULES_DIGEST
 from assay_stream.detect.catalog import CATALOG, digest_of, load

@@ -1,12 +1,10 @@
 """Levels, profiles, and the rule that combines them."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from assay_stream.drift.change import CODES
 from assay_stream.drift.definition import compare_definitions
-from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess, covers
+from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, SeverityProfile, assess, covers
 from assay_stream.model.kinds import Kind
 from tests.support.errors import raises_code
 
@@ -108,13 +106,10 @@ def test_benign_changes_stay_quiet(after: dict[str, object], level: Level) -> No
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
-def test_signs_raise_and_never_lower(profile: object) -> None:
+def test_signs_raise_and_never_lower(profile: SeverityProfile) -> None:
     changes = compare_definitions(TOOL, TOOL | {"description": "Reads a file!"})
-    signs = [SimpleNamespace(rule="r", level=Level.CRITICAL)]
-    assert assess(profile, "tool_changed", changes, signs) is Level.CRITICAL  # type: ignore[arg-type]
-    quiet = [SimpleNamespace(rule="r", level=1)]
-    before = assess(profile, "tool_changed", changes)  # type: ignore[arg-type]
-    assert assess(profile, "tool_changed", changes, quiet) is before  # type: ignore[arg-type]
+    assert assess(profile, "tool_changed", changes, [Level.CRITICAL]) is Level.CRITICAL
+    assert assess(profile, "tool_changed", changes, [Level.INFORMATIONAL]) is assess(profile, "tool_changed", changes)
 
 
 @pytest.mark.parametrize("kind", [*Kind, "something_new"])

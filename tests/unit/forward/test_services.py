@@ -9,15 +9,12 @@ import pytest
 from assay_stream.alerts.formats import view_of
 from assay_stream.alerts.formats.jsonl import to_hec
 from assay_stream.forward import splunk_hec
-from assay_stream.forward.pagerduty import PagerDuty as PagerDutyReceiver
-from assay_stream.forward.pagerduty import to_pagerduty
+from assay_stream.forward.pagerduty import PagerDuty as PagerDutyReceiver, to_pagerduty
 from assay_stream.forward.posting import HttpAnswer, MessageService
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry
-from assay_stream.forward.slack import Slack as SlackReceiver
-from assay_stream.forward.slack import to_slack
+from assay_stream.forward.slack import Slack as SlackReceiver, to_slack
 from assay_stream.forward.splunk_hec import SplunkHec
-from assay_stream.forward.teams import Teams as TeamsReceiver
-from assay_stream.forward.teams import to_teams
+from assay_stream.forward.teams import Teams as TeamsReceiver, to_teams
 from assay_stream.limits import ForwardLimits
 from assay_stream.plugins import Receiver
 from tests.support.alerts import alert_of

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import rfc8785
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.canonical.digest import jcs_digest, redaction_with
 from assay_stream.model.evidence import Producer

@@ -1,8 +1,7 @@
 """Where calls belong, and the copy of one that came elsewhere."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.config import Settings
 from assay_stream.join import FIRST_ORIGIN, Routing, call_in, reroute

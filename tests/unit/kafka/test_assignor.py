@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.kafka.runner import StickyAssignor, share_out
 

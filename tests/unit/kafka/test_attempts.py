@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.kafka.partition import Suspicion, SuspicionLevel, suspicion_after
 from assay_stream.model.record import Origin

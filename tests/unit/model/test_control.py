@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from assay_stream.model.record import Role
-from assay_stream.schemes import assay_manifest as manifest
-from assay_stream.schemes import assay_tool as assay
+from assay_stream.schemes import assay_manifest as manifest, assay_tool as assay
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
 

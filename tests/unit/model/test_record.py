@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from aiokafka.partitioner import murmur2
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.errors import InputError
 from assay_stream.model.record import (

@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe.wire import BLOCKED_CODE, INVALID_REQUEST_CODE

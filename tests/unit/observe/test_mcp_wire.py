@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.observe.wire import WireStats
 from tests.support.mcp_dialogue import Dialogue, data_of, tool

@@ -1,8 +1,7 @@
 """Prefixes that gateways put before tool names, undone by stated rules."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe.observation import OwnName, Prefixes, stated_prefixes

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import IntegrityError
-from assay_stream.observe import VerdictClient
-from assay_stream.observe import verdicts as module
+from assay_stream.observe import VerdictClient, verdicts as module
 from assay_stream.schemes.hangar import Action
 from tests.support.gates import SERVER, a_table, a_tool, a_verdict
 

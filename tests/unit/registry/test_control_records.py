@@ -16,8 +16,7 @@ from assay_stream.schemes import assay_tool as assay
 from tests.support.controls import a_control, a_document, fingerprint_of
 from tests.support.errors import raises_code
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, record_of
-from tests.support.facts import SERVER as FACTS_SERVER
-from tests.support.facts import a_discovery, a_key_decision, a_pin, a_policy, with_facts
+from tests.support.facts import SERVER as FACTS_SERVER, a_discovery, a_key_decision, a_pin, a_policy, with_facts
 from tests.support.schemapin import OTHER_KEY, public
 
 VALUE = "sha256:" + "0123456789abcdef" * 4

@@ -20,7 +20,9 @@ from unittest.mock import AsyncMock
 import aiohttp
 import pytest
 from aiokafka.errors import KafkaConnectionError
+from structlog.testing import capture_logs
 
+from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.kafka.part import Part
@@ -168,11 +170,13 @@ async def test_a_part_that_is_cancelled_ends_the_process() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_the_process(number: signal.Signals) -> None:
-    """Its parts finish what they have in hand."""
+    """Its parts finish what they have in hand, and the log says who ended it, and that it ended well."""
     part = Done()
-    async with hosted(part):
-        os.kill(os.getpid(), number)
-        await asyncio.wait_for(part.stopping.wait(), 10)
+    with capture_logs() as lines:
+        async with hosted(part):
+            os.kill(os.getpid(), number)
+            await asyncio.wait_for(part.stopping.wait(), 10)
+    assert [(line["event"], line.get("signal")) for line in lines] == [("told_to_stop", number.name), ("stopped", None)]
 
 
 async def test_the_setting_reaches_the_join() -> None:
@@ -236,7 +240,7 @@ def test_a_call_topic_that_grows_alone_does_not_end_the_process(
 
 
 def test_brokers_that_go_away_while_a_part_starts_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They had answered when the topics were looked at."""
+    """They had answered when the topics were looked at. Each start is logged, with what starts."""
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}")
     parts = [Done(KafkaConnectionError()), Done(ends=True)]
     with_topics(monkeypatch)
@@ -244,8 +248,11 @@ def test_brokers_that_go_away_while_a_part_starts_are_waited_for(monkeypatch: py
     def build(host: Host, _counts: PartitionCounts) -> None:
         host.add("join", parts.pop(0))
 
-    run_host(settings, {Role.CALLS}, [AccessRole.JOIN], build, web_port=None)
+    with capture_logs() as lines:
+        run_host(settings, {Role.CALLS}, [AccessRole.JOIN], build, web_port=None)
     assert not parts
+    starts = [(line["version"], line["parts"]) for line in lines if line["event"] == "starting"]
+    assert starts == [(__version__, ["join"])] * 2
 
 
 class FailsAtItsEnd(Done):

@@ -37,8 +37,7 @@ from assay_stream.observe.wire import NOT_RULED_ON
 
 with needing_extra("extmcp"):
     from google.protobuf import struct_pb2
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field, FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message_factory import GetMessageClass
 

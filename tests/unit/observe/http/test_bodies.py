@@ -6,8 +6,7 @@ import zlib
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.observe.http.messages import Body, EventStream, JsonBody, body_of, plain_body
 

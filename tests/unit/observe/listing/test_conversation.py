@@ -8,8 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from assay_stream.limits import LISTING_LIMITS
 from assay_stream.observe import Observation, Vantage, WireObserver
