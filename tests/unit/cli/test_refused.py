@@ -148,6 +148,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     # Verification is of one source, and a comparison of everything
     (("verify",), "bad_option"),
     (("verify", "--from-kafka", "--input", "x"), "bad_option"),
+    (("evidence", "list", "--decision", "denny"), "not one of 'allow', 'deny', 'requires_approval', 'error'"),
     (("verify", "--evidence", "x"), "bad_option"),
     (("compare", "--input", "x"), "bad_option"),
     (("compare", "--from-kafka", "--alerts", "x"), "bad_option"),
