@@ -126,7 +126,7 @@ def listed_servers(content: object, where: str, observer: Vantage) -> list[Liste
             why = wrong["msg"].removeprefix("Value error, ")
         elif wrong["type"] == "extra_forbidden":
             known = _FIELDS if len(at) > 1 else _File.model_fields
-            why = f"the only fields are {', '.join(known)}"
+            why = f"there is no field {field!r}: the only fields are {', '.join(known)}"
         else:
             why = f"{field} {_WANTED[field]}"
         raise ConfigurationError("bad_servers", f"{place}: {why}") from None
