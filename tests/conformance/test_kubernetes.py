@@ -66,12 +66,10 @@ def strict(schema: Any) -> Any:
 def test_every_manifest_is_valid(tmp_path: Path) -> None:
     """By the schemas of Kubernetes, and for what is not its own by those of the CRDs; equal ones once."""
     distinct: dict[str, Manifest] = {}
-    for authentication, cluster in product(
-        ("scram", "tls", "token"), (("--strimzi", "kafka"), ("--ca-secret", "brokers"))
-    ):
-        more = [] if authentication == "token" else ["--keda"]
-        folder = tmp_path / f"{authentication}{cluster[0]}"
-        found = written(folder, "--authentication", authentication, *cluster, *more, "--prometheus", *EVERYTHING)
+    brokers = {"ASSAY_STREAM_BOOTSTRAP_SERVERS": "kafka:9093"}
+    for shown, cluster in product(("scram", "tls", "token"), (("--strimzi", "kafka"), ("--ca-secret", "brokers"))):
+        more = ["--prometheus", *EVERYTHING] if shown == "token" else ["--keda", "--prometheus", *EVERYTHING]
+        found = written(tmp_path / f"{shown}{cluster[0]}", "--authentication", shown, *cluster, *more, **brokers)
         distinct |= {json.dumps(manifest): manifest for manifest in found}
     customs = {crd["kind"]: crd for crd in (json.loads(path.read_text()) for path in CRDS.glob("*.json"))}
     for manifest in distinct.values():
@@ -147,10 +145,11 @@ def test_settings_of_the_deployment_are_passed_on_and_secrets_are_not(tmp_path: 
         ASSAY_STREAM_CALL_PARTITIONS="24",
         ASSAY_STREAM_SASL_PASSWORD="planted",
         ASSAY_STREAM_SEAL_KEY_PASSWORD="planted",
+        ASSAY_STREAM_DIGEST_KEY="planted",
         ASSAY_STREAM_GROUP_INSTANCE_ID="planted",
     )
     assert of_kind(found, "ConfigMap")[0]["data"]["ASSAY_STREAM_CALL_PARTITIONS"] == "24"
-    assert not any("planted" in path.read_text() for path in folder.iterdir())
+    assert not any(word in path.read_text() for path in folder.iterdir() for word in ("planted", "DIGEST_KEY"))
 
 
 def test_ports_and_volumes_fit(manifests: list[Manifest]) -> None:
@@ -223,9 +222,10 @@ def test_pods_run_without_rights(manifests: list[Manifest]) -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (["--strimzi", "kafka", "--process", "nothing"], "there is no 'nothing'"),
+        (["--strimzi", "kafka", "--process", "nothing"], "'nothing' is none of registry, "),
         (["--strimzi", "kafka", "--keda", "--authentication", "token"], "--keda needs --authentication scram or tls"),
         ([], "give --strimzi, or --ca-secret"),
+        (["--ca-secret", "brokers"], "set ASSAY_STREAM_BOOTSTRAP_SERVERS"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, options: list[str], what: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Literal
@@ -20,6 +21,7 @@ from typer.models import CommandInfo
 
 from assay_stream import __version__
 from assay_stream.cli.shared import Plain, argument, drop_output, grouped, quiet_client_logs, say, set_up_streams
+from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError, needing_extra
 from assay_stream.kafka.refusals import explained
 
@@ -72,8 +74,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
 }
 """By task, in the order of ``--help``, the most used first: each command, with the module here and the name in it."""
 
-_FORMER = {"conformance": "definitions:former_check"}
-_PLACES = {name: place for places in TASKS.values() for name, place in places.items()} | _FORMER
+_PLACES = {name: place for places in TASKS.values() for name, place in places.items()}
 _SENTENCE_CHARS_MAX = 300
 
 
@@ -85,10 +86,8 @@ class Sentences(TyperGroup):
 
     def _section(self, ctx: Any, formatter: Any, title: str, names: list[str]) -> None:
         commands = [(name, command) for name in names if (command := self.get_command(ctx, name)) is not None]
-        rows = [(name, each.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, each in commands if not each.hidden]
-        if rows:
-            with formatter.section(title):
-                formatter.write_dl(rows)
+        with formatter.section(title):
+            formatter.write_dl([(name, each.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, each in commands])
 
 
 @cache
@@ -121,14 +120,11 @@ def _give_options(app: typer.Typer) -> None:
 
 
 class Tasks(Sentences):
-    """The top-level command group, listing commands by task."""
-
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = dict.fromkeys(_PLACES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the base class's parameter
-        """Return a command, ``None`` if there is none of this name; import errors propagate."""
         return _command(cmd_name) if cmd_name in _PLACES else None
 
     def invoke(self, ctx: Any) -> Any:
@@ -201,6 +197,10 @@ def _options(
     New here? `assay-stream demo --no-broker` shows what it does in seconds, without Kafka or Java.
     """
     quiet_client_logs()
+    known = [f"ASSAY_STREAM_{name.upper()}" for name in (*Settings.model_fields, "author", "observer_id")]
+    for name in sorted(name for name in map(str.upper, os.environ) if name.startswith("ASSAY_STREAM_")):
+        if name not in known:
+            say(f"ignored {name}: there is no such setting; the closest is {get_close_matches(name, known, 1, 0)[0]}")
 
 
 def run() -> None:

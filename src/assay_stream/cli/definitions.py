@@ -16,7 +16,6 @@ import orjson
 import typer
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from typer.models import CommandInfo
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
@@ -187,9 +186,6 @@ def check(
         typer.echo(", ".join(f"{number} {name}" for name, number in counts.items()))
         typer.echo("These checks cover form only. They do not say what a tool does.")
     return not reports or bool(counts[CheckStatus.FAIL.value])
-
-
-former_check = CommandInfo("conformance", callback=check, hidden=True)
 
 
 def _as_json(report: ToolReport) -> dict[str, Any]:

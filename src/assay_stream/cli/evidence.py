@@ -42,7 +42,7 @@ from assay_stream.kafka.topics import retention_of, topic_names
 from assay_stream.limits import DEFAULT_LIMITS, STORE_CANDIDATES_MAX
 from assay_stream.model.control import ERASURE_SET_TYPE, HOLD_REMOVE_TYPE, HOLD_SET_TYPE
 from assay_stream.model.evidence import Scope, Unbound
-from assay_stream.model.fields import ScopeField
+from assay_stream.model.fields import Decision, ScopeField
 from assay_stream.model.finding import ANY_SERVER
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel.queries import Store, load
@@ -78,7 +78,7 @@ class Which:
     agent_id: str | None = option("Only calls by this agent.", "--agent")
     since_us: int | None = time_option("Only calls from then on.", "--since")
     until_us: int | None = time_option("Only calls before then.", "--until")
-    decision: str | None = option("Only calls with this decision: allow, deny, ...")
+    decision: Decision | None = option("Only calls with this decision.")
     scope: Scope | None = option("Only calls bound by this rule.")
     is_unbound: bool = flag("Only calls without a definition.", "--unbound")
     unbound_reason: Unbound | None = option("Only calls unbound for this reason.")

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from pydantic import TypeAdapter
+from pydantic import SecretStr, TypeAdapter
 
 from assay_stream import __version__
 from assay_stream.cli.options import Force, refuse_filled_folder
@@ -36,9 +36,7 @@ _PAGES_PORT = 6066
 _TLS, _KAFKA = "/run/assay-stream/brokers", "/run/assay-stream/user"
 _STOP_MARGIN_S = 15
 _STARTED_LOOK_S = 5
-_ABOUT_PLACES = frozenset(
-    {"bootstrap_servers", "security_protocol", "group_instance_id", "web_host", "web_port", "store", "spool"}
-)
+_ABOUT_PLACES = ("bootstrap_servers", "security_protocol", "group_instance_id", "web_host", "web_port")
 """Settings that follow from where a process runs; replicas of one name would fence each other."""
 
 
@@ -131,9 +129,7 @@ class Deployment:
         """
         wanted = dict.fromkeys((*_ALWAYS, *(self.process or ())))
         if strange := [name for name in wanted if name not in PROCESSES]:
-            raise ConfigurationError(
-                "bad_option", f"--process: there is no {strange[0][:64]!r}, but {', '.join(PROCESSES)}"
-            )
+            raise ConfigurationError("bad_option", f"--process: {strange[0]!r:.66} is none of {', '.join(PROCESSES)}")
         wanted |= dict.fromkeys(PROCESSES[name].beside for name in wanted if PROCESSES[name].beside)
         return [PROCESSES[name] for name in PROCESSES if name in wanted]
 
@@ -168,6 +164,8 @@ def kubernetes(deployment: Deployment) -> None:
         raise ConfigurationError("bad_option", "--keda needs --authentication scram or tls: KEDA cannot use the token")
     if not (deployment.ca_secret or deployment.strimzi):
         raise ConfigurationError("bad_option", "give --strimzi, or --ca-secret for brokers that something else runs")
+    if not deployment.strimzi and "bootstrap_servers" not in deployment.settings.model_fields_set:
+        raise ConfigurationError("bad_option", "--ca-secret needs the brokers: set ASSAY_STREAM_BOOTSTRAP_SERVERS")
     parts: Mapping[str, Any] = yaml.safe_load(_data("kubernetes.yaml"))
     manifests = {"settings.yaml": [_filled(parts["settings"], data=_settings(deployment))]}
     if deployment.strimzi:
@@ -221,7 +219,9 @@ def _settings(deployment: Deployment) -> dict[str, str]:
     data |= {
         name: str(value)
         for name, value in given.items()
-        if not name.startswith(("sasl_", "ssl_", "seal_", "auth_")) and name not in _ABOUT_PLACES
+        if not name.startswith("sasl_")
+        and name not in _ABOUT_PLACES
+        and not isinstance(getattr(deployment.settings, name), SecretStr | Path)
     }
     data |= _SHOWN_TO_BROKERS[deployment.authentication]
     return {f"ASSAY_STREAM_{name.upper()}": value for name, value in data.items()}
@@ -370,5 +370,5 @@ def _readme(text: str, deployment: Deployment) -> str:
             for role in deployment.users:
                 yours[f"assay-{role}"] = f"{keys[deployment.authentication]}, of the Kafka user of this name"
     rows = "".join(f"| {name} | {text} |\n" for name, text in yours.items())
-    secrets = f"Make these Secrets in it:\n\n| Secret | holds |\n|---|---|\n{rows}\n" if rows else ""
+    secrets = f"Create these Secrets in it:\n\n| Secret | holds |\n|---|---|\n{rows}\n" if rows else ""
     return text.format(version=__version__, namespace=deployment.namespace, topics=topics, secrets=secrets)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -109,13 +110,21 @@ class HttpOptions:
         )
 
 
+Unavailable = Annotated[
+    Literal["allow", "block"] | None,
+    option("What to do with calls until the verdicts have been read. Default: block.", "--enforce-unavailable"),
+]
+
+
 class TapCommand(Plain):
     """The command, whose ``--enforce`` without a value means calls."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         own = args[: args.index("--")] if "--" in args else args
-        for place, word in enumerate(own):
-            if word == "--enforce" and own[place + 1 : place + 2] not in (["calls"], ["hide"]):
+        for place, (word, after) in enumerate(pairwise([*own, "-"])):
+            # Without `--` the next word may be the server's command.
+            is_value = after in ("calls", "hide") if own is args else not after.startswith("-")
+            if word == "--enforce" and not is_value:
                 args = [*args[: place + 1], "calls", *args[place + 1 :]]
         return super().parse_args(ctx, args)
 
@@ -129,9 +138,7 @@ def tap(
     enforce: Literal["calls", "hide"] | None = option(
         "Refuse calls that the digest policy blocks; with hide, keep such tools out of lists too."
     ),
-    unavailable: Literal["allow", "block"] = option(
-        "What to do with calls until the verdicts have been read.", "--enforce-unavailable", default="block"
-    ),
+    unavailable: Unavailable = None,
     bootstrap_servers: Bootstrap = None,
 ) -> int:
     """Put a transparent proxy in front of an MCP server, and publish what it observes.
@@ -166,10 +173,7 @@ def tap(
         run = partial(run_tap, command, vantage=vantage.of(server_id))
 
     async def observe() -> int:
-        async with observing("tap", output, bootstrap_servers, Action(unavailable) if enforce else None) as (
-            sink,
-            rule,
-        ):
+        async with observing("tap", output, bootstrap_servers, enforce, unavailable) as (sink, rule):
             return await run(sink=sink, rule=rule, hide=enforce == "hide") or 0
 
     return asyncio.run(observe())
@@ -177,19 +181,21 @@ def tap(
 
 @asynccontextmanager
 async def observing(
-    command: str, output: Path | None, bootstrap: str | None, unavailable: Action | None = None
+    command: str, output: Path | None, bootstrap: str | None, enforce: object = None, unavailable: str | None = None
 ) -> AsyncIterator[tuple[Sink, Rule | None]]:
     """Yield the sink of observations and the rule on calls; on exit, deliver what is queued and report losses."""
     log_to_stderr(command)
+    if unavailable is not None and not enforce:
+        raise ConfigurationError("bad_option", "--enforce-unavailable needs --enforce: nothing is refused without it")
     settings = load_settings(bootstrap_servers=bootstrap)
     names = topic_names(settings)
     async with AsyncExitStack() as stack:
         rule = None
-        if unavailable is not None:
+        if enforce:
             client = VerdictClient(
                 connection_options(settings),
                 topic=names[Role.VERDICTS],
-                unavailable=unavailable,
+                unavailable=Action(unavailable or "block"),
                 monotonic_s=time.monotonic,
             )
             stack.push_async_callback(asyncio.to_thread, client.close)
@@ -305,9 +311,7 @@ def extmcp(
     server: list[str] | None = option("TARGET=SERVER: your name for a target of the gateway. Repeatable."),
     prefix: list[str] | None = option("PREFIX=SERVER: what the gateway puts before a server's tool names. Repeatable."),
     enforce: bool = flag("Refuse calls that the digest policy blocks."),
-    unavailable: Literal["allow", "block"] = option(
-        "What to do with calls until the verdicts have been read.", "--enforce-unavailable", default="block"
-    ),
+    unavailable: Unavailable = None,
     tls_cert: Path | None = option("Certificate to serve TLS with (PEM)."),
     tls_key: Path | None = option("Private key of that certificate."),
     client_ca: Path | None = option("Serve only clients with a certificate of these CAs."),
@@ -338,8 +342,8 @@ def extmcp(
     key = load_settings().auth_context_key
 
     async def serve() -> None:
-        stop, ruling = stop_event(), Action(unavailable) if enforce else None
-        async with observing("extmcp", output, bootstrap_servers, ruling) as (sink, rule):
+        stop = stop_event()
+        async with observing("extmcp", output, bootstrap_servers, enforce, unavailable) as (sink, rule):
             answers = ext_mcp(
                 Feed(
                     server_id,

@@ -265,7 +265,7 @@ def _made(entry: Entry) -> Receiver:
     known = {**plugin.settings, **_COMMON}
     missing = sorted(field for field, setting in known.items() if setting.is_required and field not in entry)
     if missing or entry.keys() - known:
-        wrong = f"lacks {', '.join(missing)}" if missing else "has a field that it does not know"
+        wrong = f"lacks {', '.join(missing)}" if missing else f"has no field {min(entry.keys() - known)!r}"
         raise entry.refuse(f"{kind} {wrong}; it takes {', '.join(sorted(known))}")
     for field, value in entry.items():
         if not known[field].is_good(value):

@@ -67,7 +67,7 @@ _TOKEN_HASH = re.compile("sha256:[0-9a-f]{64}")
 _CERTIFICATE = re.compile(r"(?:DNS|URI):\S+")
 _REQUIRED = {"observer_id", "servers"}
 _FIELDS = _REQUIRED | {"token", "certificate", "expires"}
-_SHAPE = "observer_id, servers (a list), either token or certificate, and if you like expires"
+_SHAPE = "observer_id, servers (a list), either token or certificate, and optionally expires"
 
 
 class RequestRefused(Exception):  # noqa: N818 - an answer, not an error of ours
@@ -132,7 +132,7 @@ class KnownClients:
         scheme, _, token = authorization.partition(" ")
         token = token.strip(" ")
         if scheme.lower() != "bearer" or not _TOKEN.fullmatch(token):
-            raise Unauthorized("the Authorization field must be Bearer and a token of assay-stream ingest token")
+            raise Unauthorized("send Authorization: Bearer TOKEN, with a token that assay-stream ingest token made")
         try:
             return self._entries[hash_of(token)]
         except KeyError:
@@ -217,7 +217,7 @@ _ATTRIBUTE = re.compile("[a-z0-9]+")
 class _Head(msgspec.Struct):
     """What tells where an event belongs. Of equal keys the last one is read; the stage's rules refuse them all."""
 
-    type: str
+    type: str = ""
 
 
 _HEADS = msgspec.json.Decoder(_Head)

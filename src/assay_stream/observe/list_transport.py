@@ -65,7 +65,7 @@ class ListedServer(BaseModel):
         names = {name: entry.get(name) for name in ("server_id", "auth_context")} if isinstance(entry, dict) else {}
         context = names.get("auth_context")
         if not isinstance(names.get("server_id"), str) or not isinstance(context, str | None) or "vantage" in entry:
-            raise ValueError("give server_id, and if you like auth_context, each as text")
+            raise ValueError("give server_id, and optionally auth_context, each as text")
         vantage = replace(file["observer"], **{name: value for name, value in names.items() if name in entry})
         given = {name: value for name, value in entry.items() if name not in names}
         return {"interval_s": file["interval_s"], **given, "vantage": vantage}
@@ -126,7 +126,7 @@ def listed_servers(content: object, where: str, observer: Vantage) -> list[Liste
             why = wrong["msg"].removeprefix("Value error, ")
         elif wrong["type"] == "extra_forbidden":
             known = _FIELDS if len(at) > 1 else _File.model_fields
-            why = f"the only fields are {', '.join(known)}"
+            why = f"there is no field {field!r}: the only fields are {', '.join(known)}"
         else:
             why = f"{field} {_WANTED[field]}"
         raise ConfigurationError("bad_servers", f"{place}: {why}") from None

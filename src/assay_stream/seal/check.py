@@ -326,12 +326,12 @@ def expected_in(raw: bytes, source: str) -> list[Expected]:
         raw: as ``heads_as_json`` has it.
 
     Raises:
-        InputError: ``bad_head``; as ``decode_json``.
+        InputError: ``bad_head``, naming ``source``.
     """
-    content = decode_json(raw)
-    if not isinstance(content, dict) or content.get("schema") != HEADS_SCHEMA:
-        raise _bad_head(source)
     try:
+        content = decode_json(raw)
+        if content["schema"] != HEADS_SCHEMA:
+            raise _bad_head(source)
         found = [
             Expected(head["partition"], head["tree_size"], Digest.parse(head["root"]), head["topic"], source)
             for head in content["heads"]

@@ -112,7 +112,6 @@ def test_a_module_that_a_command_misses_is_not_taken_for_one_of_the_command_line
 
 
 def test_the_version_is_printed() -> None:
-    """--version prints the version alone."""
     done = run("--version")
     assert (done.returncode, done.stdout.strip()) == (0, __version__)
 
@@ -181,9 +180,12 @@ def test_a_command_whose_module_fails_is_not_called_unknown(monkeypatch: pytest.
         invoke("demo", catch_exceptions=False)
 
 
-def test_a_former_name_is_not_listed() -> None:
-    assert "conformance" not in help_of()
-    assert "Usage:" in help_of("conformance")
+def test_a_misspelt_setting_is_named_with_the_one_that_is_meant() -> None:
+    said = "ignored ASSAY_STREAM_SASL_PASWORD: there is no such setting; the closest is ASSAY_STREAM_SASL_PASSWORD"
+    done = run(
+        "completion", "zsh", ASSAY_STREAM_SASL_PASWORD="planted", ASSAY_STREAM_AUTHOR="a", assay_stream_store="s"
+    )
+    assert done.stderr == f"assay-stream: {said}\n"
 
 
 # --- completion by shells -------------------------------------------------------------------------------------

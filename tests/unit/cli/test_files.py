@@ -151,7 +151,7 @@ def test_an_export_is_replaced_only_when_asked(command: str, name: str, replay_f
         (("drift", "in.json", "o\udcff.json", "--format", "sarif"), "o%FF.json"),
         (("drift", "o\udcff.json", "in.json", "--as", "p60"), r"o\\xff.json"),
         (("drift", "o\udcff.json", "in.json", "--as", "mcptrust"), r"o\\xff.json"),
-        (("deploy", "kubernetes", "--image", "x", "--ca-secret", "s", "--output", "o\udcff"), r"wrote o\xff: "),
+        (("deploy", "kubernetes", "--image", "x", "--strimzi", "s", "--output", "o\udcff"), r"wrote o\xff: "),
     ],
 )
 def test_a_file_may_have_a_name_that_is_no_text(

@@ -105,10 +105,3 @@ def test_an_unreadable_capture_exits_2(tmp_path: Path) -> None:
     done = run(str(tmp_path / "missing"))
     assert done.returncode == 2
     assert b"unreadable_file" in done.stderr
-
-
-def test_the_former_name_still_works() -> None:
-    former = run_command("conformance", "--server-id", "time", str(LIST))
-    now = run(str(LIST))
-    assert (former.returncode, former.stdout, former.stderr) == (now.returncode, now.stdout, now.stderr)
-    assert b"conformance" not in run_command("--help").stdout

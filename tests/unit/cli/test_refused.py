@@ -93,6 +93,8 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     # Observing: tokens and calls do not cross a network in the clear, unless somebody says that TLS ends before
     (("tap", "--server-id", "a"), "server_not_started"),
     (("tap", "--", "cat"), "server_not_started"),
+    (("tap", "--server-id", "a", "--enforce-unavailable", "allow", "--", "cat"), "needs --enforce"),
+    (("tap", "--enforce", "hidden", "--server-id", "a", "--", "cat"), "'hidden' is not one of 'calls', 'hide'"),
     (("tap", "--upstream", "https://a.example", "--server-id", "a", "--", "cat"), "need --listen"),
     ((*LISTEN, *ONE, "--", "cat"), "takes no command"),
     (LISTEN, "give --server-id and --upstream"),
@@ -146,6 +148,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     # Verification is of one source, and a comparison of everything
     (("verify",), "bad_option"),
     (("verify", "--from-kafka", "--input", "x"), "bad_option"),
+    (("evidence", "list", "--decision", "denny"), "not one of 'allow', 'deny', 'requires_approval', 'error'"),
     (("verify", "--evidence", "x"), "bad_option"),
     (("compare", "--input", "x"), "bad_option"),
     (("compare", "--from-kafka", "--alerts", "x"), "bad_option"),

@@ -401,8 +401,8 @@ def test_heads_of_some_partitions_do_not_replace_those_of_all(folder: Path, flee
 
 @pytest.mark.parametrize("text", ["nowhere.json", "1", "1:x", "1:2:sha256:zz", "-1:2"])
 def test_a_malformed_head_is_refused(text: str, folder: Path) -> None:
-    """On the command line, and in a file."""
+    (folder / "cut.json").write_text("{")
     (folder / "bad.json").write_text('{"schema": "assay.evidence.heads.v1", "heads": [{"partition": 1}]}')
-    for given in (text, folder / "bad.json"):
+    for given in (text, folder / "bad.json", folder / "cut.json"):
         done = run_verify(folder, f"--expect={given}")
-        assert (done.returncode, "bad_head" in done.stderr) == (2, True)
+        assert (done.returncode, f"bad_head: {given} is not" in done.stderr) == (2, True)

@@ -104,7 +104,7 @@ def test_a_receiver_without_filters_gets_everything(secret: str) -> None:
         ({"timeout_s": "100"}, "timeout_s must be seconds"),
         ({"timeout_s": [5]}, "timeout_s must be seconds"),
         ({"ca_file": "x\0y"}, "ca_file must be one text"),
-        ({"url": "https://x.example/hidden-5"}, "takes"),
+        ({"url": "https://x.example/hidden-5"}, "slack has no field 'url'; it takes"),
         ({"url_file": ["x"]}, "url_file"),
         ({"url_file": "x\0y"}, "url_file must be one text"),
         ({"start": "yesterday"}, "start"),

@@ -122,7 +122,9 @@ def test_ingest_and_stage_never_disagree(raw: bytes) -> None:
 def test_control_records_are_not_taken(kind: str) -> None:
     """Whoever sends them: they decide what enforcing taps let through."""
     raw = a_call(1).value.replace(b"mcp.tools.call.observed", kind.encode())
-    assert (code_of(raw), judged(raw).observation) == ("unknown_type", None)
+    for each in (raw, b"{}"):
+        named = "mcp.tools.call.observed" in str(judged(each).error)
+        assert (code_of(each), judged(each).observation, named) == ("unknown_type", None, True)
 
 
 @pytest.mark.parametrize(

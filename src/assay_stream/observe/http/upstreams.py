@@ -178,7 +178,7 @@ def listed_upstreams(content: object, where: str, observer: Vantage) -> list[Ups
         if not is_sound or not all(isinstance(value, str) for value in entry.values()):
             raise ConfigurationError(
                 "bad_upstream",
-                f"{where}, entry {number}: give server_id, url and path, and if you like auth_context, each as text",
+                f"{where}, entry {number}: give server_id, url and path, and optionally auth_context, each as text",
             )
         named = {name: entry[name] for name in ("server_id", "auth_context") if name in entry}
         found.append(Upstream(vantage=replace(observer, **named), url=entry["url"], path=entry["path"]))

@@ -87,11 +87,11 @@ def test_what_cannot_be_meant_is_refused_with_its_place(entry: Any) -> None:
         ({"servers": {}, "interval_s": "soon"}, "servers.toml: interval_s must be "),
         (
             {"servers": [{"server_id": "docs", "url": URL}], "token": "x"},
-            "servers.toml: the only fields are interval_s, servers",
+            "servers.toml: there is no field 'token': the only fields are interval_s, servers",
         ),
         (
             {"servers": [{"server_id": "docs", "url": URL, "token-file": "x"}]},
-            "server 1: the only fields are server_id, ",
+            "server 1: there is no field 'token-file': the only fields are server_id, ",
         ),
         (
             {"servers": [{"server_id": "docs", "url": URL, "token_header": "A: b"}]},
