@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from bench.alert_quality.corpus import Case
 from bench.alert_quality.public import PublicCorpus
 from bench.alert_quality.public_judges import differing
 from bench.alert_quality.public_score import Figures, Share
-from bench.alert_quality.unseen import first_figures, rows
+from bench.alert_quality.unseen import all_first, first_figures, rows
 from bench.tables import markdown
 
 OURS = "assay-stream"
@@ -67,6 +68,18 @@ def unseen_table(materials: Mapping[str, Figures]) -> str:
         if (first := first_figures(name, now)).by_source
     ]
     return markdown(["material", "what", "first measured", "this version"], [*shares, *means])
+
+
+def first_table() -> str:
+    """Return the table of first figures, a row for each material."""
+    columns = ("attacks", "attacks_medium", "servers", "servers_medium", "releases", "releases_medium")
+    return markdown(
+        ["material", "attacks at high", "at medium", "servers at high", "at medium", "releases at high", "at medium"],
+        (
+            (name, *(_share(Share(found=found, of=of)) for found, of in map(first.shares.get, columns, repeat((0, 0)))))
+            for name, first in all_first().items()
+        ),
+    )
 
 
 def own_tables(cases: Sequence[Case], scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from bench.alert_quality.judges import HIGH, JUDGES, MEDIUM, Fleet, Judge, Tool
 from bench.alert_quality.public import read_public
 from bench.alert_quality.public_judges import any_change, assay_stream, assay_stream_first, mcptrust, scanner_judge
 from bench.alert_quality.public_score import Figures, measure
-from bench.alert_quality.report import own_tables, public_tables, unseen_table
+from bench.alert_quality.report import first_table, own_tables, public_tables, unseen_table
 from bench.tables import filled
 
 
@@ -100,6 +100,7 @@ def main() -> None:
     cases = load()
     own = {name: score(cases, judge) for name, judge in JUDGES.items()}
     tables = own_tables(cases, own)
+    tables["public_first"] = first_table()
     public: dict[str, Figures] = {}
     if options.folders:
         corpus = read_public(options.folders)

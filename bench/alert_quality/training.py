@@ -37,13 +37,18 @@ _PASSAGES_MAX = 30_000
 _ROUNDS = 4
 _INVERSE_PENALTY = 10.0
 _DEFINITIONS_MIN = 3
-_FUNCTION_SHARE, _FUNCTION_TEXTS_MIN = 0.2, 3
+_FUNCTION_SHARE, _FUNCTION_TEXTS_MIN = 0.1, 3
 """Share and number of the honest texts of a language that have a word which says nothing by itself."""
-_ENGLISH = "en"
-_LANGUAGE_WEIGHT = 5.0
+ENGLISH = ("", "en")
+"""Languages of bags that are left out with their group."""
+_LANGUAGE_WEIGHT = 15.0
 """What an honest text of another language than English weighs: there are few of each."""
 _GROUP_WEIGHT = 60
 """Poisoned definitions of one source that weigh one each; more of them weigh less, so that no author dominates."""
+_WRITTEN_WEIGHT = 0.12
+"""What one that was written for training weighs beside one that was published, or is a case of our own corpus."""
+_POISONED_SHARE = 0.3
+"""What all poisoned passages weigh together, as a share of the benign ones."""
 
 Tool = Mapping[str, Any]
 Sentences = tuple[tuple[str, ...], ...]
@@ -54,11 +59,11 @@ class Bag:
     """One definition, or the new part of one.
 
     Args:
-        group: source or package, which is left out as a whole.
+        group: source or package, which is left out as a whole; of a text written for training its file, of one author.
         is_attack: whether it is poisoned.
         texts: sentences of each text, as symbols.
         is_public: whether others wrote it.
-        language: of a text written for training, which may be left out as a whole too.
+        language: of a text written for training; one that is not English is left out with its language.
     """
 
     group: str
@@ -114,11 +119,11 @@ def _written() -> Iterator[Bag]:
             }
             listed = [tool, *({"name": name} for name in text["server_tools"])]
             yield Bag(
-                group="written",
+                group=path.stem,
                 is_attack=text["label"] == "attack",
                 texts=new_texts(None, tool, listed),
                 is_public=False,
-                language=text.get("language", _ENGLISH),
+                language=text.get("language", "en"),
             )
 
 
@@ -165,7 +170,7 @@ def function_words(bags: Sequence[Bag]) -> frozenset[str]:
         honest = [bag for bag in bags if bag.language == language and not bag.is_attack]
         counted = Counter(chain.from_iterable(frozenset(chain(*chain(*bag.texts))) for bag in honest))
         often_min = max(_FUNCTION_TEXTS_MIN, _FUNCTION_SHARE * len(honest))
-        if language == _ENGLISH:
+        if language in ENGLISH:
             english = set(counted)
         else:
             found |= {word for word, count in counted.items() if count >= often_min and word.isalpha()}
@@ -223,10 +228,10 @@ def fit(passages: Passages, bags: Sequence[Bag], used: np.ndarray) -> tuple[np.n
     size = Counter(bag.group for bag, is_used in zip(bags, used, strict=True) if bag.is_attack and is_used)
     weight = np.array(
         [
-            min(1.0, (_GROUP_WEIGHT / max(1, size[bag.group])) ** 0.5)
+            min(1.0, (_GROUP_WEIGHT / max(1, size[bag.group])) ** 0.5) * (_WRITTEN_WEIGHT if bag.language else 1.0)
             if bag.is_attack
             else _LANGUAGE_WEIGHT
-            if bag.language not in ("", _ENGLISH)
+            if bag.language not in ENGLISH
             else 1.0
             for bag in bags
         ]
@@ -242,7 +247,7 @@ def fit(passages: Passages, bags: Sequence[Bag], used: np.ndarray) -> tuple[np.n
         some = draw.choice(rest, min(len(rest), _PASSAGES_MAX - len(hard)), replace=False)
         chosen = np.concatenate([poisoned, hard, some])
         sample = weight[owner[chosen]]
-        sample[attack[chosen]] *= 0.1 * sample[~attack[chosen]].sum() / sample[attack[chosen]].sum()
+        sample[attack[chosen]] *= _POISONED_SHARE * sample[~attack[chosen]].sum() / sample[attack[chosen]].sum()
         model = LogisticRegression(C=_INVERSE_PENALTY, max_iter=300, solver="liblinear", random_state=0)
         model.fit(matrix[chosen], attack[chosen], sample_weight=sample)
         score = matrix @ model.coef_[0] + model.intercept_[0]
@@ -253,10 +258,3 @@ def _best(score: np.ndarray, owner: np.ndarray) -> np.ndarray:
     """Return the row of each owner that scores highest."""
     order = np.lexsort((-score, owner))
     return order[np.append(True, np.diff(owner[order]) > 0)]
-
-
-def best_scores(score: np.ndarray, owner: np.ndarray, count: int) -> np.ndarray:
-    """Return the highest score of each bag."""
-    best = np.full(count, -np.inf)
-    np.maximum.at(best, owner, score)
-    return best

@@ -56,10 +56,9 @@ def first_figures(name: str, now: Figures, path: Path = FIRST) -> FirstFigures:
         now: what it gives now.
         path: the file of first figures.
     """
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    for first in (msgspec.json.decode(line, type=FirstFigures) for line in lines):
-        if first.name == name:
-            return first
+    known = all_first(path)
+    if name in known:
+        return known[name]
     shares = {row: getattr(now, row) for row in ROWS}
     first = FirstFigures(
         name=name,
@@ -67,8 +66,14 @@ def first_figures(name: str, now: Figures, path: Path = FIRST) -> FirstFigures:
         shares={row: (share.found, share.of) for row, share in shares.items() if share.of},
         by_source={source: (share.found, share.of) for source, share in now.by_source.items()},
     )
-    path.write_bytes(b"".join(line + b"\n" for line in (*lines, msgspec.json.encode(first))))
+    path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in (*known.values(), first)))
     return first
+
+
+def all_first(path: Path = FIRST) -> dict[str, FirstFigures]:
+    """Return the first figures of every material that was ever measured, by name."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return {first.name: first for first in (msgspec.json.decode(line, type=FirstFigures) for line in lines)}
 
 
 def rows(materials: Mapping[str, Figures], path: Path = FIRST) -> Iterator[tuple[str, str, Share, Share]]:

@@ -304,8 +304,9 @@ def _supported(matches: Sequence[Match]) -> list[Match]:
 
     Long honest texts have one sign here and another one there by chance, so both have to stand in the same passage.
     A rule that is high alone is so on at most one of 540 public servers that no rule was made with, and the score on
-    four; one that needs a second was on up to 17. Beside a score that is barely high a phrase is enough. Phrases in
-    other languages count as they are: the score knows less of these, and of 673 honest texts in them 3 had one.
+    five of 730 others; one that needs a second was on up to 17. Beside a score that is barely high a phrase is enough.
+    Phrases in other languages count as they are: the score knows less of these, and of 673 honest texts in them 3 had
+    one.
     """
     signs, faint, claims = _Signs(), _Signs(), _Signs()
     for match in sorted(matches, key=lambda match: match.start):

@@ -7,7 +7,7 @@ a margin; a passage of up to three sentences the sum of theirs, divided by the r
 around a passage takes nothing from its score, harmless words inside a sentence little, and a long honest paragraph, in
 which features that say nothing add up as noise does, gains nothing by its length.
 
-1. A word, and two words in a row: ``call <other>``.
+1. A word, two words in a row (``call <other>``), and the stems of both.
 2. Two concepts in one sentence, in no order: ``@before@call``. Words of one meaning are one concept
    (``data/concepts.toml``), and so is what stands for a name or an address.
 3. Two concepts with nothing but words of no concept between them, in their order: ``>call>other``.
@@ -33,6 +33,8 @@ from assay_stream.work import Work
 with reading("concepts.toml"):
     _CONCEPTS: Final = msgspec.toml.decode((DATA / "concepts.toml").read_bytes(), type=dict[str, str])
 _CACHED_CONCEPTS_MAX = 4_096
+_ENDINGS: Final = ("ations", "ation", "ings", "ing", "edly", "ed", "ies", "es", "s", "ly")
+_STEM_CHARS_MIN = 4
 _OF_SYMBOLS: Final = {
     **{f"<{name}>": name for name in ("other", "own", "self", "param", "url", "mail", "path", "secret", "number")},
     "<named>": "other",
@@ -77,13 +79,52 @@ class Weights:
 
     def sum_of(self, symbols: Sequence[str]) -> int:
         """Return the sum of the weights of the features of a sentence, given as ``Sentence.symbols``."""
-        total = sum(map(self.words.__getitem__, self.words.keys() & symbols))
-        total += sum(map(self.pairs.__getitem__, self.pairs.keys() & pairwise(symbols)))
+        stems = list(map(stem_of, symbols))
+        total = sum(map(self.words.__getitem__, self.words.keys() & {*symbols, *stems}))
+        total += sum(map(self.pairs.__getitem__, self.pairs.keys() & {*pairwise(symbols), *pairwise(stems)}))
         stated = list(filter(None, map(_CONCEPTS_OF.get, symbols)))
         if stated:
             total += self._of_concepts(frozenset(chain.from_iterable(stated)))
             total += sum(dict(chain.from_iterable(self._in_order(*pair) for pair in set(pairwise(stated)))).values())
         return total
+
+    def of_word(self, word: str) -> int:
+        return sum(self.words.get(form, 0) for form in {word, stem_of(word)})
+
+    def of_pair(self, one: str, other: str) -> int:
+        return sum(self.pairs.get(pair, 0) for pair in {(one, other), (stem_of(one), stem_of(other))})
+
+    def score(self, symbols: Sequence[str]) -> tuple[int, int]:
+        """Return the sum and the length of a sentence, or of its best part: harmless words take little away from it."""
+        whole = self.sum_of(symbols), len(symbols)
+        if len(symbols) < _PADDED_SYMBOLS_MIN:
+            return whole
+        first, end = self._best_part(symbols)
+        if end - first == len(symbols):
+            return whole
+        part = self.sum_of(symbols[first:end]) - _PART_MARGIN, end - first
+        return max(whole, part, key=lambda each: _over_root(*each))
+
+    def _best_part(self, symbols: Sequence[str]) -> tuple[int, int]:
+        """Return the start and end of the consecutive symbols whose words and pairs of words weigh most together."""
+        best = total = first = 0
+        part = (0, len(symbols))
+        for at, symbol in enumerate(symbols):
+            if total <= 0:
+                first, total = at, self.of_word(symbol)
+            else:
+                total += self.of_word(symbol) + self.of_pair(symbols[at - 1], symbol)
+            if total > best:
+                best, part = total, (first, at + 1)
+        return part
+
+    def heaviest(self, symbols: Sequence[str]) -> tuple[int, int]:
+        """Return the place of the heaviest pair of words: it explains a score best."""
+        weights = [
+            self.of_pair(one, other) + self.of_word(one) + self.of_word(other) for one, other in pairwise(symbols)
+        ]
+        at = max(range(len(weights)), key=weights.__getitem__, default=0)
+        return at, min(at + 2, len(symbols))
 
     def _sum_of_concepts(self, concepts: frozenset[str]) -> int:
         return sum(self.words.get(feature, 0) for feature in _concept_features(concepts))
@@ -94,13 +135,23 @@ class Weights:
 
 def features_of(symbols: Sequence[str]) -> set[str]:
     """Return the features of a sentence, given as ``Sentence.symbols``."""
-    features = set(symbols)
-    features.update(map(" ".join, pairwise(symbols)))
+    stems = list(map(stem_of, symbols))
+    features = {*symbols, *stems}
+    features.update(map(" ".join, chain(pairwise(symbols), pairwise(stems))))
     stated = [concepts for symbol in symbols if (concepts := _CONCEPTS_OF.get(symbol)) is not None]
     features.update(_concept_features(frozenset(chain.from_iterable(stated))))
     for one, other in pairwise(stated):
         features.update(_in_order(one, other))
     return features
+
+
+def stem_of(symbol: str) -> str:
+    """Return a word without its inflection, as far as an ending shows it: ``forward`` for ``forwarded``."""
+    if symbol.endswith(_ENDINGS) and symbol.isalpha():
+        for ending in _ENDINGS:
+            if symbol.endswith(ending) and len(symbol) - len(ending) >= _STEM_CHARS_MIN:
+                return symbol.removesuffix(ending)
+    return symbol
 
 
 def _concept_features(concepts: frozenset[str]) -> Iterator[str]:
@@ -200,38 +251,11 @@ def load(data: Traversable = DATA) -> tuple[ScorerModel, dict[str, int]]:
 
 MODEL, _by_feature = load()
 _WEIGHTS: Final = Weights(_by_feature)
-
-
-@lru_cache(_CACHED_SENTENCES_MAX)
-def _score(symbols: tuple[str, ...]) -> tuple[int, int]:
-    """Return the sum and the length of a sentence, or of its best part: harmless words added to it take little away."""
-    whole = _WEIGHTS.sum_of(symbols), len(symbols)
-    if len(symbols) < _PADDED_SYMBOLS_MIN:
-        return whole
-    first, end = _best_part(symbols)
-    if end - first == len(symbols):
-        return whole
-    part = _WEIGHTS.sum_of(symbols[first:end]) - _PART_MARGIN, end - first
-    return max(whole, part, key=lambda each: _over_root(*each))
+_score = lru_cache(_CACHED_SENTENCES_MAX)(_WEIGHTS.score)
 
 
 def _over_root(total: int, symbols: int) -> int:
     return total * _ROOT_SCALE // isqrt(_ROOT_SCALE * _ROOT_SCALE * (symbols + LENGTH_SYMBOLS_ADDED))
-
-
-def _best_part(symbols: tuple[str, ...]) -> tuple[int, int]:
-    """Return the start and end of the consecutive symbols whose words and pairs of words weigh most together."""
-    words, pairs = _WEIGHTS.words, _WEIGHTS.pairs
-    best = total = first = 0
-    part = (0, len(symbols))
-    for at, symbol in enumerate(symbols):
-        if total <= 0:
-            first, total = at, words.get(symbol, 0)
-        else:
-            total += words.get(symbol, 0) + pairs.get((symbols[at - 1], symbol), 0)
-        if total > best:
-            best, part = total, (first, at + 1)
-    return part
 
 
 def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[ScoredPassage]:
@@ -240,19 +264,20 @@ def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[ScoredPas
     scores = [_score(sentence.symbols) for sentence in sentences]
     first = 0
     while first < len(scores):
-        score, length = _best(scores, first)
-        if score < MODEL.medium:
+        score, length = best_passage(scores, first)
+        if MODEL.bias + score < MODEL.medium:
             first += 1
             continue
         # A later beginning may do better: harmless sentences before a poison take nothing from its score.
         for later in range(first + 1, min(first + PASSAGE_SENTENCES_MAX, len(scores))):
-            other = _best(scores, later)
+            other = best_passage(scores, later)
             if other[0] > score:
                 (score, length), first = other, later
+        score += MODEL.bias
         at = max(range(length), key=lambda index: scores[first + index])
         passage = sentences[first : first + length]
         level = _LEVEL_HIGH if score >= MODEL.high and _is_directive(passage) else _LEVEL_MEDIUM
-        yield ScoredPassage(level, score, passage, at, _heaviest(passage[at].symbols))
+        yield ScoredPassage(level, score, passage, at, _WEIGHTS.heaviest(passage[at].symbols))
         first += length
 
 
@@ -262,25 +287,20 @@ def _is_directive(passage: Sequence[Sentence]) -> bool:
     return is_long and not (_DIRECTING.isdisjoint(words) and len(words & _ENGLISH) >= _ENGLISH_MIN)
 
 
-def _best(scores: Sequence[tuple[int, int]], first: int) -> tuple[int, int]:
-    """Return the best score of a passage that begins at a sentence, and its number of sentences."""
+def best_passage(scores: Sequence[tuple[int, int]], first: int) -> tuple[int, int]:
+    """Return the best score of a passage that begins at a sentence, without the bias, and its number of sentences.
+
+    Args:
+        scores: sum and length of each sentence, of ``Weights.score``.
+        first: index of the sentence.
+    """
     best: tuple[int, int] | None = None
     total = symbols = 0
     for length, (score, added) in enumerate(scores[first : first + PASSAGE_SENTENCES_MAX], 1):
         total, symbols = total + score, symbols + added
-        reached = MODEL.bias + _over_root(total, symbols)
+        reached = _over_root(total, symbols)
         if best is None or reached > best[0]:
             best = reached, length
     if best is None:
         raise ValueError("no sentence begins there")
     return best
-
-
-def _heaviest(symbols: tuple[str, ...]) -> tuple[int, int]:
-    """Return the place of the heaviest pair of words: it explains a score best."""
-    weights = [
-        _WEIGHTS.pairs.get((one, other), 0) + _WEIGHTS.words.get(one, 0) + _WEIGHTS.words.get(other, 0)
-        for one, other in pairwise(symbols)
-    ]
-    at = max(range(len(weights)), key=weights.__getitem__, default=0)
-    return at, min(at + 2, len(symbols))

@@ -329,7 +329,8 @@ def steering_in(seen: str, offered: OfferedNames, work: Work) -> Iterator[Match]
         key = tuple(symbol for sentence in passage.sentences for symbol in sentence.symbols)
         runs, (first, last) = passage.sentences[passage.at].runs, passage.heaviest
         start, end = spans[runs[first]][0], spans[runs[last - 1]][1]
-        barely = MODEL.high <= passage.score < MODEL.alone
+        # One that is medium whatever its score supports others as any medium one does.
+        barely = passage.level > _LEVEL_MEDIUM and passage.score < MODEL.alone
         faint = passage.score < MODEL.sign
         yield Match(RULE, passage.level, seen, start, end, key, None, needs_second=barely, is_faint=faint)
 

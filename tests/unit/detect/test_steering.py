@@ -79,8 +79,7 @@ def test_harmless_words_inside_a_sentence_take_little_from_its_score(padding: st
     alone = max(passage.score for passage in passages_in(sentences(POISON), Work(UNLIMITED)))
     text = padding * 3 + POISON.removesuffix(".") + " " + padding * 3
     padded = max(passage.score for passage in passages_in(sentences(text), Work(UNLIMITED)))
-    assert alone >= padded >= MODEL.medium
-    assert padded > alone // 2
+    assert alone >= padded >= MODEL.high
 
 
 @pytest.mark.parametrize("times", [1, 400])
