@@ -351,4 +351,4 @@ def operator_time_us(text: str, *, now_us: int, ahead: bool = False) -> int:
     try:
         return time_us_of(f"{word}T00:00:00Z" if _DATE.fullmatch(word) else word)
     except (InputError, TypeError):
-        raise InputError("bad_time", f"write the time as {ACCEPTED}") from None
+        raise InputError("bad_time", f"{text[:40]!r} is not a time: write {ACCEPTED}") from None

@@ -51,7 +51,7 @@ def test_a_span_may_lie_ahead() -> None:
 def test_what_could_mean_several_times_or_none_is_refused(text: str) -> None:
     with raises_code("bad_time") as caught:
         operator_time_us(text, now_us=us(NOW))
-    assert ACCEPTED in caught.value.message
+    assert caught.value.message == f"{text!r} is not a time: write {ACCEPTED}"
 
 
 def test_a_span_ends_where_times_do() -> None:
