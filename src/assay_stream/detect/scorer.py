@@ -33,8 +33,12 @@ from assay_stream.work import Work
 with reading("concepts.toml"):
     _CONCEPTS: Final = msgspec.toml.decode((DATA / "concepts.toml").read_bytes(), type=dict[str, str])
 _CACHED_CONCEPTS_MAX = 4_096
-_ENDINGS: Final = ("ations", "ation", "ings", "ing", "edly", "ed", "ies", "es", "s", "ly")
-_STEM_CHARS_MIN = 4
+_ENDINGS: Final = {
+    "s": ("ations", "ings", "ies", "es", "s"), "n": ("ation",), "g": ("ing",), "d": ("ed",), "y": ("edly", "ly"),
+}  # fmt: skip
+"""Endings of words by their last letter, the longest first."""
+_STEM_CHARS_MIN, _INFLECTED_CHARS_MAX = 4, 24
+_CACHED_WORDS_MAX = 16_384
 _OF_SYMBOLS: Final = {
     **{f"<{name}>": name for name in ("other", "own", "self", "param", "url", "mail", "path", "secret", "number")},
     "<named>": "other",
@@ -79,7 +83,9 @@ class Weights:
 
     def sum_of(self, symbols: Sequence[str]) -> int:
         """Return the sum of the weights of the features of a sentence, given as ``Sentence.symbols``."""
-        stems = list(map(stem_of, symbols))
+        return self._sum_of(symbols, list(map(stem_of, symbols)))
+
+    def _sum_of(self, symbols: Sequence[str], stems: Sequence[str]) -> int:
         total = sum(map(self.words.__getitem__, self.words.keys() & {*symbols, *stems}))
         total += sum(map(self.pairs.__getitem__, self.pairs.keys() & {*pairwise(symbols), *pairwise(stems)}))
         stated = list(filter(None, map(_CONCEPTS_OF.get, symbols)))
@@ -88,41 +94,49 @@ class Weights:
             total += sum(dict(chain.from_iterable(self._in_order(*pair) for pair in set(pairwise(stated)))).values())
         return total
 
-    def of_word(self, word: str) -> int:
-        return sum(self.words.get(form, 0) for form in {word, stem_of(word)})
-
-    def of_pair(self, one: str, other: str) -> int:
-        return sum(self.pairs.get(pair, 0) for pair in {(one, other), (stem_of(one), stem_of(other))})
+    def _weighed(self, symbols: Sequence[str], stems: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Return the weight of each word of a sentence, and of each two in a row, without those of concepts."""
+        word, pair = self.words.get, self.pairs.get
+        words = [
+            word(symbol, 0) if stem == symbol else word(symbol, 0) + word(stem, 0)
+            for symbol, stem in zip(symbols, stems, strict=True)
+        ]
+        pairs = [
+            pair(both, 0) if both == of_stems else pair(both, 0) + pair(of_stems, 0)
+            for both, of_stems in zip(pairwise(symbols), pairwise(stems), strict=True)
+        ]
+        return words, pairs
 
     def score(self, symbols: Sequence[str]) -> tuple[int, int]:
         """Return the sum and the length of a sentence, or of its best part: harmless words take little away from it."""
-        whole = self.sum_of(symbols), len(symbols)
+        stems = list(map(stem_of, symbols))
+        whole = self._sum_of(symbols, stems), len(symbols)
         if len(symbols) < _PADDED_SYMBOLS_MIN:
             return whole
-        first, end = self._best_part(symbols)
+        first, end = self._best_part(symbols, stems)
         if end - first == len(symbols):
             return whole
-        part = self.sum_of(symbols[first:end]) - _PART_MARGIN, end - first
+        part = self._sum_of(symbols[first:end], stems[first:end]) - _PART_MARGIN, end - first
         return max(whole, part, key=lambda each: _over_root(*each))
 
-    def _best_part(self, symbols: Sequence[str]) -> tuple[int, int]:
+    def _best_part(self, symbols: Sequence[str], stems: Sequence[str]) -> tuple[int, int]:
         """Return the start and end of the consecutive symbols whose words and pairs of words weigh most together."""
+        words, pairs = self._weighed(symbols, stems)
         best = total = first = 0
         part = (0, len(symbols))
-        for at, symbol in enumerate(symbols):
+        for at, weight in enumerate(words):
             if total <= 0:
-                first, total = at, self.of_word(symbol)
+                first, total = at, weight
             else:
-                total += self.of_word(symbol) + self.of_pair(symbols[at - 1], symbol)
+                total += weight + pairs[at - 1]
             if total > best:
                 best, part = total, (first, at + 1)
         return part
 
     def heaviest(self, symbols: Sequence[str]) -> tuple[int, int]:
         """Return the place of the heaviest pair of words: it explains a score best."""
-        weights = [
-            self.of_pair(one, other) + self.of_word(one) + self.of_word(other) for one, other in pairwise(symbols)
-        ]
+        words, pairs = self._weighed(symbols, list(map(stem_of, symbols)))
+        weights = [pair + one + other for pair, one, other in zip(pairs, words, words[1:], strict=False)]
         at = max(range(len(weights)), key=weights.__getitem__, default=0)
         return at, min(at + 2, len(symbols))
 
@@ -147,11 +161,17 @@ def features_of(symbols: Sequence[str]) -> set[str]:
 
 def stem_of(symbol: str) -> str:
     """Return a word without its inflection, as far as an ending shows it: ``forward`` for ``forwarded``."""
-    if symbol.endswith(_ENDINGS) and symbol.isalpha():
-        for ending in _ENDINGS:
-            if symbol.endswith(ending) and len(symbol) - len(ending) >= _STEM_CHARS_MIN:
-                return symbol.removesuffix(ending)
-    return symbol
+    return _stem_of(symbol) if len(symbol) <= _INFLECTED_CHARS_MAX else symbol
+
+
+@lru_cache(_CACHED_WORDS_MAX)
+def _stem_of(word: str) -> str:
+    endings = _ENDINGS.get(word[-1:])
+    if endings is not None and word.isalpha():
+        for ending in endings:
+            if word.endswith(ending) and len(word) - len(ending) >= _STEM_CHARS_MIN:
+                return word.removesuffix(ending)
+    return word
 
 
 def _concept_features(concepts: frozenset[str]) -> Iterator[str]:

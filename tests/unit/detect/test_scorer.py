@@ -28,6 +28,14 @@ def test_a_sentence_weighs_what_its_features_do(weighed: list[list[str]], symbol
     assert Weights(weights).sum_of(tuple(symbols)) == expected
 
 
+@given(SYMBOLS)
+def test_a_score_does_not_depend_on_which_string_a_word_is(symbols: list[str]) -> None:
+    weights = Weights({feature: len(feature) for feature in features_of(symbols)})
+    copies = ["".join(list(symbol)) for symbol in symbols]
+    assert weights.score(copies) == weights.score(symbols)
+    assert weights.heaviest(copies) == weights.heaviest(symbols)
+
+
 DATA = Path(str(files("assay_stream.detect"))) / "data"
 
 
