@@ -204,8 +204,8 @@ class Reader:
             elif page.asked >> way & 1 or self._is_note or (self._others and page.has_address):
                 found = self._read_otherwise(page, way, respell)
             for match in found:
-                # The score of letters in a wrong order says nothing, and a comment has its marks in any order; what is
-                # said in words, phrases and relations find.
+                # The score of letters in a wrong order says nothing, and a comment keeps its marks in any order. What
+                # the words say, phrases and relations find.
                 if match.rule not in (STEERING_SCORED, "comment_with_text"):
                     yield match._replace(how=how)
 

@@ -38,6 +38,7 @@ _ENDINGS: Final = {
 }  # fmt: skip
 """Endings of words by their last letter, the longest first."""
 _STEM_CHARS_MIN, _INFLECTED_CHARS_MAX = 4, 24
+"""A longer word is no inflected one, and would fill the cache of stems with whatever a server makes up."""
 _CACHED_WORDS_MAX = 16_384
 _OF_SYMBOLS: Final = {
     **{f"<{name}>": name for name in ("other", "own", "self", "param", "url", "mail", "path", "secret", "number")},
@@ -81,11 +82,8 @@ class Weights:
         self._of_concepts = lru_cache(_CACHED_CONCEPTS_MAX)(self._sum_of_concepts)
         self._in_order = lru_cache(_CACHED_CONCEPTS_MAX)(self._weighed_in_order)
 
-    def sum_of(self, symbols: Sequence[str]) -> int:
-        """Return the sum of the weights of the features of a sentence, given as ``Sentence.symbols``."""
-        return self._sum_of(symbols, list(map(stem_of, symbols)))
-
-    def _sum_of(self, symbols: Sequence[str], stems: Sequence[str]) -> int:
+    def sum_of(self, symbols: Sequence[str], stems: Sequence[str]) -> int:
+        """Return the sum of the weights of the features of a sentence, given as ``Sentence.symbols``, and its stems."""
         total = sum(map(self.words.__getitem__, self.words.keys() & {*symbols, *stems}))
         total += sum(map(self.pairs.__getitem__, self.pairs.keys() & {*pairwise(symbols), *pairwise(stems)}))
         stated = list(filter(None, map(_CONCEPTS_OF.get, symbols)))
@@ -110,13 +108,13 @@ class Weights:
     def score(self, symbols: Sequence[str]) -> tuple[int, int]:
         """Return the sum and the length of a sentence, or of its best part: harmless words take little away from it."""
         stems = list(map(stem_of, symbols))
-        whole = self._sum_of(symbols, stems), len(symbols)
+        whole = self.sum_of(symbols, stems), len(symbols)
         if len(symbols) < _PADDED_SYMBOLS_MIN:
             return whole
         first, end = self._best_part(symbols, stems)
         if end - first == len(symbols):
             return whole
-        part = self._sum_of(symbols[first:end], stems[first:end]) - _PART_MARGIN, end - first
+        part = self.sum_of(symbols[first:end], stems[first:end]) - _PART_MARGIN, end - first
         return max(whole, part, key=lambda each: _over_root(*each))
 
     def _best_part(self, symbols: Sequence[str], stems: Sequence[str]) -> tuple[int, int]:
