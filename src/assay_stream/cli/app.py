@@ -120,11 +120,14 @@ def _give_options(app: typer.Typer) -> None:
 
 
 class Tasks(Sentences):
+    """The top-level command group, listing commands by task."""
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = dict.fromkeys(_PLACES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the base class's parameter
+        """Return a command, ``None`` if there is none of this name; import errors propagate."""
         return _command(cmd_name) if cmd_name in _PLACES else None
 
     def invoke(self, ctx: Any) -> Any:

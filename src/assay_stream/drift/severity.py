@@ -79,7 +79,7 @@ def assess(
     profile: SeverityProfile,
     kind: str,
     changes: Sequence[Change] = (),
-    signs: Sequence[int] = (),
+    indicator_levels: Sequence[int] = (),
     *,
     privileged: bool = False,
     default: Level = Level.HIGH,
@@ -89,12 +89,12 @@ def assess(
     Args:
         kind: of the finding: ``tool_changed``.
         changes: the changes of a finding about one.
-        signs: levels of the indicators in new text.
+        indicator_levels: of the indicators in new text.
         privileged: whether Assay's classifier calls the tool privileged.
         default: level of a kind that the profile does not list.
     """
     level = _level(profile, kind, changes, privileged, default) or Level.INFORMATIONAL
-    return max(level, profile.floor, *map(Level, signs))
+    return max(level, profile.floor, *map(Level, indicator_levels))
 
 
 def covers(profile: SeverityProfile, kind: str, changes: Sequence[Change] = ()) -> bool:

@@ -258,7 +258,12 @@ async def _run(host: Host, build: Build, count: _Count, *, once: bool, unreadabl
         _log.warning("waiting_to_start", why=why)
         host.add("start", _Awaited(awaited, why))
     else:
-        _log.info("starting", version=host.producer.version, commit=host.producer.git, parts=list(host.health.stages()))
+        _log.info(
+            "starting",
+            version=host.producer.version,
+            commit=host.producer.git,
+            parts=[name for name, _ in host.health.parts],
+        )
     await host.run()
 
 
