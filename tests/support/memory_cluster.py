@@ -339,9 +339,10 @@ class MemoryConsumer:
         wanted = partitions or tuple(tp for tp in self._assigned if tp in self._positions)
         fetched = self._fetch(wanted, max_records)
         if not fetched:
-            appended = self._cluster._appended
+            # ``wait_for`` would lose a cancellation that comes in the moment of a record (gh-86296).
             with suppress(TimeoutError):
-                await asyncio.wait_for(appended.wait(), timeout_ms / 1_000)
+                async with asyncio.timeout(timeout_ms / 1_000):
+                    await self._cluster._appended.wait()
             # A rebalance may have taken some of them meanwhile: a client gives nothing of these then.
             fetched = self._fetch([tp for tp in wanted if tp in self._positions], max_records)
         return fetched

@@ -26,7 +26,6 @@ TOPICS = topic_names(Settings())
 INPUT, OUTPUT = TOPICS[Role.CALLS], TOPICS[Role.EVIDENCE]
 GROUP = "assay-stream-pass"
 
-
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
