@@ -50,7 +50,7 @@ from assay_stream.observe.http.messages import (
 )
 from assay_stream.observe.http.tap import Listener, serve
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.telemetry import PrometheusStage
+from assay_stream.worker.telemetry import Metrics, PrometheusStage
 
 ACCEPTED, SOME_ACCEPTED = 202, 207
 """Not 200: it is in the log, and what the stages make of it is not known yet (CloudEvents web hooks 1.0, 2.1)."""
@@ -372,26 +372,33 @@ _NEEDED = {Role.SNAPSHOTS, Role.CALLS, Role.INGESTED}
 
 
 class ClientFile:
-    """The file of clients, read again when it has changed. One that cannot be read changes nothing."""
+    """The file of clients, read again when it has changed. One that cannot be read changes nothing.
+
+    Attributes:
+        error: why the clients are those of an earlier file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = stamp_of(path)
         self._clients = self._read()
-        self._looked_s = time.monotonic()
+        self.error: str | None = None
 
     def __call__(self) -> KnownClients:
-        now_s = time.monotonic()
-        if now_s - self._looked_s >= INGEST_LIMITS.reload_s:
-            self._looked_s = now_s
-            seen, self._seen = self._seen, stamp_of(self._path)
-            if seen != self._seen:
-                try:
-                    self._clients = self._read()
-                    _log.info("clients_read", clients=len(self._clients))
-                except ConfigurationError as error:
-                    _log.error("clients_not_read", error=str(error))
         return self._clients
+
+    def look(self) -> None:
+        seen, self._seen = self._seen, stamp_of(self._path)
+        if seen == self._seen and self.error is None:  # the stamp does not show that rights were corrected
+            return
+        before = self.error
+        try:
+            self._clients, self.error = self._read(), None
+            _log.info("clients_read", clients=len(self._clients))
+        except ConfigurationError as error:
+            self.error = str(error)
+            if seen != self._seen or before != self.error:
+                _log.error("clients_not_read", error=self.error)
 
     def _read(self) -> KnownClients:
         try:
@@ -400,6 +407,23 @@ class ClientFile:
         except OSError as error:
             raise ConfigurationError("bad_clients", f"cannot read {self._path}: {error.strerror}") from None
         return read_clients(raw, str(self._path))
+
+
+class ClientWatch(Part):
+    """Looks at the file of clients. It is ready whatever is wrong there: without ``ingest`` no client could send."""
+
+    is_ready = True
+
+    def __init__(self, file: ClientFile, metrics: Metrics) -> None:
+        super().__init__()
+        self._file, self._metrics = file, metrics
+
+    async def run(self) -> None:
+        while not self.stopping.is_set():
+            self._file.look()
+            self.waiting_for = self._file.error
+            self._metrics.clients_stale.set(self.waiting_for is not None)
+            await self.pause(INGEST_LIMITS.reload_s)
 
 
 def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_port: int | None) -> None:
@@ -438,6 +462,7 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         host.add("accepted_events", follower)
         host.add("kafka", writer)
         host.add(_STAGE, service)
+        host.add("clients", ClientWatch(known, host.metrics))
         host.metrics.on_scrape(note_gauges)
 
     run_host(settings, _NEEDED, [AccessRole.INGEST], build, web_port=web_port)
