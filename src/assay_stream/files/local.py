@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,11 @@ def decode_toml(raw: bytes) -> dict[str, Any]:
         raise InputError(
             "not_toml", f"{where}not TOML. YAML and JSON are not read: docs/operations.md#configuration-files has both"
         ) from None
+
+
+def no_field(strange: Iterable[str], known: Iterable[str]) -> str:
+    """Say that a table has a field which there is not: the name is misspelt, or the setting is another file's."""
+    return f"there is no field {min(strange)!r}: the only fields are {', '.join(known)}"
 
 
 @contextmanager

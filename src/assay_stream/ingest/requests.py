@@ -37,7 +37,7 @@ import orjson
 from assay_stream.bindings.offers import check_offer
 from assay_stream.canonical.digest import DigestKey
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.local import decode_toml
+from assay_stream.files.local import decode_toml, no_field
 from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS, IngestLimits, Limits
 from assay_stream.model.cloudevents import event_time_us, read_call, read_event
 from assay_stream.model.fields import compile_glob
@@ -65,8 +65,7 @@ TOKEN_PREFIX = "asi_"  # noqa: S105 - what every token begins with
 _TOKEN = re.compile(TOKEN_PREFIX + "[A-Za-z0-9_-]{43}")
 _TOKEN_HASH = re.compile("sha256:[0-9a-f]{64}")
 _CERTIFICATE = re.compile(r"(?:DNS|URI):\S+")
-_REQUIRED = {"observer_id", "servers"}
-_FIELDS = _REQUIRED | {"token", "certificate", "expires"}
+_FIELDS = ("observer_id", "servers", "token", "certificate", "expires")
 _SHAPE = "observer_id, servers (a list), either token or certificate, and optionally expires"
 
 
@@ -155,7 +154,7 @@ def read_clients(raw: bytes, where: str) -> KnownClients:
         where: its name, for messages.
 
     Raises:
-        ConfigurationError: ``bad_clients``, naming the entry and quoting nothing of it.
+        ConfigurationError: ``bad_clients``, naming the entry, and quoting no value of it.
     """
     try:
         content = decode_toml(raw)
@@ -174,8 +173,9 @@ def read_clients(raw: bytes, where: str) -> KnownClients:
 
 
 def _entry(entry: Any, where: str) -> tuple[str, KnownClient]:
-    is_sound = isinstance(entry, dict) and _REQUIRED <= set(entry) <= _FIELDS
-    servers = entry["servers"] if is_sound else None
+    if isinstance(entry, dict) and (strange := entry.keys() - _FIELDS):
+        raise _bad(where, no_field(strange, _FIELDS))
+    servers = entry.get("servers") if isinstance(entry, dict) and "observer_id" in entry else None
     if not isinstance(servers, list) or not servers or not all(isinstance(name, str) and name for name in servers):
         raise _bad(where, f"give {_SHAPE}")
     if not all(isinstance(value, str) for name, value in entry.items() if name not in ("servers", "expires")):

@@ -121,6 +121,14 @@ def test_a_wrong_entry_is_named_and_not_quoted(bad: dict[str, Any]) -> None:
     assert TOKEN not in caught.value.message
 
 
+def test_a_misspelt_field_of_a_client_is_named_with_those_there_are() -> None:
+    """What it holds may be a token."""
+    with raises_code("bad_clients", kind=ConfigurationError) as caught:
+        clients(entry(expire=TOKEN))
+    why = "there is no field 'expire': the only fields are observer_id, servers, token, certificate, expires"
+    assert caught.value.message == f"clients.toml, entry 1: {why}"
+
+
 @pytest.mark.parametrize(
     "raw", [b"", b"[]", b"clients = []", b"clients = {}", b"{", b"\xff", b"clients = [{}]\nmore = 1", b"clients: []"]
 )
