@@ -41,7 +41,7 @@ from assay_stream.files.local import decode_toml, no_field
 from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS, IngestLimits, Limits
 from assay_stream.model.cloudevents import event_time_us, read_call, read_event
 from assay_stream.model.fields import compile_glob
-from assay_stream.model.observation import CallProfile, SnapshotEvent
+from assay_stream.model.observation import CallData, CallEvent, CallProfile, SnapshotEvent
 from assay_stream.model.plain_call import is_native
 from assay_stream.model.record import OBSERVER_HEADER, Origin, Record
 from assay_stream.model.rejected import Mark, mark_of
@@ -220,7 +220,13 @@ class _Head(msgspec.Struct):
     type: str = ""
 
 
+class _Body(msgspec.Struct):
+    data: dict[str, msgspec.Raw]
+
+
 _HEADS = msgspec.json.Decoder(_Head)
+_BODIES = msgspec.json.Decoder(_Body)
+_IGNORED_MAX, _IGNORED_CHARS_MAX = 8, 64
 
 
 @lru_cache(maxsize=8)
@@ -235,6 +241,8 @@ class JudgedEvent:
     observation: Observation | None = None
     mark: Mark = b""
     error: InputError | None = None
+    ignored: Sequence[str] = ()
+    """Members of a call that no stage reads: of a later release, or misspelt."""
 
 
 def split(fields: Sequence[tuple[str, str]], body: bytes, *, limits: IngestLimits = INGEST_LIMITS) -> list[bytes]:
@@ -322,6 +330,10 @@ class EventJudge:
             event = read_event(record, limits=self.limits)
             data = event.data
         yield len(raw)
+        ignored: Sequence[str] = ()
+        if isinstance(event, CallEvent) and event.fields is None:  # a plain call has none
+            strange = _BODIES.decode(raw).data.keys() - CallData.__annotations__
+            ignored = sorted(name[:_IGNORED_CHARS_MAX] for name in strange)[:_IGNORED_MAX]
         if isinstance(event, SnapshotEvent):
             yield from check_offer(event.data, self.limits)
         for path, is_theirs in (
@@ -350,7 +362,8 @@ class EventJudge:
             error = InputError("too_large", f"{self.limits.record_bytes_max} bytes are allowed with key and headers")
         if error is not None:
             return JudgedEvent(error=error)
-        return JudgedEvent(observation=observation, mark=mark_of(client.observer_id, event.source, event.id))
+        mark = mark_of(client.observer_id, event.source, event.id)
+        return JudgedEvent(observation=observation, mark=mark, ignored=ignored)
 
     def _kind(self, raw: bytes) -> ObservationKind:
         try:

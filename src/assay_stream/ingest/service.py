@@ -73,6 +73,7 @@ class IngestOutcome:
     code: OutcomeCode
     error: InputError | None = None
     recorded: bool = False
+    ignored: Sequence[str] = ()
 
     @property
     def status(self) -> int:
@@ -88,6 +89,8 @@ class IngestOutcome:
             content["recorded"] = True
         if self.error is not None:
             content["error"] = _problem(self.error.code, self.error.message, self.error.path)
+        if self.ignored:
+            content["ignored"] = self.ignored
         return content
 
 
@@ -339,7 +342,7 @@ class IngestService(Part):
                 return IngestOutcome("unavailable")
         if judged.error is not None:
             return IngestOutcome("refused", judged.error, recorded=True)
-        return IngestOutcome("duplicate" if known else "accepted")
+        return IngestOutcome("duplicate" if known else "accepted", ignored=judged.ignored)
 
 
 def take_turn(steps: Iterator[int]) -> bool:
