@@ -30,10 +30,15 @@ def as_lines(alerts: Iterable[dict[str, Any]], target: str) -> Iterable[str]:
     """Yield alerts as the lines of a file; where the format makes one document of them, it is one line."""
     form = FORMATS.load(target)
     if form.write_file is not None:
-        yield _escaped(form, form.write_file(list(alerts)))
+        given = list(alerts)
+        with FORMATS.naming(target):
+            line = _escaped(form, form.write_file(given))
+        yield line
         return
     for alert in alerts:
-        yield render(alert, target)
+        with FORMATS.naming(target, f" on the alert {view_of(alert).uid}"):
+            line = render(alert, target)
+        yield line
 
 
 def _escaped(form: Format, line: str) -> str:
