@@ -31,6 +31,7 @@ from assay_stream.model.fields import compile_glob
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.plugins import FORMATS, RECEIVERS
+from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter
 from assay_stream.report.pins import AlertAct, alert_decision
 from assay_stream.text.escaping import LineSpan, shown, visible
@@ -258,7 +259,7 @@ def list_alerts(
     wanted = AlertFilter(selection=selection, state=state, tool_name=tool, kind=None if kind is None else kind.value)
     with open_store(replace(looking, store=None) if follow_on else looking, Role.ALERTS) as opened:
         found = list(every_row(partial(opened.store.alerts, wanted), limit))
-        summary = _summary(opened.store.alert_states(wanted), len(found), state)
+        summary = _summary(opened.store, wanted, len(found))
         short, refused = short_uids(opened.store.alert_uids()), opened.refused
     if target == "json":
         for row in found:
@@ -291,12 +292,17 @@ def list_alerts(
     show_refused(refused)
 
 
-def _summary(states: Mapping[ReviewState, int], shown: int, wanted: ReviewState | None) -> str:
-    asked = [state for state in ReviewState if wanted in (None, state)]
+def _summary(store: Store, wanted: AlertFilter, count: int) -> str:
+    states, server_id = store.alert_states(wanted), wanted.selection.server_id
+    asked = [state for state in ReviewState if wanted.state in (None, state)]
     told = ", ".join(f"{states[state]:,} {state}" for state in asked)
-    if shown < sum(states[state] for state in asked):
-        told = f"{told}; the first {shown:,} shown"
+    if count < sum(states[state] for state in asked):
+        told = f"{told}; the first {count:,} shown"
     hidden = [f"{states[state]:,} {state}" for state in ReviewState if state not in asked and states[state]]
+    if server_id is not None and not store.alert_states(AlertFilter(selection=AlertSelection(server_id=server_id))):
+        return (
+            f"{told}; no alert, open or closed, is about {shown(server_id)}: `assay-stream servers list` has the names"
+        )
     return f"{told}; {', '.join(hidden)} not shown" if hidden else told
 
 
