@@ -58,18 +58,13 @@ class Group(Generic[T]):
 
     @contextmanager
     def naming(self, name: str, place: str = "") -> Iterator[None]:
-        """Raise ``InputError`` ``plugin_failed`` for an exception of a plug-in, by its class: its text may quote input.
-
-        Args:
-            place: of what it failed on, where the caller does not add it.
-        """
+        """Raise ``InputError`` ``plugin_failed`` for an exception, by its class: its text may quote input."""
         try:
             yield
         except (AssayStreamError, MemoryError):
             raise
         except Exception as error:
-            why = f"{self.described(name)} fails{place}: {type(error).__name__}"
-            raise InputError("plugin_failed", why) from error
+            raise InputError("plugin_failed", f"{self.described(name)} fails{place}: {type(error).__name__}") from error
 
 
 @cache

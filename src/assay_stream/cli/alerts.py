@@ -23,7 +23,7 @@ from assay_stream.cli.shared import Refusals, argument, ends_now, flag, follow, 
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store, record_in
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.files.local import path_text
+from assay_stream.files.local import path_text, read_config
 from assay_stream.forward.receivers import EXAMPLE_ENTERPRISE, TO, Entry, Subscription, read_receivers, secret_from
 from assay_stream.kafka.ranges import read_records
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
@@ -143,10 +143,7 @@ class ReceiverOptions:
         of_one = (self.to, self.target, self.group, self.header, self.hmac_variable, self.ca_file)
         if any(given is not None for given in of_one):
             raise ConfigurationError("bad_option", "options of a receiver go into the --config file")
-        try:
-            raw = self.config.read_bytes()
-        except OSError as error:
-            raise ConfigurationError("bad_receivers", f"cannot read {self.config}: {error.strerror}") from None
+        raw = read_config(self.config, "bad_receivers")
         return read_receivers(raw, str(self.config), group_prefix=settings.group_prefix)
 
     def _subscription(self, settings: Settings) -> Subscription:

@@ -37,7 +37,7 @@ import orjson
 from assay_stream.bindings.offers import check_offer
 from assay_stream.canonical.digest import DigestKey
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.local import decode_toml, no_field
+from assay_stream.files.local import config_of, entries_of, no_field
 from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS, IngestLimits, Limits
 from assay_stream.model.cloudevents import event_time_us, read_call, read_event
 from assay_stream.model.fields import compile_glob
@@ -156,13 +156,8 @@ def read_clients(raw: bytes, where: str) -> KnownClients:
     Raises:
         ConfigurationError: ``bad_clients``, naming the entry, and quoting no value of it.
     """
-    try:
-        content = decode_toml(raw)
-    except InputError as error:
-        raise _bad(where, error.message) from None
-    listed = content.get("clients") if set(content) == {"clients"} else None
-    if not isinstance(listed, list) or not 1 <= len(listed) <= INGEST_LIMITS.clients_max:
-        raise _bad(where, f"it must hold a list named clients, with 1 to {INGEST_LIMITS.clients_max} entries")
+    content = config_of(raw, where, "bad_clients")
+    listed = entries_of(content, "clients", where, "bad_clients", entries_max=INGEST_LIMITS.clients_max)
     entries: dict[str, KnownClient] = {}
     for number, entry in enumerate(listed, 1):
         key, client = _entry(entry, f"{where}, entry {number}")
@@ -220,12 +215,7 @@ class _Head(msgspec.Struct):
     type: str = ""
 
 
-class _Body(msgspec.Struct):
-    data: dict[str, msgspec.Raw]
-
-
 _HEADS = msgspec.json.Decoder(_Head)
-_BODIES = msgspec.json.Decoder(_Body)
 _IGNORED_MAX, _IGNORED_CHARS_MAX = 8, 64
 
 
@@ -332,7 +322,7 @@ class EventJudge:
         yield len(raw)
         ignored: Sequence[str] = ()
         if isinstance(event, CallEvent) and event.fields is None:  # a plain call has none
-            strange = _BODIES.decode(raw).data.keys() - CallData.__annotations__
+            strange = orjson.loads(raw)["data"].keys() - CallData.__annotations__
             ignored = sorted(name[:_IGNORED_CHARS_MAX] for name in strange)[:_IGNORED_MAX]
         if isinstance(event, SnapshotEvent):
             yield from check_offer(event.data, self.limits)

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.local import stamp_of
+from assay_stream.files.local import read_config, stamp_of
 from assay_stream.ingest.requests import (
     NOT_YOURS,
     EventJudge,
@@ -38,7 +38,7 @@ from assay_stream.ingest.writer import AcceptedWindow, EventWriter, NotDelivered
 from assay_stream.kafka.connection import Consumer, TopicPartition
 from assay_stream.kafka.part import Follower, Part
 from assay_stream.kafka.topics import AccessRole, topic_names
-from assay_stream.limits import DEFAULT_LIMITS, HTTP_LIMITS, INGEST_LIMITS, IngestLimits
+from assay_stream.limits import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
 from assay_stream.model.record import Record, Role
 from assay_stream.model.rejected import Mark, OutcomeCode, read_accepted
 from assay_stream.observe.http.messages import (
@@ -375,17 +375,14 @@ _NEEDED = {Role.SNAPSHOTS, Role.CALLS, Role.INGESTED}
 
 
 class ClientFile:
-    """The file of clients, read again when it has changed. One that cannot be read changes nothing.
-
-    Attributes:
-        error: why the clients are those of an earlier file.
-    """
+    """The file of clients, read again when it has changed. One that cannot be read changes nothing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = stamp_of(path)
         self._clients = self._read()
         self.error: str | None = None
+        """Why the clients are those of an earlier file."""
 
     def __call__(self) -> KnownClients:
         return self._clients
@@ -394,26 +391,20 @@ class ClientFile:
         seen, self._seen = self._seen, stamp_of(self._path)
         if seen == self._seen and self.error is None:  # the stamp does not show that rights were corrected
             return
-        before = self.error
         try:
             self._clients, self.error = self._read(), None
             _log.info("clients_read", clients=len(self._clients))
         except ConfigurationError as error:
             self.error = str(error)
-            if seen != self._seen or before != self.error:
+            if seen != self._seen:
                 _log.error("clients_not_read", error=self.error)
 
     def _read(self) -> KnownClients:
-        try:
-            with self._path.open("rb") as file:
-                raw = file.read(DEFAULT_LIMITS.record_bytes_max + 1)
-        except OSError as error:
-            raise ConfigurationError("bad_clients", f"cannot read {self._path}: {error.strerror}") from None
-        return read_clients(raw, str(self._path))
+        return read_clients(read_config(self._path, "bad_clients"), str(self._path))
 
 
 class ClientWatch(Part):
-    """Looks at the file of clients. It is ready whatever is wrong there: without ``ingest`` no client could send."""
+    """Looks at the file of clients. A bad one leaves it ready: taken out of service, it would refuse every client."""
 
     is_ready = True
 

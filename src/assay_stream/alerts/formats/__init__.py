@@ -32,13 +32,11 @@ def as_lines(alerts: Iterable[dict[str, Any]], target: str) -> Iterable[str]:
     if form.write_file is not None:
         given = list(alerts)
         with FORMATS.naming(target):
-            line = _escaped(form, form.write_file(given))
-        yield line
+            yield _escaped(form, form.write_file(given))
         return
     for alert in alerts:
         with FORMATS.naming(target, f" on the alert {view_of(alert).uid}"):
-            line = render(alert, target)
-        yield line
+            yield render(alert, target)
 
 
 def _escaped(form: Format, line: str) -> str:

@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.files.local import no_field
+from assay_stream.files.local import entries_of, no_field
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.messages import HeaderFields
 from assay_stream.observe.observation import Vantage
@@ -168,11 +168,7 @@ def routes(upstreams: Sequence[Upstream]) -> dict[str, tuple[Upstream, str]]:
 
 def listed_upstreams(content: object, where: str, observer: Vantage) -> list[Upstream]:
     """Return the servers in the file ``where``; ``observer`` has their defaults. Raises ``bad_upstream``."""
-    listed = content.get("upstreams") if isinstance(content, dict) and set(content) == {"upstreams"} else None
-    if not isinstance(listed, list) or not 1 <= len(listed) <= HTTP_LIMITS.upstreams_max:
-        raise ConfigurationError(
-            "bad_upstream", f"{where} must hold a list named upstreams, with 1 to {HTTP_LIMITS.upstreams_max} entries"
-        )
+    listed = entries_of(content, "upstreams", where, "bad_upstream", entries_max=HTTP_LIMITS.upstreams_max)
     found = []
     for number, entry in enumerate(listed, 1):
         strange = entry.keys() - _FIELDS if isinstance(entry, dict) else ()
