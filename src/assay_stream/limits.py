@@ -617,7 +617,7 @@ class IngestLimits:
     restored_records_max: int = 100_000
     ids_per_record_max: int = 10_000  # Accepted events that one record names: 350 KB
     clients_max: int = 10_000  # Clients of one file
-    # How soon a changed file of clients counts. It is looked at, and read only if it has changed.
+    # How soon a changed file of clients counts. It is looked at, and read if it has changed or could not be read.
     reload_s: float = 2.0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -54,6 +55,16 @@ class Group(Generic[T]):
         owners = (point.dist for point in entry_points(group=self.name, name=name))
         named = sorted(f"{owner.name} {owner.version}" for owner in owners if owner is not None)
         return f"the {self.noun} {name} of {' and of '.join(named)}"
+
+    @contextmanager
+    def naming(self, name: str, place: str = "") -> Iterator[None]:
+        """Raise ``InputError`` ``plugin_failed`` for an exception, by its class: its text may quote input."""
+        try:
+            yield
+        except (AssayStreamError, MemoryError):
+            raise
+        except Exception as error:
+            raise InputError("plugin_failed", f"{self.described(name)} fails{place}: {type(error).__name__}") from error
 
 
 @cache

@@ -219,6 +219,11 @@ def test_pods_run_without_rights(manifests: list[Manifest]) -> None:
             assert container["image"] == IMAGE
 
 
+def test_pods_get_no_variables_of_services(manifests: list[Manifest]) -> None:
+    """A Service called assay-stream-x gives every pod ASSAY_STREAM_X_PORT, which is no setting."""
+    assert [pod["enableServiceLinks"] for _, pod in pods(manifests)] == [False] * len(list(pods(manifests)))
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [

@@ -106,6 +106,7 @@ CASES = {
         fires={'outputs_total{stage="ingest",what="unavailable"}': "0+1x20"},
         quiet={'outputs_total{stage="ingest",what="unavailable"}': "7x20"},
     ),
+    "AssayStreamClientsStale": Case(at=15, fires={"clients_stale": "1x20"}, quiet={"clients_stale": "1x4 0 1x4 0x20"}),
     "AssayStreamServersNotListed": Case(
         at=80, fires={"servers_failing": "1x90"}, quiet={"servers_failing": "1x40 0 1x60"}
     ),

@@ -11,7 +11,6 @@ from typing import Any
 
 from assay_stream.observe import Vantage
 from assay_stream.observe.logs.calls import Whose, from_log
-from assay_stream.plugins import LOGS as READERS
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 HANGAR = LOGS / "mcp-hangar-2.34.4.jsonl"
@@ -28,7 +27,7 @@ def whose(server_id: str | None = "the-server", **options: Any) -> Whose:
 def read(source: str, *lines: Any, log: Whose | None = None, **options: Any) -> tuple[list[dict[str, Any]], Any]:
     counts: Counter[str] = Counter()
     raw = (line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
-    found = from_log(READERS.load(source), raw, log or whose(), counts, **options)
+    found = from_log(source, raw, log or whose(), counts, **options)
     return [json.loads(observation.value)["data"] for observation in found], counts
 
 

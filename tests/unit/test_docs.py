@@ -154,6 +154,10 @@ def test_no_claim_of_trust_is_made(page: Path) -> None:
 # --- operations.md ------------------------------------------------------------------------------------------
 
 
+_CONFIG_READERS = ("config_of", "entries_of", "read_config", "read_toml")
+"""They take the code of the error as an argument."""
+
+
 def error_codes() -> set[str]:
     codes = set(cloudevents._CODE_OF_PYDANTIC_TYPE.values()) | {"wrong_type"}
     for path in SOURCES.rglob("*.py"):
@@ -162,6 +166,8 @@ def error_codes() -> set[str]:
                 codes |= set(_code(node.args[0]))
             elif isinstance(node, ast.Call) and ast.unparse(node).startswith("partial(_failing, "):
                 codes |= set(_code(node.args[1]))
+            elif isinstance(node, ast.Call) and _called(node) in _CONFIG_READERS:
+                codes |= {code for each in node.args for code in _code(each) if code.startswith("bad_")}
     return codes
 
 

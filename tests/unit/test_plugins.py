@@ -3,16 +3,21 @@
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay_stream.errors import ConfigurationError
+from assay_stream.alerts.formats import as_lines, view_of
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.forward.receivers import read_receivers
+from assay_stream.observe.logs.calls import from_log
 from assay_stream.plugins import FEEDS, FORMATS, LOGS, RECEIVERS, Group
+from tests.support.alerts import alert_of
 from tests.support.errors import raises_code
+from tests.support.logs import whose
 from tests.support.strangers import put_distribution
 from tests.support.toml import toml_of
 
@@ -101,3 +106,49 @@ def test_a_receiver_that_fails_is_named_and_not_quoted(folder: Path, settings: s
     file = toml_of({"receivers": [{"name": "soc", "type": name}]}).encode()
     with pytest.raises(ConfigurationError, match=f"bad_receivers: r.toml, entry 1: .*{name} 1.0 fails: {why}$"):
         read_receivers(file, "r.toml", group_prefix="p")
+
+
+LOG = """
+from assay_stream.plugins import LogReader
+def read(line, identity, whose, counts):
+    yield from ()
+    raise KeyError(line["secret"])
+def decode(raw):
+    return {"secret": 1} if raw == b"1" else raw.hidden
+def split(pieces):
+    yield b"1"
+    raise OSError("hidden")
+PLUGIN = LogReader(read=read, decode=decode, split=split if SPLITS else None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("splits", "said"),
+    [(False, ["line 1: KeyError", "line 3: AttributeError"]), (True, ["line 1: KeyError", "line 2: OSError"])],
+)
+def test_a_log_reader_that_fails_is_named_with_its_line_and_not_quoted(
+    folder: Path, splits: bool, said: list[str]
+) -> None:
+    """What it was given may be a secret, and so may the words of its exception. The lines after it are read."""
+    name = f"bad-log-{splits}".lower()
+    put_distribution(folder, name, LOGS.name, name, LOG.replace("SPLITS", str(splits)))
+    errors: list[InputError] = []
+    assert list(from_log(name, [b"1", b"", b"2"], whose(), Counter(), on_error=errors.append)) == []
+    assert {error.code for error in errors} == {"plugin_failed"}
+    fails = f"the log reader {name} of {name} 1.0 fails: "
+    assert [error.message.replace(fails, "") for error in errors] == said
+
+
+@pytest.mark.parametrize(
+    ("many", "said"),
+    [("None", f" on the alert {view_of(alert_of()).uid}: KeyError"), ("lambda alerts: alerts[9]", ": IndexError")],
+)
+def test_a_format_that_fails_is_named_with_its_alert(folder: Path, many: str, said: str) -> None:
+    name = f"bad-format-{len(many)}"
+    code = (
+        "from assay_stream.plugins import Format\nPLUGIN = Format(media_type='text/plain', write=lambda a: a['none'], "
+    )
+    put_distribution(folder, name, FORMATS.name, name, f"{code}write_file={many})\n")
+    with raises_code("plugin_failed") as caught:
+        list(as_lines([alert_of()], name))
+    assert caught.value.message == f"the format {name} of {name} 1.0 fails{said}"

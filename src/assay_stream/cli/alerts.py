@@ -23,7 +23,7 @@ from assay_stream.cli.shared import Refusals, argument, ends_now, flag, follow, 
 from assay_stream.cli.store_sources import AlertOptions, StoryOptions, every_row, open_store, record_in
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.files.local import path_text
+from assay_stream.files.local import path_text, read_config
 from assay_stream.forward.receivers import EXAMPLE_ENTERPRISE, TO, Entry, Subscription, read_receivers, secret_from
 from assay_stream.kafka.ranges import read_records
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
@@ -31,6 +31,7 @@ from assay_stream.model.fields import compile_glob
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.plugins import FORMATS, RECEIVERS
+from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter
 from assay_stream.report.pins import AlertAct, alert_decision
 from assay_stream.text.escaping import LineSpan, shown, visible
@@ -142,10 +143,7 @@ class ReceiverOptions:
         of_one = (self.to, self.target, self.group, self.header, self.hmac_variable, self.ca_file)
         if any(given is not None for given in of_one):
             raise ConfigurationError("bad_option", "options of a receiver go into the --config file")
-        try:
-            raw = self.config.read_bytes()
-        except OSError as error:
-            raise ConfigurationError("bad_receivers", f"cannot read {self.config}: {error.strerror}") from None
+        raw = read_config(self.config, "bad_receivers")
         return read_receivers(raw, str(self.config), group_prefix=settings.group_prefix)
 
     def _subscription(self, settings: Settings) -> Subscription:
@@ -258,7 +256,7 @@ def list_alerts(
     wanted = AlertFilter(selection=selection, state=state, tool_name=tool, kind=None if kind is None else kind.value)
     with open_store(replace(looking, store=None) if follow_on else looking, Role.ALERTS) as opened:
         found = list(every_row(partial(opened.store.alerts, wanted), limit))
-        summary = _summary(opened.store.alert_states(wanted), len(found), state)
+        summary = _summary(opened.store, wanted, len(found))
         short, refused = short_uids(opened.store.alert_uids()), opened.refused
     if target == "json":
         for row in found:
@@ -291,12 +289,17 @@ def list_alerts(
     show_refused(refused)
 
 
-def _summary(states: Mapping[ReviewState, int], shown: int, wanted: ReviewState | None) -> str:
-    asked = [state for state in ReviewState if wanted in (None, state)]
+def _summary(store: Store, wanted: AlertFilter, count: int) -> str:
+    states, server_id = store.alert_states(wanted), wanted.selection.server_id
+    asked = [state for state in ReviewState if wanted.state in (None, state)]
     told = ", ".join(f"{states[state]:,} {state}" for state in asked)
-    if shown < sum(states[state] for state in asked):
-        told = f"{told}; the first {shown:,} shown"
+    if count < sum(states[state] for state in asked):
+        told = f"{told}; the first {count:,} shown"
     hidden = [f"{states[state]:,} {state}" for state in ReviewState if state not in asked and states[state]]
+    if server_id is not None and not store.alert_states(AlertFilter(selection=AlertSelection(server_id=server_id))):
+        return (
+            f"{told}; no alert, open or closed, is about {shown(server_id)}: `assay-stream servers list` has the names"
+        )
     return f"{told}; {', '.join(hidden)} not shown" if hidden else told
 
 

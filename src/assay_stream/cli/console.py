@@ -247,6 +247,8 @@ async def _run(
         if identity is not None:
             authenticator = open_authenticator(identity, decides=settings is not None, is_tls=bool(listener.tls))
             stack.push_async_callback(authenticator.aclose)
+        if filling is None and hosted is None:  # a supervised one may start before the store: /readyz says so
+            schema.reading(folder).close()
         if settings is not None:
             kafka = KafkaPublish(settings)
             stack.push_async_callback(kafka.aclose)

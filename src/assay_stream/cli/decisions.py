@@ -9,7 +9,7 @@ import re
 import shlex
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -93,7 +93,11 @@ class Deciding:
             decision_event(kind, {**data, **given}, author=who, event_id=str(uuid.uuid4()), decided_at=now)
             for kind, data in decisions
         ]
+        self.check(decisions)  # asks the brokers, so everything else is checked before
         deliver(observations, self.output, self.bootstrap_servers)
+
+    def check(self, decisions: Sequence[Decision]) -> None:
+        """Refuse a sound decision that was probably not meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +106,8 @@ class DecidingOnServer(Deciding):
 
     new: bool = flag("Allow a server or tool that no list and no decision has named yet.")
 
-    def decide(self, *decisions: Decision) -> None:
-        """Publish decisions whose servers and tools exist; those that are written to a file are not checked."""
+    def check(self, decisions: Sequence[Decision]) -> None:
+        """Refuse servers and tools that do not exist; decisions that are written to a file are not checked."""
         named = {data["server_id"] for _, data in decisions} - {ANY_SERVER}
         if named and self.output is None and not self.new:
             bindings = known_bindings(StoreOptions(bootstrap_servers=self.bootstrap_servers), *named)
@@ -118,7 +122,6 @@ class DecidingOnServer(Deciding):
                         "tool_not_observed",
                         f"no list and no decision on {data['server_id']} names {tool}: check --tool, or give --new",
                     )
-        Deciding.decide(self, *decisions)
 
 
 def author_or_login(author: str | None) -> str:

@@ -80,7 +80,7 @@ def fingerprint(
     """
     for path in files or [STANDARD_INPUT]:
         raw = read_input(path)
-        with named_in_errors("standard input" if path == STANDARD_INPUT else path):
+        with named_in_errors(path):
             content = decode_json(raw)
             tools = tools_in(content)
             if tools is None and (not isinstance(content, dict) or content.keys().isdisjoint(_OF_A_TOOL)):

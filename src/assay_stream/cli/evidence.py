@@ -31,7 +31,7 @@ from assay_stream.cli.decisions import Deciding
 from assay_stream.cli.inventory import Column, Listing, as_object, nothing_found, short_time
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, files_option, read_input, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
-from assay_stream.cli.shared import argument, as_admin, flag, follow, on_kafka, option, say
+from assay_stream.cli.shared import argument, as_admin, flag, follow, named_in_errors, on_kafka, option, say
 from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
@@ -175,7 +175,8 @@ def digest(
 
     Example: echo '{"city": "Bern"}' | assay-stream evidence digest - --digest-key digest.key
     """
-    plain = str(redacted_digest(decode_json(read_input(file))))
+    with named_in_errors(file):
+        plain = str(redacted_digest(decode_json(read_input(file))))
     print_line(plain)
     for path in digest_key or ():
         print_line(DigestKey(secret_of_file(path, variable="--digest-key")).keyed(plain) or "")

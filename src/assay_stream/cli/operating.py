@@ -19,7 +19,7 @@ from assay_stream.agents.declaration import NO_LABELS, Labels, load_agents, read
 from assay_stream.agents.processing import AgentAlerts
 from assay_stream.alerts.rules import AlertRules
 from assay_stream.cli.archiving import topics_restore, topics_restore_mirror
-from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions, read_input
+from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.shared import (
     Refusals,
@@ -33,8 +33,8 @@ from assay_stream.cli.shared import (
 )
 from assay_stream.cli.sources import make_source, noted
 from assay_stream.config import command_settings, load_settings
-from assay_stream.errors import ConfigurationError, InputError, needing_extra
-from assay_stream.files.local import decode_toml
+from assay_stream.errors import ConfigurationError, needing_extra
+from assay_stream.files.local import read_toml
 from assay_stream.kafka.ranges import list_members, show_level, write_finalised
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import (
@@ -115,11 +115,7 @@ def _found(declared: AgentSet, made: Replay, rules: AlertRules | None, refused: 
 def labels_in(file: Path | None) -> Labels:
     if file is None:
         return NO_LABELS
-    raw = read_input(file)
-    try:
-        return read_labels(decode_toml(raw))
-    except InputError as error:
-        raise InputError("bad_labels", error.message) if error.code == "not_toml" else error from None
+    return read_labels(read_toml(file, "bad_labels"))
 
 
 topics_app = typer.Typer(help="Create, inspect and restore the topics of a deployment.", no_args_is_help=True)

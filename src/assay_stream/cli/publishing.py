@@ -166,7 +166,7 @@ class _Reader:
             self.refused.append(f"{name}: {error}")
 
         if self.log is not None and self.whose is not None:
-            return from_log(self.log, content, self.whose, self.lacking, on_error=collect)
+            return from_log(self.source, content, self.whose, self.lacking, on_error=collect)
         if self.source == "observations":
             return from_observations(content, on_error=collect)
         seen = self.vantage.of(self.server_id)

@@ -281,7 +281,8 @@ def named_in_errors(name: object) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(error.code, f"{name}: {error.message}", path=error.path) from None
+        where = "standard input" if str(name) == "-" else name
+        raise InputError(error.code, f"{where}: {error.message}", path=error.path) from None
 
 
 _THRESHOLDS = (50_000, 50, 100)

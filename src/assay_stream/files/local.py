@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,24 +23,24 @@ def path_text(path: Path | str) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
-def decode_toml(raw: bytes) -> dict[str, Any]:
-    """Decode a configuration file.
-
-    Raises:
-        InputError: ``too_large``, ``not_utf8``, ``not_toml``, quoting nothing of it.
-    """
-    if len(raw) > DEFAULT_LIMITS.record_bytes_max:
-        raise InputError("too_large", f"{len(raw)} bytes, {DEFAULT_LIMITS.record_bytes_max} are allowed")
+def config_of(raw: bytes, where: str, code: str) -> dict[str, Any]:
+    """Decode a configuration file. Raises ``ConfigurationError`` of this code, which quotes nothing of it."""
     try:
+        if len(raw) > DEFAULT_LIMITS.record_bytes_max:
+            raise ConfigurationError(code, f"{where}: over {DEFAULT_LIMITS.record_bytes_max} bytes")
         return tomllib.loads(raw.decode())
     except UnicodeDecodeError as error:
-        raise InputError("not_utf8", f"byte {error.start} is not UTF-8: write UTF-8") from None
+        why = f"byte {error.start} is not UTF-8: write UTF-8"
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         found = _PLACE.search(str(error))
-        where = f"line {found[1]}: " if found and found[1] else ""
-        raise InputError(
-            "not_toml", f"{where}not TOML. YAML and JSON are not read: docs/operations.md#configuration-files has both"
-        ) from None
+        line = f"line {found[1]}: " if found and found[1] else ""
+        why = f"{line}not TOML. YAML and JSON are not read: docs/operations.md#configuration-files has both"
+    raise ConfigurationError(code, f"{where}: {why}")
+
+
+def no_field(strange: Iterable[str], known: Iterable[str]) -> str:
+    """Return the message for the first field that a table must not have."""
+    return f"there is no field {min(strange)!r}: the only fields are {', '.join(known)}"
 
 
 @contextmanager
@@ -176,15 +176,22 @@ def secret_of_file(path: Path, *, variable: str) -> str:
     return text
 
 
-def read_toml(path: Path, code: str) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises:
-        ConfigurationError: of this code, naming the file.
-    """
+def read_config(path: Path, code: str) -> bytes:
+    """Read a configuration file, and no more of it than ``config_of`` takes; raises ``ConfigurationError``."""
     try:
-        return decode_toml(path.read_bytes())
+        with path.open("rb") as file:
+            return file.read(DEFAULT_LIMITS.record_bytes_max + 1)
     except OSError as error:
         raise ConfigurationError(code, f"cannot read {path}: {error.strerror}") from None
-    except InputError as error:
-        raise ConfigurationError(code, f"{path}: {error.message}") from None
+
+
+def read_toml(path: Path, code: str) -> dict[str, Any]:
+    return config_of(read_config(path, code), str(path), code)
+
+
+def entries_of(content: object, name: str, where: str, code: str, *, entries_max: int) -> list[Any]:
+    """Return the entries of a file that is one list of them; raises ``ConfigurationError``."""
+    listed = content.get(name) if isinstance(content, dict) and set(content) == {name} else None
+    if not isinstance(listed, list) or not 1 <= len(listed) <= entries_max:
+        raise ConfigurationError(code, f"{where}: it must hold a list named {name}, with 1 to {entries_max} entries")
+    return listed

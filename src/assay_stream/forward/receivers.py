@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 from assay_stream.alerts.formats import AlertView
 from assay_stream.alerts.view import AlertSelection, SeverityLevel
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
-from assay_stream.files.local import decode_toml, secret_of_file
+from assay_stream.files.local import config_of, entries_of, secret_of_file
 from assay_stream.limits import FORWARD_LIMITS
 from assay_stream.model.fields import compile_glob
 from assay_stream.model.kinds import Kind
@@ -218,14 +218,8 @@ def read_receivers(raw: bytes, where: str, *, group_prefix: str) -> list[Subscri
     Raises:
         ConfigurationError: ``bad_receivers``, naming the entry; ``bad_secret_file``, ``bad_tls_file``, ``bad_header``.
     """
-    file = Entry({}, where)
-    try:
-        content = decode_toml(raw)
-    except InputError as error:
-        raise file.refuse(error.message) from None
-    listed = content.get("receivers") if set(content) == {"receivers"} else None
-    if not isinstance(listed, list) or not 1 <= len(listed) <= FORWARD_LIMITS.receivers_max:
-        raise file.refuse(f"it must hold a list named receivers, with 1 to {FORWARD_LIMITS.receivers_max} entries")
+    content = config_of(raw, where, "bad_receivers")
+    listed = entries_of(content, "receivers", where, "bad_receivers", entries_max=FORWARD_LIMITS.receivers_max)
     subscriptions: list[Subscription] = []
     for number, fields in enumerate(listed, 1):
         entry = Entry(fields if isinstance(fields, dict) else {}, f"{where}, entry {number}")

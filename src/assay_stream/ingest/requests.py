@@ -37,11 +37,11 @@ import orjson
 from assay_stream.bindings.offers import check_offer
 from assay_stream.canonical.digest import DigestKey
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.local import decode_toml
+from assay_stream.files.local import config_of, entries_of, no_field
 from assay_stream.limits import DEFAULT_LIMITS, INGEST_LIMITS, IngestLimits, Limits
 from assay_stream.model.cloudevents import event_time_us, read_call, read_event
 from assay_stream.model.fields import compile_glob
-from assay_stream.model.observation import CallProfile, SnapshotEvent
+from assay_stream.model.observation import CallData, CallEvent, CallProfile, SnapshotEvent
 from assay_stream.model.plain_call import is_native
 from assay_stream.model.record import OBSERVER_HEADER, Origin, Record
 from assay_stream.model.rejected import Mark, mark_of
@@ -65,8 +65,7 @@ TOKEN_PREFIX = "asi_"  # noqa: S105 - what every token begins with
 _TOKEN = re.compile(TOKEN_PREFIX + "[A-Za-z0-9_-]{43}")
 _TOKEN_HASH = re.compile("sha256:[0-9a-f]{64}")
 _CERTIFICATE = re.compile(r"(?:DNS|URI):\S+")
-_REQUIRED = {"observer_id", "servers"}
-_FIELDS = _REQUIRED | {"token", "certificate", "expires"}
+_FIELDS = ("observer_id", "servers", "token", "certificate", "expires")
 _SHAPE = "observer_id, servers (a list), either token or certificate, and optionally expires"
 
 
@@ -155,15 +154,10 @@ def read_clients(raw: bytes, where: str) -> KnownClients:
         where: its name, for messages.
 
     Raises:
-        ConfigurationError: ``bad_clients``, naming the entry and quoting nothing of it.
+        ConfigurationError: ``bad_clients``, naming the entry, and quoting no value of it.
     """
-    try:
-        content = decode_toml(raw)
-    except InputError as error:
-        raise _bad(where, error.message) from None
-    listed = content.get("clients") if set(content) == {"clients"} else None
-    if not isinstance(listed, list) or not 1 <= len(listed) <= INGEST_LIMITS.clients_max:
-        raise _bad(where, f"it must hold a list named clients, with 1 to {INGEST_LIMITS.clients_max} entries")
+    content = config_of(raw, where, "bad_clients")
+    listed = entries_of(content, "clients", where, "bad_clients", entries_max=INGEST_LIMITS.clients_max)
     entries: dict[str, KnownClient] = {}
     for number, entry in enumerate(listed, 1):
         key, client = _entry(entry, f"{where}, entry {number}")
@@ -174,8 +168,9 @@ def read_clients(raw: bytes, where: str) -> KnownClients:
 
 
 def _entry(entry: Any, where: str) -> tuple[str, KnownClient]:
-    is_sound = isinstance(entry, dict) and _REQUIRED <= set(entry) <= _FIELDS
-    servers = entry["servers"] if is_sound else None
+    if isinstance(entry, dict) and (strange := entry.keys() - _FIELDS):
+        raise _bad(where, no_field(strange, _FIELDS))
+    servers = entry.get("servers") if isinstance(entry, dict) and "observer_id" in entry else None
     if not isinstance(servers, list) or not servers or not all(isinstance(name, str) and name for name in servers):
         raise _bad(where, f"give {_SHAPE}")
     if not all(isinstance(value, str) for name, value in entry.items() if name not in ("servers", "expires")):
@@ -221,6 +216,7 @@ class _Head(msgspec.Struct):
 
 
 _HEADS = msgspec.json.Decoder(_Head)
+_IGNORED_MAX, _IGNORED_CHARS_MAX = 8, 64
 
 
 @lru_cache(maxsize=8)
@@ -235,6 +231,8 @@ class JudgedEvent:
     observation: Observation | None = None
     mark: Mark = b""
     error: InputError | None = None
+    ignored: Sequence[str] = ()
+    """Members of a call that no stage reads: of a later release, or misspelt."""
 
 
 def split(fields: Sequence[tuple[str, str]], body: bytes, *, limits: IngestLimits = INGEST_LIMITS) -> list[bytes]:
@@ -322,6 +320,10 @@ class EventJudge:
             event = read_event(record, limits=self.limits)
             data = event.data
         yield len(raw)
+        ignored: Sequence[str] = ()
+        if isinstance(event, CallEvent) and event.fields is None:  # a plain call has none
+            strange = orjson.loads(raw)["data"].keys() - CallData.__annotations__
+            ignored = sorted(name[:_IGNORED_CHARS_MAX] for name in strange)[:_IGNORED_MAX]
         if isinstance(event, SnapshotEvent):
             yield from check_offer(event.data, self.limits)
         for path, is_theirs in (
@@ -350,7 +352,8 @@ class EventJudge:
             error = InputError("too_large", f"{self.limits.record_bytes_max} bytes are allowed with key and headers")
         if error is not None:
             return JudgedEvent(error=error)
-        return JudgedEvent(observation=observation, mark=mark_of(client.observer_id, event.source, event.id))
+        mark = mark_of(client.observer_id, event.source, event.id)
+        return JudgedEvent(observation=observation, mark=mark, ignored=ignored)
 
     def _kind(self, raw: bytes) -> ObservationKind:
         try:

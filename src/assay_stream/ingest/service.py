@@ -23,7 +23,7 @@ from aiohttp import web
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.local import stamp_of
+from assay_stream.files.local import read_config, stamp_of
 from assay_stream.ingest.requests import (
     NOT_YOURS,
     EventJudge,
@@ -38,7 +38,7 @@ from assay_stream.ingest.writer import AcceptedWindow, EventWriter, NotDelivered
 from assay_stream.kafka.connection import Consumer, TopicPartition
 from assay_stream.kafka.part import Follower, Part
 from assay_stream.kafka.topics import AccessRole, topic_names
-from assay_stream.limits import DEFAULT_LIMITS, HTTP_LIMITS, INGEST_LIMITS, IngestLimits
+from assay_stream.limits import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
 from assay_stream.model.record import Record, Role
 from assay_stream.model.rejected import Mark, OutcomeCode, read_accepted
 from assay_stream.observe.http.messages import (
@@ -50,7 +50,7 @@ from assay_stream.observe.http.messages import (
 )
 from assay_stream.observe.http.tap import Listener, serve
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.telemetry import PrometheusStage
+from assay_stream.worker.telemetry import Metrics, PrometheusStage
 
 ACCEPTED, SOME_ACCEPTED = 202, 207
 """Not 200: it is in the log, and what the stages make of it is not known yet (CloudEvents web hooks 1.0, 2.1)."""
@@ -73,6 +73,7 @@ class IngestOutcome:
     code: OutcomeCode
     error: InputError | None = None
     recorded: bool = False
+    ignored: Sequence[str] = ()
 
     @property
     def status(self) -> int:
@@ -88,6 +89,8 @@ class IngestOutcome:
             content["recorded"] = True
         if self.error is not None:
             content["error"] = _problem(self.error.code, self.error.message, self.error.path)
+        if self.ignored:
+            content["ignored"] = self.ignored
         return content
 
 
@@ -339,7 +342,7 @@ class IngestService(Part):
                 return IngestOutcome("unavailable")
         if judged.error is not None:
             return IngestOutcome("refused", judged.error, recorded=True)
-        return IngestOutcome("duplicate" if known else "accepted")
+        return IngestOutcome("duplicate" if known else "accepted", ignored=judged.ignored)
 
 
 def take_turn(steps: Iterator[int]) -> bool:
@@ -378,28 +381,43 @@ class ClientFile:
         self._path = path
         self._seen = stamp_of(path)
         self._clients = self._read()
-        self._looked_s = time.monotonic()
+        self.error: str | None = None
+        """Why the clients are those of an earlier file."""
 
     def __call__(self) -> KnownClients:
-        now_s = time.monotonic()
-        if now_s - self._looked_s >= INGEST_LIMITS.reload_s:
-            self._looked_s = now_s
-            seen, self._seen = self._seen, stamp_of(self._path)
-            if seen != self._seen:
-                try:
-                    self._clients = self._read()
-                    _log.info("clients_read", clients=len(self._clients))
-                except ConfigurationError as error:
-                    _log.error("clients_not_read", error=str(error))
         return self._clients
 
-    def _read(self) -> KnownClients:
+    def look(self) -> None:
+        seen, self._seen = self._seen, stamp_of(self._path)
+        if seen == self._seen and self.error is None:  # the stamp does not show that rights were corrected
+            return
         try:
-            with self._path.open("rb") as file:
-                raw = file.read(DEFAULT_LIMITS.record_bytes_max + 1)
-        except OSError as error:
-            raise ConfigurationError("bad_clients", f"cannot read {self._path}: {error.strerror}") from None
-        return read_clients(raw, str(self._path))
+            self._clients, self.error = self._read(), None
+            _log.info("clients_read", clients=len(self._clients))
+        except ConfigurationError as error:
+            self.error = str(error)
+            if seen != self._seen:
+                _log.error("clients_not_read", error=self.error)
+
+    def _read(self) -> KnownClients:
+        return read_clients(read_config(self._path, "bad_clients"), str(self._path))
+
+
+class ClientWatch(Part):
+    """Looks at the file of clients. A bad one leaves it ready: taken out of service, it would refuse every client."""
+
+    is_ready = True
+
+    def __init__(self, file: ClientFile, metrics: Metrics) -> None:
+        super().__init__()
+        self._file, self._metrics = file, metrics
+
+    async def run(self) -> None:
+        while not self.stopping.is_set():
+            self._file.look()
+            self.waiting_for = self._file.error
+            self._metrics.clients_stale.set(self.waiting_for is not None)
+            await self.pause(INGEST_LIMITS.reload_s)
 
 
 def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_port: int | None) -> None:
@@ -438,6 +456,7 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         host.add("accepted_events", follower)
         host.add("kafka", writer)
         host.add(_STAGE, service)
+        host.add("clients", ClientWatch(known, host.metrics))
         host.metrics.on_scrape(note_gauges)
 
     run_host(settings, _NEEDED, [AccessRole.INGEST], build, web_port=web_port)

@@ -46,6 +46,9 @@ class EventOutcome(Closed):
     outcome: OutcomeCode
     recorded: bool = False
     error: ErrorDetail | None = None
+    ignored: Annotated[
+        list[str] | None, Field(description="Up to 8 members of a call's data that its schema does not have.")
+    ] = None
 
 
 class IngestAnswer(Closed):

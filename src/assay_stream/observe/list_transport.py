@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, 
 
 from assay_stream import __version__
 from assay_stream.errors import ConfigurationError
+from assay_stream.files.local import no_field
 from assay_stream.limits import LISTING_LIMITS, ListingLimits
 from assay_stream.observe.http.messages import EventStream, Opaque, body_of, first
 from assay_stream.observe.http.upstreams import Client, ResponseHead, UpstreamError, is_endpoint
@@ -125,8 +126,7 @@ def listed_servers(content: object, where: str, observer: Vantage) -> list[Liste
         if wrong["type"] == "value_error":
             why = wrong["msg"].removeprefix("Value error, ")
         elif wrong["type"] == "extra_forbidden":
-            known = _FIELDS if len(at) > 1 else _File.model_fields
-            why = f"there is no field {field!r}: the only fields are {', '.join(known)}"
+            why = no_field([field], _FIELDS if len(at) > 1 else _File.model_fields)
         else:
             why = f"{field} {_WANTED[field]}"
         raise ConfigurationError("bad_servers", f"{place}: {why}") from None

@@ -18,7 +18,7 @@ import yaml
 from assay_stream.canonical.decode import Members, decode_json, is_unicode
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
-from assay_stream.limits import PIN_FILE_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS, Limits
 from assay_stream.schemes.fingerprint import SCHEME_NAMES, PinEntry, check_value
 from assay_stream.schemes.mcptrust_lockfile import Lock, LockfileStamp, new_lockfile, read_lockfile, write_lockfile
 
@@ -201,8 +201,10 @@ def _checked(entries: Iterable[PinEntry]) -> list[PinEntry]:
     found: dict[tuple[str | None, str, str], PinEntry] = {}
     for entry in entries:
         for name, what in (("server_id", entry.server_id), ("tool_name", entry.tool_name)):
-            if what is not None and not (what.strip() and is_unicode(what)):
-                raise InputError("bad_identifier", f"the {name} of a pin must be Unicode text, and not blank")
+            most = DEFAULT_LIMITS.identifier_chars_max
+            if what is not None and not (what.strip() and is_unicode(what) and len(what) <= most):
+                must_be = f"Unicode text of up to {most} characters, and not blank"
+                raise InputError("bad_identifier", f"the {name} of a pin must be {must_be}")
         check_value(entry.scheme, entry.value)
         if entry[:3] in found:
             raise InputError("duplicate_pin", "one tool has two values under one scheme: keep one")

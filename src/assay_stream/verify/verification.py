@@ -167,7 +167,8 @@ class Verifier:
         for producer, group in groupby(pairs, lambda pair: self._named.of(pair[0])):
             written = list(group)
             name = f"{producer.version}@{producer.git}"
-            self.written_by[name] += len(written)
+            if producer.version or producer.git:  # what cannot be read names none
+                self.written_by[name] += len(written)
             is_expected = not self.producers or name in self.producers or producer.version in self.producers
             for judgement in self._judged(producer, written, is_expected):
                 if judgement is not None:

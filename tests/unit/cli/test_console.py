@@ -96,6 +96,13 @@ def test_a_failure_to_fill_is_shown_and_filling_is_tried_again(tmp_path: Path) -
         process.wait(10)
 
 
+def test_a_console_without_a_store_ends(tmp_path: Path) -> None:
+    """As every command that reads one: a misspelt folder would serve pages that show nothing but an error."""
+    done = run_command_text("console", "--listen", "127.0.0.1:0", "--store", str(tmp_path / "nosuch"))
+    assert done.returncode == 2
+    assert done.stderr.startswith("assay-stream: store_missing: ")
+
+
 def test_a_console_that_cannot_listen_ends(tmp_path: Path) -> None:
     """It says why, with the exit code of the command, and fills nothing."""
     store = tmp_path / "store"

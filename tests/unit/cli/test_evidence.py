@@ -69,6 +69,13 @@ def test_calls_are_found_by_what_is_known_of_them(replayed: Path, options: tuple
     assert ("no call matches" in done.stderr) == (count == 0)
 
 
+def test_arguments_that_cannot_be_read_are_named_with_their_file(tmp_path: Path) -> None:
+    file = tmp_path / "arguments.json"
+    file.write_text("{")
+    assert f"{file}: line 1" in str(run("digest", file).exception)
+    assert "standard input: line 1" in str(run("digest", "-", input="{").exception)
+
+
 def test_more_calls_than_are_shown_are_told(replayed: Path) -> None:
     done = run("list", "--evidence", replayed, "--limit", "2")
     assert len(done.stdout.splitlines()) == 3

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from assay_stream.files.local import decode_toml
+from assay_stream.files.local import config_of
 from assay_stream.observe import Vantage
 from assay_stream.observe.list_transport import listed_servers
 from tests.support.command import run_command_text
@@ -45,7 +45,7 @@ def test_one_round_of_servers_that_can_be_listed_is_a_success(tmp_path: Path) ->
 def test_the_configuration_of_the_documentation_can_be_used() -> None:
     page = (ROOT / "docs" / "list-watch.md").read_text(encoding="utf-8")
     [written] = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    content = decode_toml(written.encode())
+    content = config_of(written.encode(), "servers.toml", "bad_servers")
     servers = listed_servers(content, "servers.toml", Vantage(server_id="-", observer_id="lister"))
     assert [(each.vantage.server_id, each.interval_s, each.listen) for each in servers] == [
         ("docs", 3_600, True),

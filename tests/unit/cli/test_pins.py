@@ -209,6 +209,19 @@ def test_import_and_export_need_a_server_and_a_file(state: Bindings, tmp_path: P
     assert error_code(run("import", tmp_path / "none", "--format", "native", *WHY)) == "unreadable_file"
 
 
+def test_a_bad_file_or_option_is_named_before_any_broker_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody should wait for Kafka to read that a name is too long, or that there is no reason."""
+    monkeypatch.setattr(decisions, "known_bindings", lambda *_: pytest.fail("the brokers were asked"))
+    file = tmp_path / "pins.ndjson"
+    for name, more, code in (("n" * 1_025, WHY, "bad_identifier"), ("t", ("--reason", ""), "empty_value")):
+        file.write_text(json.dumps({"server_id": "s", "tool_name": name, "scheme": "assay.v1", "value": v1("t")}))
+        result = run("import", file, "--format", "native", *more)
+        assert error_code(result) == code
+        assert ("pins.ndjson" in str(result.exception)) == (code == "bad_identifier")
+
+
 def test_the_author_is_who_is_logged_in(state: Bindings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless the command line or the environment says otherwise."""
     monkeypatch.setattr(getpass, "getuser", lambda: "login")

@@ -92,6 +92,15 @@ def test_an_empty_list_says_so(alerts: str) -> None:
     assert run("list", "--input", "-", input="").stdout == "no alerts to show: 0 open\n"
 
 
+def test_a_server_that_no_alert_is_about_is_told_from_a_quiet_one(alerts: str) -> None:
+    """A misspelt name would otherwise look like peace."""
+    assert "is about" not in run("list", "--input", alerts, "--server-id", "server", "--kind", "tool_removed").stdout
+    done = run("list", "--input", alerts, "--server-id", "srever")
+    assert done.exit_code == 0
+    why = "no alert, open or closed, is about srever: `assay-stream servers list` has the names"
+    assert done.stdout == f"no alerts to show: 0 open; {why}\n"
+
+
 def test_the_folder_of_a_replay_stands_for_its_alerts(alerts: str) -> None:
     """By the name that a replay gives them."""
     folder = Path(alerts).parent / "out"

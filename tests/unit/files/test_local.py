@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.local import Aside, decode_toml, locked_folder, reading, writing, writing_to
+from assay_stream.files.local import Aside, config_of, locked_folder, reading, writing, writing_to
 from tests.support.errors import raises_code
 
 
@@ -41,28 +41,30 @@ def test_files_take_their_places_together_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "code", "said"),
+    ("raw", "said"),
     [
-        (b"servers:\n  - server_id: docs\n", "not_toml", "line 1: not TOML. YAML and JSON are not read"),
-        (b"# of ours\nservers:\n", "not_toml", "line 2: "),
-        (b'{"servers": []}', "not_toml", "line 1: "),
-        (b"servers = [", "not_toml", "not TOML"),
-        (b"a = 1\na = 2", "not_toml", "not TOML"),
-        pytest.param(b"a = " + b"[" * 50_000, "not_toml", "not TOML", id="deep"),
-        pytest.param(b"a = " + b"1" * 5_000, "not_toml", "not TOML", id="long number"),
-        (b"secret-\xff", "not_utf8", "byte 7"),
-        pytest.param(b"#" * 20_000_000, "too_large", "allowed", id="large"),
+        (b"servers:\n  - server_id: docs\n", "line 1: not TOML. YAML and JSON are not read"),
+        (b"# of ours\nservers:\n", "line 2: "),
+        (b'{"servers": []}', "line 1: "),
+        (b"servers = [", "not TOML"),
+        (b"a = 1\na = 2", "not TOML"),
+        pytest.param(b"a = " + b"[" * 50_000, "not TOML", id="deep"),
+        pytest.param(b"a = " + b"1" * 5_000, "not TOML", id="long number"),
+        (b"secret-\xff", "byte 7"),
+        pytest.param(b"#" * 20_000_000, "over 8388608 bytes", id="large"),
     ],
 )
-def test_what_is_no_toml_is_refused_and_not_quoted(raw: bytes, code: str, said: str) -> None:
-    with raises_code(code) as caught:
-        decode_toml(raw)
+def test_what_is_no_toml_is_refused_and_not_quoted(raw: bytes, said: str) -> None:
+    with raises_code("bad_servers", kind=ConfigurationError) as caught:
+        config_of(raw, "servers.toml", "bad_servers")
+    assert caught.value.message.startswith("servers.toml: ")
     assert said in caught.value.message
     assert "secret" not in caught.value.message
 
 
 def test_what_is_toml_is_decoded() -> None:
-    assert decode_toml(b'[[servers]]\nserver_id = "docs"\n') == {"servers": [{"server_id": "docs"}]}
+    raw = b'[[servers]]\nserver_id = "docs"\n'
+    assert config_of(raw, "servers.toml", "bad_servers") == {"servers": [{"server_id": "docs"}]}
 
 
 @pytest.mark.parametrize(("block", "is_folder_wanted"), [(writing_to, True), (reading, False), (writing, False)])

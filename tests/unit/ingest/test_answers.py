@@ -21,7 +21,7 @@ INVALID = IngestOutcome("refused", InputError("duplicate_key", "m"), recorded=Tr
 @pytest.mark.parametrize(
     ("outcomes", "status"),
     [
-        ([ACCEPTED, DUPLICATE], 202),
+        ([ACCEPTED, DUPLICATE, IngestOutcome("accepted", ignored=["args_hsh"])], 202),
         ([DUPLICATE, AWAY], 207),
         ([ACCEPTED, INVALID], 207),
         ([INVALID, LARGE], 413),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.ingest.requests import KnownClients, Unauthorized, hash_of, new_token, read_clients
+from assay_stream.ingest.service import ClientFile, ClientWatch
+from assay_stream.worker.telemetry import Health, Metrics
 from tests.support.errors import raises_code
 from tests.support.toml import toml_of
 
@@ -115,6 +121,14 @@ def test_a_wrong_entry_is_named_and_not_quoted(bad: dict[str, Any]) -> None:
     assert TOKEN not in caught.value.message
 
 
+def test_a_misspelt_field_of_a_client_is_named_with_those_there_are() -> None:
+    """What it holds may be a token."""
+    with raises_code("bad_clients", kind=ConfigurationError) as caught:
+        clients(entry(expire=TOKEN))
+    why = "there is no field 'expire': the only fields are observer_id, servers, token, certificate, expires"
+    assert caught.value.message == f"clients.toml, entry 1: {why}"
+
+
 @pytest.mark.parametrize(
     "raw", [b"", b"[]", b"clients = []", b"clients = {}", b"{", b"\xff", b"clients = [{}]\nmore = 1", b"clients: []"]
 )
@@ -128,3 +142,43 @@ def test_one_token_is_one_client() -> None:
     """Two entries of one token would make it a matter of order who is meant."""
     with pytest.raises(ConfigurationError):
         clients(entry(), entry("gw-2"))
+
+
+def test_a_broken_edit_leaves_the_last_good_clients_and_is_logged_once_per_change(tmp_path: Path) -> None:
+    """Without a request: nobody may send for hours. What is put right counts at once, though its stamp is the same."""
+    path = tmp_path / "clients.toml"
+    path.write_text(toml_of({"clients": [entry()]}))
+    file = ClientFile(path)
+    path.write_text(toml_of({"clients": [entry(servers=[])]}))
+    with capture_logs() as logs:
+        for _ in range(3):
+            file.look()
+        assert [each["event"] for each in logs] == ["clients_not_read"]
+        assert "entry 1" in str(file.error)
+        assert len(file()) == 1
+        path.write_text(toml_of({"clients": [entry(), entry("gw-2", servers=[])]}))
+        file.look()
+        path.write_text(toml_of({"clients": [entry(), entry("gw-2", token=hash_of(OTHER))]}))
+        file.look()
+        file.look()
+    assert [each["event"] for each in logs] == ["clients_not_read", "clients_not_read", "clients_read"]
+    assert file.error is None
+    assert len(file()) == 2
+
+
+async def test_metrics_and_readiness_name_a_broken_file_of_clients(tmp_path: Path) -> None:
+    """And ingest stays ready: out of the balancer, no client could send."""
+    path = tmp_path / "clients.toml"
+    path.write_text(toml_of({"clients": [entry()]}))
+    metrics, health = Metrics(CollectorRegistry()), Health()
+    watch = ClientWatch(ClientFile(path), metrics)
+    health.watch("clients", watch)
+    path.unlink()
+    running = asyncio.create_task(watch.run())
+    await asyncio.sleep(0)
+    watch.stop()
+    await running
+    assert b"assay_stream_clients_stale 1.0" in metrics.text()
+    status, body = health.readiness()
+    assert (status, body["ready"]) == (200, True)
+    assert "bad_clients: cannot read" in body["waiting_for"]

@@ -96,6 +96,20 @@ async def serving(
         await tasks[0]
 
 
+async def test_unknown_members_of_a_call_are_accepted_and_listed() -> None:
+    """A later release may have them, and a misspelt one would be missed only when its evidence is needed."""
+    async with serving() as served:
+        event = json.loads(a_call(1).value)
+        event["data"] |= {"args_hsh": "0" * 64, **{f"x{number}": number for number in range(9)}}
+        for outcome in ("accepted", "duplicate"):
+            status, _, content = await served.send(json.dumps(event).encode())
+            assert status == 202
+            ignored = ["args_hsh", *(f"x{number}" for number in range(7))]
+            assert content["outcomes"] == [{"index": 0, "outcome": outcome, "ignored": ignored}]
+        _, _, content = await served.send(a_call(2).value)
+        assert content["outcomes"] == [{"index": 0, "outcome": "accepted"}]
+
+
 async def test_a_batch_says_what_became_of_each_event() -> None:
     """Some accepted: 207; none: the gravest refusal; all: 202."""
     async with serving() as served:

@@ -223,7 +223,7 @@ def test_two_values_of_one_tool_are_refused(second: str) -> None:
         write_pins([HANGAR, HANGAR._replace(value=second)], format="native", server_id=None)
 
 
-@pytest.mark.parametrize("name", ["", " ", "\ud800"])
+@pytest.mark.parametrize("name", ["", " ", "\ud800", "n" * 1_025])
 def test_a_name_that_nobody_could_read_back_is_refused(name: str) -> None:
     for pin in (HANGAR._replace(tool_name=name), HANGAR._replace(server_id=name)):
         with raises_code("bad_identifier"):

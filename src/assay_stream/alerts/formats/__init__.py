@@ -30,10 +30,13 @@ def as_lines(alerts: Iterable[dict[str, Any]], target: str) -> Iterable[str]:
     """Yield alerts as the lines of a file; where the format makes one document of them, it is one line."""
     form = FORMATS.load(target)
     if form.write_file is not None:
-        yield _escaped(form, form.write_file(list(alerts)))
+        given = list(alerts)
+        with FORMATS.naming(target):
+            yield _escaped(form, form.write_file(given))
         return
     for alert in alerts:
-        yield render(alert, target)
+        with FORMATS.naming(target, f" on the alert {view_of(alert).uid}"):
+            yield render(alert, target)
 
 
 def _escaped(form: Format, line: str) -> str:

@@ -13,6 +13,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from assay_stream.errors import ConfigurationError
+from assay_stream.files.local import entries_of, no_field
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe.http.messages import HeaderFields
 from assay_stream.observe.observation import Vantage
@@ -106,7 +107,7 @@ class Client:
 WELL_KNOWN = ("/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server")
 """Paths for authorisation discovery (RFC 9728, RFC 8414), each followed by the endpoint's path."""
 
-_FIELDS = frozenset(("server_id", "url", "path", "auth_context"))
+_FIELDS = ("server_id", "url", "path", "auth_context")
 
 
 def is_endpoint(url: object) -> bool:
@@ -167,19 +168,15 @@ def routes(upstreams: Sequence[Upstream]) -> dict[str, tuple[Upstream, str]]:
 
 def listed_upstreams(content: object, where: str, observer: Vantage) -> list[Upstream]:
     """Return the servers in the file ``where``; ``observer`` has their defaults. Raises ``bad_upstream``."""
-    listed = content.get("upstreams") if isinstance(content, dict) and set(content) == {"upstreams"} else None
-    if not isinstance(listed, list) or not 1 <= len(listed) <= HTTP_LIMITS.upstreams_max:
-        raise ConfigurationError(
-            "bad_upstream", f"{where} must hold a list named upstreams, with 1 to {HTTP_LIMITS.upstreams_max} entries"
-        )
+    listed = entries_of(content, "upstreams", where, "bad_upstream", entries_max=HTTP_LIMITS.upstreams_max)
     found = []
     for number, entry in enumerate(listed, 1):
-        is_sound = isinstance(entry, dict) and {"server_id", "url", "path"} <= set(entry) <= _FIELDS
-        if not is_sound or not all(isinstance(value, str) for value in entry.values()):
-            raise ConfigurationError(
-                "bad_upstream",
-                f"{where}, entry {number}: give server_id, url and path, and optionally auth_context, each as text",
-            )
+        strange = entry.keys() - _FIELDS if isinstance(entry, dict) else ()
+        is_sound = isinstance(entry, dict) and {"server_id", "url", "path"} <= set(entry)
+        if strange or not is_sound or not all(isinstance(value, str) for value in entry.values()):
+            wanted = "give server_id, url and path, and optionally auth_context, each as text"
+            why = no_field(strange, _FIELDS) if strange else wanted
+            raise ConfigurationError("bad_upstream", f"{where}, entry {number}: {why}")
         named = {name: entry[name] for name in ("server_id", "auth_context") if name in entry}
         found.append(Upstream(vantage=replace(observer, **named), url=entry["url"], path=entry["path"]))
     return found

@@ -19,7 +19,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import NotObserved
 from assay_stream.observe.observation import Decision, Observation, Prefixes, Vantage, call_event
 from assay_stream.observe.recorded import OnError, check_observation, numbered, report, stable_id
-from assay_stream.plugins import LogReader
+from assay_stream.plugins import LOGS
 from assay_stream.text.times import rfc3339
 
 SpanKind = Literal["server", "client"]
@@ -186,48 +186,60 @@ _MESSAGE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
 
 
 def from_log(
-    reader: LogReader, pieces: Iterable[bytes], whose: Whose, counts: Counter[str], *, on_error: OnError | None = None
+    name: str, pieces: Iterable[bytes], whose: Whose, counts: Counter[str], *, on_error: OnError | None = None
 ) -> Iterator[Observation]:
     """Yield a log's observations, always the same; without ``on_error`` the first error is raised.
 
     Args:
+        name: of its reader.
         pieces: the lines of the log; pieces of any size where its reader splits them.
     """
     before = sha256()
-    for number, raw in _entries(reader, pieces):
+    for number, raw in _entries(name, pieces):
         if isinstance(raw, InputError):
             report(raw, number, on_error)
             return
         # Two equal entries are two calls, and an appended log keeps the ids of its entries.
         before.update(sha256(raw).digest())
-        try:
-            entry = (reader.decode or decode_json)(raw)
-        except InputError as error:
-            report(error, number, on_error)
-            if reader.read_unsound is not None:
-                yield from reader.read_unsound(raw, whose)
-            continue
-        try:
+        for each in _observed(name, raw, before.hexdigest(), whose, counts):
+            if isinstance(each, InputError):
+                report(each, number, on_error)
+            else:
+                yield each
+
+
+def _observed(
+    name: str, raw: bytes, identity: str, whose: Whose, counts: Counter[str]
+) -> Iterator[Observation | InputError]:
+    """Yield what an entry holds, and an error in place of what cannot be read."""
+    reader = LOGS.load(name)
+    try:
+        with LOGS.naming(name):
+            try:
+                entry = (reader.decode or decode_json)(raw)
+            except InputError as error:
+                yield error
+                if reader.read_unsound is not None:
+                    yield from reader.read_unsound(raw, whose)
+                return
             if not isinstance(entry, dict):
                 raise InputError("not_an_event", "the line must be a JSON object", path="$")
-            for each in reader.read(entry, before.hexdigest(), whose, counts):
-                if isinstance(each, InputError):
-                    report(each, number, on_error)
-                else:
-                    yield each
-        except InputError as error:
-            report(error, number, on_error)
+            yield from reader.read(entry, identity, whose, counts)
+    except InputError as error:
+        yield error
 
 
-def _entries(reader: LogReader, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes | InputError]]:
+def _entries(name: str, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes | InputError]]:
     """Yield the entries of a log with their numbers, and an error in place of those that cannot be told apart."""
-    if reader.split is None:
+    split = LOGS.load(name).split
+    if split is None:
         yield from numbered(pieces)
         return
     number = 0
     try:
-        for number, raw in enumerate(reader.split(pieces), 1):
-            yield number, raw
+        with LOGS.naming(name):
+            for number, raw in enumerate(split(pieces), 1):
+                yield number, raw
     except InputError as error:
         yield number + 1, error
 

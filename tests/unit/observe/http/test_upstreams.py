@@ -51,6 +51,13 @@ def test_a_file_that_lists_no_servers_is_refused(content: Any) -> None:
         listed_upstreams(content, "taps.toml", THE_VANTAGE)
 
 
+def test_a_misspelt_field_of_an_upstream_is_named_with_those_there_are() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        listed_upstreams({"upstreams": [ENTRY, ENTRY | {"auth-context": "x"}]}, "taps.toml", THE_VANTAGE)
+    why = "there is no field 'auth-context': the only fields are server_id, url, path, auth_context"
+    assert caught.value.message == f"taps.toml, entry 2: {why}"
+
+
 def test_a_file_lists_servers() -> None:
     """What it does not state is as for all."""
     found = listed_upstreams({"upstreams": [ENTRY, ENTRY | {"path": "/b", "auth_context": "x"}]}, "f", THE_VANTAGE)

@@ -55,8 +55,8 @@ def test_a_line_that_is_no_record_is_named_without_quoting_it(source: str) -> No
 def test_a_log_yields_the_same_events_whenever_it_is_read() -> None:
     """Also once lines were appended to it; equal lines are calls of their own."""
     lines = HANGAR.read_bytes().splitlines()
-    once = [each.value for each in from_log(LOGS.load("hangar"), lines, whose(), Counter())]
-    again = [each.value for each in from_log(LOGS.load("hangar"), [*lines, *lines], whose(), Counter())]
+    once = [each.value for each in from_log("hangar", lines, whose(), Counter())]
+    again = [each.value for each in from_log("hangar", [*lines, *lines], whose(), Counter())]
     assert again[: len(once)] == once
     assert len(set(again)) == 2 * len(once)
 
@@ -77,4 +77,4 @@ def test_no_input_raises_anything_but_an_error_of_ours(source: str, value: Any, 
     errors: list[InputError] = []
     for line in (value, tail, *changed, one_span(attributes=value), {"resourceSpans": value}):
         read(source, line, on_error=errors.append)
-    assert all(error.code for error in errors)
+    assert all(error.code not in ("", "plugin_failed") for error in errors)
