@@ -264,38 +264,6 @@ class Replay:
         return alerting.process(self._alerts, Record(Role.FINDINGS, origin, *finding))
 
 
-def replay(records: Iterable[Record], *, producer: Producer, **options: Any) -> Iterator[Output]:
-    """Yield everything the stages write for these records: evidence, alerts, definitions, rejected records.
-
-    Args:
-        records: records of the snapshots, control and calls topics, in any order. All are read before the first
-            output; what does not fit into memory goes to a temporary file.
-
-    Raises:
-        InputError: ``conflicting_records``: two different records claim one place in one log.
-    """
-    with spooled(records) as spool:
-        for outputs in Replay(spool, producer=producer, **options).steps():
-            yield from outputs
-
-
-def spooled(records: Iterable[Record]) -> LogSpool:
-    """Return a finished spool of records of any partitions, in any order.
-
-    Raises:
-        InputError: ``conflicting_records``.
-    """
-    spool = LogSpool()
-    try:
-        for record in records:
-            spool.add(record)
-        spool.finish()
-    except BaseException:
-        spool.close()
-        raise
-    return spool
-
-
 FILES = {
     Role.EVIDENCE: "evidence.ndjson",
     Role.ALERTS: "alerts.ndjson",
