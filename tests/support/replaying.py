@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 from assay_stream.files.spool import LogSpool
@@ -13,10 +14,12 @@ from assay_stream.replay.run import Replay
 
 def spooled(records: Iterable[Record]) -> LogSpool:
     """Return a finished spool of records of any partitions, in any order; raises ``conflicting_records``."""
-    spool = LogSpool()
-    for record in records:
-        spool.add(record)
-    spool.finish()
+    with ExitStack() as undoing:
+        spool = undoing.enter_context(LogSpool())
+        for record in records:
+            spool.add(record)
+        spool.finish()
+        undoing.pop_all()
     return spool
 
 
