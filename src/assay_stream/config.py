@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from assay_stream import __version__
@@ -29,12 +29,20 @@ _SECRETS = (
 _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
 
 
+def _brokers(value: str) -> str:
+    for broker in value.split(","):
+        host, _, port = broker.strip().rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError("must be host:port, comma separated")
+    return value
+
+
 class Settings(BaseSettings):
     """All settings; the defaults suit a single local broker."""
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_STREAM_", extra="ignore", frozen=True)
 
-    bootstrap_servers: str = "127.0.0.1:9092"
+    bootstrap_servers: Annotated[str, AfterValidator(_brokers)] = "127.0.0.1:9092"
     """Kafka brokers: host:port, comma-separated."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Security protocol for broker connections."""
@@ -58,7 +66,7 @@ class Settings(BaseSettings):
     """File to read the SASL password from."""
     sasl_token_file: Path | None = None
     """With OAUTHBEARER: file that holds the token, read again for each connection."""
-    sasl_token_endpoint: str | None = None
+    sasl_token_endpoint: Annotated[str, AfterValidator(encrypted)] | None = None
     """With OAUTHBEARER: token endpoint of the OAuth 2.0 server that issues tokens to this client."""
     sasl_token_cafile: Path | None = None
     """CA certificates used to verify the token endpoint."""
@@ -193,20 +201,6 @@ class Settings(BaseSettings):
     """Format of log lines."""
     git_commit: str = "unknown"
     """Commit this build was made from, recorded in the evidence envelope."""
-
-    @field_validator("bootstrap_servers")
-    @classmethod
-    def _names_a_broker(cls, value: str) -> str:
-        for broker in value.split(","):
-            host, _, port = broker.strip().rpartition(":")
-            if not host or not port.isdigit():
-                raise ValueError("must be host:port, comma separated")
-        return value
-
-    @field_validator("sasl_token_endpoint")
-    @classmethod
-    def _is_encrypted(cls, value: str | None) -> str | None:
-        return value if value is None else encrypted(value)
 
     @field_validator("redaction_enable", "redaction_disable", "redaction_names")
     @classmethod

@@ -275,15 +275,6 @@ def show_refused(refused: Refusals) -> None:
         raise typer.Exit(2)
 
 
-@contextmanager
-def named_in_errors(name: object) -> Iterator[None]:
-    """Prefix the message of an input error with the file name."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(error.code, f"{name}: {error.message}", path=error.path) from None
-
-
 _THRESHOLDS = (50_000, 50, 100)
 
 

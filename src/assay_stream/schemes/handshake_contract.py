@@ -70,17 +70,8 @@ DRIFT_CODES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContractProblem:
-    """A problem with one field of a contract; its message is without the server's own text."""
-
-    code: str
-    path: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """Declarations of a tool. A missing or malformed field is ``None`` and listed in ``problems``.
+    """Declarations of a tool. A missing or malformed field is ``None``, and a problem that quotes nothing of it.
 
     Args:
         side_effect: one of ``SIDE_EFFECTS``.
@@ -101,7 +92,7 @@ class Contract:
     deprecated_since: Version | None = None
     sunset_on: str | None = None
     replaced_by: str | None = None
-    problems: tuple[ContractProblem, ...] = ()
+    problems: tuple[InputError, ...] = ()
 
 
 def contract(tool: Tool) -> Contract | None:
@@ -111,10 +102,9 @@ def contract(tool: Tool) -> Contract | None:
         return None
     declared = meta["handshake"]
     if not isinstance(declared, Mapping):
-        problem = ContractProblem(code="wrong_type", path=PATH, message="the contract must be an object")
-        return Contract(problems=(problem,))
+        return Contract(problems=(InputError("wrong_type", "the contract must be an object", path=PATH),))
     values: dict[str, Any] = {}
-    problems: list[ContractProblem] = []
+    problems: list[InputError] = []
     for name, read in _FIELDS.items():
         value = declared.get(name)
         try:
@@ -123,10 +113,10 @@ def contract(tool: Tool) -> Contract | None:
             elif name in _REQUIRED:
                 raise InputError("missing_field", "the field is required")
         except InputError as error:
-            problems.append(ContractProblem(code=error.code, path=f"{PATH}.{name}", message=error.message))
+            problems.append(InputError(error.code, error.message, path=f"{PATH}.{name}"))
     if declared.get("deprecated_since") is not None and declared.get("sunset_on") is None:
         message = "a deprecated tool must say when it goes"
-        problems.append(ContractProblem(code="missing_field", path=f"{PATH}.sunset_on", message=message))
+        problems.append(InputError("missing_field", message, path=f"{PATH}.sunset_on"))
     return Contract(problems=tuple(problems), **values)
 
 
