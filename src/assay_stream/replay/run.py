@@ -71,16 +71,15 @@ def joined_calls(
     size_bytes = 0
     for placed in merged:
         event = placed.read
+        if event is not None:
+            calls.append((placed, event))
+            size_bytes += len(placed.record.value or b"")
+            if len(calls) < CALLS_TOGETHER_MAX and size_bytes < CALLS_TOGETHER_BYTES_MAX:
+                continue
+        yield from _written(join, calls, server_ids)
+        calls, size_bytes = [], 0
         if event is None:
-            yield from _written(join, calls, server_ids)
-            calls, size_bytes = [], 0
             yield placed, None
-            continue
-        calls.append((placed, event))
-        size_bytes += len(placed.record.value or b"")
-        if len(calls) >= CALLS_TOGETHER_MAX or size_bytes >= CALLS_TOGETHER_BYTES_MAX:
-            yield from _written(join, calls, server_ids)
-            calls, size_bytes = [], 0
     yield from _written(join, calls, server_ids)
 
 

@@ -70,8 +70,17 @@ DRIFT_CODES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContractProblem:
+    """A problem with one field of a contract; its message is without the server's own text."""
+
+    code: str
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """Declarations of a tool. A missing or malformed field is ``None``, and a problem that quotes nothing of it.
+    """Declarations of a tool. A missing or malformed field is ``None`` and listed in ``problems``.
 
     Args:
         side_effect: one of ``SIDE_EFFECTS``.
@@ -92,7 +101,7 @@ class Contract:
     deprecated_since: Version | None = None
     sunset_on: str | None = None
     replaced_by: str | None = None
-    problems: tuple[InputError, ...] = ()
+    problems: tuple[ContractProblem, ...] = ()
 
 
 def contract(tool: Tool) -> Contract | None:
@@ -102,9 +111,10 @@ def contract(tool: Tool) -> Contract | None:
         return None
     declared = meta["handshake"]
     if not isinstance(declared, Mapping):
-        return Contract(problems=(InputError("wrong_type", "the contract must be an object", path=PATH),))
+        problem = ContractProblem(code="wrong_type", path=PATH, message="the contract must be an object")
+        return Contract(problems=(problem,))
     values: dict[str, Any] = {}
-    problems: list[InputError] = []
+    problems: list[ContractProblem] = []
     for name, read in _FIELDS.items():
         value = declared.get(name)
         try:
@@ -113,10 +123,10 @@ def contract(tool: Tool) -> Contract | None:
             elif name in _REQUIRED:
                 raise InputError("missing_field", "the field is required")
         except InputError as error:
-            problems.append(InputError(error.code, error.message, path=f"{PATH}.{name}"))
+            problems.append(ContractProblem(code=error.code, path=f"{PATH}.{name}", message=error.message))
     if declared.get("deprecated_since") is not None and declared.get("sunset_on") is None:
         message = "a deprecated tool must say when it goes"
-        problems.append(InputError("missing_field", message, path=f"{PATH}.sunset_on"))
+        problems.append(ContractProblem(code="missing_field", path=f"{PATH}.sunset_on", message=message))
     return Contract(problems=tuple(problems), **values)
 
 
