@@ -32,10 +32,10 @@ from assay_stream.agents.shipped import steered_calls_agent, taken_over_agent
 from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
-from assay_stream.replay.run import replay
 from deploy.local.servers import node_server, python_server
 from tests.support.behind_tap import TappedClient
 from tests.support.events import TYPES
+from tests.support.replaying import replay
 
 Call = dict[str, Any]
 Step = tuple[str, str, dict[str, Any]]

@@ -57,7 +57,7 @@ def pass_on(_: NoState, record: Record, *, record_bytes: int = 0) -> list[Output
 def pass_through(name: str, topology: Topology) -> Stage[NoState]:
     """A stage that only passes on."""
     return Stage(
-        name, (Role.CALLS,), topology, new_state=lambda _: NoState(), thread=StateThread(name), piece_records=100
+        name, (Role.CALLS,), topology, new_state=lambda _: NoState(), shared_thread=StateThread(name), piece_records=100
     )
 
 

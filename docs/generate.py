@@ -6,11 +6,14 @@ A page names the table that belongs in it with ``<!-- table: name -->``; the tex
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -48,15 +51,27 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
+def texts_below_fields(cls: type) -> dict[str, str]:
+    """Return the docstrings of the fields of a class by name. Pydantic could, but at each start of a process."""
+    body = next(node.body for node in ast.parse(inspect.getsource(cls)).body if isinstance(node, ast.ClassDef))
+    return {
+        field.target.id: inspect.cleandoc(below.value.value)
+        for field, below in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str)
+    }
+
+
 def settings_table() -> str:
-    """Return every ``ASSAY_STREAM_*`` variable with its default and its description."""
+    """Return every ``ASSAY_STREAM_*`` variable with its default and the text below its field."""
+    meanings = texts_below_fields(Settings)
     return table(
         ["variable", "default", "meaning"],
         (
             [
                 f"`ASSAY_STREAM_{name.upper()}`",
                 f"`{field.default}`" if field.default is not None and str(field.default) else "",
-                field.description or "",
+                meanings[name],
             ]
             for name, field in Settings.model_fields.items()
         ),

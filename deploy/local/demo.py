@@ -23,6 +23,7 @@ from aiokafka import AIOKafkaConsumer
 from mcp import MCPError, StdioServerParameters, stdio_client
 from mcp.client.client import Client
 
+from assay_stream.alerts.view import ReviewState
 from assay_stream.cli.demo import TOLD, DemoStory, decisions
 from assay_stream.cli.output import Painter
 from assay_stream.cli.shared import set_up_streams
@@ -120,6 +121,12 @@ class Topics:
         return b"".join(line + b"\n" for line in sorted(lines, key=lambda line: json.loads(line)["time"]))
 
 
+def open_on(story: DemoStory, server_id: str) -> int:
+    """Return the number of open alerts about tools of a server."""
+    about = (row for row in story.rows() if row.server_id == server_id and row.tool_name)
+    return sum(row.state is ReviewState.OPEN for row in about)
+
+
 async def play(cast: Cast, env: dict[str, str], worker: Running, record: Path | None) -> bool:
     """Play the chapters, and tell each from what the stages wrote. Returns whether the story is whole."""
     story = DemoStory(Painter("auto", columns=80), cast.server_id)
@@ -140,18 +147,18 @@ async def play(cast: Cast, env: dict[str, str], worker: Running, record: Path | 
         story.begin()
         await drive(cast.server_id, before, cast.calls, env)
         await drive(cast.other_id, cast.other, cast.other_calls, env)
-        await told(len(cast.calls) + len(cast.other_calls), lambda: story.alerts >= 2)
+        await told(len(cast.calls) + len(cast.other_calls), lambda: len(story.rows()) >= 2)
         story.begin()
         await drive(cast.server_id, after, cast.calls, env)
-        await told(len(cast.calls), lambda: story.open_on_server > 0)
+        await told(len(cast.calls), lambda: open_on(story, cast.server_id) > 0)
         story.begin()
         for decision in decisions(cast.server_id):
             assay_stream(*decision, env=env)
-        await told(0, lambda: not story.open_on_server)
+        await told(0, lambda: not open_on(story, cast.server_id))
         story.begin()
         refusal = await drive(cast.server_id, cast.rug_pull(), cast.calls[:1], env, "--enforce")
         story.say("", f"The agent got: {refusal or 'no refusal'}")
-        await told(1, lambda: story.worst >= CRITICAL)
+        await told(1, lambda: any(row.severity_id >= CRITICAL for row in story.rows()))
         if not (story.end() and refusal):
             return False
         story.say("", "While `make run` keeps Kafka running, you can type:")

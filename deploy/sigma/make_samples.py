@@ -19,7 +19,7 @@ from typing import Any
 from assay_stream.alerts.formats import as_lines, read_alert
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
-from assay_stream.replay.run import replay
+from tests.support.replaying import replay
 
 _START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 _VERSION = "sample"

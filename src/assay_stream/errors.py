@@ -62,3 +62,13 @@ def needing_extra(extra: str) -> Iterator[None]:
             f"the Python module {error.name} is missing: run pip install 'assay-stream[{extra}]', "
             f"or in a checkout pip install '.[{extra}]'",
         ) from None
+
+
+@contextmanager
+def named_in_errors(name: object) -> Iterator[None]:
+    """Say in an ``InputError`` of the block what is wrong: a file (``-`` for standard input), a line, a record."""
+    try:
+        yield
+    except InputError as error:
+        where = "standard input" if str(name) == "-" else name
+        raise InputError(error.code, f"{where}: {error.message}", path=error.path) from None

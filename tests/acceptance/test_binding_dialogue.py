@@ -13,7 +13,6 @@ from aiokafka.partitioner import murmur2
 
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import LOSS_TYPE, Headers, Record, Role
-from assay_stream.replay.run import replay
 from tests.support.engine import EngineState
 from tests.support.events import (
     SERVER,
@@ -26,6 +25,7 @@ from tests.support.events import (
     read_live,
     record_of,
 )
+from tests.support.replaying import replay
 from tests.support.vectors import vectors
 
 CASES = {case["id"]: case for case in vectors("assay_tool_definition_p56b")["cases"]}

@@ -13,11 +13,11 @@ from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Finding, Suppression
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.run import replay
 from assay_stream.verify.alert_ledger import AlertLedger
 from tests.support.agents import evidence, findings_in, found
 from tests.support.events import a_call, a_snapshot, record_of
 from tests.support.findings import RULES, a_rule, at, body
+from tests.support.replaying import replay
 
 
 def detections() -> list[Finding]:

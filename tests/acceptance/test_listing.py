@@ -8,12 +8,12 @@ from itertools import count
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.observe import Observation
-from assay_stream.replay.run import replay
 from assay_stream.report.coverage import CoverageCounts
 from assay_stream.report.pins import Row
 from assay_stream.verify.evidence import Recorded
 from tests.support.ingest import a_call
 from tests.support.listing import listed_once
+from tests.support.replaying import replay
 
 SERVER = {"command": [sys.executable, "-m", "tests.support.scripted_lister_server", "good"]}
 

@@ -9,12 +9,12 @@ from hypothesis import given, strategies as st
 
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.replay.run import replay
 from assay_stream.schemes import assay_tool as assay
 from tests.acceptance.test_p56b import CLUSTER, POLICY, claims
 from tests.support import engine
 from tests.support.engine import EngineState
 from tests.support.events import SERVER, TOOL, Story, an_event
+from tests.support.replaying import replay
 
 VERSIONS = [TOOL, {**TOOL, "description": "second"}, {**TOOL, "inputSchema": {"type": "object"}}]
 GARBAGE = st.sampled_from([b"{", b"", b"\xff", b'{"a":1,"a":2}', b"[]", None])

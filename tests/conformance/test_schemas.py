@@ -16,7 +16,6 @@ from assay_stream.model.cloudevents import read_event
 from assay_stream.model.evidence import Producer
 from assay_stream.model.observation import Reported
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
-from assay_stream.replay.run import replay
 from assay_stream.schemes import assay_tool as assay
 from tests.support.controls import a_control
 from tests.support.events import (
@@ -29,6 +28,7 @@ from tests.support.events import (
     call_data,
     handshake_call_data,
 )
+from tests.support.replaying import replay
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
 PRODUCER = Producer(version="0.1.0")

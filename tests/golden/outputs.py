@@ -14,10 +14,10 @@ import orjson
 
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.run import replay
 from tests.golden.histories import History
 from tests.support import engine
 from tests.support.engine import EngineState
+from tests.support.replaying import replay
 
 DIGESTS = Path(__file__).parents[1] / "data" / "golden" / "digests.json"
 HISTORIES = range(60)

@@ -16,10 +16,10 @@ from assay_stream.agents.declaration import load_agents
 from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Finding, decode_finding
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.run import replay
 from tests.support.deployment import Deployment
 from tests.support.events import event_at
 from tests.support.fleet import START, Fleet, Published
+from tests.support.replaying import replay
 
 pytestmark = pytest.mark.kafka
 

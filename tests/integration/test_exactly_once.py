@@ -13,10 +13,11 @@ from assay_stream import __version__
 from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.run import Replay, spooled
+from assay_stream.replay.run import Replay
 from assay_stream.verify.alert_ledger import is_name_fold
 from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet
+from tests.support.replaying import spooled
 
 pytestmark = pytest.mark.kafka
 

@@ -17,10 +17,10 @@ from assay_stream.observe.http.connections import Contexts, Exchange
 from assay_stream.observe.http.traffic import Answered, HttpEvent, Opened, Passed, Traffic
 from assay_stream.observe.recorded import check_observation
 from assay_stream.observe.wire import Direction
-from assay_stream.replay.run import replay
 from tests.chaos.placing import BINDINGS, CALLS, Placing
 from tests.support.fleet import Fleet
 from tests.support.mcp_dialogue import START, THE_VANTAGE, Dialogue
+from tests.support.replaying import replay
 
 LIMITS = Limits(held_calls_max=3, call_inputs_max=3)
 PENDING_MAX = 4

@@ -14,7 +14,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import Tick
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.run import Replay, replay, spooled
+from assay_stream.replay.run import Replay
 from assay_stream.schemes import assay_tool as assay
 from assay_stream.verify.compare import ReplayComparison
 from assay_stream.verify.evidence import Difference, Pairing, Recorded
@@ -36,6 +36,7 @@ from tests.property.test_replay_laws import (
 from tests.support import engine
 from tests.support.engine import EngineState
 from tests.support.fleet import START, Fleet
+from tests.support.replaying import replay, spooled
 
 
 def written(outputs: list[Output]) -> list[bytes]:

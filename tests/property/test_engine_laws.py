@@ -11,12 +11,12 @@ from hypothesis import given, strategies as st
 
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role, murmur2_partition
-from assay_stream.replay.run import replay
 from assay_stream.schemes import assay_tool as assay
 from tests.support import engine
 from tests.support.controls import a_control
 from tests.support.engine import EngineState, evidence_by_partition
 from tests.support.events import TOOL, an_event, call_data, snapshot_data
+from tests.support.replaying import replay
 
 PRODUCER = Producer(version="1")
 START_MS = 1_772_359_200_000

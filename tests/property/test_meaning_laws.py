@@ -12,6 +12,7 @@ from assay_stream.drift import CODES, Change, compare_definitions, compare_lists
 from assay_stream.drift.severity import PROFILES, Level, assess
 from assay_stream.errors import InputError
 from tests.support.counting import counted_calls
+from tests.support.drift import mirrored
 from tests.support.schemas import DEFINITIONS, JSON, PAIRS, shuffled
 
 Definition = dict[str, Any]
@@ -23,7 +24,7 @@ NAMED = st.dictionaries(st.sampled_from("abcdef"), DEFINITIONS, max_size=5).map(
 
 def _mirrored(change: Change) -> tuple[Any, ...]:
     values = canonicalize(change.after), canonicalize(change.before)
-    return (CODES[change.code].opposite, change.path, *values, change.direction.mirrored())
+    return (CODES[change.code].opposite, change.path, *values, mirrored(change.direction))
 
 
 def _plain(change: Change) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from assay_stream.model.evidence import Producer
 from assay_stream.model.finding import PIN_FIELDS
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
 from assay_stream.replay.order import Merge
-from assay_stream.replay.run import Replay, ResumePoint, replay
+from assay_stream.replay.run import Replay, ResumePoint
 from assay_stream.text.times import time_ms_in
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
 from tests.support import engine
@@ -22,6 +22,7 @@ from tests.support.controls import control_at
 from tests.support.engine import EngineState, evidence_by_partition
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
 from tests.support.merging import merge_by_event_time, sort_in_memory
+from tests.support.replaying import replay
 
 PRODUCER = Producer(version="1")
 

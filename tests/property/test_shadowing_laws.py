@@ -15,11 +15,11 @@ from assay_stream.model.finding import NameClaim, decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role, murmur2_partition
 from assay_stream.registry.name_claims import name_sketch
 from assay_stream.registry.processor import Registry, process
-from assay_stream.replay.run import replay
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.support.controls import a_control
 from tests.support.events import TEN_O_CLOCK_MS, a_snapshot
 from tests.support.findings import RULES, a_claim
+from tests.support.replaying import replay
 
 NAMES = ("read_file", "read-file", "re\u0430d_file", "list", "1ist")
 

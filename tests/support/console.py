@@ -22,9 +22,10 @@ from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import ROLES, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter
-from assay_stream.replay.run import Replay, spooled
+from assay_stream.replay.run import Replay
 from tests.support.events import TEN_O_CLOCK_MS, an_event, call_data, snapshot_data
 from tests.support.readmodel import NOW_US, as_records
+from tests.support.replaying import spooled
 
 TEXTS = (
     "<script>document.title='ran'</script>",

@@ -5,6 +5,14 @@ from typing import Any
 
 from assay_stream.drift.change import Change, Path
 from assay_stream.drift.equality import Values
+from assay_stream.model.fields import ChangeDirection
+
+_OPPOSITE = {ChangeDirection.WIDENS: ChangeDirection.NARROWS, ChangeDirection.NARROWS: ChangeDirection.WIDENS}
+
+
+def mirrored(direction: ChangeDirection) -> ChangeDirection:
+    """Return the direction of the way back."""
+    return _OPPOSITE.get(direction, direction)
 
 
 def on_its_own(

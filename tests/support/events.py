@@ -11,10 +11,10 @@ from typing import Any
 from assay_stream.files.lines import record_line
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Headers, Origin, Output, Record, Role
-from assay_stream.replay.run import replay
 from tests.support import engine
 from tests.support.engine import EngineState
 from tests.support.inventory import without_inventory
+from tests.support.replaying import replay
 
 SERVER = "server-a"
 TEN_O_CLOCK_MS = 1_772_359_200_000

@@ -12,9 +12,9 @@ import orjson
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.run import replay
 from assay_stream.schemes.assay_tool import content_hash
 from tests.support.fleet import Fleet
+from tests.support.replaying import replay
 
 NOON = "2026-03-01T12:00:00Z"
 NOON_US = 1_772_366_400_000_000

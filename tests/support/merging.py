@@ -9,7 +9,7 @@ from assay_stream.model.cloudevents import event_time_us, read_event, read_whole
 from assay_stream.model.observation import CallEvent, SnapshotEvent
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.order import Merge, time_of_refused_ms
-from assay_stream.replay.run import spooled
+from tests.support.replaying import spooled
 
 _ROLES = (Role.CONTROL, Role.SNAPSHOTS, Role.CALLS)
 

@@ -11,9 +11,10 @@ import orjson
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.readmodel.filling import ROLES
-from assay_stream.replay.run import Replay, spooled
+from assay_stream.replay.run import Replay
 from tests.support.controls import a_control
 from tests.support.fleet import START, Fleet
+from tests.support.replaying import spooled
 
 NOW_US = int(START.timestamp() * 1_000_000) + 3_600 * 1_000_000
 

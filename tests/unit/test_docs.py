@@ -21,12 +21,12 @@ from assay_stream.config import Settings
 from assay_stream.model import cloudevents, control, evidence, kinds, wire
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
-from assay_stream.replay.run import replay
 from assay_stream.schemes import fingerprint
 from tests.support import exports, gates
 from tests.support.command import invoke
 from tests.support.events import event_at
 from tests.support.inventory import without_inventory
+from tests.support.replaying import replay
 from tests.support.vectors import vectors
 
 ROOT = Path(__file__).resolve().parents[2]

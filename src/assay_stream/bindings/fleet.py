@@ -183,6 +183,7 @@ FleetView = tuple[str, ...]
 """Catalogues that make up what an observer is offered, newest first."""
 
 
+@dataclass(eq=False, repr=False)
 class Fleet:
     """The index of one server.
 
@@ -190,16 +191,12 @@ class Fleet:
         is_in_force: whether an observation is still in force.
     """
 
-    def __init__(
-        self,
-        observers: Mapping[str, Timeline],
-        catalogues: Mapping[str, Catalogue],
-        item_lists: Mapping[tuple[Subject, str], ItemList],
-        is_in_force: Callable[[Seen], bool],
-    ) -> None:
-        self._observers = observers
-        self._catalogues = catalogues
-        self.is_in_force = is_in_force
+    observers: Mapping[str, Timeline]
+    catalogues: Mapping[str, Catalogue]
+    item_lists: Mapping[tuple[Subject, str], ItemList]
+    is_in_force: Callable[[Seen], bool]
+
+    def __post_init__(self) -> None:
         self.tool_uses: Counter[tuple[bool, str]] = Counter()
         self.item_uses: Counter[tuple[Subject, str]] = Counter()
         self._item_names: Counter[tuple[Subject, str]] = Counter()
@@ -211,19 +208,19 @@ class Fleet:
         self._views: Shares[FleetView] = Shares()
         self._offered = self._views.definitions
         self._offered_before: dict[tuple[str, str], bool] = {}
-        for catalogue in catalogues.values():
+        for catalogue in self.catalogues.values():
             self.add_catalogue(catalogue)
-        for item_list in item_lists.values():
+        for item_list in self.item_lists.values():
             self.add_item_list(item_list)
-        for observer_id in observers:
+        for observer_id in self.observers:
             self.refresh(observer_id)
         self.forget_changes()
 
     def refresh(self, observer_id: str) -> None:
-        timeline = self._observers[observer_id]
+        timeline = self.observers[observer_id]
         latest = timeline.latest
         catalogue = None if latest is None else latest.catalogue
-        self._lists.move(observer_id, catalogue, lambda digest: self._catalogues[digest].definitions())
+        self._lists.move(observer_id, catalogue, lambda digest: self.catalogues[digest].definitions())
         # An earlier observation may end, or give back, the force of the latest.
         self._refresh_force(observer_id)
         self._views.move(observer_id, _view_of(timeline) or None, self._remembered)
@@ -260,13 +257,13 @@ class Fleet:
         return sorted(self._known.get(tool_name, ()))
 
     def latest(self) -> list[Seen]:
-        return [latest for timeline in self._observers.values() if (latest := timeline.latest) is not None]
+        return [latest for timeline in self.observers.values() if (latest := timeline.latest) is not None]
 
     def catalogues_in_force(self) -> frozenset[str]:
         """Return the digests of the catalogues currently offered to any observer."""
         if self._forced is None:
             self._forced = Shares()
-            for observer_id in self._observers:
+            for observer_id in self.observers:
                 self._refresh_force(observer_id)
         return frozenset(self._forced.users)
 
@@ -281,7 +278,7 @@ class Fleet:
         shown = self._lists.definitions.get(tool_name, Counter[str]())[full]
         own = self._lists.of.get(observer_id)
         if own is not None and self._lists.users[own] == 1:
-            shown -= self._catalogues[own].lists(tool_name, full)
+            shown -= self.catalogues[own].lists(tool_name, full)
         return shown > 0
 
     def offers(self, tool_name: str) -> list[str]:
@@ -305,7 +302,7 @@ class Fleet:
 
     def _refresh_force(self, observer_id: str) -> None:
         if self._forced is not None:
-            timeline = self._observers.get(observer_id)
+            timeline = self.observers.get(observer_id)
             latest = None if timeline is None else timeline.latest
             is_in_force = latest is not None and self.is_in_force(latest)
             self._forced.move(observer_id, latest.catalogue if latest is not None and is_in_force else None)
@@ -314,7 +311,7 @@ class Fleet:
         """Return name and full digest of what a view offers; for ``changes``, whether each was offered so far."""
         known: dict[str, str | None] = {}
         for digest in reversed(view):
-            known.update(self._catalogues[digest].tools)
+            known.update(self.catalogues[digest].tools)
         pairs = [(name, full) for name, full in known.items() if full is not None]
         for name, full in pairs:
             self._offered_before.setdefault((name, full), full in self._offered.get(name, ()))

@@ -23,7 +23,7 @@ from assay_stream.bindings.timeline import AFTER_ALL_US
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, read_input, time_option
 from assay_stream.cli.output import print_line, print_rows
 from assay_stream.cli.publishing import deliver
-from assay_stream.cli.shared import argument, flag, named_in_errors, option, say
+from assay_stream.cli.shared import argument, flag, option, say
 from assay_stream.cli.store_sources import (
     HistoryOptions,
     StoreOptions,
@@ -33,7 +33,7 @@ from assay_stream.cli.store_sources import (
     published_alert,
     published_definitions,
 )
-from assay_stream.errors import InputError
+from assay_stream.errors import InputError, named_in_errors
 from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS
 from assay_stream.model.control import (
     KEY_ACCEPT_TYPE,

@@ -32,9 +32,9 @@ from assay_stream.cli.options import (
 )
 from assay_stream.cli.output import print_json, print_line, refusal
 from assay_stream.cli.publishing import deliver
-from assay_stream.cli.shared import argument, named_in_errors, option, say
+from assay_stream.cli.shared import argument, option, say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import ConfigurationError, InputError, named_in_errors
 from assay_stream.files.local import path_text
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.record import CALL_TYPE, Origin, Record, Role

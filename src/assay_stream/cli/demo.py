@@ -12,20 +12,21 @@ import orjson
 from assay_stream import __version__
 from assay_stream.alerts.page import as_page, severity_style
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.alerts.view import AlertRow, ReviewState, read_alert, short_uids
+from assay_stream.alerts.view import AlertRow, read_alert, short_uids
 from assay_stream.cli.output import Painter
 from assay_stream.cli.shared import flag, option
 from assay_stream.cli.store_sources import every_row
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.lines import read_lines
 from assay_stream.files.local import writing_to
+from assay_stream.files.spool import LogSpool
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
 from assay_stream.readmodel.queries import Store, story
 from assay_stream.readmodel.rows import AlertFilter
-from assay_stream.replay.run import Replay, Results, spooled
+from assay_stream.replay.run import Replay, Results
 from assay_stream.text.escaping import LineSpan, PageLine, counted, shown
 
 TOLD = (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS)
@@ -84,23 +85,9 @@ class DemoStory:
         self._told_calls = 0
         self.evidence: list[dict[str, Any]] = []
 
-    @property
-    def worst(self) -> int:
-        """The highest severity of any alert, as an OCSF severity id; 0 without one."""
-        return max((row.severity_id for row in self._rows()), default=0)
-
-    @property
-    def alerts(self) -> int:
-        """Number of alerts, including closed ones."""
-        return len(self._rows())
-
-    @property
-    def open_on_server(self) -> int:
-        """Number of open alerts about tools of the server."""
-        return sum(
-            row.state is ReviewState.OPEN and row.server_id == self._server_id and row.tool_name != ""
-            for row in self._rows()
-        )
+    def rows(self) -> list[AlertRow]:
+        """Return all alerts, including closed ones."""
+        return list(every_row(lambda paging: self._store.alerts(AlertFilter(state=None), paging)))
 
     def take(self, role: Role, value: bytes) -> None:
         """Add one record, in log order.
@@ -146,7 +133,7 @@ class DemoStory:
         if calls:
             self.say("")
             self._painter.table(("server", "tool", "decision", "definition", "pin"), map(_call_cells, calls))
-        known = self._rows()
+        known = self.rows()
         rows = sorted(
             (row for row in known if row.uid in self._changed),
             key=lambda row: (-row.severity_id, row.server_id, row.tool_name),
@@ -171,7 +158,7 @@ class DemoStory:
 
     def first_paged(self) -> str:
         """Return the short uid of the first alert severe enough to page."""
-        rows = self._rows()
+        rows = self.rows()
         short = short_uids(row.uid for row in rows)
         return next(short[row.uid] for row in rows if row.severity_id >= PAGED_FROM)
 
@@ -179,7 +166,7 @@ class DemoStory:
         """Print the totals; return True if every call has evidence and the story is complete."""
         bound = sum("tool_definition_digest" in call for call in self.evidence)
         refused = sum(call["decision"] == "deny" for call in self.evidence)
-        paged = sum(row.severity_id >= PAGED_FROM for row in self._rows())
+        paged = sum(row.severity_id >= PAGED_FROM for row in self.rows())
         self.say(
             "",
             f"Evidence: {counted(len(self.evidence), 'call')}, "
@@ -187,9 +174,6 @@ class DemoStory:
             f"Alerts of medium severity or higher: {paged}.",
         )
         return bound == len(self.evidence) == len({call["tool_call_id"] for call in self.evidence}) and paged == 1
-
-    def _rows(self) -> list[AlertRow]:
-        return list(every_row(lambda paging: self._store.alerts(AlertFilter(state=None), paging)))
 
 
 def _call_cells(call: dict[str, Any]) -> list[str | LineSpan]:
@@ -232,7 +216,10 @@ def tell(folder: Path) -> bool:
     chapters = [(data / f"{number}.ndjson").read_bytes().splitlines() for number in range(1, len(CHAPTERS) + 1)]
     lines = [line for chapter in chapters for line in chapter]
     story = DemoStory(Painter("auto", columns=_COLUMNS), _SERVER_ID)
-    with writing_to(folder), Results(folder, {}) as results, spooled(read_lines(lines, name=_OBSERVED)) as spool:
+    with writing_to(folder), Results(folder, {}) as results, LogSpool() as spool:
+        for record in read_lines(lines, name=_OBSERVED):
+            spool.add(record)
+        spool.finish()
         (folder / _OBSERVED).write_bytes(b"".join(line + b"\n" for line in lines))
         results.start()
         # Time advances between records only, so what is due then belongs to the chapter before; the last step to none.

@@ -31,10 +31,10 @@ from assay_stream.cli.decisions import Deciding
 from assay_stream.cli.inventory import Column, Listing, as_object, nothing_found, short_time
 from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, files_option, read_input, time_option
 from assay_stream.cli.output import json_line, print_json, print_line
-from assay_stream.cli.shared import argument, as_admin, flag, follow, named_in_errors, on_kafka, option, say
+from assay_stream.cli.shared import argument, as_admin, flag, follow, on_kafka, option, say
 from assay_stream.cli.store_sources import EvidenceOptions, every_row, open_store
 from assay_stream.config import Settings, command_settings
-from assay_stream.errors import InputError
+from assay_stream.errors import InputError, named_in_errors
 from assay_stream.files.erasing import acts_of_files, erase_folder
 from assay_stream.files.local import secret_of_file
 from assay_stream.kafka.ranges import read_records

@@ -275,16 +275,6 @@ def show_refused(refused: Refusals) -> None:
         raise typer.Exit(2)
 
 
-@contextmanager
-def named_in_errors(name: object) -> Iterator[None]:
-    """Prefix the message of an input error with the file name."""
-    try:
-        yield
-    except InputError as error:
-        where = "standard input" if str(name) == "-" else name
-        raise InputError(error.code, f"{where}: {error.message}", path=error.path) from None
-
-
 _THRESHOLDS = (50_000, 50, 100)
 
 

@@ -92,21 +92,19 @@ class HttpOptions:
 
         host, port = address_of(self.listen or "")
         key = settings.auth_context_key
-        options: dict[str, Any] = {}
+        tls = None if self.tls_cert is None else serving_tls(self.tls_cert, self.tls_key)
         try:
-            if self.tls_cert is not None:
-                options["tls"] = serving_tls(self.tls_cert, self.tls_key)
-            if self.upstream_ca is not None:
-                options["upstream_tls"] = ssl.create_default_context(cafile=self.upstream_ca)
+            upstream_tls = None if self.upstream_ca is None else ssl.create_default_context(cafile=self.upstream_ca)
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError("cannot_listen", f"a certificate cannot be used: {error.strerror}") from None
         return Listener(
             host=host,
             port=port,
+            tls=tls,
+            upstream_tls=upstream_tls,
             hosts=frozenset(name.lower() for name in self.allow_host or ()),
             origins=frozenset(self.allow_origin or ()),
             context_key=b"" if key is None else key.get_secret_value().encode(),
-            **options,
         )
 
 

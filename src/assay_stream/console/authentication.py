@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -88,30 +88,26 @@ class ProxyHeaders:
         return sent[0] if sent else ""
 
 
+@dataclass(eq=False, repr=False)
 class Authenticator:
-    def __init__(
-        self,
-        sessions: Sessions,
-        *,
-        backend: LocalUsers | ProxyHeaders | OidcProvider | None = None,
-        identity: Identity | None = None,
-        is_tls: bool = False,
-        limits: ConsoleLimits = CONSOLE_LIMITS,
-    ) -> None:
-        self.sessions = sessions
-        self._backend = backend
-        self._identity = identity
-        self._limits = limits
-        self._is_secure = is_tls or (identity is not None and identity.is_secure)
+    sessions: Sessions
+    _: KW_ONLY
+    backend: LocalUsers | ProxyHeaders | OidcProvider | None = None
+    identity: Identity | None = None
+    is_tls: bool = False
+    limits: ConsoleLimits = CONSOLE_LIMITS
+
+    def __post_init__(self) -> None:
+        self._is_secure = self.is_tls or (self.identity is not None and self.identity.is_secure)
 
     async def aclose(self) -> None:
-        if isinstance(self._backend, LocalUsers):
-            self._backend.close()
-        elif isinstance(self._backend, OidcProvider):
-            await self._backend.aclose()
+        if isinstance(self.backend, LocalUsers):
+            self.backend.close()
+        elif isinstance(self.backend, OidcProvider):
+            await self.backend.aclose()
 
     def routes(self) -> list[web.RouteDef]:
-        backend = self._backend
+        backend = self.backend
         if isinstance(backend, ProxyHeaders):
             return []
         found: list[tuple[Callable[..., web.RouteDef], str, Handler]] = [(web.post, SIGN_OUT, self._sign_out)]
@@ -144,7 +140,7 @@ class Authenticator:
         session_id = request.cookies.get(self._name(_SESSION), "")
         is_used = request.headers.get("Sec-Fetch-Dest") != "empty"  # a page that updates itself keeps nothing alive
         session = self.sessions.find(session_id, is_used=is_used)
-        backend = self._backend
+        backend = self.backend
         if isinstance(backend, LocalUsers) and session and not backend.is_valid(session.operator, session.proof):
             self.sessions.end(session_id)
             return None
@@ -164,7 +160,7 @@ class Authenticator:
 
     def refusal(self, request: web.Request) -> web.Response | None:
         """Redirect a request without a session to the sign-in page; ``None`` if there is none."""
-        if self._backend is None or isinstance(self._backend, ProxyHeaders) or request.path == "/events":
+        if self.backend is None or isinstance(self.backend, ProxyHeaders) or request.path == "/events":
             return None
         return elsewhere(url(SIGN_IN, next=own_address(request.path_qs)))
 
@@ -178,14 +174,14 @@ class Authenticator:
         return len(origins) == 1 and _origin(self._address(request)) == _origin(origins[0]) is not None
 
     def _address(self, request: web.Request) -> str:
-        own = None if self._identity is None else self._identity.address
+        own = None if self.identity is None else self.identity.address
         return own or f"{request.scheme}://{request.headers.get('Host', '')}"
 
     async def _sign_in(self, users: LocalUsers, request: web.Request) -> web.Response:
         if not self.is_own_form(request):
             own = self._address(request)
             raise InputError("sign_in_refused", f"this form is not a page's of {own}: open that")
-        fields = await posted_fields(request, self._limits)
+        fields = await posted_fields(request, self.limits)
         user, password, address = (next(iter(fields.get(name, ())), "") for name in ("user", "password", "next"))
         request["next"], request["user"] = own_address(address), user.strip()
         device = request.cookies.get(self._name(_DEVICE), "")
@@ -194,7 +190,7 @@ class Authenticator:
     async def _start(self, provider: OidcProvider, request: web.Request) -> web.Response:
         location, held = await provider.begin(own_address(request.query.get("next")))
         response = elsewhere(location)
-        self._set_cookie(response, _PENDING, held, max_age=self._limits.pending_s)
+        self._set_cookie(response, _PENDING, held, max_age=self.limits.pending_s)
         return response
 
     async def _come_back(self, provider: OidcProvider, request: web.Request) -> web.Response:
@@ -208,14 +204,14 @@ class Authenticator:
         _log.info("%s signed in from %s", signed_in.operator.name, self._source(request))
         response = elsewhere(request["next"])
         self._set_cookie(response, _SESSION, self.sessions.begin(signed_in.operator, signed_in.proof))
-        self._set_cookie(response, _DEVICE, signed_in.device, max_age=self._limits.device_s)
+        self._set_cookie(response, _DEVICE, signed_in.device, max_age=self.limits.device_s)
         self._delete_cookie(response, _PENDING)
         return response
 
     async def _sign_out(self, request: web.Request) -> Answer | web.Response:
         session, fields = request["session"], {}
         with suppress(InputError):
-            fields = dict(await posted_fields(request, self._limits))
+            fields = dict(await posted_fields(request, self.limits))
         # Of another site too where there is no session: its browser does not send the cookie, but would drop it.
         if not self.is_own_form(request) or (session is not None and not has_token(fields, session)):
             return problem(403, "You are still signed in.", "Load the page again to sign out.")
@@ -227,7 +223,7 @@ class Authenticator:
     def _page(self, request: web.Request, error: AssayStreamError | None = None) -> Answer:
         address = request.get("next", own_address(request.query.get("next")))
         data = {
-            "has_password": isinstance(self._backend, LocalUsers),
+            "has_password": isinstance(self.backend, LocalUsers),
             "start": url(START, next=address),
             "next": address,
             "error": error,
@@ -239,7 +235,7 @@ class Authenticator:
         """Return the network that a request comes from, as stated by a trusted proxy if there is one."""
         forwarded = ",".join(request.headers.getall("X-Forwarded-For", []))
         hops = [*map(str.strip, forwarded.split(",")), request.remote]
-        is_proxy = (lambda _: False) if self._identity is None else self._identity.is_proxy
+        is_proxy = (lambda _: False) if self.identity is None else self.identity.is_proxy
         return network_of(next((hop for hop in reversed(hops) if not is_proxy(hop)), request.remote))
 
     def _name(self, cookie: str) -> str:

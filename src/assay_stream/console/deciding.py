@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar, cast, get_args
@@ -111,24 +111,21 @@ def read_fields(body: bytes, limits: ConsoleLimits = CONSOLE_LIMITS) -> Fields:
     return {name: tuple(values) for name, values in fields.items()}
 
 
+@dataclass(eq=False, repr=False)
 class KafkaPublish:
     """Publish decisions over a connection that is kept open until it fails."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        connect: Callable[[Settings], Awaitable[KafkaProducer]] | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-        limits: ConsoleLimits = CONSOLE_LIMITS,
-    ) -> None:
-        self._connect = partial(connect or start_producer, settings)
-        self._topics = topic_names(settings)
+    settings: Settings
+    _: KW_ONLY
+    connect: Callable[[Settings], Awaitable[KafkaProducer]] | None = None
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    limits: ConsoleLimits = CONSOLE_LIMITS
+
+    def __post_init__(self) -> None:
+        self._connect = partial(self.connect or start_producer, self.settings)
+        self._topics = topic_names(self.settings)
         self._producer: KafkaProducer | None = None
-        self._clock = clock
-        self._new_id = new_id
-        self._limits = limits
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -140,12 +137,12 @@ class KafkaPublish:
             ConfigurationError: if the brokers do not allow it; none is published.
             OperatingError: ``console_busy``, ``broker_unreachable``: none is published; ``not_delivered``: some may be.
         """
-        now = self._clock()
+        now = self.clock()
         events = [
-            decision_event(kind, {**data, "author": author}, author=author, event_id=self._new_id(), decided_at=now)
+            decision_event(kind, {**data, "author": author}, author=author, event_id=self.new_id(), decided_at=now)
             for kind, data in decisions
         ]
-        if self._waiting >= self._limits.decisions_waiting_max:
+        if self._waiting >= self.limits.decisions_waiting_max:
             raise OperatingError("console_busy", "too many decisions wait for Kafka: try again in a minute")
         self._waiting += 1
         try:
@@ -164,7 +161,7 @@ class KafkaPublish:
         try:
             self._producer = self._producer or await self._connect()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._limits.decision_limit_s):
+                async with asyncio.timeout(self.limits.decision_limit_s):
                     outcomes = await send_all(self._producer, self._topics, events)
         finally:
             failed = [outcome for outcome in outcomes if outcome is not None]

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import argon2
 import argon2.profiles
 from argon2.exceptions import InvalidHashError, VerificationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from assay_stream.console.sessions import Operator, SignedIn, Throttle, with_room
 from assay_stream.errors import ConfigurationError, InputError
@@ -212,7 +212,29 @@ def _device(hashed: str, number: str) -> str:
 
 EVERYBODY = "*"
 
+
+def _named(names: frozenset[str]) -> frozenset[str]:
+    if EVERYBODY in names:
+        raise ValueError('"*" stands for everybody among viewers only: name who may do more')
+    return names
+
+
+def _for_identity(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    if "openid" not in scopes:
+        raise ValueError('"openid" is missing')
+    return scopes
+
+
+def _origin(address: str) -> str:
+    parts = urlsplit(address)
+    if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("give scheme and host only, such as https://console.example")
+    return address.rstrip("/")
+
+
 _Header = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+_Encrypted = Annotated[str, AfterValidator(encrypted)]
+_Named = Annotated[frozenset[str], AfterValidator(_named)]
 
 
 class _Table(BaseModel):
@@ -222,17 +244,10 @@ class _Table(BaseModel):
 class Members(_Table):
     """Names and groups that may use the console; ``*`` among viewers is everybody."""
 
-    operators: frozenset[str] = frozenset()
-    operator_groups: frozenset[str] = frozenset()
+    operators: _Named = frozenset()
+    operator_groups: _Named = frozenset()
     viewers: frozenset[str] = frozenset()
-    viewer_groups: frozenset[str] = frozenset()
-
-    @field_validator("operators", "operator_groups", "viewer_groups")
-    @classmethod
-    def _no_star(cls, names: frozenset[str]) -> frozenset[str]:
-        if EVERYBODY in names:
-            raise ValueError('"*" stands for everybody among viewers only: name who may do more')
-        return names
+    viewer_groups: _Named = frozenset()
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
@@ -272,26 +287,14 @@ class Proxied(Members):
 class Oidc(Members):
     """A provider states who it is (OpenID Connect, authorization code with PKCE)."""
 
-    issuer: str
+    issuer: _Encrypted
     client_id: Annotated[str, Field(min_length=1)]
     client_secret_file: Path | None = None
     client_secret_env: str | None = None
     ca_file: Path | None = None
-    scopes: tuple[str, ...] = ("openid", "email", "profile")
+    scopes: Annotated[tuple[str, ...], AfterValidator(_for_identity)] = ("openid", "email", "profile")
     name_claim: str = "email"
     groups_claim: str = "groups"
-
-    @field_validator("issuer")
-    @classmethod
-    def _is_encrypted(cls, issuer: str) -> str:
-        return encrypted(issuer)
-
-    @field_validator("scopes")
-    @classmethod
-    def _asks_for_identity(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
-        if "openid" not in scopes:
-            raise ValueError('"openid" is missing')
-        return scopes
 
 
 class Identity(_Table):
@@ -302,21 +305,11 @@ class Identity(_Table):
         proxies: networks whose forwarding headers are trusted.
     """
 
-    address: str | None = None
+    address: Annotated[_Encrypted, AfterValidator(_origin)] | None = None
     proxies: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = ()
     local: Local | None = None
     proxy: Proxied | None = None
     oidc: Oidc | None = None
-
-    @field_validator("address")
-    @classmethod
-    def _is_origin(cls, address: str | None) -> str | None:
-        if address is None:
-            return None
-        parts = urlsplit(encrypted(address))
-        if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
-            raise ValueError("give scheme and host only, such as https://console.example")
-        return address.rstrip("/")
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:

@@ -9,6 +9,7 @@ import re
 import secrets
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -39,29 +40,22 @@ _DEVICE = b"device"
 _ERROR = re.compile(r"[a-z_]{1,64}")
 
 
+@dataclass(eq=False, repr=False)
 class OidcProvider:
-    def __init__(
-        self,
-        table: Oidc,
-        throttle: Throttle,
-        *,
-        redirect: str,
-        secret: str | None,
-        decides: bool,
-        clock: Callable[[], int],
-        limits: ConsoleLimits = CONSOLE_LIMITS,
-    ) -> None:
-        self._table = table
-        self._throttle = throttle
-        self._redirect = redirect
-        self._secret = secret
-        self._decides = decides
-        self._clock = clock
-        self._limits = limits
+    table: Oidc
+    throttle: Throttle
+    _: KW_ONLY
+    redirect: str
+    secret: str | None
+    decides: bool
+    clock: Callable[[], int]
+    limits: ConsoleLimits = CONSOLE_LIMITS
+
+    def __post_init__(self) -> None:
         # What a browser holds while it is with the provider means something to this process only.
         self._fernet = Fernet(Fernet.generate_key())
         try:
-            self._tls = ssl.create_default_context(cafile=table.ca_file)
+            self._tls = ssl.create_default_context(cafile=self.table.ca_file)
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError("bad_tls_file", f"cannot use [oidc] ca_file: {error}") from None
         self._session: aiohttp.ClientSession | None = None
@@ -73,14 +67,14 @@ class OidcProvider:
 
     async def begin(self, address: str) -> tuple[str, str]:
         """Return the authorization URL, and the state that the browser must keep until it returns."""
-        metadata, _ = await self._provider(self._limits.provider_keep_s)
+        metadata, _ = await self._provider(self.limits.provider_keep_s)
         state, nonce, verifier = (secrets.token_urlsafe() for _ in range(3))
         location = prepare_grant_uri(
             metadata["authorization_endpoint"],
-            client_id=self._table.client_id,
+            client_id=self.table.client_id,
             response_type="code",
-            redirect_uri=self._redirect,
-            scope=self._table.scopes,
+            redirect_uri=self.redirect,
+            scope=self.table.scopes,
             state=state,
             nonce=nonce,
             code_challenge=create_s256_code_challenge(verifier),
@@ -93,27 +87,27 @@ class OidcProvider:
         """Complete a sign-in; return the user and the page to show."""
         # 1. This browser began it, not long ago.
         try:
-            pending = json.loads(self._fernet.decrypt_at_time(held, self._limits.pending_s, self._now_s()))
+            pending = json.loads(self._fernet.decrypt_at_time(held, self.limits.pending_s, self._now_s()))
         except (InvalidToken, ValueError):
             raise _refused("it was not begun in this browser, or too long ago: sign in again") from None
         # 2. It is the one that this browser began.
         if not hmac.compare_digest(query.get("state", "").encode(), pending["state"].encode()):
             raise _refused("another sign-in was begun meanwhile: sign in again")
         # 3. The answer is this provider's, not that of another which the browser was sent to (RFC 9207).
-        metadata, _ = await self._provider(self._limits.provider_keep_s)
+        metadata, _ = await self._provider(self.limits.provider_keep_s)
         is_stated = metadata.get("authorization_response_iss_parameter_supported") is True
-        if query.get("iss", None if is_stated else self._table.issuer) != self._table.issuer:
+        if query.get("iss", None if is_stated else self.table.issuer) != self.table.issuer:
             raise _refused("the answer is not this provider's")
         # 4. The provider agreed.
         if "code" not in query:
             error = query.get("error", "")
             raise _refused(f"the provider answered {error if _ERROR.fullmatch(error) else 'no code'}")
         # 5. The code is good, for the holder of the verifier; 6. the ID token is the provider's, and of this sign-in.
-        is_known, counted = self._is_device(device), {device: self._limits.user_attempts_max}
+        is_known, counted = self._is_device(device), {device: self.limits.user_attempts_max}
         if not is_known:
-            counted = {source: self._limits.source_attempts_max}
+            counted = {source: self.limits.source_attempts_max}
             device = self._fernet.encrypt_at_time(_DEVICE, self._now_s()).decode()
-        with self._throttle.attempt(counted, is_known=is_known):
+        with self.throttle.attempt(counted, is_known=is_known):
             token = await self._token(metadata, query["code"], pending["verifier"])
             signed_in = self._signed_in(await self._claims(token, pending["nonce"]), device)
         return signed_in, pending["address"]
@@ -124,29 +118,29 @@ class OidcProvider:
 
     def _is_device(self, device: str) -> bool:
         try:
-            return self._fernet.decrypt_at_time(device, self._limits.device_s, self._now_s()) == _DEVICE
+            return self._fernet.decrypt_at_time(device, self.limits.device_s, self._now_s()) == _DEVICE
         except (InvalidToken, ValueError):
             return False
 
     def _signed_in(self, claims: Mapping[str, Any], device: str) -> SignedIn:
-        name, groups = claims.get(self._table.name_claim), claims.get(self._table.groups_claim, [])
-        if not isinstance(name, str) or not is_name(name, self._limits):
-            raise _refused(f"the provider gave no {self._table.name_claim}: ask for its scope, or set name_claim")
-        if self._table.name_claim == "email" and claims.get("email_verified", True) not in (True, "true"):
+        name, groups = claims.get(self.table.name_claim), claims.get(self.table.groups_claim, [])
+        if not isinstance(name, str) or not is_name(name, self.limits):
+            raise _refused(f"the provider gave no {self.table.name_claim}: ask for its scope, or set name_claim")
+        if self.table.name_claim == "email" and claims.get("email_verified", True) not in (True, "true"):
             raise _refused("the provider has not verified your address")
         groups = [groups] if isinstance(groups, str) else groups
         known = {each for each in groups if isinstance(each, str)} if isinstance(groups, list) else set()
-        return SignedIn(operator=self._table.operator("oidc", name, known, decides=self._decides), device=device)
+        return SignedIn(operator=self.table.operator("oidc", name, known, decides=self.decides), device=device)
 
     async def _token(self, metadata: Mapping[str, Any], code: str, verifier: str) -> str:
-        address, client_id, secret, method = metadata["token_endpoint"], self._table.client_id, self._secret, "none"
+        address, client_id, secret, method = metadata["token_endpoint"], self.table.client_id, self.secret, "none"
         if secret is not None:
             methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
             method = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
             if method == "client_secret_basic":  # encodes both (RFC 6749, section 2.3.1), which Authlib leaves out
                 client_id, secret = quote_plus(client_id), quote_plus(secret)
         body = prepare_token_request(
-            "authorization_code", redirect_uri=self._redirect, code=code, code_verifier=verifier
+            "authorization_code", redirect_uri=self.redirect, code=code, code_verifier=verifier
         )
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         _, headers, body = ClientAuth(client_id, secret, method).prepare("POST", address, headers, body)
@@ -156,8 +150,8 @@ class OidcProvider:
         return token
 
     async def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
-        client_id, limits = self._table.client_id, self._limits
-        options = {"iss": {"value": self._table.issuer}, "aud": {"value": client_id}}
+        client_id, limits = self.table.client_id, self.limits
+        options = {"iss": {"value": self.table.issuer}, "aud": {"value": client_id}}
         try:
             try:
                 _, keys = await self._provider(limits.provider_keep_s)
@@ -174,7 +168,7 @@ class OidcProvider:
     async def _provider(self, age_max_s: int) -> tuple[dict[str, Any], KeySet]:
         """Return the provider's metadata and keys, fetched again if they are older than this."""
         async with self._asking:  # however many people wait for it
-            now_us, limits = self._clock(), self._limits
+            now_us, limits = self.clock(), self.limits
             if self._found is not None and now_us - self._found_us < age_max_s * 1_000_000:
                 return self._found
             if self._failed is not None and now_us - self._failed_us < limits.provider_pause_s * 1_000_000:
@@ -188,7 +182,7 @@ class OidcProvider:
             return self._found
 
     async def _fetched(self) -> tuple[dict[str, Any], KeySet]:
-        issuer = self._table.issuer
+        issuer = self.table.issuer
         found = await self._ask("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != issuer:
             raise _failing("it names itself otherwise than issuer in the configuration: copy the issuer exactly")
@@ -211,13 +205,13 @@ class OidcProvider:
     async def _ask(self, method: str, address: str, **given: Any) -> dict[str, Any]:
         if self._session is None:  # it needs a running loop
             headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-            timeout = aiohttp.ClientTimeout(total=self._limits.provider_limit_s)
+            timeout = aiohttp.ClientTimeout(total=self.limits.provider_limit_s)
             self._session = open_session(self._tls, timeout, headers=headers, trust_env=True)
         try:
             async with self._session.request(method, address, allow_redirects=False, **given) as answer:
-                body = await read_body(answer, self._limits.provider_bytes_max)
-            if len(body) > self._limits.provider_bytes_max:
-                raise _failing(f"it answers more than {self._limits.provider_bytes_max} bytes")
+                body = await read_body(answer, self.limits.provider_bytes_max)
+            if len(body) > self.limits.provider_bytes_max:
+                raise _failing(f"it answers more than {self.limits.provider_bytes_max} bytes")
             found = json.loads(body) if answer.status == 200 else None
         except (aiohttp.ClientError, OSError) as error:
             raise _failing(f"it does not answer ({type(error).__name__})") from None
@@ -230,7 +224,7 @@ class OidcProvider:
         return found
 
     def _now_s(self) -> int:
-        return self._clock() // 1_000_000
+        return self.clock() // 1_000_000
 
 
 def _refused(why: str) -> InputError:

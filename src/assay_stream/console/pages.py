@@ -397,20 +397,6 @@ def _now_us(status: StoreStatus, asked: Asked) -> int:
     return asked.now_us if is_live or status.newest_us is None else status.newest_us
 
 
-PAGES: Mapping[str, Callable[[Store, Asked], Shown]] = {
-    "/": overview,
-    "/alerts": alerts,
-    "/alert": alert,
-    "/reviews": reviews,
-    "/confirm": confirm,
-    "/servers": servers,
-    "/server": server,
-    "/tool": tool,
-    "/observers": observers,
-    "/evidence": evidence,
-    "/record": record,
-    "/trace": trace,
-    "/digest": digest,
-    "/health": health,
-}
-"""Every page by its path. Its template has the same name."""
+_NAMED = (alerts, alert, reviews, confirm, servers, server, tool, observers, evidence, record, trace, digest, health)
+PAGES: Mapping[str, Callable[[Store, Asked], Shown]] = {"/": overview} | {f"/{each.__name__}": each for each in _NAMED}
+"""Every page by its path, which is the name of its function and of its template."""

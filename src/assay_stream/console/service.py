@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -172,6 +172,7 @@ _NOTHING_SENT = frozenset({"broker_unreachable", "console_busy", "store_slow", "
 """Errors after which it is certain that no decision was recorded."""
 
 
+@dataclass(eq=False, repr=False)
 class ConsoleService:
     """HTTP service of the console.
 
@@ -185,35 +186,27 @@ class ConsoleService:
         clock: current time, microseconds since the epoch.
     """
 
-    def __init__(
-        self,
-        reader: StoreReader,
-        listener: Listener,
-        *,
-        authenticator: Authenticator | None = None,
-        publish: Publish | None = None,
-        actions: Mapping[str, Action] = ACTIONS,
-        filling: Callable[[], str | None] = lambda: None,
-        note: Callable[[str, str, int], None] = lambda method, path, status: None,  # noqa: ARG005 -- nobody counts
-        clock: Callable[[], int] = now_us,
-        limits: ConsoleLimits = CONSOLE_LIMITS,
-    ) -> None:
-        self._reader = reader
-        self._hosts = listener.hosts_served
-        self._authenticator = authenticator
-        self._publish = publish
-        self._actions = actions
-        self._filling = filling
-        self._note = note
-        self._clock = clock
-        self._limits = limits
+    reader: StoreReader
+    listener: Listener
+    _: KW_ONLY
+    authenticator: Authenticator | None = None
+    publish: Publish | None = None
+    actions: Mapping[str, Action] = field(default_factory=lambda: ACTIONS)
+    filling: Callable[[], str | None] = lambda: None
+    note: Callable[[str, str, int], None] = lambda method, path, status: None  # noqa: ARG005 -- nobody counts
+    clock: Callable[[], int] = now_us
+    limits: ConsoleLimits = CONSOLE_LIMITS
+
+    def __post_init__(self) -> None:
+        self._hosts = self.listener.hosts_served
         self._renderer = Renderer()
-        self._live = Live(self._look, limits)
+        self._live = Live(self._look, self.limits)
         self._asking = Shares(
-            limits.operator_questions_max, "you have too many pages loading at once: try again in a few seconds"
+            self.limits.operator_questions_max, "you have too many pages loading at once: try again in a few seconds"
         )
         self._following = Shares(
-            limits.operator_streams_max, "too many of your pages are kept up to date: close some, and reload this one"
+            self.limits.operator_streams_max,
+            "too many of your pages are kept up to date: close some, and reload this one",
         )
 
     def application(self) -> web.Application:
@@ -224,11 +217,11 @@ class ConsoleService:
         app.router.add_routes([web.get(path, self._file(path, kind)) for path, kind in STATIC.items()])
         app.router.add_routes([web.get(path, self._page(path)) for path in PAGES])
         app.router.add_get("/events", self._events, allow_head=False)
-        if self._authenticator is not None:
-            app.router.add_routes(self._authenticator.routes())
-            if self._publish is not None:
-                for path, action in self._actions.items():
-                    app.router.add_post(path, self._form(action, self._publish, self._authenticator))
+        if self.authenticator is not None:
+            app.router.add_routes(self.authenticator.routes())
+            if self.publish is not None:
+                for path, action in self.actions.items():
+                    app.router.add_post(path, self._form(action, self.publish, self.authenticator))
         app.on_shutdown.append(stop)
         return app
 
@@ -259,9 +252,9 @@ class ConsoleService:
         response = self._rendered(request, answer) if isinstance(answer, Answer) else answer
         if not response.prepared:
             response.headers.update(allowed)
-            if self._authenticator is not None:
-                self._authenticator.keep_session(request, response)
-        self._note(request.method, request.path, response.status)
+            if self.authenticator is not None:
+                self.authenticator.keep_session(request, response)
+        self.note(request.method, request.path, response.status)
         return response
 
     async def _admitted(self, request: web.Request, handler: Handler) -> Any:
@@ -270,11 +263,11 @@ class ConsoleService:
             return problem(421, "This host name is not served.", "Add the name with --allow-host.")
         if _is_of_another_page(request):
             return problem(403, "A page of another site requested this.", "Open it in a new window.")
-        if self._authenticator is not None and request.path not in STATIC:
-            request["session"] = self._authenticator.session_of(request)
+        if self.authenticator is not None and request.path not in STATIC:
+            request["session"] = self.authenticator.session_of(request)
             is_open = request.method not in ("GET", "HEAD") or request.path in SIGN_IN_PAGES
             if request["session"] is None and not is_open:
-                return self._authenticator.refusal(request) or problem(
+                return self.authenticator.refusal(request) or problem(
                     401, "You are not signed in.", "Sign in, and open this page again."
                 )
         return await handler(request)
@@ -293,7 +286,7 @@ class ConsoleService:
         async def handle(request: web.Request) -> web.StreamResponse:
             session = request["session"]
             is_own = request.headers.get("Sec-Fetch-Site", "same-origin") == "same-origin"
-            asked = Asked(given=request.query, now_us=self._clock(), session=session, is_own=is_own)
+            asked = Asked(given=request.query, now_us=self.clock(), session=session, is_own=is_own)
 
             def made(store: Store) -> web.Response:
                 found = page(store, asked)
@@ -305,15 +298,15 @@ class ConsoleService:
 
     async def _ask(self, question: Callable[[Store], web.Response], session: Session | None) -> web.Response:
         with self._asking.by(session):
-            return await self._reader.ask(question)
+            return await self.reader.ask(question)
 
     async def _look(self) -> object:
-        filling = self._filling()
-        return filling, (await self._reader.ask(_positions) if filling is None else None)
+        filling = self.filling()
+        return filling, (await self.reader.ask(_positions) if filling is None else None)
 
     def _form(self, action: Action, publish: Publish, authenticator: Authenticator) -> Handler:
         async def decided(form: Form) -> str:
-            found = await self._reader.ask(lambda store: action(store, form))
+            found = await self.reader.ask(lambda store: action(store, form))
             await publish(found.decisions, form.operator.name)
             return found.address
 
@@ -322,10 +315,10 @@ class ConsoleService:
                 return problem(403, "Another site's page sent this form.", "Nothing was recorded. Open the console.")
             fields: Fields = {}
             try:
-                fields = await posted_fields(request, self._limits)
+                fields = await posted_fields(request, self.limits)
                 operator = _who_decides(request["session"], fields)
                 given = {name: values for name, values in fields.items() if name != CSRF_FIELD}
-                form = Form(fields=given, operator=operator, now_us=self._clock())
+                form = Form(fields=given, operator=operator, now_us=self.clock())
                 return elsewhere(await to_its_end(decided(form)))
             except AssayStreamError as error:
                 return self._undone(request, error, fields)
@@ -366,8 +359,8 @@ class ConsoleService:
             "path": request.path,
             "version": __version__,
             "session": request["session"],
-            "filling": self._filling(),
-            "is_outside": self._authenticator is not None and request["session"] is None,
+            "filling": self.filling(),
+            "is_outside": self.authenticator is not None and request["session"] is None,
         }
         body = self._renderer.page(answer.template, {**shared, **answer.data})
         response = web.Response(

@@ -82,10 +82,6 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     has_address: bool = False
 
     @property
-    def path(self) -> str:
-        return path_of(self.place)
-
-    @property
     def is_listed(self) -> bool:
         """Whether it is one of the values that a schema lists."""
         return self.place is not None and self.place[0] is not None and self.place[0][1] == "enum"

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from assay_stream.errors import InputError
+from assay_stream.errors import InputError, named_in_errors
 from assay_stream.files.archive import opened, write_archive
 from assay_stream.files.lines import lines_of, read_lines, record_line
 from assay_stream.files.local import reading, writing_to
@@ -28,7 +27,6 @@ from assay_stream.seal.check import FAULTS_TOLD_MAX, LogName, Logs
 
 _KEY_BYTES_MAX = 16_384
 _SHARED = stat.S_IWGRP | stat.S_IRWXO
-_Key = TypeVar("_Key")
 
 
 def read_private_key(path: Path, password: str | None) -> Ed25519PrivateKey:
@@ -43,7 +41,8 @@ def read_private_key(path: Path, password: str | None) -> Ed25519PrivateKey:
         raise InputError(
             "seal_key_exposed", f"others can read or write {path}: chmod 600, and treat the key as known to them"
         )
-    return _loaded(path, partial(tlog.load_private_key, pem, password.encode() if password else None))
+    with named_in_errors(path):
+        return tlog.load_private_key(pem, password.encode() if password else None)
 
 
 def read_public_keys(paths: Iterable[Path]) -> dict[str, Ed25519PublicKey]:
@@ -56,15 +55,9 @@ def read_public_keys(paths: Iterable[Path]) -> dict[str, Ed25519PublicKey]:
     keys = []
     for path in paths:
         pem = _read(path, "whoever holds the private key can derive it again")
-        keys.append(_loaded(path, partial(tlog.load_public_key, pem)))
+        with named_in_errors(path):
+            keys.append(tlog.load_public_key(pem))
     return tlog.keys_of(keys)
-
-
-def _loaded(path: Path, load: Callable[[], _Key]) -> _Key:
-    try:
-        return load()
-    except InputError as error:
-        raise InputError(error.code, f"{path}: {error.message}") from None
 
 
 def _read(path: Path, if_lost: str) -> bytes:

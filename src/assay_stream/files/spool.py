@@ -12,7 +12,7 @@ import heapq
 import marshal
 import tempfile
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -52,6 +52,7 @@ class StreamRows:
     runs: list[_Run] = field(default_factory=list)
 
 
+@dataclass(eq=False, repr=False)
 class Spool(Generic[Stream]):
     """Takes rows in any order and gives each stream back in the order of its keys; of equal keys the first row.
 
@@ -62,19 +63,16 @@ class Spool(Generic[Stream]):
         runs_max: how many runs are merged at once, 2 or more.
     """
 
-    def __init__(
-        self,
-        key: Callable[[SpoolRow], Any],
-        *,
-        value_at: int = -1,
-        in_memory_bytes_max: int = IN_MEMORY_BYTES_MAX,
-        block_bytes: int = BLOCK_BYTES,
-        runs_max: int = RUNS_MAX,
-    ) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=in_memory_bytes_max)  # noqa: SIM115 - closed by close()
+    key: Callable[[SpoolRow], Any]
+    _: KW_ONLY
+    value_at: int = -1
+    in_memory_bytes_max: int = IN_MEMORY_BYTES_MAX
+    block_bytes: int = BLOCK_BYTES
+    runs_max: int = RUNS_MAX
+
+    def __post_init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=self.in_memory_bytes_max)  # noqa: SIM115 - closed by close()
         self._end = 0
-        self._key, self._value_at = key, value_at
-        self._block_bytes, self._runs_max = block_bytes, runs_max
         self._streams: dict[Stream, StreamRows] = {}
         self._gathered_bytes = 0
 
@@ -98,11 +96,11 @@ class Spool(Generic[Stream]):
         if gathered is None:
             gathered = self._streams[stream] = self._begin(stream)
         gathered.rows.append(row)
-        value = row[self._value_at]
+        value = row[self.value_at]
         size_bytes = (len(value) if value else 0) + _ROW_BYTES
         gathered.size_bytes += size_bytes
         self._gathered_bytes += size_bytes
-        if gathered.size_bytes >= self._block_bytes:
+        if gathered.size_bytes >= self.block_bytes:
             self._write_gathered(stream, gathered)
         elif self._gathered_bytes >= _GATHERED_BYTES_MAX:
             for other, others in self._streams.items():
@@ -119,7 +117,7 @@ class Spool(Generic[Stream]):
             while len(gathered.runs) > 1:
                 runs, gathered.runs = gathered.runs, []
                 while runs:
-                    count = _mergeable(runs, self._runs_max)
+                    count = _mergeable(runs, self.runs_max)
                     gathered.runs.append(self._merged(stream, runs[:count]))
                     runs = runs[count:]
 
@@ -138,7 +136,7 @@ class Spool(Generic[Stream]):
 
     def _once(self, stream: Stream, rows: Iterable[SpoolRow]) -> Iterator[SpoolRow]:  # noqa: ARG002 - as above
         """Yield sorted rows, of equal keys the first."""
-        key, before = self._key, None
+        key, before = self.key, None
         for row in rows:
             if key(row) != before:
                 yield row
@@ -149,7 +147,7 @@ class Spool(Generic[Stream]):
             if after is None or block.first > after:
                 yield from self._read_block(block)
             elif block.last > after:
-                yield from [row for row in self._read_block(block) if self._key(row) > after]
+                yield from [row for row in self._read_block(block) if self.key(row) > after]
 
     def _read_block(self, block: _Block) -> list[SpoolRow]:
         try:
@@ -166,7 +164,7 @@ class Spool(Generic[Stream]):
             self._file.write(packed)
         except OSError as error:
             raise _no_room(error) from None
-        block = _Block(self._end, len(packed), self._key(rows[0]), self._key(rows[-1]))
+        block = _Block(self._end, len(packed), self.key(rows[0]), self.key(rows[-1]))
         self._end += len(packed)
         return block
 
@@ -175,7 +173,7 @@ class Spool(Generic[Stream]):
             return
         self._gathered_bytes -= gathered.size_bytes
         gathered.count += len(gathered.rows)
-        gathered.rows.sort(key=self._key)
+        gathered.rows.sort(key=self.key)
         block = self._write_block(list(self._once(stream, gathered.rows)))
         gathered.rows, gathered.size_bytes = [], 0
         if gathered.runs and gathered.runs[-1][-1].last < block.first:
@@ -187,10 +185,10 @@ class Spool(Generic[Stream]):
         merged: _Run = []
         rows: list[SpoolRow] = []
         size_bytes = 0
-        for row in self._once(stream, heapq.merge(*(self._rows(run) for run in runs), key=self._key)):
+        for row in self._once(stream, heapq.merge(*(self._rows(run) for run in runs), key=self.key)):
             rows.append(row)
-            size_bytes += len(row[self._value_at] or b"") + _ROW_BYTES
-            if size_bytes >= self._block_bytes:
+            size_bytes += len(row[self.value_at] or b"") + _ROW_BYTES
+            if size_bytes >= self.block_bytes:
                 merged.append(self._write_block(rows))
                 rows, size_bytes = [], 0
         if rows:

@@ -86,8 +86,18 @@ class Poster:
             await self._session.close()
 
 
-class MessageService(ABC):
-    """Base of receivers that post each alert to one address. It may be a secret: the entry's name stands for it."""
+class HttpReceiver:
+    """Base of receivers that post alerts."""
+
+    is_for_people: ClassVar[bool] = False
+    _poster: Poster
+
+    async def close(self) -> None:
+        await self._poster.close()
+
+
+class MessageService(HttpReceiver, ABC):
+    """Base of those that post each alert to one address. It may be a secret: the entry's name stands for it."""
 
     settings: ClassVar[Mapping[str, Setting]] = {
         "url_file": Setting("file that holds the address of the webhook, which is a secret", is_required=True)
@@ -108,9 +118,6 @@ class MessageService(ABC):
 
     async def send(self, view: AlertView, body: str) -> AttemptResult:
         return self.judge(await self._poster.post(self._url, body.encode("utf-8")))
-
-    async def close(self) -> None:
-        await self._poster.close()
 
 
 def by_status(answer: HttpAnswer) -> AttemptResult:

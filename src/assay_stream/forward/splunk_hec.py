@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from assay_stream.alerts.formats import AlertView
 from assay_stream.alerts.formats.jsonl import to_hec
-from assay_stream.forward.posting import Poster, by_status
+from assay_stream.forward.posting import HttpReceiver, Poster, by_status
 from assay_stream.forward.receivers import DELIVERED, AttemptResult, DeliveryOutcome, Entry, Setting, waiting
 from assay_stream.limits import FORWARD_LIMITS
 from assay_stream.text.escaping import json_text
@@ -20,14 +20,13 @@ _ABOUT_THE_ALERT = frozenset({6, 12, 13, 15})
 "Troubleshoot HTTP Event Collector", possible error codes)."""
 
 
-class SplunkHec:
+class SplunkHec(HttpReceiver):
     settings: ClassVar[Mapping[str, Setting]] = {
         "url": Setting("base address of the collector, `https://HOST:8088`", is_required=True),
         "token_file": Setting("file that holds the token", is_required=True),
         "index": Setting("index of the events"),
         "sourcetype": Setting("their sourcetype, in place of `mcp:jsonrpc`"),
     }
-    is_for_people: ClassVar[bool] = False
 
     def __init__(self, entry: Entry) -> None:
         url, token = entry.safe_url(entry["url"]), entry.secret("token_file")
@@ -91,9 +90,6 @@ class SplunkHec:
                 return DELIVERED
             await asyncio.sleep(FORWARD_LIMITS.acknowledgement_pause_s)
         return None
-
-    async def close(self) -> None:
-        await self._poster.close()
 
 
 def _members(body: bytes) -> dict[str, object]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from assay_stream.alerts.formats import AlertView, render
 from assay_stream.errors import ConfigurationError
-from assay_stream.forward.posting import Poster
+from assay_stream.forward.posting import HttpReceiver, Poster
 from assay_stream.forward.receivers import AttemptResult, Entry, Setting
 from assay_stream.plugins import FORMATS
 from assay_stream.text.urls import is_address, is_in_the_clear, is_one_word, place_of
@@ -27,7 +27,7 @@ _OURS = frozenset(
 _ONE_WORD = "one word of ASCII: write other characters as %XX"
 
 
-class Webhook:
+class Webhook(HttpReceiver):
     """Posts alerts to one address.
 
     Raises:
@@ -42,7 +42,6 @@ class Webhook:
         "header_file": Setting("file that holds its value"),
         "hmac_file": Setting("file that holds the secret with which deliveries are signed"),
     }
-    is_for_people: ClassVar[bool] = False
 
     def __init__(self, entry: Entry) -> None:
         if ("url" in entry) == ("url_file" in entry):
@@ -79,9 +78,6 @@ class Webhook:
         if self._secret is not None:
             headers[SIGNATURE_HEADER] = signature(self._secret, key=key, body=content)
         return (await self._poster.post(self._url, content, headers)).result
-
-    async def close(self) -> None:
-        await self._poster.close()
 
 
 def signature(secret: bytes, *, key: str, body: bytes) -> str:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -169,29 +169,22 @@ Count = Callable[[Mapping[str, int]], None]
 """Counts events by what became of them."""
 
 
+@dataclass(eq=False, repr=False)
 class IngestService(Part):
-    def __init__(
-        self,
-        writer: EventWriter,
-        clients: Callable[[], KnownClients],
-        judge: EventJudge,
-        *,
-        is_restored: Callable[[], bool],
-        count: Count,
-        listener: Listener,
-        limits: IngestLimits = INGEST_LIMITS,
-    ) -> None:
+    writer: EventWriter
+    clients: Callable[[], KnownClients]
+    judge: EventJudge
+    _: KW_ONLY
+    is_restored: Callable[[], bool]
+    count: Count
+    listener: Listener
+    limits: IngestLimits = INGEST_LIMITS
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self._writer = writer
-        self._clients = clients
-        self._judge = judge
-        self._is_restored = is_restored
-        self._count = count
-        self._listener = listener
-        self._hosts = listener.hosts_served
-        self._limits = limits
+        self._hosts = self.listener.hosts_served
         self._requests = 0
-        self._room = Room(limits.pending_bytes_max)
+        self._room = Room(self.limits.pending_bytes_max)
         self._rooms: dict[str, Room] = {}
         self._threads = [ThreadPoolExecutor(1, "assay-stream judge") for _ in range(2)]
         """For small and for large bodies."""
@@ -204,10 +197,10 @@ class IngestService(Part):
 
         def listening(port: int) -> None:
             self.is_ready = True
-            _log.info("ingest_listening", host=self._listener.host, port=port)
+            _log.info("ingest_listening", host=self.listener.host, port=port)
 
         try:
-            await serve(app, self._listener, HTTP_LIMITS, listening, self.stopping)
+            await serve(app, self.listener, HTTP_LIMITS, listening, self.stopping)
         finally:
             self.is_ready = False
             for thread in self._threads:
@@ -218,15 +211,15 @@ class IngestService(Part):
         try:
             return await self._handled(request)
         except RequestRefused as error:
-            self._count({f"request_refused:{error.code}": 1})
+            self.count({f"request_refused:{error.code}": 1})
             return refusal(error.status, error.code, str(error))
         except InputError as error:
-            self._count({f"request_refused:{error.code}": 1})
+            self.count({f"request_refused:{error.code}": 1})
             return refusal(_status_of(error), error.code, error.message, error.path)
         except Exception as error:  # noqa: BLE001 - the client gets an answer whatever goes wrong here
             # Its text may quote what was sent.
             _log.error("request_failed", kind=type(error).__name__)
-            self._count({"request_refused:failed": 1})
+            self.count({"request_refused:failed": 1})
             return refusal(500, "failed", "ingest failed; its log says where")
         finally:
             self._requests -= 1
@@ -240,15 +233,15 @@ class IngestService(Part):
         if request.method != "POST":
             raise RequestRefused(405, "method_not_allowed", "send events with POST")
         client = self._client(request)
-        if self._requests > self._limits.requests_max:
+        if self._requests > self.limits.requests_max:
             raise RequestRefused(429, "too_many_requests", "too many requests are in progress: try again")
-        if not self._is_restored():
+        if not self.is_restored():
             raise RequestRefused(503, "not_ready", "ingest is starting: try again")
-        if not self._writer.ready:
+        if not self.writer.ready:
             raise RequestRefused(503, "broker_unreachable", "Kafka does not answer: try again")
-        _check_headers(fields, request.content_length, self._limits)
+        _check_headers(fields, request.content_length, self.limits)
         with contextlib.ExitStack() as held:
-            own = self._rooms.setdefault(client.observer_id, Room(self._limits.client_bytes_max))
+            own = self._rooms.setdefault(client.observer_id, Room(self.limits.client_bytes_max))
             room = HeldRoom((self._room, own))
             held.callback(room.release)
             body = await self._plain(fields, await self._body(request, room), client)
@@ -263,17 +256,17 @@ class IngestService(Part):
         certificate = request.get_extra_info("peercert") or {}
         names = [f"{kind}:{name}" for kind, name in certificate.get("subjectAltName", ())]
         given = request.headers.getall("Authorization", [])
-        return self._clients().of(given, names, now_us=time.time_ns() // 1_000)
+        return self.clients().of(given, names, now_us=time.time_ns() // 1_000)
 
     async def _body(self, request: web.Request, room: HeldRoom) -> bytes:
         body = bytearray()
         try:
-            async with asyncio.timeout(self._limits.read_limit_s):
+            async with asyncio.timeout(self.limits.read_limit_s):
                 async for chunk in request.content.iter_any():
                     room.take(len(chunk))
                     body += chunk
-                    if len(body) > self._limits.body_bytes_max:
-                        raise _too_long(self._limits)
+                    if len(body) > self.limits.body_bytes_max:
+                        raise _too_long(self.limits)
         except TimeoutError:
             raise RequestRefused(408, "body_stalled", "the body did not arrive in time") from None
         return bytes(body)
@@ -282,7 +275,7 @@ class IngestService(Part):
         encodings = values_of(fields, "Content-Encoding")
         if not encodings:
             return raw
-        plain = partial(plain_body, raw, encodings[0], message_bytes_max=self._limits.body_bytes_max)
+        plain = partial(plain_body, raw, encodings[0], message_bytes_max=self.limits.body_bytes_max)
         body = await self._in_turn(client, is_large=False, work=plain)
         if body is None:
             raise RequestRefused(413, "too_large", "the body cannot be decompressed, or is too long once it is")
@@ -292,8 +285,8 @@ class IngestService(Part):
         """Judge a body by turns. A client has one of them waiting at most, and they are taken in order."""
         judged: list[JudgedEvent] = []
         # Nothing is split before the first turn.
-        events = (event for each in [body] for event in split(fields, each, limits=self._limits))
-        steps = self._judge.steps(events, client, judged, now_ms=time.time_ns() // 1_000_000)
+        events = (event for each in [body] for event in split(fields, each, limits=self.limits))
+        steps = self.judge.steps(events, client, judged, now_ms=time.time_ns() // 1_000_000)
         is_large, is_done = len(body) >= _LARGE_BYTES, False
         while not is_done:
             is_done = await self._in_turn(client, is_large=is_large, work=partial(take_turn, steps))
@@ -304,7 +297,7 @@ class IngestService(Part):
             return await asyncio.get_running_loop().run_in_executor(self._threads[is_large], work)
 
     async def _written(self, judged: Sequence[JudgedEvent], release: Callable[[], None]) -> list[IngestOutcome]:
-        writer = self._writer
+        writer = self.writer
         before: list[_Known] = []
         to_write = []
         own: set[Mark] = set()
@@ -323,9 +316,9 @@ class IngestService(Part):
             release()
         awaited = {*waits.values(), *(each for each in before if isinstance(each, asyncio.Future))}
         if awaited:
-            await asyncio.wait(awaited, timeout=self._limits.ack_limit_s)
+            await asyncio.wait(awaited, timeout=self.limits.ack_limit_s)
         outcomes = [self._outcome(each, known, waits) for each, known in zip(judged, before, strict=True)]
-        self._count(Counter(each.code if each.error is None else f"{each.code}:{each.error.code}" for each in outcomes))
+        self.count(Counter(each.code if each.error is None else f"{each.code}:{each.error.code}" for each in outcomes))
         return outcomes
 
     def _outcome(self, judged: JudgedEvent, known: _Known, waits: Mapping[Mark, asyncio.Future[None]]) -> IngestOutcome:

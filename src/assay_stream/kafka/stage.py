@@ -174,6 +174,7 @@ class NoState(PartitionState):
 State = TypeVar("State", bound=PartitionState)
 
 
+@dataclass(eq=False, repr=False)
 class Stage(Generic[State]):
     """A stage, with separate state for each partition or none.
 
@@ -183,28 +184,20 @@ class Stage(Generic[State]):
         name: names the consumer group, the transactional ids, the log lines and the metrics.
         input_roles: input topics; within a partition, records of earlier roles go first.
         state_role: the compacted topic of the state; ``None`` for a stateless stage.
-        thread: the common thread of partitions that share state; by default each has its own.
+        shared_thread: the common thread of partitions that share state; by default each has its own.
         piece_records: records processed between clock checks; many where each takes microseconds.
     """
 
-    def __init__(
-        self,
-        name: str,
-        input_roles: tuple[Role, ...],
-        topology: Topology,
-        *,
-        new_state: Callable[[int], State],
-        state_role: Role | None = None,
-        thread: StateThread | None = None,
-        piece_records: int = 1,
-    ) -> None:
-        self.name = name
-        self.input_roles = input_roles
-        self.piece_records = piece_records
-        self.topology = topology
-        self._new_state = new_state
-        self.state_role = state_role
-        self._shared_thread = thread
+    name: str
+    input_roles: tuple[Role, ...]
+    topology: Topology
+    _: KW_ONLY
+    new_state: Callable[[int], State]
+    state_role: Role | None = None
+    shared_thread: StateThread | None = None
+    piece_records: int = 1
+
+    def __post_init__(self) -> None:
         self.level = 1
         """The format level that was finalised; to be set before partitions are opened."""
         self._marked: dict[int, int] = {}
@@ -247,7 +240,7 @@ class Stage(Generic[State]):
         Raises:
             AssayStreamError: the topic holds what this release does not know (``model.state_table.UNREADABLE``).
         """
-        state, self._marked[partition] = self._new_state(partition), 1
+        state, self._marked[partition] = self.new_state(partition), 1
         if self.state_role is not None:
             log = TopicPartition(self.topology.names[self.state_role], partition)
             async for record in read_partition(self.topology.clients.consumer(), self.state_role, log):
@@ -257,14 +250,14 @@ class Stage(Generic[State]):
                     state.restore(record)
         state.level = self.level
         self._states[partition] = state
-        self._threads[partition] = self._shared_thread or StateThread(f"{self.name}-{partition}")
+        self._threads[partition] = self.shared_thread or StateThread(f"{self.name}-{partition}")
         return {TopicPartition(topic, partition): offset for topic, offset in state.restored().items()}
 
     def close(self, partition: int) -> None:
         """Drop the state of a partition, which need not be open."""
         self._states.pop(partition, None)
         thread = self._threads.pop(partition, None)
-        if thread is not None and thread is not self._shared_thread:
+        if thread is not None and thread is not self.shared_thread:
             thread.close()
 
     def needed_by(self, partition: int) -> int:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import StringConstraints, ValidationInfo, create_model, field_validator
+from pydantic import AfterValidator, BeforeValidator, StringConstraints, ValidationInfo, create_model, field_validator
 
 from assay_stream.errors import InputError
 from assay_stream.model.fields import (
@@ -152,30 +152,27 @@ class SuppressionRemoveData(ControlData):
     id: Identifier
 
 
+def _pattern(text: str) -> str:
+    try:
+        compile_glob(text)
+    except InputError as error:
+        raise ValueError(error.message) from None
+    return text
+
+
+def _as_a_kind(value: object) -> object:
+    # Strict models take no text for a member of an enumeration, and this one comes from JSON.
+    return Kind(value) if isinstance(value, str) and value in set(Kind) else value
+
+
 class SuppressionSetData(SuppressionRemoveData):
     """What an operator does not want to be alerted of. What is left out applies to all."""
 
-    tool: ShortText | None = None
-    kind: Kind | None = None
+    tool: Annotated[ShortText, AfterValidator(_pattern)] | None = None
+    kind: Annotated[Kind, BeforeValidator(_as_a_kind)] | None = None
     field: ShortText | None = None
     detection: AgentName | None = None
     until: Timestamp | None = None
-
-    @field_validator("kind", mode="before")
-    @classmethod
-    def _as_a_kind(cls, value: object) -> object:
-        # Strict models take no text for a member of an enumeration, and this one comes from JSON.
-        return Kind(value) if isinstance(value, str) and value in set(Kind) else value
-
-    @field_validator("tool")
-    @classmethod
-    def _is_a_pattern(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                compile_glob(value)
-            except InputError as error:
-                raise ValueError(error.message) from None
-        return value
 
 
 class AlertData(ControlData):
@@ -203,20 +200,20 @@ class HoldSetData(HoldRemoveData):
     scope: ScopeField
 
 
+def _bounded(scope: ScopeField) -> ScopeField:
+    if not (scope.get("server_id") or scope.get("agent_id")) or not scope.get("to_time"):
+        raise ValueError("an erasure names a server or an agent, and the time up to which it goes")
+    return scope
+
+
 class ErasureSetData(HoldSetData):
     """Calls that are erased, and their evidence, by event time.
 
     ``records``: how many records of evidence stood in the scope when it was decided: no more can go on its account.
     """
 
+    scope: Annotated[ScopeField, AfterValidator(_bounded)]
     records: Count
-
-    @field_validator("scope")
-    @classmethod
-    def _is_bounded(cls, value: ScopeField) -> ScopeField:
-        if not (value.get("server_id") or value.get("agent_id")) or not value.get("to_time"):
-            raise ValueError("an erasure names a server or an agent, and the time up to which it goes")
-        return value
 
 
 class ControlEvent(Envelope):

@@ -131,10 +131,6 @@ class ChangeDirection(StrEnum):
     NARROWS = "narrows"
     NEUTRAL = "neutral"
 
-    def mirrored(self) -> ChangeDirection:
-        opposite = {ChangeDirection.WIDENS: ChangeDirection.NARROWS, ChangeDirection.NARROWS: ChangeDirection.WIDENS}
-        return opposite.get(self, self)
-
 
 class LeftOut(StrEnum):
     """What was left out of an analysis: stable codes."""

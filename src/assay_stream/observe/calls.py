@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import redacted_digest
 from assay_stream.errors import InputError
-from assay_stream.observe.observation import Decision, call_event
+from assay_stream.observe.observation import Decision, call_event, timing_of
 from assay_stream.observe.wire import (
     Held,
     Pending,
@@ -41,7 +41,6 @@ from assay_stream.observe.wire import (
     request_key,
     trace_of,
 )
-from assay_stream.text.times import rfc3339
 
 CALL = "tools/call"
 
@@ -614,11 +613,7 @@ class CallObserver:
             result_hash=result_hash,
             ok=ok,
             error=None if code is None else {"code": code},
-            timing={
-                "started_at": rfc3339(call.started_at),
-                "ended_at": rfc3339(wire.at),
-                "duration_ms": duration_us / 1_000,
-            },
+            timing=timing_of(call.started_at, wire.at, duration_us / 1_000),
             **unusual,
         )
         wire.found.append(event)

@@ -48,7 +48,7 @@ from assay_stream.observe.list_transport import (
     Transport,
 )
 from assay_stream.observe.observation import Observation
-from assay_stream.observe.session import WireObserver
+from assay_stream.observe.session import Session
 from assay_stream.observe.wire import BLANKS, request_key
 
 _THREAD_FROM_BYTES = 64 * 1024
@@ -70,7 +70,7 @@ class Conversation:
         is_modern: whether the server speaks MCP 2026-07-28, as far as known; ``False`` skips ``server/discover``.
     """
 
-    observer: WireObserver
+    observer: Session
     _: KW_ONLY
     publish: Callable[[Observation], object]
     clock: Callable[[], datetime]
@@ -304,7 +304,7 @@ class Watched:
     """
 
     server: ListedServer
-    observer: WireObserver
+    observer: Session
     failing: str | None = None
     failures: int = 0
     breaks: int = 0
@@ -331,9 +331,7 @@ class ListWatch:
             lambda: asyncio.Semaphore(self.limits.listings_per_host_max)
         )
         self.watched = [
-            Watched(
-                server, WireObserver(server.vantage, session_id=str(uuid.uuid4()), new_id=lambda: str(uuid.uuid4()))
-            )
+            Watched(server, Session(server.vantage, session_id=str(uuid.uuid4()), new_id=lambda: str(uuid.uuid4())))
             for server in self.servers
         ]
 

@@ -41,7 +41,7 @@ from assay_stream.model.record import (
 from assay_stream.text.times import rfc3339, timestamp_ms
 
 if TYPE_CHECKING:
-    from assay_stream.model.observation import CallFacts
+    from assay_stream.model.observation import CallFacts, Timing
 
 ObservationKind = Literal["list", "call", "control"]
 KIND_OF: Mapping[str, ObservationKind] = {
@@ -238,6 +238,10 @@ def call_event(
     present = {name: value for name, value in fields.items() if value is not None}
     event = _event(vantage, CALL_TYPE, event_id, observed_at, data | present, traceparent)
     return _observation("call", vantage.server_id, vantage.observer_id, _dumps(event), observed_at, traceparent)
+
+
+def timing_of(started_at: datetime, ended_at: datetime, duration_ms: float) -> Timing:
+    return {"started_at": rfc3339(started_at), "ended_at": rfc3339(ended_at), "duration_ms": duration_ms}
 
 
 def control_event(source: str, kind: str, data: Mapping[str, Any], *, event_id: str, at: datetime) -> Observation:

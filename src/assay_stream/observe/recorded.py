@@ -32,7 +32,7 @@ from assay_stream.observe.observation import (
     control_event,
     observation_headers,
 )
-from assay_stream.observe.session import WireObserver
+from assay_stream.observe.session import Session
 from assay_stream.observe.wire import Direction, trace_of
 from assay_stream.schemes import assay_tool as assay
 from assay_stream.text.times import timestamp_ms
@@ -101,7 +101,7 @@ def from_mcp_wire(
         server_id=server_id, observer_id=observer_id, server_scoped=server_scoped, auth_context=auth_context
     )
     new_id = StableIds(vantage)
-    observer: WireObserver | None = None
+    observer: Session | None = None
 
     def read(raw: bytes) -> tuple[Direction, datetime, bytes]:
         new_id.line(raw)
@@ -109,7 +109,7 @@ def from_mcp_wire(
 
     for direction, at, message in _each(lines, read, on_error):
         if observer is None:
-            observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
+            observer = Session(vantage, session_id=new_id(), new_id=new_id)
         yield from observer.feed(direction, message, at)
     if observer is not None:
         yield from observer.close(at)

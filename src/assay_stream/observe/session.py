@@ -59,9 +59,89 @@ _GREETINGS = ("initialize", "server/discover")
 """Requests whose result describes the server and instructs the model. The second came with MCP 2026-07-28."""
 
 
+Key = TypeVar("Key")
+
+_NAMES_LOGGED = 5
+
+
+class ClientSaid(NamedTuple):
+    """A client message on its way to the server."""
+
+    raw: bytes
+
+
+class ServerSaid(NamedTuple):
+    """A server message on its way to the client; ``exchange`` as in ``Session.take``."""
+
+    raw: bytes
+    exchange: int = 0
+
+
+class Missed(NamedTuple):
+    """A message that could not be inspected: too long, or unreadable."""
+
+    direction: Direction
+    exchange: int = 0
+
+
+class Failed(NamedTuple):
+    """A client message that cannot be ruled on, with the reason and details for the client."""
+
+    raw: bytes
+    reason: str = "not_ruled_on"
+    detail: Mapping[str, str] = MappingProxyType({})
+
+
+Event = ClientSaid | ServerSaid | Missed | Failed
+
+
+@dataclass(slots=True)
+class Commands:
+    """The host's response to an event.
+
+    Args:
+        forward: bytes for the other side; ``None`` if nothing passes.
+        observations: to publish.
+        reply: the client's replacement for the server's answer, a line with its line feed; empty if none is expected.
+        warnings: tools whose calls pass although their definition gives cause for concern; of a name beyond the limit
+            its beginning.
+        hidden: names of the tools dropped from ``forward``.
+        withheld: number of server messages replaced by an error.
+        is_bad_request: whether the message is blocked because of its form.
+        gives_list: whether the host must call ``delivered`` once the client has ``forward``.
+    """
+
+    forward: bytes | None = None
+    observations: list[Observation] = field(default_factory=list)
+    reply: bytes = b""
+    warnings: list[str] = field(default_factory=list)
+    hidden: tuple[str, ...] = ()
+    withheld: int = 0
+    is_bad_request: bool = False
+    gives_list: bool = False
+
+    @property
+    def notices(self) -> list[str]:
+        """Log messages: names are server text, truncated to the length limit for names."""
+        found = [f"the digest policy warns of a call that passed: {name!r}" for name in self.warnings]
+        if self.hidden:
+            more = len(self.hidden) - _NAMES_LOGGED
+            names = ", ".join(repr(name[: DEFAULT_LIMITS.identifier_chars_max]) for name in self.hidden[:_NAMES_LOGGED])
+            found.append(
+                f"the digest policy hides tools from a list: {names}" + (f" and {more} more" if more > 0 else "")
+            )
+        return found
+
+
 @dataclass(eq=False, repr=False)
-class WireObserver(WireConnection):
-    """Observe one connection between a client and a server. Times must be timezone-aware."""
+class Session(WireConnection):
+    """Observe one connection between a client and a server, and let everything pass. Times must be timezone-aware."""
+
+    enforces: ClassVar[bool] = False
+    """Whether a client message passes only after a ruling."""
+
+    hides: ClassVar[bool] = False
+    """Whether server messages must be held until it is known what the client gets of them."""
 
     lists: ListObserver = field(init=False)
     calls: CallObserver = field(init=False)
@@ -95,15 +175,45 @@ class WireObserver(WireConnection):
     def answers_list(self, message: Mapping[str, Any], exchange: int = 0) -> bool:
         return any(self.lists.awaited(key) == TOOLS for key in answer_keys(message.get("id"), exchange))
 
+    def receive(self, event: Event, at: datetime) -> Commands:
+        match event:
+            case ClientSaid(raw) | ServerSaid(raw) if not raw.strip(BLANKS):
+                return Commands(raw)
+            case ClientSaid(raw):
+                return self._from_client(self.read(raw), raw, at)
+            case ServerSaid(raw, exchange):
+                return self._from_server(self.read(raw), raw, at, exchange)
+            case Missed(direction, exchange):
+                return self._missed(direction, at, exchange)
+            case Failed():
+                return self._failed(event, at)
+
+    def rule(self, line: Line, raw: bytes, at: datetime) -> Commands:  # noqa: ARG002 - for sessions that refuse
+        """Rule on a line, without observing it if it may pass."""
+        return Commands(raw)
+
+    def _from_client(self, line: Line, raw: bytes, at: datetime) -> Commands:
+        commands = self.rule(line, raw, at)
+        if commands.forward is not None:
+            commands.observations += self.take("client->server", line, raw, at)
+            if not self.enforces and may_be_misread(line, raw):
+                commands.observations += self.lost(at)
+        return commands
+
+    def _from_server(self, line: Line, raw: bytes, at: datetime, exchange: int) -> Commands:
+        if is_unread_list(line, raw):
+            return Commands(raw, self.missed("server->client", at, exchange=exchange))
+        return Commands(raw, self.take("server->client", line, raw, at, exchange=exchange))
+
+    def _missed(self, direction: Direction, at: datetime, exchange: int) -> Commands:
+        return Commands(b"", self.missed(direction, at, exchange=exchange))
+
+    def _failed(self, event: Failed, at: datetime) -> Commands:  # noqa: ARG002 - observing holds nothing back
+        return Commands(event.raw)
+
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
-        if not raw.strip(BLANKS):
-            return []
-        line = self.read(raw)
-        if direction == "server->client" and is_unread_list(line, raw):
-            return self.missed(direction, observed_at)
-        is_lost = direction == "client->server" and may_be_misread(line, raw)
-        observations = self.take(direction, line, raw, observed_at)
-        return [*observations, *self.lost(observed_at)] if is_lost else observations
+        event: Event = ClientSaid(raw) if direction == "client->server" else ServerSaid(raw)
+        return self.receive(event, observed_at).observations
 
     def read(self, raw: bytes) -> Line:
         """Parse a line for ``take`` and ``refuse``."""
@@ -281,140 +391,23 @@ class WireObserver(WireConnection):
                 self.lists.strayed(answer_keys(message.get("id")), message, len(raw))
 
 
-_ON_REQUEST: dict[str, Callable[[WireObserver, str, RequestKey, Mapping[str, Any]], None]] = {
+WireObserver = Session
+"""Its public name, for those who only feed it."""
+
+_ON_REQUEST: dict[str, Callable[[Session, str, RequestKey, Mapping[str, Any]], None]] = {
     **dict.fromkeys(METHODS, lambda wire, method, key, params: wire.lists.request(method, key, params)),
     **dict.fromkeys(TASK_METHODS, lambda wire, method, key, params: wire.calls.task_request(method, key, params)),
     **dict.fromkeys(_GREETINGS, lambda wire, _method, key, _params: wire.greet(key)),
 }
 """How a client's requests are handled, by method; ``tools/call`` and cancellations are in ``_request``."""
 
-_ON_SERVER_MESSAGE: dict[str, Callable[[WireObserver, Mapping[str, Any]], None]] = {
+_ON_SERVER_MESSAGE: dict[str, Callable[[Session, Mapping[str, Any]], None]] = {
     LIST_CHANGED: lambda wire, _: wire.lists.changed(),  # by itself, or on a stream of subscriptions/listen
     PROGRESS: lambda wire, message: wire.calls.progressed(params_of(message)),
     **dict.fromkeys(TASK_NOTIFICATIONS, lambda wire, message: wire.calls.task_changed(params_of(message))),
     **dict.fromkeys(INPUT_METHODS, lambda wire, message: wire.calls.client_asked(message)),
 }
 """How a server's requests and notifications are handled, by method."""
-
-
-Key = TypeVar("Key")
-
-_NAMES_LOGGED = 5
-
-
-class ClientSaid(NamedTuple):
-    """A client message on its way to the server."""
-
-    raw: bytes
-
-
-class ServerSaid(NamedTuple):
-    """A server message on its way to the client; ``exchange`` as in ``WireObserver.take``."""
-
-    raw: bytes
-    exchange: int = 0
-
-
-class Missed(NamedTuple):
-    """A message that could not be inspected: too long, or unreadable."""
-
-    direction: Direction
-    exchange: int = 0
-
-
-class Failed(NamedTuple):
-    """A client message that cannot be ruled on, with the reason and details for the client."""
-
-    raw: bytes
-    reason: str = "not_ruled_on"
-    detail: Mapping[str, str] = MappingProxyType({})
-
-
-Event = ClientSaid | ServerSaid | Missed | Failed
-
-
-@dataclass(slots=True)
-class Commands:
-    """The host's response to an event.
-
-    Args:
-        forward: bytes for the other side; ``None`` if nothing passes.
-        observations: to publish.
-        reply: the client's replacement for the server's answer, a line with its line feed; empty if none is expected.
-        warnings: tools whose calls pass although their definition gives cause for concern; of a name beyond the limit
-            its beginning.
-        hidden: names of the tools dropped from ``forward``.
-        withheld: number of server messages replaced by an error.
-        is_bad_request: whether the message is blocked because of its form.
-        gives_list: whether the host must call ``delivered`` once the client has ``forward``.
-    """
-
-    forward: bytes | None = None
-    observations: list[Observation] = field(default_factory=list)
-    reply: bytes = b""
-    warnings: list[str] = field(default_factory=list)
-    hidden: tuple[str, ...] = ()
-    withheld: int = 0
-    is_bad_request: bool = False
-    gives_list: bool = False
-
-    @property
-    def notices(self) -> list[str]:
-        """Log messages: names are server text, truncated to the length limit for names."""
-        found = [f"the digest policy warns of a call that passed: {name!r}" for name in self.warnings]
-        if self.hidden:
-            more = len(self.hidden) - _NAMES_LOGGED
-            names = ", ".join(repr(name[: DEFAULT_LIMITS.identifier_chars_max]) for name in self.hidden[:_NAMES_LOGGED])
-            found.append(
-                f"the digest policy hides tools from a list: {names}" + (f" and {more} more" if more > 0 else "")
-            )
-        return found
-
-
-class Session(WireObserver):
-    """Observe all messages and let everything pass."""
-
-    enforces: ClassVar[bool] = False
-    """Whether a client message passes only after a ruling."""
-
-    hides: ClassVar[bool] = False
-    """Whether server messages must be held until it is known what the client gets of them."""
-
-    def receive(self, event: Event, at: datetime) -> Commands:
-        match event:
-            case ClientSaid(raw) | ServerSaid(raw) if not raw.strip(BLANKS):
-                return Commands(raw)
-            case ClientSaid(raw):
-                return self._from_client(self.read(raw), raw, at)
-            case ServerSaid(raw, exchange):
-                return self._from_server(self.read(raw), raw, at, exchange)
-            case Missed(direction, exchange):
-                return self._missed(direction, at, exchange)
-            case Failed():
-                return self._failed(event, at)
-
-    def rule(self, line: Line, raw: bytes, at: datetime) -> Commands:  # noqa: ARG002 - for sessions that refuse
-        """Rule on a line, without observing it if it may pass."""
-        return Commands(raw)
-
-    def _from_client(self, line: Line, raw: bytes, at: datetime) -> Commands:
-        commands = self.rule(line, raw, at)
-        if commands.forward is not None:
-            commands.observations += self.take("client->server", line, raw, at)
-            if not self.enforces and may_be_misread(line, raw):
-                commands.observations += self.lost(at)
-        return commands
-
-    def _from_server(self, line: Line, raw: bytes, at: datetime, exchange: int) -> Commands:
-        if is_unread_list(line, raw):
-            return Commands(raw, self.missed("server->client", at, exchange=exchange))
-        return Commands(raw, self.take("server->client", line, raw, at, exchange=exchange))
-
-    def _missed(self, direction: Direction, at: datetime, exchange: int) -> Commands:
-        return Commands(b"", self.missed(direction, at, exchange=exchange))
-
-    def _failed(self, event: Failed, at: datetime) -> Commands:  # noqa: ARG002 - observing holds nothing back
-        return Commands(event.raw)
 
 
 def to_evict(sessions: Mapping[Key, Session], count_max: int) -> Key | None:

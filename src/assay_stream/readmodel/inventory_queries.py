@@ -518,8 +518,6 @@ def _conditions(wanted: AlertFilter) -> tuple[list[str], list[Any]]:
         ("last_ms >= ?", selection.since_ms),
         ("severity >= ?", selection.severity_id),
         ("definition = ?", wanted.digest),
-        ("uid >= ?", wanted.uid_prefix),
-        ("uid < ?", None if wanted.uid_prefix is None else f"{wanted.uid_prefix}g"),
     ]
     conditions = [text for text, value in asked if value is not None]
     if wanted.is_unreviewed:

@@ -270,7 +270,6 @@ class AlertFilter:
         tool_name: a glob pattern, unless ``is_exact``.
         is_exact: whether ``tool_name`` is a literal name.
         is_unreviewed: only open alerts, neither acknowledged nor assigned.
-        uid_prefix: at least six hexadecimal digits.
         digest: full digest of a definition that the alerts are about.
     """
 
@@ -280,7 +279,6 @@ class AlertFilter:
     is_exact: bool = False
     kind: str | None = None
     is_unreviewed: bool = False
-    uid_prefix: str | None = None
     digest: str | None = None
 
     def fits(self, row: AlertRow) -> bool:

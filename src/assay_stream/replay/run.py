@@ -71,16 +71,15 @@ def joined_calls(
     size_bytes = 0
     for placed in merged:
         event = placed.read
+        if event is not None:
+            calls.append((placed, event))
+            size_bytes += len(placed.record.value or b"")
+            if len(calls) < CALLS_TOGETHER_MAX and size_bytes < CALLS_TOGETHER_BYTES_MAX:
+                continue
+        yield from _written(join, calls, server_ids)
+        calls, size_bytes = [], 0
         if event is None:
-            yield from _written(join, calls, server_ids)
-            calls, size_bytes = [], 0
             yield placed, None
-            continue
-        calls.append((placed, event))
-        size_bytes += len(placed.record.value or b"")
-        if len(calls) >= CALLS_TOGETHER_MAX or size_bytes >= CALLS_TOGETHER_BYTES_MAX:
-            yield from _written(join, calls, server_ids)
-            calls, size_bytes = [], 0
     yield from _written(join, calls, server_ids)
 
 
@@ -262,38 +261,6 @@ class Replay:
         origin = Origin(topic=_FINDING_TOPIC, partition=0, offset=self._findings)
         self._findings += 1
         return alerting.process(self._alerts, Record(Role.FINDINGS, origin, *finding))
-
-
-def replay(records: Iterable[Record], *, producer: Producer, **options: Any) -> Iterator[Output]:
-    """Yield everything the stages write for these records: evidence, alerts, definitions, rejected records.
-
-    Args:
-        records: records of the snapshots, control and calls topics, in any order. All are read before the first
-            output; what does not fit into memory goes to a temporary file.
-
-    Raises:
-        InputError: ``conflicting_records``: two different records claim one place in one log.
-    """
-    with spooled(records) as spool:
-        for outputs in Replay(spool, producer=producer, **options).steps():
-            yield from outputs
-
-
-def spooled(records: Iterable[Record]) -> LogSpool:
-    """Return a finished spool of records of any partitions, in any order.
-
-    Raises:
-        InputError: ``conflicting_records``.
-    """
-    spool = LogSpool()
-    try:
-        for record in records:
-            spool.add(record)
-        spool.finish()
-    except BaseException:
-        spool.close()
-        raise
-    return spool
 
 
 FILES = {

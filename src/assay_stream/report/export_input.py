@@ -18,7 +18,7 @@ import cramjam
 from assay_stream.alerts.view import view_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
-from assay_stream.errors import InputError
+from assay_stream.errors import InputError, named_in_errors
 from assay_stream.files.archive import is_gzip, opened
 from assay_stream.files.lines import lines_of, read_lines
 from assay_stream.files.local import path_text, reading, writing
@@ -337,10 +337,8 @@ def items(stored: Iterable[Stored], *, kinds: frozenset[Dataset] = frozenset(Dat
     for where, raw, kind in stored:
         if raw.rstrip() == b"null":
             continue
-        try:
+        with named_in_errors(where):
             item = _item(raw, kind)
-        except InputError as error:
-            raise InputError(error.code, f"{where}: {error.message}", path=error.path) from None
         if item.kind in kinds:
             yield item
 

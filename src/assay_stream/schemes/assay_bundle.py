@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from assay_stream.canonical.decode import Members, decode_json
 from assay_stream.canonical.digest import Digest, canonicalize
-from assay_stream.errors import InputError
+from assay_stream.errors import InputError, named_in_errors
 from assay_stream.limits import BUNDLE_LIMITS, BundleLimits, Limits
 from assay_stream.schemes.assay_tool import content_hash, hash_mismatch
 
@@ -326,11 +326,9 @@ class EventCheck:
             raise InputError("bundle_limit", f"{EVENTS_NAME} has over {self._limits.events_max} events")
         self._hasher.update(line)
         self._bytes += len(line)
-        try:
+        with named_in_errors(where):
             event = decode_json(line.removesuffix(b"\n"), limits=self._decode_limits)
             content_hash = check_event(event)
-        except InputError as error:
-            raise InputError(error.code, f"{where}: {error.message}", path=error.path) from None
         if self._source is None:
             self._source = event["source"]
         seq = event.get("assayseq")

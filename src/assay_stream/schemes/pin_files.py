@@ -17,7 +17,7 @@ import yaml
 
 from assay_stream.canonical.decode import Members, decode_json, is_unicode
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.errors import InputError
+from assay_stream.errors import InputError, named_in_errors
 from assay_stream.limits import DEFAULT_LIMITS, PIN_FILE_LIMITS, Limits
 from assay_stream.schemes.fingerprint import SCHEME_NAMES, PinEntry, check_value
 from assay_stream.schemes.mcptrust_lockfile import Lock, LockfileStamp, new_lockfile, read_lockfile, write_lockfile
@@ -314,10 +314,8 @@ def _read_native(raw: bytes, server_id: str | None) -> Iterator[PinEntry]:
     for number, line in enumerate(raw.splitlines(), start=1):
         if not line.strip():
             continue
-        try:
+        with named_in_errors(f"line {number}"):
             yield _native_entry(_mapping(decode_json(line), "$"), server_id)
-        except InputError as error:
-            raise InputError(error.code, f"line {number}: {error.message}", path=error.path) from None
 
 
 def _native_entry(pin: Members, server_id: str | None) -> PinEntry:

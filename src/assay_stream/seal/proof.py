@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.errors import InputError
+from assay_stream.errors import InputError, named_in_errors
 from assay_stream.model.checkpoint import Checkpoint, Sealed, decode, follows, leaf_of, open_checkpoint, origin_of
 from assay_stream.model.record import Record
 from assay_stream.schemes import tlog
@@ -35,10 +35,8 @@ def chain_of(values: Iterable[tuple[int, bytes | None]], keys: Keys) -> Iterator
     """
     last: Sealed | None = None
     for number, raw in values:
-        try:
+        with named_in_errors(f"checkpoint record {number}"):
             found = decode(raw, keys)
-        except InputError as error:
-            raise InputError(error.code, f"checkpoint record {number}: {error.message}", path=error.path) from None
         why = follows(found, last)
         if why is not None:
             raise InputError(

@@ -11,7 +11,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 
 import structlog
@@ -98,6 +98,7 @@ class OpenRange:
         self.leaves.append((record.origin.offset, leaf_of(record)))
 
 
+@dataclass(eq=False, repr=False)
 class Sealer(Following):
     """Seals until told to stop, or until everything that was there is sealed.
 
@@ -105,21 +106,17 @@ class Sealer(Following):
         now: gives the time for ``sealed_at``.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        plan: SealPlan,
-        *,
-        metrics: StageMetrics = UNCOUNTED,
-        now: Callable[[], datetime] = _now,
-    ) -> None:
-        settings, clients = topology.settings, topology.clients
-        super().__init__("sealing", settings, metrics=metrics, clients=clients, waits=not plan.once)
-        self._plan = plan
-        self._topology = topology
-        self._topics = topology.names
-        self._partitions = topology.counts[Role.EVIDENCE]
-        self._now = now
+    topology: Topology
+    plan: SealPlan
+    _: KW_ONLY
+    metrics: StageMetrics = UNCOUNTED
+    now: Callable[[], datetime] = _now
+
+    def __post_init__(self) -> None:
+        settings, clients = self.topology.settings, self.topology.clients
+        super().__init__("sealing", settings, metrics=self.metrics, clients=clients, waits=not self.plan.once)
+        self._topics = self.topology.names
+        self._partitions = self.topology.counts[Role.EVIDENCE]
         self._consumer: Consumer | None = None
         self._group_id = f"{settings.group_prefix}-{_STAGE}"
         self._ranges: dict[int, OpenRange] = {}
@@ -168,7 +165,7 @@ class Sealer(Following):
         for part in parts.values():
             part.before = await self._last_checkpoint(part.partition)
         check_siblings(parts)
-        places = self._topology.places(Role.EVIDENCE)
+        places = self.topology.places(Role.EVIDENCE)
         consumer.assign(places)
         beginnings, self.ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         for place in places:
@@ -176,11 +173,11 @@ class Sealer(Following):
         self._consumer = consumer
         self.metrics.measure("opened", self._partitions)
         self.metrics.measure("opening_seconds", time.monotonic() - started_s)
-        _log.info("sealing", partitions=self._partitions, key_id=tlog.key_id(self._plan.key.public_key()))
+        _log.info("sealing", partitions=self._partitions, key_id=tlog.key_id(self.plan.key.public_key()))
 
     def _writer(self, number: int) -> TransactionalWriter:
         inputs, outputs = ([TopicPartition(self._topics[role], number)] for role in (Role.EVIDENCE, Role.CHECKPOINTS))
-        return TransactionalWriter(self._topology, self._group_id, number, inputs=inputs, outputs=outputs)
+        return TransactionalWriter(self.topology, self._group_id, number, inputs=inputs, outputs=outputs)
 
     async def _last_checkpoint(self, number: int) -> Checkpoint | None:
         place = TopicPartition(self._topics[Role.CHECKPOINTS], number)
@@ -188,7 +185,7 @@ class Sealer(Following):
         if record is None:
             return None
         try:
-            found = decode(record.value, self._plan.trusted).checkpoint
+            found = decode(record.value, self.plan.trusted).checkpoint
             if (found.topic, found.partition) != (self._topics[Role.EVIDENCE], number):
                 raise InputError("checkpoint_of_another_log", "it is about another log")
         except InputError as error:
@@ -224,12 +221,12 @@ class Sealer(Following):
             part = self._ranges[place.partition]
             for message in messages:
                 part.take(record_of(Role.EVIDENCE, message), time.monotonic())
-                if len(part.leaves) >= self._plan.every_records:
+                if len(part.leaves) >= self.plan.every_records:
                     await self._seal(part)
-        has_caught_up = (self._plan.once or self.failures) and await self.has_caught_up(consumer)
-        is_done = self.stopping.is_set() or bool(self._plan.once and has_caught_up)
+        has_caught_up = (self.plan.once or self.failures) and await self.has_caught_up(consumer)
+        is_done = self.stopping.is_set() or bool(self.plan.once and has_caught_up)
         for part in self._ranges.values():
-            if part.leaves and (is_done or time.monotonic() - part.since_s >= self._plan.every_s):
+            if part.leaves and (is_done or time.monotonic() - part.since_s >= self.plan.every_s):
                 await self._seal(part)
         if has_caught_up and not any(part.leaves for part in self._ranges.values()):
             self.failures = 0
@@ -237,17 +234,17 @@ class Sealer(Following):
 
     async def _seal(self, part: OpenRange) -> None:
         started_s = time.monotonic()
-        now = self._now()
+        now = self.now()
         made = sealed(
             part.before,
             part.leaves,
             topic=self._topics[Role.EVIDENCE],
             partition=part.partition,
             sealed_at=rfc3339(now, "milliseconds"),
-            key=self._plan.key,
+            key=self.plan.key,
             software=f"assay-stream {__version__}",
             partitions=self._partitions,
-            log_name=self._plan.log_name,
+            log_name=self.plan.log_name,
             siblings=[other.before.head for other in self._ranges.values() if other.before is not None],
         )
         checkpoint = made.checkpoint

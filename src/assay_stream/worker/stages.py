@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import chain
 
@@ -215,6 +215,7 @@ KEPT_UNNEEDED_S = 30.0
 _SEEN_KEYS = (b'["seen",', b'["seen_run",')
 
 
+@dataclass(eq=False, repr=False)
 class BindingView(Following):
     """Follows the partitions of the binding topic that are needed, and the registry's progress in them.
 
@@ -223,24 +224,21 @@ class BindingView(Following):
         heard: called with the observer of each list and the time it was seen, milliseconds since the epoch.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        new_join: Callable[[], Join],
-        *,
-        heard: Callable[[str, int], None] = lambda _name, _at_ms: None,
-    ) -> None:
-        super().__init__("reading the bindings", topology.settings, clients=topology.clients)
-        self._new_join = new_join
+    topology: Topology
+    new_join: Callable[[], Join]
+    _: KW_ONLY
+    heard: Callable[[str, int], None] = lambda _name, _at_ms: None
+
+    def __post_init__(self) -> None:
+        super().__init__("reading the bindings", self.topology.settings, clients=self.topology.clients)
         self._joins: dict[int, Join] = {}
-        self._partitions = topology.places(Role.BINDINGS)
+        self._partitions = self.topology.places(Role.BINDINGS)
         self._needed: Counter[int] = Counter()
         self._unneeded_since_s: dict[int, float] = {}
         self._next: dict[TopicPartition, int] = {}
         """Next offset of the partitions that were read."""
         self._need_changed = asyncio.Event()
-        self._inputs = topology.places(Role.SNAPSHOTS, Role.CONTROL)
-        self._heard = heard
+        self._inputs = self.topology.places(Role.SNAPSHOTS, Role.CONTROL)
         self._changed = asyncio.Event()
         self.changes = 0
         """Increases whenever facts arrive."""
@@ -261,7 +259,7 @@ class BindingView(Following):
         self._needed[number] += 1
         self._unneeded_since_s.pop(number, None)
         if number not in self._joins:
-            self._joins[number] = self._new_join()
+            self._joins[number] = self.new_join()
             self.is_ready = False
             self._need_changed.set()
         return self._joins[number]
@@ -367,7 +365,7 @@ class BindingView(Following):
                 joining.process(join, record)
                 if record.value is not None and (record.key or b"").startswith(_SEEN_KEYS):
                     _, _, observer_id, *_ = decode_key(record.key)
-                    self._heard(str(observer_id), record.timestamp_ms)
+                    self.heard(str(observer_id), record.timestamp_ms)
 
 
 _REROUTED = Role.REROUTED  # reading a member of an enum takes a call of its own
@@ -459,7 +457,7 @@ class JoinStage(Stage[JoinState]):
             (Role.REROUTED, Role.CALLS),
             topology,
             new_state=self._new_state,
-            thread=view.thread,
+            shared_thread=view.thread,
             piece_records=100,
         )
         self._view = view

@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,6 +59,7 @@ class _PartitionsAddedError(Exception):
     """A topic has more partitions than are read."""
 
 
+@dataclass(eq=False, repr=False)
 class StoreFilling(Following):
     """Fills a store until told to stop, or until everything is read that was there.
 
@@ -67,20 +69,16 @@ class StoreFilling(Following):
         metrics: counts what is read.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        filler: Filler,
-        *,
-        once: bool = False,
-        metrics: StageMetrics = UNCOUNTED,
-        now_us: Callable[[], int] = _now_us,
-    ) -> None:
-        super().__init__("filling the store", settings, metrics=metrics, waits=not once)
-        self._filler = filler
-        self._once = once
-        self._now_us = now_us
-        names = topic_names(settings)
+    settings: Settings
+    filler: Filler
+    _: KW_ONLY
+    once: bool = False
+    metrics: StageMetrics = UNCOUNTED
+    now_us: Callable[[], int] = _now_us
+
+    def __post_init__(self) -> None:
+        super().__init__("filling the store", self.settings, metrics=self.metrics, waits=not self.once)
+        names = topic_names(self.settings)
         self._roles = {names[role]: role for role in ROLES}
         self._lags: dict[TopicPartition, int] = {}
         self._even_s: dict[TopicPartition, float] = {}
@@ -105,7 +103,7 @@ class StoreFilling(Following):
     @property
     def behind_s(self) -> float:
         """For how long the store has lacked something, or how old its latest record of a log is that goes on."""
-        now_s, now_ms = time.monotonic(), self._now_us() // 1_000
+        now_s, now_ms = time.monotonic(), self.now_us() // 1_000
         behind_s = [0.0]
         for place in [place for place, lag in self._lags.items() if lag]:
             lacking_s, time_ms = now_s - self._even_s.get(place, self._started_s), self._times_ms.get(place)
@@ -137,8 +135,8 @@ class StoreFilling(Following):
         places = [place for each in await places_of(self.settings, list(self._roles)) for place in each]
         prefix = self.settings.topic_prefix
         named = f"cluster {cluster}, topics {prefix}*" if prefix else f"cluster {cluster}"
-        oldest_us = self._now_us() - bounds_of(self.settings).age_us
-        await asyncio.to_thread(self._filler.begin, named, oldest_us=oldest_us)
+        oldest_us = self.now_us() - bounds_of(self.settings).age_us
+        await asyncio.to_thread(self.filler.begin, named, oldest_us=oldest_us)
         return places
 
     async def open(self, consumer: Consumer) -> None:
@@ -152,20 +150,20 @@ class StoreFilling(Following):
         consumer.assign(places)
         found: dict[LogPlace, LogState] = {}
         for place in places:
-            begin, before = begins[place], self._filler.position(place.topic, place.partition)
+            begin, before = begins[place], self.filler.position(place.topic, place.partition)
             is_compacted = self._roles[place.topic] in (Role.BINDINGS, Role.DEFINITIONS, Role.VERDICTS)
             lost = 0 if before is None or is_compacted else max(begin - before, 0)
             if lost:
                 self.metrics.expired(place, before or 0, lost)
             found[self._roles[place.topic], *place] = LogState(begin, lost, self.ends[place])
             consumer.seek(place, max(begin, before or 0))
-        await asyncio.to_thread(self._filler.note, found)
+        await asyncio.to_thread(self.filler.note, found)
         _log.info("filling_store", logs=len(places))
 
     async def _check_same(self, consumer: Consumer, place: TopicPartition, begin: int) -> None:
         """Make sure that a log is the one that the store was filled from."""
-        before = self._filler.position(place.topic, place.partition) or 0
-        witness = self._filler.witness(place.topic, place.partition)
+        before = self.filler.position(place.topic, place.partition) or 0
+        witness = self.filler.witness(place.topic, place.partition)
         is_same = before <= self.ends[place]
         if is_same and witness is not None and witness[0] >= begin:
             # Compaction takes records away, and only that.
@@ -189,14 +187,14 @@ class StoreFilling(Following):
             filled[f"filled:{self._roles[place.topic].value}"] += len(found)
         if records:
             started_s = time.monotonic()
-            await asyncio.to_thread(self._filler.take, records)
+            await asyncio.to_thread(self.filler.take, records)
             self.failures = 0
             self.metrics.batch(len(records), filled, seconds=time.monotonic() - started_s)
-            self.committed_s = self._now_us() / 1_000_000
+            self.committed_s = self.now_us() / 1_000_000
             self._times_ms |= {place: found[-1].timestamp for place, found in fetched.items() if found}
         if time.monotonic() - self._looked_s >= _LOOK_S or (not records and not self.is_ready):
             await self._look(consumer)
-        return self.stopping.is_set() or (self._once and self.is_ready)
+        return self.stopping.is_set() or (self.once and self.is_ready)
 
     async def _look(self, consumer: Consumer) -> None:
         self._looked_s = time.monotonic()
@@ -217,24 +215,24 @@ class StoreFilling(Following):
         # A broker that does not answer does not say how far its logs go.
         heard_ms = [consumer.last_poll_timestamp(place) for place in places]
         looked_us = None if None in heard_ms else min(heard_ms, default=0) * 1_000 or None
-        await asyncio.to_thread(self._filler.note, known, looked_us=looked_us)
+        await asyncio.to_thread(self.filler.note, known, looked_us=looked_us)
         self._tell(was_ready=was_ready)
         counts = Counter(place.topic for place in places)
         if any(len(consumer.partitions_for_topic(topic) or ()) > count for topic, count in counts.items()):
             raise _PartitionsAddedError
-        bounds, now_us = bounds_of(self.settings), self._now_us()
-        while (done := await asyncio.to_thread(self._filler.keep_within, bounds, now_us=now_us)) and not (
+        bounds, now_us = bounds_of(self.settings), self.now_us()
+        while (done := await asyncio.to_thread(self.filler.keep_within, bounds, now_us=now_us)) and not (
             self.stopping.is_set()
         ):
             self.metrics.batch(0, {f"dropped:{done.kind}:{done.bound}": done.rows}, seconds=0)
-        self.status = await asyncio.to_thread(status_of, self._filler.connection)
+        self.status = await asyncio.to_thread(status_of, self.filler.connection)
 
     def _tell(self, *, was_ready: bool) -> None:
         if self.is_ready and not was_ready:
-            _log.info("up_to_date", records=self._filler.read)
+            _log.info("up_to_date", records=self.filler.read)
         elif not self.is_ready and self._looked_s - self._told_s >= _TELL_S:
             self._told_s = self._looked_s
-            _log.info("catching_up", records=self._filler.read, behind=sum(self._lags.values()))
+            _log.info("catching_up", records=self.filler.read, behind=sum(self._lags.values()))
 
 
 def run_store(

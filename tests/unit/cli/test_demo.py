@@ -21,7 +21,8 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.files.lines import read_lines
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Role
-from assay_stream.replay.run import replay
+from deploy.local.demo import open_on
+from tests.support.replaying import replay
 
 RUNNER = CliRunner()
 
@@ -168,7 +169,7 @@ def test_a_story_without_its_rug_pull_is_not_whole() -> None:
     """No alert that pages: the demo failed."""
     story = story_of(1, 2, 3)
     assert not story.end()
-    assert story.open_on_server == 0
+    assert open_on(story, "notes") == 0
 
 
 def test_a_story_without_alerts_is_not_whole() -> None:
@@ -186,5 +187,5 @@ def test_a_call_without_a_definition_is_not_told_as_bound() -> None:
 
 def test_the_upgrade_is_open_until_it_is_approved() -> None:
     """What `make demo` waits for between chapters."""
-    assert story_of(1, 2).open_on_server == 1
-    assert story_of(1, 2, 3).open_on_server == 0
+    assert open_on(story_of(1, 2), "notes") == 1
+    assert open_on(story_of(1, 2, 3), "notes") == 0

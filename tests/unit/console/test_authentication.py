@@ -255,8 +255,8 @@ async def test_a_flood_from_everywhere_leaves_known_browsers_their_attempts(flee
     """Counters are shared by many names; strangers fill none that a known browser has."""
     async with with_users(fleet, tmp_path) as (client, door, _):
         await sign_in(client)
-        assert isinstance(door._backend, LocalUsers)
-        throttle = door._backend._throttle
+        assert isinstance(door.backend, LocalUsers)
+        throttle = door.backend._throttle
         throttle._window = NOW_US // (CONSOLE_LIMITS.sign_in_window_s * 1_000_000)
         throttle._counts = [1_000] * 16_384 + [0] * 16_384
         assert (await sign_in(client, "victor")).status == 429

@@ -6,6 +6,7 @@ from assay_stream.canonical.digest import sha256_of
 from assay_stream.drift.change import ABSENT, CODES, bounded, bounded_pair, member
 from assay_stream.drift.severity import Level
 from assay_stream.limits import DEFAULT_LIMITS
+from tests.support.drift import mirrored
 
 MAX = DEFAULT_LIMITS.change_value_chars_max
 
@@ -45,7 +46,7 @@ def test_the_opposite_of_the_opposite_is_the_code() -> None:
     for code, info in CODES.items():
         opposite = CODES[info.opposite]
         assert opposite.opposite == code
-        assert opposite.direction is info.direction.mirrored()
+        assert opposite.direction is mirrored(info.direction)
 
 
 def test_codes_are_stable_words_with_titles() -> None:

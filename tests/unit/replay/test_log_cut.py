@@ -8,9 +8,9 @@ from assay_stream.model.observation import CallEvent
 from assay_stream.model.record import Origin, Record, Role, murmur2_partition
 from assay_stream.replay import log_cut
 from assay_stream.replay.log_cut import Explanation, Question, explain, in_log_order
-from assay_stream.replay.run import replay
 from tests.support.controls import a_control
 from tests.support.events import TOOL, a_call, a_snapshot, record_of
+from tests.support.replaying import replay
 
 PRODUCER = Producer(version="1")
 CALL = record_of(Role.CALLS, a_call(second=9), key=None)

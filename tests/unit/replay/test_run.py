@@ -12,7 +12,6 @@ from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.log_cut import History, history_of, unbounded
 from assay_stream.replay.order import REFUSED_AHEAD_MAX, _NamedTimes, _names
-from assay_stream.replay.run import replay
 from assay_stream.text.times import time_ms_in
 from tests.support.counting import allocating, counted_calls
 from tests.support.errors import raises_code
@@ -20,6 +19,7 @@ from tests.support.events import SERVER, TOOL, Story
 from tests.support.fleet import START, Published, a_call_by, a_listing
 from tests.support.inventory import without_inventory
 from tests.support.merging import merge_by_event_time
+from tests.support.replaying import replay
 
 
 def at(offset: int, published: Published, partition: int = 0) -> Record:

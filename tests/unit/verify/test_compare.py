@@ -11,13 +11,13 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.cli.verify import comes_after
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.replay.run import replay
 from assay_stream.schemes import assay_tool as assay
 from assay_stream.verify.compare import ReplayComparison
 from assay_stream.verify.evidence import Difference, Offsets, Pairing, Recorded
 from tests.support.alerts import TIME_US, alert_records, finding_of
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
+from tests.support.replaying import replay
 
 
 def a_story(*, enforcement: str | None = None) -> Story:

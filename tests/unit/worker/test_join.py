@@ -23,11 +23,11 @@ from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Record, Role, murmur2_partition
 from assay_stream.registry.processor import Registry, process
 from assay_stream.registry.step import progress
-from assay_stream.replay.run import replay
 from assay_stream.worker import stages as view_module
 from assay_stream.worker.stages import BindingView, EvidenceLatency, JoinStage, JoinState, RecentObservers, join_calls
 from tests.support.fleet import START, Fleet, a_call_by
 from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
+from tests.support.replaying import replay
 
 TOPICS = topic_names(Settings())
 ROUTING = Routing(calls=8, bindings=4)

@@ -23,7 +23,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -51,33 +51,27 @@ if TYPE_CHECKING:
 _FINISH_LIMIT_S = 30.0
 
 
+@dataclass(eq=False, repr=False)
 class HttpWatch(Backlog):
     """Inspect the exchanges of all servers of a tap in a thread; closes their traffic at the end."""
 
-    def __init__(
-        self,
-        traffic: Mapping[str, Traffic],
-        *,
-        publish: Callable[[Observation], object],
-        clock: Callable[[], datetime],
-        limits: HttpLimits = HTTP_LIMITS,
-    ) -> None:
-        super().__init__(
-            publish=publish,
-            clock=clock,
-            bytes_max=limits.backlog_bytes_max,
-            share_bytes_max=math.inf if len(traffic) == 1 else limits.server_backlog_bytes_max,
-            pause_s=limits.inspect_pause_s,
-        )
-        self.missed_exchanges = 0
-        """Exchanges that began while the backlog was full."""
-        self.exchange_cost_bytes = limits.exchange_cost_bytes
-        self._traffic = traffic
+    traffic: Mapping[str, Traffic]
+    _: KW_ONLY
+    bytes_max: int = field(init=False)
+    limits: HttpLimits = HTTP_LIMITS
+    missed_exchanges: int = field(default=0, init=False)
+    """Exchanges that began while the backlog was full."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.bytes_max = self.limits.backlog_bytes_max
+        self.share_bytes_max = math.inf if len(self.traffic) == 1 else self.limits.server_backlog_bytes_max
+        self.pause_s = self.limits.inspect_pause_s
         self._unreported: Counter[Traffic] = Counter()
         self._numbers = itertools.count(1)
 
     def opened(self, path: str, method: str, fields: HeaderFields) -> Watched:
-        return Watched(self, self._traffic[path], next(self._numbers), Opened(method, _read(fields)))
+        return Watched(self, self.traffic[path], next(self._numbers), Opened(method, _read(fields)))
 
     def note(self, size_bytes: int, traffic: Traffic, number: int, event: HttpEvent) -> bool:
         """Queue an event of an exchange, and return True if there was room; there always is for a size of 0."""
@@ -103,7 +97,7 @@ class HttpWatch(Backlog):
 
     def _last(self) -> Iterable[Callable[[], object]]:
         at = self.clock()
-        return [partial(self._publish, partial(traffic.close, at)) for traffic in self._traffic.values()]
+        return [partial(self._publish, partial(traffic.close, at)) for traffic in self.traffic.values()]
 
     def _publish(self, report: Callable[[], list[Observation]]) -> None:
         self.execute(Commands(observations=report()))
@@ -128,7 +122,7 @@ class Watched(ExchangeObserver):
         if self._is_unobserved or (isinstance(event, Passed) and event.direction in self._losing):
             return
         try:
-            size_bytes = self.watch.exchange_cost_bytes if isinstance(event, Opened) else 0
+            size_bytes = self.watch.limits.exchange_cost_bytes if isinstance(event, Opened) else 0
             if isinstance(event, Answered):
                 event = Answered(event.status, _read(event.fields))
             elif isinstance(event, Passed):

@@ -2,8 +2,9 @@
 
 Rules:
 
-1. Exchanges are grouped into *connections*, each followed by one ``WireObserver``: a session (``Mcp-Session-Id``, until
-   2025-11-25) under one authorisation context; without a session, all requests with the same credential, or none.
+1. Exchanges are grouped into *connections*, each with a ``Session`` of ``observe.session``: a session of MCP
+   (``Mcp-Session-Id``, until 2025-11-25) under one authorisation context; without one, all requests with the same
+   credential, or none.
 2. The response to a request comes in the request's own exchange. Only a session may go on in another one: a request
    that was left open can then be answered on any later stream of its session.
 3. A session begins with the response to ``initialize``, which may name it; earlier messages belong to it.

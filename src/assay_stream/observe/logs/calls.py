@@ -17,10 +17,9 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import NotObserved
-from assay_stream.observe.observation import Decision, Observation, Prefixes, Vantage, call_event
+from assay_stream.observe.observation import Decision, Observation, Prefixes, Vantage, call_event, timing_of
 from assay_stream.observe.recorded import OnError, check_observation, numbered, report, stable_id
 from assay_stream.plugins import LOGS
-from assay_stream.text.times import rfc3339
 
 SpanKind = Literal["server", "client"]
 
@@ -124,13 +123,7 @@ class Logged:
             result_hash=self.result_hash,
             ok=self.ok,
             error=None if self.error_code is None else {"code": self.error_code},
-            timing=None
-            if self.duration_ms is None
-            else {
-                "started_at": rfc3339(started_at),
-                "ended_at": rfc3339(self.ended_at),
-                "duration_ms": self.duration_ms,
-            },
+            timing=None if self.duration_ms is None else timing_of(started_at, self.ended_at, self.duration_ms),
         )
         check_observation(observation)
         counts.update(lacks)
