@@ -114,17 +114,6 @@ def test_ten_thousand_tools_are_refused_with_a_code() -> None:
     assert stream.calls(0, START + timedelta(minutes=5)).get("tool_definition_digest") is None
 
 
-def test_a_megabyte_of_description_is_kept_once_and_told_in_short() -> None:
-    stream = Stream()
-    for number in range(4):
-        outputs = stream.lists(number, [a_tool(0, description=chr(97 + number) * 1024 * 1024)])
-        assert not {label for label in labels(outputs) if label.startswith("rejected:")}
-    found = [output for output in outputs if output.role is Role.FINDINGS]
-    assert found
-    assert max(len(output.value or b"") for output in found) < 64 * 1024
-    assert stream.calls(0, START + timedelta(minutes=9))["tool_definition_digest"].startswith("sha256:")
-
-
 def test_a_hundred_levels_are_read_and_more_than_the_limit_refused() -> None:
     stream = Stream()
     stream.lists(0, [a_tool(0)])
@@ -157,16 +146,6 @@ def test_the_two_latest_lists_stay_however_large() -> None:
         assert number == 0 or any(output.role is Role.FINDINGS for output in outputs)
         assert stream.calls(number, START + timedelta(minutes=number, seconds=1))["tool_definition_digest"]
     assert len(stream.state.registry.bindings.server(SERVER).observers["observer-0"]) == 2
-
-
-def test_new_names_on_every_list_do_not_add_up() -> None:
-    """Of tools that came and went long ago no more is kept than the last definitions of some names."""
-    stream = Stream(server_definitions_bytes_max=64 * 1024, timeline_entries_max=16, former_tools_max=20)
-    sizes = []
-    for number in range(40):
-        stream.lists(number, [{**a_tool(0), "name": f"tool_{number}_{index}"} for index in range(20)])
-        sizes.append(len(stream.facts))
-    assert sizes[-1] <= sizes[20] + 40
 
 
 def upgraded(observers: int) -> list[Record]:

@@ -24,11 +24,6 @@ def test_two_thousand_new_tools_are_one_page() -> None:
     assert alert["unmapped"]["mcp_folded_by_severity"] == f"{len(MANY):,} low"
 
 
-def test_one_changed_tool_is_an_alert_of_its_own() -> None:
-    [alert] = Talk().sees([OTHER], minute=0).sees([OTHER, MANY[0]], minute=1).alerts()
-    assert alert["unmapped"]["mcp_finding_kind"] == "tool_added"
-
-
 def test_a_grave_tool_among_two_thousand_is_what_the_alert_shows() -> None:
     """Severity, tool, digests and indicators are those of the most severe part."""
     [alert] = Talk().sees([OTHER], minute=0).sees([OTHER, *MANY, GRAVE], minute=1).alerts()
@@ -89,15 +84,6 @@ def test_a_release_that_a_person_closed_stays_closed_for_the_rest_of_the_fleet()
     desk.does("close", desk.alerts()[0]["finding_info"]["uid"], 2)
     desk.sees(listed, observer="proxy-2", minute=3).sees(listed, observer="proxy-2", minute=A_DAY)
     assert [alert["activity_name"] for alert in desk.alerts()] == ["Create", "Close"]
-
-
-def test_a_release_that_was_closed_is_news_once_it_has_ended_and_comes_back() -> None:
-    listed = [CLEAN, GRAVE, MANY[0]]
-    desk = Desk().sees([CLEAN], minute=0).sees(listed, minute=1)
-    uid = desk.alerts()[0]["finding_info"]["uid"]
-    desk.does("close", uid, 2).sees([CLEAN], minute=3).sees([CLEAN], minute=60).sees(listed, minute=90)
-    assert desk.open_at_the_end() == [uid]
-    assert desk.alerts()[-1]["severity_id"] >= HIGH
 
 
 def test_a_rule_for_the_tool_that_is_shown_hides_no_other_part() -> None:

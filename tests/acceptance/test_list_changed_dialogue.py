@@ -100,15 +100,6 @@ def test_a_recording_that_is_published_twice_changes_nothing() -> None:
     assert answers(outcome) == [("observer", DIGEST_OF_SECOND, None), ANNOUNCED, ("observer", DIGEST_OF_FIRST, None)]
 
 
-def test_announcements_without_a_list_between_are_one_fact() -> None:
-    talk = Dialogue().lists(0, FIRST)
-    for number in range(50):
-        talk.announces(1 + number)
-    outcome = talk.joined_in_order()
-    assert [output.label for output in outcome.of(Role.BINDINGS)].count("fact:announcement") == 1
-    assert found(outcome) == []
-
-
 def test_announcements_that_go_on_without_a_list_are_found_once() -> None:
     talk = Dialogue().lists(0, FIRST)
     for number in range(10):
@@ -138,16 +129,6 @@ def test_a_server_that_outdates_every_list_at_once_is_found() -> None:
     by_registry, by_join = found(outcome)
     assert by_registry["origin"]["topic"] == "mcp.tools.list"
     assert by_join["origin"]["topic"] == "mcp.tools.call"
-
-
-def test_a_server_that_changes_now_and_then_is_quiet() -> None:
-    talk = Dialogue().lists(0, FIRST)
-    for number in range(1, 6):
-        talk.announces(number * 100).calls(number * 100 + 0.1).lists(number * 100 + 1, FIRST)
-        talk.calls(number * 100 + 2)
-    outcome = talk.ends()
-    assert answers(outcome) == [ANNOUNCED, ("observer", DIGEST_OF_FIRST, None)] * 5
-    assert findings_of(outcome) == []
 
 
 def test_a_pinned_tool_whose_observation_was_dropped_is_unobserved() -> None:

@@ -11,7 +11,7 @@ from assay_stream.model.finding import Finding, Resolution, decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
 from assay_stream.schemes.fingerprint import fingerprint
-from tests.acceptance.test_binding_dialogue import FIRST, OTHER, SECOND
+from tests.acceptance.test_binding_dialogue import FIRST
 from tests.acceptance.test_signatures_dialogue import SignedTalk
 from tests.support.events import Outcome, event_at, snapshot_data
 from tests.support.fleet import START
@@ -131,13 +131,6 @@ def test_an_incomplete_list_ends_only_what_it_contradicts(fleet: Fleet) -> None:
     assert fleet.open == []
 
 
-def test_a_late_list_ends_nothing(fleet: Fleet) -> None:
-    fleet.shows(NEW, U, minute=10)
-    fleet.shows(OLD, U, minute=5)
-    assert fleet.open == ["tool_changed"]
-    assert fleet.ends == []
-
-
 def test_a_list_that_names_a_tool_once_again_ends_the_ambiguity(fleet: Fleet) -> None:
     fleet.shows(OLD, NEW, U)
     assert fleet.open == ["definition_ambiguous", "tool_changed"]
@@ -162,13 +155,6 @@ def test_a_pin_that_a_later_one_replaced_ends_nothing(fleet: Fleet) -> None:
     assert "tool_changed" in fleet.open
 
 
-def test_a_policy_that_asks_for_no_pin_ends_the_demand(fleet: Fleet) -> None:
-    fleet.decides("policy.set", enforcement="warn", unknown="warn")
-    assert set(fleet.open) == {"unpinned_tool"}
-    fleet.decides("policy.set", enforcement="warn", unknown="allow_degraded")
-    assert fleet.open == []
-
-
 def test_a_list_that_all_changes_gives_records_of_bounded_size() -> None:
     fleet = Fleet()
     tools = [OLD | {"name": f"t{number}"} for number in range(400)]
@@ -187,16 +173,3 @@ def ends(outcome: Outcome) -> int:
 def after(*between: dict[str, Any], **fields: Any) -> int:
     talk = SignedTalk().discovered(0).signs(1).lists(2, FIRST).lists(3, *between, **fields)
     return ends(talk.signs(4).signs(5).ends())
-
-
-def test_what_counts_is_how_the_tool_was_listed_last() -> None:
-    assert after(OTHER, completeness="partial") == 1
-    assert after(OTHER) == 1
-
-
-def test_a_definition_that_was_another_one_in_between_has_ended_already() -> None:
-    assert after(SECOND) == 0
-
-
-def test_a_first_signature_ends_nothing() -> None:
-    assert ends(SignedTalk().discovered(0).lists(1, FIRST).signs(2).ends()) == 0
