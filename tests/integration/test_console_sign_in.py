@@ -3,15 +3,12 @@
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from assay_stream.readmodel import schema
-from assay_stream.readmodel.queries import Store
-from assay_stream.readmodel.rows import AlertFilter
 from deploy.local.servers import node_package
 from tests.support.browser import IN_A_BROWSER, Browser, a_browser
 from tests.support.command import run_command_text
@@ -179,45 +176,3 @@ def test_the_pages_of_signing_in_have_no_serious_accessibility_issue(
         type_in(browser, ("password", PASSWORD))
         browser.wait("return location.pathname === '/'")
         assert browser.serious() == []
-
-
-def test_a_session_that_ends_while_a_form_is_filled_in_loses_nothing(
-    fleet: Path, tmp_path: Path, browser: Browser
-) -> None:
-    """Nor do brokers that are away: what was entered stands in the page that says so, to be sent again from there."""
-    arguments = ("--decide", "--bootstrap-servers", "127.0.0.1:1")
-    with console(fleet, *with_password(tmp_path), *arguments) as address:
-        uid = first_alert(fleet)
-        browser.open(f"{address}/alert?uid={uid}")
-        type_in(browser, ("user", "alice"), ("password", PASSWORD))
-        browser.wait("return document.querySelector('form[action=\"/decide\"]') !== null")
-        form = "document.querySelector('form[action=\"/decide\"]')"
-        browser.run(f"{form}.querySelector('[name=reason]').value = 'written for a long time'")
-        browser.run(SIGN_OUT)
-        browser.run(f"{form}.querySelector('button[value=acknowledge]').click()")
-        for steps in ("not_signed_in", "form_outdated", "broker_unreachable"):
-            browser.wait("return document.body.innerText.includes(arguments[0])", steps)
-            assert browser.run("return document.querySelector('textarea').value") == "written for a long time"
-            assert "Nothing was recorded" in browser.run("return document.querySelector('h1').innerText")
-            assert browser.run("return document.getElementById('live-state')") is None  # no update replaces it
-            assert browser.serious() == []
-            if steps == "not_signed_in":
-                assert browser.run(SIGN_IN, PASSWORD) == 200
-            click(browser, "form.again button")
-
-
-SIGN_OUT = """
-const csrf = document.querySelector(".who [name=csrf]").value;
-return fetch("/sign-out", {method: "POST", body: new URLSearchParams({csrf})}).then((answer) => answer.status);
-"""
-"""In another window of the browser."""
-
-SIGN_IN = """
-const body = new URLSearchParams({user: "alice", password: arguments[0]});
-return fetch("/sign-in", {method: "POST", body}).then((answer) => answer.status);
-"""
-
-
-def first_alert(folder: Path) -> str:
-    with closing(Store(schema.reading(folder))) as store:
-        return store.alerts(AlertFilter()).rows[0].uid

@@ -152,23 +152,3 @@ async def test_from_an_alert_to_a_call_that_passes(
     assert max(*times["approve"], *times["reject"]) < ENFORCED_WITHIN_S
     records = [json.loads(record.value or b"")["data"] for record in await control_records(deployment)]
     assert {record["author"] for record in records if record.get("tool_name") in TOOLS} == {AUTHOR}
-
-
-async def test_a_release_is_approved_part_by_part(deployment: Deployment, operated: tuple[Browser, str]) -> None:
-    """The queue names its tools; each is approved on its page, which shows it; then every call passes."""
-    browser, address = operated
-    await reviewed(deployment, browser, address)
-    async with enforced(deployment, time_server(AFTER)) as client:
-        await client.list_tools()
-        await first_ruled(client, is_refused)
-        await opened(browser, f"{address}/reviews")
-        for tool in TOOLS:
-            await queues(browser, tool)
-        before = len(await control_records(deployment))
-        for tool in TOOLS:
-            await opened(browser, f"{address}/tool?server=time&tool={tool}")
-            await decided(browser, "approve")
-            await wait_for_row(deployment, "pins", "list", tool_name=tool, comparison="match", author=AUTHOR)
-        written = (await control_records(deployment))[before:]
-        assert {json.loads(record.value or b"")["data"]["tool_name"] for record in written} == set(TOOLS)
-        await first_ruled(client, passed)

@@ -43,26 +43,6 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     assert (code, found) == (0, []), summary
     assert json.loads(summary.splitlines()[-1])["summary"]["identical"]["evidence"] == 4
 
-    code, rows, said = run(
-        deployment, "asof", "--server-id", "server-0", "--at", "2026-03-01T00:01:00Z", "--format", "json"
-    )
-    assert code == 0, said
-    assert {row["snapshot_id"] for row in rows if row["what"] == "tool"} == {"snapshot-1"}
-    assert [(row["author"], row["reason"]) for row in rows if row["what"] == "pin"] == [("ann", "review")]
-    code, again, said = run(
-        deployment, "asof", "--from-log", "--server-id", "server-0", "--at", "2026-03-01T00:01:00Z", "--format", "json"
-    )
-    assert (code, again) == (0, rows), said
-    code, rows, said = run(deployment, "timeline", "--server-id", "server-0", "--format", "json")
-    assert code == 0, said
-    assert {row["what"] for row in rows} == {"snapshot", "decision", "finding", "alert"}
-    code, rows, said = run(deployment, "trace", "--tool-call-id", "call-9", "--format", "json")
-    assert code == 0, said
-    assert [row["step"] for row in rows[:3]] == ["call", "snapshot", "evidence"]
-    assert rows[1]["snapshot_id"] == "snapshot-2"
-    assert {row["step"] for row in rows[3:]} == {"finding", "alert"}
-    assert run(deployment, "trace", "--tool-call-id", "nobody's")[0] == 5
-
     await deployment.put(a_listing(0, 0, 2, 3, START + 1.5 * minute))
     await deployment.wait_for(Role.FINDINGS, lambda records: any(b"snapshot-3" in (r.value or b"") for r in records))
     code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")

@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 import sys
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,8 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 
-from deploy.local.servers import node_server
 from tests.support.deployment import free_port
-from tests.support.gates import blocking
 from tests.support.http_mcp_server import INSTRUCTIONS
 from tests.support.http_tap import Tap, http_server, http_tap, listening
 from tests.support.toml import toml_of
@@ -58,59 +54,6 @@ async def test_a_server_is_observed_while_a_client_lists_and_calls(mode: str, fl
     assert len({call["tool_call_id"] for call in calls}) == 3
     assert calls[0]["args_hash"] != calls[1]["args_hash"]
     assert not any(b"a secret" in each.value for each in tap.sink.observations)
-
-
-@pytest.mark.parametrize(
-    ("mode", "flags"), [("legacy", ("json",)), ("2026-07-28", ()), ("auto", ("stateless",))], ids=str
-)
-async def test_a_refused_tool_is_hidden_from_the_client(mode: str, flags: tuple[str, ...]) -> None:
-    """The client gets a sound list without it and calls the others; evidence has both."""
-    rule = blocking("echo")
-    async with http_server(*flags) as url, http_tap(url, rule=rule, hide=True) as tap, a_client(tap, mode) as client:
-        shown = [tool.name for tool in (await client.list_tools()).tools]
-        worked = await client.call_tool("work", {"steps": 3})
-        with pytest.raises(MCPError, match="blocks this call"):
-            await client.call_tool("echo", {"message": "m"})
-    snapshot = tap.data("list")[-1]
-    assert ("echo" in shown, "work" in shown, bool(worked.is_error)) == (False, True, False)
-    assert [tool["name"] for tool in snapshot["tools"] if tool["name"] not in shown] == ["echo"]
-    assert [each["name"] for each in snapshot["hidden"]] == ["echo"]
-    assert [(call["tool_name"], call["decision"]) for call in tap.data("call")] == [("work", "allow"), ("echo", "deny")]
-
-
-@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_an_announced_change_is_observed(mode: str) -> None:
-    """On the GET stream of a session, or on a stream of subscriptions/listen; the next call follows the new list."""
-    async with http_server() as url, http_tap(url) as tap, a_client(tap, mode) as client, AsyncExitStack() as streams:
-        if mode != "legacy":
-            await streams.enter_async_context(client.listen(tools_list_changed=True))
-        await client.list_tools()
-        await client.call_tool("grow", {})
-        async with asyncio.timeout(20):
-            while not tap.data("list_changed"):
-                await asyncio.sleep(0.05)
-        listed = await client.list_tools()
-        await client.call_tool("further", {})
-    assert "further" in [tool.name for tool in listed.tools]
-    snapshots, calls = tap.data("list"), {call["tool_name"]: call for call in tap.data("call")}
-    assert calls["grow"]["snapshot_id"] == snapshots[0]["snapshot_id"]
-    assert calls["further"]["snapshot_id"] == snapshots[-1]["snapshot_id"] != snapshots[0]["snapshot_id"]
-
-
-async def test_a_server_of_another_language_is_observed_too() -> None:
-    """Node keeps sessions, resumes streams, and asks things of the client in between."""
-    port = free_port()
-    command = [*node_server("@modelcontextprotocol/server-everything", "2026.8.31"), "streamableHttp"]
-    async with (
-        listening(command, port, env={"PORT": str(port)}),
-        http_tap(f"http://127.0.0.1:{port}/mcp") as tap,
-        a_client(tap, "legacy") as client,
-    ):
-        listed = await client.list_tools()
-        result = await client.call_tool("echo", {"message": "a secret"})
-    assert not result.is_error
-    assert [tool["name"] for tool in tap.data("list")[-1]["tools"]] == [tool.name for tool in listed.tools]
-    assert [(call["tool_name"], call["ok"]) for call in tap.data("call")] == [("echo", True)]
 
 
 async def test_the_command_serves_the_servers_of_a_file(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Record, Role, murmur2_partition
 from deploy.local.kafka import Broker
 from tests.integration.test_exactly_once import undisturbed, values
@@ -82,15 +81,3 @@ async def test_two_workers_a_kill_and_misplaced_calls_give_the_evidence_of_a_rep
 
 def server_partition(record: Record) -> int:
     return murmur2_partition(json.loads(record.value or b"")["data"]["server_id"].encode(), FEW)
-
-
-async def test_a_worker_names_what_is_missing(broker: Broker) -> None:
-    """Without the topics that the join itself writes it does not start."""
-    with Deployment(broker.bootstrap, name="shares-missing") as made:
-        await made.apply_topics()
-        async with open_admin(made.settings) as admin:
-            await admin.delete_topics([made.topics[Role.REROUTED]])
-        worker = made.start_worker("--role", "join")
-        assert await asyncio.to_thread(worker.process.wait, 60) != 0
-        assert "topic_missing" in worker.tail()
-        assert "assay.call.rerouted" in worker.tail()

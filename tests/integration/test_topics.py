@@ -3,9 +3,7 @@
 import json
 
 import pytest
-from aiokafka.admin import NewTopic
 
-from assay_stream.kafka.connection import open_admin
 from assay_stream.kafka.topics import topic_table
 from assay_stream.model.record import TOPICS, Role
 from deploy.local.kafka import Broker
@@ -22,12 +20,6 @@ def bare(broker: Broker, request: pytest.FixtureRequest) -> Deployment:
 def states(deployment: Deployment, **env: str) -> dict[str, str]:
     shown = deployment.run("topics", "show", "--json", **env).stdout.splitlines()
     return {row["name"]: row["state"] for row in map(json.loads, shown)}
-
-
-async def create(deployment: Deployment, name: str, partitions: int, **config: str) -> None:
-    async with open_admin(deployment.settings) as admin:
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, topic_configs=config)
-        await admin.create_topics([topic])
 
 
 def test_apply_creates_every_topic_once(bare: Deployment) -> None:
@@ -53,16 +45,3 @@ def test_other_partitions_are_refused_and_left_alone(bare: Deployment) -> None:
     assert differing == {bare.topics[role] for role in Role if TOPICS[role].together == "calls"}
     assert bare.run("topics", "show", **more).returncode == 1
     assert bare.run("topics", "show").returncode == 0
-
-
-async def test_another_setting_is_refused_and_nothing_created(bare: Deployment) -> None:
-    """A binding topic that deletes is named with both values, and the missing topics stay missing."""
-    name = bare.topics[Role.BINDINGS]
-    await create(bare, name, 2, **{"cleanup.policy": "delete"})
-    done = bare.run("topics", "apply")
-    assert done.returncode == 2
-    assert "topic_differs" in done.stderr
-    assert f"{name} has cleanup.policy=delete, compact was asked for" in done.stderr
-    found = states(bare)
-    assert found.pop(name) == "differs"
-    assert set(found.values()) == {"missing"}

@@ -8,20 +8,16 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewTopic
 
-from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import QUICK_START, Broker
 from tests.integration.test_exactly_once import advance_time, findings_of, of_one_server, undisturbed, values
 from tests.support.deployment import Deployment, Worker, free_port, payload
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
-from tests.support.inventory import alerts_on_changes
 
 pytestmark = pytest.mark.kafka
 
@@ -78,25 +74,6 @@ async def test_a_missing_topic_is_named_with_its_mend(bare: Deployment) -> None:
     assert "topic_missing" in worker.tail()
     assert bare.topics[Role.CALLS] in worker.tail()
     assert "assay-stream topics apply" in worker.tail()
-
-
-async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
-    """Where control has other partitions than snapshots the worker waits, and names both; a signal ends it."""
-    async with open_admin(bare.settings) as admin:
-        await admin.create_topics(
-            [
-                NewTopic(name, num_partitions=3 if role is Role.CONTROL else 2, replication_factor=1)
-                for role, name in bare.topics.items()
-            ]
-        )
-    worker = bare.start_worker("--role", "registry")
-    async with asyncio.timeout(90):
-        while "partition_count" not in worker.tail():
-            await asyncio.sleep(0.1)
-    assert f"{bare.topics[Role.SNAPSHOTS]} has 2" in worker.tail()
-    assert f"{bare.topics[Role.CONTROL]} has 3" in worker.tail()
-    assert worker.get("/readyz")[0] == 503
-    assert worker.terminate() == 0
 
 
 async def test_a_worker_waits_for_brokers_that_do_not_answer() -> None:
@@ -225,24 +202,6 @@ async def test_a_compressed_giant_stops_nothing(deployment: Deployment) -> None:
     assert gzip.decompress(rejected.value or b"") == giant
 
 
-async def test_a_rejected_snapshot_unbinds_later_calls(deployment: Deployment) -> None:
-    """After a list that could not be accepted calls are unbound and an alert says so, until the next good list."""
-    await deployment.ready_worker()
-    now = datetime.now(UTC)
-    ahead = [now + timedelta(minutes=count) for count in range(4)]
-    await deployment.put(a_listing(0, 0, 0, 1, START), a_call_by(0, 0, 0, minutes(1), None))
-    await deployment.send(Role.SNAPSHOTS, [(b"server-0", b'{"tools": [')])
-    await deployment.put(a_call_by(0, 0, 1, ahead[1], None))
-    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 2)
-    await deployment.put(a_listing(0, 0, 0, 2, ahead[2]), a_call_by(0, 0, 2, ahead[3], None))
-    told = by_call(await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 3))
-    reasons = [told[f"call-{number}"].get("unbound_reason") for number in range(3)]
-    assert reasons == [None, "snapshot_rejected", None]
-    alerts = await deployment.wait_for(Role.ALERTS, lambda records: len(alerts_on_changes(records)) == 1)
-    (alert,) = alerts_on_changes(alerts)
-    assert json.loads(alert.value or b"")["unmapped"]["mcp_finding_kind"] == "snapshot_rejected"
-
-
 async def assert_undisturbed(deployment: Deployment, calls: int) -> None:
     """Fail unless the deployment's outputs are those of one pass of the engine over its logs."""
     expected = await undisturbed(deployment)
@@ -265,31 +224,6 @@ async def test_stages_in_three_processes_do_the_same(deployment: Deployment) -> 
     await assert_undisturbed(deployment, calls)
     for worker in workers:
         assert await asyncio.to_thread(worker.terminate) == 0
-
-
-async def test_a_rebalance_loses_and_doubles_nothing(deployment: Deployment) -> None:
-    """A second worker joins in mid-stream and the first one leaves: one evidence record per call."""
-    first = await deployment.ready_worker(ASSAY_STREAM_BATCH_RECORDS_MAX="100")
-    history = list(Fleet(servers=7, calls=6_000, changes=30, seed=11).history())
-    calls = [(key, value) for role, key, value in history if role is Role.CALLS]
-    await deployment.put(*(each for each in history if each[0] is Role.SNAPSHOTS))
-    await deployment.send(Role.CALLS, calls[:2_000])
-    second = deployment.start_worker(ASSAY_STREAM_BATCH_RECORDS_MAX="100")
-    await deployment.send(Role.CALLS, calls[2_000:4_000])
-    await second.wait_ready()
-    await deployment.send(Role.CALLS, calls[4_000:])
-    assert await asyncio.to_thread(first.terminate) == 0
-    await assert_undisturbed(deployment, len(calls))
-    assert (second.metric("assay_stream_partitions_opened", stage="join") or 0) > 0
-    assert await asyncio.to_thread(second.terminate) == 0
-
-
-def test_a_worker_of_no_known_role_is_refused(tmp_path: Path) -> None:
-    """An unknown role is an error of the command line."""
-    nowhere = Deployment("127.0.0.1:1", name="nowhere")
-    worker = nowhere.start_worker("--role", "janitor")
-    assert worker.process.wait(START_LIMIT_S) == 2
-    assert "janitor" in worker.tail()
 
 
 async def test_a_stop_without_brokers_ends_within_its_bound() -> None:

@@ -3,13 +3,9 @@
 from collections.abc import Iterable
 
 from assay_stream.model.kinds import INVENTORY
-from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.record import Output, Role
 
 _IN_ALERTS = tuple(f'"mcp_finding_kind":"{kind}"'.encode() for kind in INVENTORY)
-
-
-def alerts_on_changes(records: Iterable[Record]) -> list[Record]:
-    return [record for record in records if not any(kind in (record.value or b"") for kind in _IN_ALERTS)]
 
 
 def without_inventory(outputs: Iterable[Output]) -> list[Output]:
