@@ -114,6 +114,17 @@ def test_ten_thousand_tools_are_refused_with_a_code() -> None:
     assert stream.calls(0, START + timedelta(minutes=5)).get("tool_definition_digest") is None
 
 
+def test_a_megabyte_of_description_is_kept_once_and_told_in_short() -> None:
+    stream = Stream()
+    for number in range(4):
+        outputs = stream.lists(number, [a_tool(0, description=chr(97 + number) * 1024 * 1024)])
+        assert not {label for label in labels(outputs) if label.startswith("rejected:")}
+    found = [output for output in outputs if output.role is Role.FINDINGS]
+    assert found
+    assert max(len(output.value or b"") for output in found) < 64 * 1024
+    assert stream.calls(0, START + timedelta(minutes=9))["tool_definition_digest"].startswith("sha256:")
+
+
 def test_a_hundred_levels_are_read_and_more_than_the_limit_refused() -> None:
     stream = Stream()
     stream.lists(0, [a_tool(0)])

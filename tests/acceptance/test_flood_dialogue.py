@@ -86,6 +86,15 @@ def test_a_release_that_a_person_closed_stays_closed_for_the_rest_of_the_fleet()
     assert [alert["activity_name"] for alert in desk.alerts()] == ["Create", "Close"]
 
 
+def test_a_release_that_was_closed_is_news_once_it_has_ended_and_comes_back() -> None:
+    listed = [CLEAN, GRAVE, MANY[0]]
+    desk = Desk().sees([CLEAN], minute=0).sees(listed, minute=1)
+    uid = desk.alerts()[0]["finding_info"]["uid"]
+    desk.does("close", uid, 2).sees([CLEAN], minute=3).sees([CLEAN], minute=60).sees(listed, minute=90)
+    assert desk.open_at_the_end() == [uid]
+    assert desk.alerts()[-1]["severity_id"] >= HIGH
+
+
 def test_a_rule_for_the_tool_that_is_shown_hides_no_other_part() -> None:
     desk = Desk().sees([OTHER], minute=0).sees([*RELEASE, GRAVE], minute=1)
     desk.control("suppression.set", 2, id="quiet", tool=GRAVE["name"]).sees([*RELEASE, GRAVE], minute=2 * A_DAY)

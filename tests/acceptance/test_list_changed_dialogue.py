@@ -131,6 +131,16 @@ def test_a_server_that_outdates_every_list_at_once_is_found() -> None:
     assert by_join["origin"]["topic"] == "mcp.tools.call"
 
 
+def test_a_server_that_changes_now_and_then_is_quiet() -> None:
+    talk = Dialogue().lists(0, FIRST)
+    for number in range(1, 6):
+        talk.announces(number * 100).calls(number * 100 + 0.1).lists(number * 100 + 1, FIRST)
+        talk.calls(number * 100 + 2)
+    outcome = talk.ends()
+    assert answers(outcome) == [ANNOUNCED, ("observer", DIGEST_OF_FIRST, None)] * 5
+    assert findings_of(outcome) == []
+
+
 def test_a_pinned_tool_whose_observation_was_dropped_is_unobserved() -> None:
     talk = guarded()
     talk.announces(3)

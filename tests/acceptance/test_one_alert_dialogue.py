@@ -159,6 +159,14 @@ def test_a_closed_alert_is_news_once_its_condition_has_ended_and_comes_back() ->
     assert [activity for activity, *_ in desk.said(CHANGED)] == ["Create", "Close", "Update"]
 
 
+def test_the_pin_under_a_closed_alert_stays_quiet() -> None:
+    """A mismatch that each list repeats is part of what was closed."""
+    desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([WORSE], minute=2).does("close", CHANGED, 3)
+    desk.sees([WORSE], minute=4).sees([WORSE], minute=5)
+    assert [activity for activity, *_ in desk.said(CHANGED)] == ["Create", "Close"]
+    assert desk.open_at_the_end() == []
+
+
 def test_a_reopened_alert_is_open_again() -> None:
     desk = a_desk().does("close", CHANGED, 2).does("reopen", CHANGED, 3, reason="it was not").sees([CLEAN], minute=4)
     desk.sees([CLEAN], minute=60)

@@ -1,10 +1,7 @@
 """``assay-stream store`` on real Kafka: filled, killed, filled on; the same as a recount from the topics."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -193,49 +190,6 @@ async def test_partitions_that_are_added_are_filled(deployment: Deployment, tmp_
     assert len(found["evidence"]) == 280
     assert found == await _recount(deployment, added=3)
     assert any(partition >= before for (_, partition), read in found["read"].items() if read)
-
-
-@pytest.mark.tier(name="outages")
-async def test_a_store_killed_within_a_batch_is_filled_on(deployment: Deployment, tmp_path: Path) -> None:
-    """Between the rows of a transaction and its commit, again and again: each batch is there whole or not at all."""
-    for number in range(5):
-        await deployment.send(Role.EVIDENCE, _some_evidence(number))
-    for commits in range(3):
-        command = [sys.executable, "-c", _KILLED_BEFORE_COMMIT, str(commits)]
-        killed = subprocess.run(
-            [*command, "store", "run", "--store", str(tmp_path), "--once"],
-            env=os.environ | deployment.env | SMALL_BATCHES,
-            capture_output=True,
-            check=False,
-            timeout=90,
-        )
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        status = Store(schema.reading(tmp_path)).status()
-        assert status.counts["evidence"] == sum(row.read for row in status.positions if row.role == "evidence")
-    assert (await run(deployment, tmp_path))[0] == 0
-    found = answers(Store(schema.reading(tmp_path)))
-    assert len(found["evidence"]) == 200
-    assert found == await _recount(deployment)
-
-
-_KILLED_BEFORE_COMMIT = """
-import os, signal, sys
-from assay_stream.readmodel.filling import Filler
-left, plain = int(sys.argv[1]), Filler._take_log
-def take_log(self, place, records):
-    global left
-    done = plain(self, place, records)
-    if place[0].value == "evidence":
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-    return done
-Filler._take_log = take_log
-from assay_stream.cli import main
-sys.argv[1:2] = []
-main()
-"""
-"""Kills itself within a transaction, once some batches of evidence were committed."""
 
 
 def _some_evidence(number: int) -> list[tuple[bytes, bytes]]:

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from assay_stream.kafka.topics import topic_table
-from assay_stream.model.record import TOPICS, Role
 from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment
 
@@ -31,17 +30,3 @@ def test_apply_creates_every_topic_once(bare: Deployment) -> None:
     second = bare.run("topics", "apply")
     assert (second.returncode, second.stdout) == (0, "nothing to do: every topic exists\n")
     assert set(states(bare).values()) == {"ok"}
-
-
-def test_other_partitions_are_refused_and_left_alone(bare: Deployment) -> None:
-    """apply never alters a topic: it says what differs, exits 2, and show exits 1."""
-    bare.run("topics", "apply")
-    more = {"ASSAY_STREAM_CALL_PARTITIONS": "6"}
-    done = bare.run("topics", "apply", **more)
-    assert done.returncode == 2
-    assert "topic_differs" in done.stderr
-    assert f"{bare.topics[Role.CALLS]} has 4 partitions, 6 were asked for" in done.stderr
-    differing = {name for name, state in states(bare, **more).items() if state == "differs"}
-    assert differing == {bare.topics[role] for role in Role if TOPICS[role].together == "calls"}
-    assert bare.run("topics", "show", **more).returncode == 1
-    assert bare.run("topics", "show").returncode == 0

@@ -11,7 +11,7 @@ from assay_stream.model.finding import Finding, Resolution, decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
 from assay_stream.schemes.fingerprint import fingerprint
-from tests.acceptance.test_binding_dialogue import FIRST
+from tests.acceptance.test_binding_dialogue import FIRST, OTHER, SECOND
 from tests.acceptance.test_signatures_dialogue import SignedTalk
 from tests.support.events import Outcome, event_at, snapshot_data
 from tests.support.fleet import START
@@ -173,3 +173,16 @@ def ends(outcome: Outcome) -> int:
 def after(*between: dict[str, Any], **fields: Any) -> int:
     talk = SignedTalk().discovered(0).signs(1).lists(2, FIRST).lists(3, *between, **fields)
     return ends(talk.signs(4).signs(5).ends())
+
+
+def test_what_counts_is_how_the_tool_was_listed_last() -> None:
+    assert after(OTHER, completeness="partial") == 1
+    assert after(OTHER) == 1
+
+
+def test_a_definition_that_was_another_one_in_between_has_ended_already() -> None:
+    assert after(SECOND) == 0
+
+
+def test_a_first_signature_ends_nothing() -> None:
+    assert ends(SignedTalk().discovered(0).lists(1, FIRST).signs(2).ends()) == 0
