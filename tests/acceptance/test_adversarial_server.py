@@ -159,16 +159,6 @@ def test_the_two_latest_lists_stay_however_large() -> None:
     assert len(stream.state.registry.bindings.server(SERVER).observers["observer-0"]) == 2
 
 
-def test_new_names_on_every_list_do_not_add_up() -> None:
-    """Of tools that came and went long ago no more is kept than the last definitions of some names."""
-    stream = Stream(server_definitions_bytes_max=64 * 1024, timeline_entries_max=16, former_tools_max=20)
-    sizes = []
-    for number in range(40):
-        stream.lists(number, [{**a_tool(0), "name": f"tool_{number}_{index}"} for index in range(20)])
-        sizes.append(len(stream.facts))
-    assert sizes[-1] <= sizes[20] + 40
-
-
 def upgraded(observers: int) -> list[Record]:
     lists = [a_list(number, some_tools(3, 0), observer=f"o{number}") for number in range(observers)]
     return lists + [

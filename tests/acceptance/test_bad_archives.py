@@ -14,7 +14,6 @@ from assay_stream.files.archive import manifest_bytes
 from assay_stream.files.lines import record_line
 from tests.support.command import invoke as run
 from tests.support.events import SERVER, TOOL, Story
-from tests.support.seals import OTHER_KEY, checkpoint_records, checkpoints_of, lines_of, some_records, write_keys
 
 
 def refusal(result: Result) -> AssayStreamError:
@@ -70,29 +69,6 @@ def test_a_truncated_gzip_is_named_by_every_command(files: Path, cut: str) -> No
         assert cut in error.message
         assert arguments[0] == "export" or "whole lines were read" in error.message
     assert not (files / "bundle.tar.gz").exists()
-
-
-def test_a_damaged_gzip_is_named(files: Path) -> None:
-    content = bytearray((files / "in.ndjson.gz").read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    (files / "in.ndjson.gz").write_bytes(content)
-    error = refusal(run("replay", "--input", files / "in.ndjson.gz", "--output", files / "again"))
-    assert error.code in ("archive_damaged", "bad_record_line")
-
-
-def test_a_checkpoint_that_another_key_signed_breaks_the_seal(tmp_path: Path) -> None:
-    records = some_records(2, 3, 5)
-    write_keys(tmp_path)
-    (tmp_path / "evidence.ndjson").write_bytes(lines_of(records))
-    seals = checkpoints_of(records, keys=[OTHER_KEY])
-    (tmp_path / "checkpoints.ndjson").write_bytes(lines_of(checkpoint_records(seals)))
-    options = ("--evidence", tmp_path / "evidence.ndjson", "--checkpoints", tmp_path / "checkpoints.ndjson")
-    done = run("seal", "verify", "--key", tmp_path / "seal.pub.pem", *options, "--format", "json")
-    assert done.exit_code == 1
-    answer: dict[str, Any] = json.loads(done.stdout)
-    assert answer["result"] == "broken"
-    assert answer["logs"][0]["faults"] == [{"kind": "checkpoint", "offset": 0, "code": "seal_key_unknown"}]
-    assert answer["logs"][0]["verified"] == 0
 
 
 def test_verifying_a_time_range_with_no_data_says_so(files: Path) -> None:

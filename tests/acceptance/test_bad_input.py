@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay_stream.model.evidence import Producer
-from assay_stream.model.record import TOPIC_NAMES, Output, Record, Role
+from assay_stream.model.record import Output, Record, Role
 from tests.support import engine
 from tests.support.counting import counted_calls
 from tests.support.engine import EngineState
@@ -165,12 +165,6 @@ def test_messages_never_quote_the_input() -> None:
         assert not [name for name, header in copy.headers if b"SECRET-1" in header]
 
 
-def test_records_of_another_server_keep_their_catalogue() -> None:
-    other = an_event(Role.SNAPSHOTS, 1, 0, snapshot_data(TOOL, server_id="server-b"))
-    story = Story().raw(Role.SNAPSHOTS, other, key=b"server-b").raw(Role.SNAPSHOTS, b"{").calls(server_id="server-b")
-    assert "tool_definition_digest" in story.tell().evidence[0]
-
-
 def in_binary_mode(role: Role, **headers: bytes | None) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
     """Data and headers of a good event in binary mode, with some headers replaced; ``None`` takes one away."""
     event = json.loads(GOOD[role])
@@ -204,31 +198,6 @@ def test_bad_headers_of_a_binary_event_are_refused(role: Role, headers: dict[str
     assert outcome.refusals == [code]
     (copy,) = outcome.of(Role.REJECTED)
     assert (copy.value, copy.headers[: len(given)]) == (value, given)
-    assert outcome.evidence[-1]["binding"]["scope"] == "observer"
-
-
-@pytest.mark.parametrize("role", BOTH)
-@pytest.mark.parametrize(
-    ("value", "code"),
-    [
-        (b"{nope", "not_json"),
-        (b"\xff", "not_utf8"),
-        (b"[]", "wrong_type"),
-        (b'{"server_id": "a", "server_id": "b"}', "duplicate_key"),
-        (b'{"x": NaN}', "non_finite_number"),
-        (b'{"x": 1e400}', "number_overflow"),
-        (b'{"x": "\\ud800"}', "lone_surrogate"),
-        (b"[" * 10_000, "too_deep"),
-        (b" " * 20_000_000, "too_large"),
-        (b"", "not_json"),
-        (None, "tombstone"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
-def test_a_bad_value_of_a_binary_event_is_refused(role: Role, value: bytes | None, code: str) -> None:
-    _, headers = in_binary_mode(role)
-    outcome = Story().raw(role, value, headers=headers).lists(TOOL).calls().tell()
-    assert outcome.refusals == [code]
     assert outcome.evidence[-1]["binding"]["scope"] == "observer"
 
 
@@ -273,14 +242,6 @@ def test_one_field_of_a_cluster_alone_is_half_a_cluster(field: str) -> None:
     assert outcome.evidence == []
 
 
-@pytest.mark.parametrize("field", sorted(CLUSTER_FIELDS))
-def test_a_cluster_field_of_null_is_absent(field: str) -> None:
-    """Null says that there is none: alone it is no half cluster, and never stands in evidence."""
-    nothing: dict[str, Any] = {field: None}
-    (payload,) = Story().calls(**nothing).tell().evidence
-    assert field not in payload
-
-
 POISON = [
     b'{"data": ' + b"x" * 1_000,
     b'{"data": {"a": 1, "a": 2}, "fill": "' + b"x" * 1_000 + b'"}',
@@ -303,21 +264,6 @@ def test_a_flood_of_poison_leaves_sound_partitions_at_least_half_their_speed(val
     assert cost(record_of(Role.CALLS, value)) <= 4 * cost(record_of(Role.CALLS, GOOD[Role.CALLS]))
 
 
-def test_after_a_thousand_bad_records_the_next_good_ones_are_processed() -> None:
-    story = Story()
-    story.lists(TOOL)
-    for _ in range(1_000):
-        story.raw(Role.SNAPSHOTS, b"{", timestamp_ms=1_772_359_201_000)
-    good = an_event(Role.SNAPSHOTS, 2_000, 2, snapshot_data(TOOL, snapshot_id="good"))
-    story.raw(Role.SNAPSHOTS, good).raw(Role.CALLS, an_event(Role.CALLS, 2_001, 3, call_data()))
-    outcome = story.tell()
-    assert outcome.refusals == ["not_json"] * 1_000
-    alerts = [json.loads(output.value or b"") for output in outcome.of(Role.ALERTS)]
-    assert {alert["finding_info"]["uid"] for alert in alerts} == {alerts[0]["finding_info"]["uid"]}
-    assert alerts[-1]["count"] == 1_000
-    assert outcome.evidence[-1]["binding"]["snapshot_id"] == "good"
-
-
 # --- bad input, field by field: what is required, what is told of it, and what it leaves untouched ------------
 
 REQUIRED = {
@@ -332,16 +278,6 @@ def test_each_required_field_is_required_and_named(role: Role, name: str) -> Non
     headers = dict(copy.headers)
     assert headers["error.code"] == b"missing_field"
     assert f"$.data.{name}".encode() in headers["error.message"]
-
-
-@pytest.mark.parametrize("role", BOTH)
-@pytest.mark.parametrize("name", ["specversion", "type", "source", "id", "time"])
-def test_each_attribute_of_the_envelope_is_required(role: Role, name: str) -> None:
-    """An event without one of them is refused: without its type nobody knows what it is, else it lacks a field."""
-    event = json.loads(GOOD[role])
-    del event[name]
-    outcome = Story().raw(role, json.dumps(event).encode()).tell()
-    assert outcome.refusals == ["unknown_type" if name == "type" else "missing_field"]
 
 
 CONTROL = [
@@ -369,26 +305,6 @@ def test_a_bad_control_record_is_rejected_and_ends_nothing(value: bytes | None, 
     assert outcome.evidence[0]["pin"] == {"status": "unpinned"}
     assert "tool_definition_digest" in outcome.evidence[0]
     assert outcome.findings == []
-
-
-@pytest.mark.parametrize("role", [*BOTH, Role.CONTROL])
-def test_the_error_names_the_records_own_place(role: Role) -> None:
-    record = record_of(role, b"{", partition=7, offset=2**40)
-    story = Story()
-    story.records.append(record)
-    (copy,) = story.tell().of(Role.REJECTED)
-    headers = dict(copy.headers)
-    assert headers["error.topic"].decode() == TOPIC_NAMES[role]
-    assert (headers["error.partition"], headers["error.offset"]) == (b"7", b"1099511627776")
-
-
-@pytest.mark.parametrize(("role", "value", "code"), CALLS_ONLY)
-def test_a_refused_call_leaves_the_next_one_its_definition(role: Role, value: bytes, code: str) -> None:
-    outcome = Story().lists(TOOL).raw(role, value).calls().tell()
-    assert outcome.refusals == [code]
-    assert outcome.findings == []
-    (payload,) = outcome.evidence
-    assert payload["binding"]["scope"] == "observer"
 
 
 @pytest.mark.parametrize("decision", ["", "ALLOW", "allowed", None, True, ["allow"]])

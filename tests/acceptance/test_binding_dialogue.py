@@ -209,17 +209,6 @@ def test_an_incomplete_list_never_says_that_a_tool_is_gone(completeness: str) ->
 # --- drift --------------------------------------------------------------------------------------------------
 
 
-def test_the_first_complete_list_of_a_server_raises_nothing() -> None:
-    outcome = Dialogue().lists(0, FIRST, OTHER).ends()
-    assert outcome.findings == []
-    assert alerts_of(outcome) == []
-
-
-def test_a_second_observers_first_look_at_the_same_list_raises_nothing() -> None:
-    outcome = Dialogue().lists(0, FIRST, OTHER).lists(1, FIRST, OTHER, observer_id="proxy-2").ends()
-    assert outcome.findings == []
-
-
 def test_a_second_observers_first_look_is_compared_with_what_the_fleet_saw() -> None:
     outcome = Dialogue().lists(0, FIRST, OTHER).lists(1, SECOND, observer_id="proxy-2").ends()
     found = findings_of(outcome)
@@ -235,39 +224,7 @@ def test_a_second_observers_first_look_is_compared_with_what_the_fleet_saw() -> 
     assert alert["unmapped"]["mcp_folded"] == 2
 
 
-def test_a_change_that_a_second_observer_sees_too_is_counted_on_the_same_alert() -> None:
-    both = Dialogue().lists(0, FIRST).lists(0, FIRST, observer_id="proxy-2")
-    outcome = both.lists(1, SECOND).lists(2, SECOND, observer_id="proxy-2").ends()
-    created, updated = alerts_of(outcome)
-    assert created["finding_info"]["uid"] == updated["finding_info"]["uid"]
-    assert [(alert["activity_name"], alert["count"]) for alert in (created, updated)] == [("Create", 1), ("Update", 2)]
-
-
-def test_a_list_published_twice_changes_nothing() -> None:
-    once = Dialogue().lists(0, FIRST).lists(1, SECOND).calls(2)
-    twice = Dialogue().lists(0, FIRST).lists(1, SECOND).calls(2)
-    for repeated in once.records[:2]:
-        place = repeated.origin._replace(offset=repeated.origin.offset + 2)
-        twice.records.append(repeated._replace(origin=place))
-    assert twice.ends().outputs == once.ends().outputs
-
-
 # --- keys and partitions ------------------------------------------------------------------------------------
-
-
-def test_a_list_without_a_key_is_refused_and_binds_nothing() -> None:
-    """key_missing: without its key a snapshot may stand in any partition, out of order with the others."""
-    outcome = Dialogue().lists(0, FIRST, key=None).calls(1).ends()
-    assert outcome.refusals == ["key_missing"]
-    assert answer(outcome) == ("none", None, "definition_not_observed")
-
-
-def test_a_list_under_another_servers_key_is_refused_and_ends_that_servers_list() -> None:
-    """key_mismatch: the key names the server, so it is that one whose calls are unbound from then on."""
-    dialogue = Dialogue().lists(0, FIRST).lists(1, SECOND, server_id="server-b")
-    outcome = dialogue.calls(2).ends()
-    assert outcome.refusals == ["key_mismatch"]
-    assert answer(outcome) == ("none", None, "snapshot_rejected")
 
 
 @pytest.mark.parametrize("partitions", [2, 3, 12])

@@ -94,33 +94,6 @@ def test_rule_3_asks_who_agreed_at_the_time_of_the_call() -> None:
     ]
 
 
-@pytest.mark.parametrize("completeness", ["partial", "unknown"])
-def test_pages_of_one_list_never_remove_and_add_what_nobody_was_shown(completeness: str) -> None:
-    first = Story().lists(ONE, completeness=completeness).lists(ONE, WRITE)
-    later = Story().lists(ONE, WRITE).lists(ONE, completeness=completeness).lists(ONE, WRITE)
-    assert first.tell().findings == [("tool_added", "write_file")]
-    assert later.tell().findings == []
-
-
-def test_a_complete_list_removes_and_adds() -> None:
-    story = Story().lists(ONE).lists(WRITE)
-    assert story.tell().findings == [("tool_removed", "read_file"), ("tool_added", "write_file")]
-
-
-REPEATS = (ONE, ONE, ONE, TWO, TWO, TWO, TWO, ONE)
-
-
-@pytest.mark.parametrize("entries_max", [5, 6, 7])
-def test_folding_repeats_changes_no_answer(entries_max: int) -> None:
-    """Lists that say the same again are folded first: every call gets the digest that it had without folding."""
-    story = Dialogue()
-    for tool in REPEATS:
-        story.lists(tool)
-    for second in range(2 * len(REPEATS)):
-        story.calls_at(second / 2)
-    assert answers(story.live(timeline_entries_max=entries_max)) == answers(story.live())
-
-
 def test_history_that_was_folded_away_is_told_as_such() -> None:
     story = Dialogue()
     story.lists(ONE).lists(TWO).lists(THREE).lists(ONE)
@@ -182,22 +155,9 @@ def test_rejections_kept_as_one_take_a_digest_and_give_none() -> None:
     ]
 
 
-def test_a_refused_list_ends_force_for_every_observer() -> None:
-    story = Story().lists(ONE).lists(ONE, observer_id="proxy-2").raw(Role.SNAPSHOTS, b"{")
-    story.calls().calls(observer_id="proxy-2").calls(observer_id="proxy-3")
-    assert answers(story.tell()) == [("none", "snapshot_rejected")] * 3
-
-
 def test_a_refused_list_leaves_a_named_snapshot_named() -> None:
     story = Story().lists(ONE).raw(Role.SNAPSHOTS, b"{").calls(snapshot_id="snapshot-0")
     assert answers(story.tell()) == [("exact", DIGEST["one"])]
-
-
-def test_calls_of_the_time_before_a_refused_list_keep_their_binding() -> None:
-    story = Dialogue()
-    story.lists(ONE).raw(Role.SNAPSHOTS, b"{")
-    story.calls_at(0.5).calls_at(1)
-    assert answers(story.live()) == [("observer", DIGEST["one"]), ("none", "snapshot_rejected")]
 
 
 def test_a_list_dated_ahead_is_ended_by_a_refused_one_behind_it() -> None:
@@ -212,9 +172,3 @@ def test_a_list_dated_ahead_is_ended_by_a_refused_one_behind_it() -> None:
 def _data_of(story: Story) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(story.records[-1].value or b"")["data"]
     return data
-
-
-def test_a_change_by_way_of_an_ambiguous_list_is_found() -> None:
-    findings = Story().lists(ONE).lists(ONE, TWO).lists(TWO).tell().findings
-    assert ("definition_ambiguous", "read_file") in findings
-    assert ("tool_changed", "read_file") in findings

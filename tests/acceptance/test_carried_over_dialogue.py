@@ -84,21 +84,10 @@ def test_an_approval_that_comes_later_closes_it() -> None:
     assert [activity for activity, *_ in desk.said(uid_of_change(ELSEWHERE))] == ["Create", "Close"]
 
 
-def test_an_approval_of_the_older_definition_covers_no_other() -> None:
-    desk = Desk().sees([POISON], minute=0).pins(POISON, 1).sees([ELSEWHERE], minute=60)
-    assert severity_of(desk, ELSEWHERE) == CRITICAL
-
-
 @pytest.mark.parametrize("before", [closed_by_hand, still_open])
 def test_the_older_definition_that_comes_back_is_no_page(before: Any) -> None:
     desk = before().sees([ELSEWHERE], minute=A_DAY).sees([POISON], minute=2 * A_DAY)
     assert severity_of(desk, POISON) == 0
-
-
-def test_an_unchanged_definition_is_no_second_page() -> None:
-    desk = closed_by_hand().sees([POISON], observer="proxy-2", minute=60).sees([POISON, OTHER], minute=A_DAY)
-    about = [alert for alert in desk.alerts() if alert["severity_id"] >= HIGH]
-    assert [alert["activity_name"] for alert in about] == ["Create", "Close"]
 
 
 def test_a_fleet_that_is_shown_the_change_is_one_alert() -> None:
@@ -109,14 +98,6 @@ def test_a_fleet_that_is_shown_the_change_is_one_alert() -> None:
     for number in range(1, 5):
         desk.sees([ELSEWHERE], observer=f"proxy-{number}", minute=61 + number)
     assert [activity for activity, *_ in desk.said(uid_of_change(ELSEWHERE))] == ["Create", "Close"]
-
-
-def test_two_poisoned_versions_that_alternate_are_two_alerts() -> None:
-    desk = Desk()
-    for start in range(40):
-        desk.sees([ELSEWHERE if start % 2 else POISON], minute=start)
-    created = [alert for alert in desk.alerts() if alert["severity_id"] >= HIGH and alert["activity_name"] == "Create"]
-    assert len(created) == 2
 
 
 def test_prompts_and_instructions_are_judged_in_whole_as_well() -> None:
@@ -145,10 +126,6 @@ def test_what_was_reviewed_stays_reviewed_while_its_words_stay(act: str) -> None
     desk.sees([BOUNDED], minute=60).sees([twice], minute=120).sees([twice], observer="proxy-2", minute=130)
     assert severity_of(desk, BOUNDED) < HIGH
     assert severity_of(desk, twice) < HIGH
-
-
-def test_what_nobody_reviewed_is_a_page_again() -> None:
-    assert severity_of(still_open().sees([BOUNDED], minute=60), BOUNDED) == CRITICAL
 
 
 def test_new_words_beside_what_was_reviewed_are_a_page() -> None:

@@ -286,12 +286,6 @@ def test_a_server_that_goes_back_and_forth_between_two_lists_is_rationed() -> No
     assert {found["reason"] for found in said} == {"rationed"}
 
 
-def test_a_list_that_repeats_is_charged_nothing() -> None:
-    first, *others = ([*run(state, a_list(n, some_tools(5, 0)))] for state in [a_state(Limits())] for n in range(3))
-    assert "fact:allowance" in [output.label for output in first]
-    assert "fact:allowance" not in [output.label for outputs in others for output in outputs]
-
-
 def test_a_first_list_beyond_its_budget_is_cut_short_and_told() -> None:
     state = a_state(Limits(work_units_max=10_000))
     outputs = run(state, LISTS[0])

@@ -1,6 +1,5 @@
 """Detections as code, from what proxies publish to the alert."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -10,13 +9,12 @@ from assay_stream.agents.declaration import load_agents
 from assay_stream.alerts.processor import process
 from assay_stream.alerts.remembered import Alerts
 from assay_stream.model.evidence import Producer
-from assay_stream.model.finding import Finding, Suppression
-from assay_stream.model.kinds import Kind
+from assay_stream.model.finding import Finding
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.verify.alert_ledger import AlertLedger
 from tests.support.agents import evidence, findings_in, found
 from tests.support.events import a_call, a_snapshot, record_of
-from tests.support.findings import RULES, a_rule, at, body
+from tests.support.findings import RULES, body
 from tests.support.replaying import replay
 
 
@@ -45,13 +43,6 @@ def test_what_an_agent_finds_is_an_alert_with_the_agents_title_and_severity() ->
     assert alerts[0]["finding_info"]["title"] == "Mine: look"
     assert alerts[2]["unmapped"]["mcp_detection"] == "mine"
     assert alerts[2]["unmapped"]["mcp_detection_key"] == '["b"]'
-
-
-def test_such_an_alert_is_suppressed_like_any_other() -> None:
-    rule = replace(a_rule(), server_id="mail", kind=Kind.DETECTION.value)
-    set_ = Suppression(rule=rule, is_set=True, time_us=at(-(10**6)))
-    [alert, *_] = alerted(*set_.outputs(1), detections()[0].output())
-    assert body(alert)["status"] == "Suppressed"
 
 
 def test_a_comparison_passes_over_alerts_of_agents() -> None:

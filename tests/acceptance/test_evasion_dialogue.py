@@ -76,14 +76,6 @@ def test_an_approved_definition_that_returns_is_known() -> None:
     assert {flat["mcp_finding_kind"] for flat in about} == {"tool_added"}
 
 
-def test_two_versions_side_by_side_are_no_return() -> None:
-    """An observer between two instances, in a fleet that is offered both all the while, raises nothing grave."""
-    talk = Talk().sees([WIDE], observer="proxy-1", minute=0)
-    for start in range(20):
-        talk.sees([WIDE if start % 2 else CLEAN], observer="proxy-2", minute=1 + start * 30)
-    assert talk.told(severity=MEDIUM) == []
-
-
 def test_an_observer_that_flaps_between_two_instances_is_one_alert() -> None:
     talk = Talk()
     for start in range(60):
@@ -91,17 +83,6 @@ def test_an_observer_that_flaps_between_two_instances_is_one_alert() -> None:
     told = talk.told(severity=MEDIUM)
     assert [status for _, status, _ in told].count("New") == 1
     assert len(told) <= 6
-
-
-def test_a_return_is_decided_the_same_however_often_it_is_shown() -> None:
-    talk = Talk().sees([POISON], observer="proxy-0", minute=0).sees([CLEAN], observer="proxy-0", minute=1)
-    for proxy in range(100):
-        talk.sees([CLEAN], observer=f"proxy-{proxy}", minute=2)
-    for proxy in range(100):
-        talk.sees([POISON], observer=f"proxy-{proxy}", minute=A_DAY)
-    told = talk.told("tool_changed", severity=MEDIUM)
-    assert [status for _, status, _ in told].count("New") == 1
-    assert len(told) <= 8
 
 
 # --- lists that are never complete --------------------------------------------------------------------------
@@ -121,11 +102,6 @@ def test_what_another_observer_was_shown_is_no_addition_on_the_word_of_an_incomp
     assert talk.told() == []
 
 
-def test_an_incomplete_list_removes_nothing() -> None:
-    talk = Talk().sees([CLEAN, OTHER], minute=0).sees([CLEAN], minute=1, completeness="unknown")
-    assert talk.sees([OTHER], minute=2, completeness="partial").told() == []
-
-
 def test_another_definition_under_a_name_that_others_were_shown_is_a_change() -> None:
     talk = Talk().sees([OTHER], observer="proxy-1", minute=0, completeness="partial")
     talk.sees([OTHER, CLEAN], observer="proxy-2", minute=1, completeness="partial")
@@ -140,11 +116,6 @@ def test_a_tool_that_comes_back_with_wider_rights_has_changed() -> None:
     talk = Talk().sees([CLEAN, OTHER], minute=0).sees([OTHER], minute=1).sees([WIDE, OTHER], minute=2)
     assert talk.told() == [("tool_removed", "New", 2), ("tool_added", "New", 2), ("tool_added", "In Progress", MEDIUM)]
     assert talk.alerts()[-1]["unmapped"]["mcp_reasons"] == "tool_changed"
-
-
-def test_a_tool_that_comes_back_as_it_was_is_no_change() -> None:
-    talk = Talk().sees([CLEAN, OTHER], minute=0).sees([OTHER], minute=1).sees([CLEAN, OTHER], minute=2)
-    assert talk.told("tool_changed", "tool_added") == []
 
 
 def test_a_rename_does_not_hide_what_a_name_stood_for() -> None:
@@ -180,21 +151,6 @@ def test_a_server_whose_lists_are_never_complete_is_one_medium_alert() -> None:
     assert talk.sees([CLEAN], minute=NEVER, completeness="partial").told() == [("lists_never_complete", "New", 3)]
 
 
-def test_proxies_that_change_their_ids_are_counted_together() -> None:
-    """Where nobody ever saw a complete list."""
-    talk = Talk()
-    for minute in range(NEVER):
-        talk.sees([CLEAN], observer=f"proxy-{minute}", minute=minute, completeness="unknown")
-    assert talk.told() == [("lists_never_complete", "New", 3)]
-
-
-def test_a_complete_list_now_and_then_is_enough() -> None:
-    talk = Talk()
-    for minute in range(4 * NEVER):
-        talk.sees([CLEAN], minute=minute, completeness="unknown" if minute % (NEVER - 1) else "complete")
-    assert talk.told() == []
-
-
 def test_a_complete_list_ends_it() -> None:
     talk = Talk()
     for minute in range(NEVER):
@@ -216,12 +172,6 @@ def test_poison_in_a_name_that_always_stands_twice_is_found() -> None:
         ("definition_ambiguous", "New", 4),
         ("tool_changed", "New", 5),
     ]
-
-
-def test_the_same_set_again_is_counted_on_one_alert() -> None:
-    talk = Talk().sees([CLEAN, TWIN], minute=0).sees([TWIN, CLEAN], minute=1).sees([CLEAN, TWIN], minute=2)
-    assert {kind for kind, _, _ in talk.told()} == {"definition_ambiguous"}
-    assert len({alert["finding_info"]["uid"] for alert in talk.alerts()}) == 1
 
 
 def test_a_name_that_stood_twice_and_turns_to_poison_alone_has_changed() -> None:

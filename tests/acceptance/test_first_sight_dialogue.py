@@ -73,24 +73,9 @@ def test_prompts_that_are_stated_late_are_searched() -> None:
     assert [a["unmapped"]["mcp_item_name"] for a in alerts_of(story) if a["severity_id"] >= HIGH] == ["z"]
 
 
-def test_pages_of_a_first_list_are_searched_one_by_one() -> None:
-    talk = Talk().sees([CLEAN], minute=0, completeness="partial").sees([BAD_TOOL], minute=1, completeness="partial")
-    assert talk.told(severity=HIGH) == [("tool_added", "New", 5)]
-
-
-def test_an_ambiguous_name_hides_no_poison_in_a_first_list() -> None:
-    talk = Talk().sees([CLEAN, POISON], minute=0)
-    assert ("tool_added", "New", 5) in talk.told()
-
-
 def test_what_was_approved_before_it_was_offered_raises_nothing() -> None:
     """An operator who reviewed it elsewhere and pinned it is not asked again."""
     assert Talk().pins(POISON, 0).sees([POISON], minute=1).told(severity=HIGH) == []
-
-
-def test_an_alert_of_a_first_list_ends_with_its_definition() -> None:
-    talk = Talk().sees([BAD_TOOL, CLEAN], minute=0).sees([CLEAN], minute=1).sees([CLEAN], minute=60)
-    assert [status for _, status, _ in talk.told("tool_added")] == ["New", "Resolved"]
 
 
 def test_two_thousand_tools_of_a_kilobyte_are_searched_in_full_at_first_sight() -> None:

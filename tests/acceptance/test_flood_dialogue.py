@@ -24,11 +24,6 @@ def test_two_thousand_new_tools_are_one_page() -> None:
     assert alert["unmapped"]["mcp_folded_by_severity"] == f"{len(MANY):,} low"
 
 
-def test_one_changed_tool_is_an_alert_of_its_own() -> None:
-    [alert] = Talk().sees([OTHER], minute=0).sees([OTHER, MANY[0]], minute=1).alerts()
-    assert alert["unmapped"]["mcp_finding_kind"] == "tool_added"
-
-
 def test_a_grave_tool_among_two_thousand_is_what_the_alert_shows() -> None:
     """Severity, tool, digests and indicators are those of the most severe part."""
     [alert] = Talk().sees([OTHER], minute=0).sees([OTHER, *MANY, GRAVE], minute=1).alerts()

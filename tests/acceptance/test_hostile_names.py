@@ -166,39 +166,16 @@ ELSEWHERE = {
 """Commands that need a broker, or end only when told to, and where what they print is tested."""
 
 PRINTS_NO_NAMES = {
-    *(
-        "archive",
-        "export assay-bundle",
-        "export parquet",
-        "seal archive",
-        "seal keygen",
-        "seal checkpoint",
-        "seal vkey",
-        "schemapin keygen",
-    ),
-    *(
-        "schemapin sign",
-        "schemapin verify",
-        "schemapin well-known",
-        "schemapin fetch",
-        *(f"topics {name}" for name in ("apply", "show", "finalize", "restore", "restore-mirror")),
-        *(f"evidence {name}" for name in ("erase", "erase-files", "hold", "release", "digest")),
-        "deploy kubernetes",
-    ),
+    *("archive", "completion", "deploy kubernetes", "export assay-bundle", "export parquet", "ingest token"),
     "demo",  # it tells a story of ours
-    "ingest token",
-    "completion",
-    *(
-        "pins approve",
-        "pins reject",
-        "pins remove",
-        "pins export",
-        "policy set",
-        "policy remove",
-        "keys accept",
-        "keys revoke",
-    ),
     *(f"alerts {name}" for name in ("suppress", "unsuppress", "acknowledge", "assign", "comment", "close", "reopen")),
+    *(f"evidence {name}" for name in ("erase", "erase-files", "hold", "release", "digest")),
+    *(f"keys {name}" for name in ("accept", "revoke")),
+    *(f"pins {name}" for name in ("approve", "reject", "remove", "export")),
+    *(f"policy {name}" for name in ("set", "remove")),
+    *(f"schemapin {name}" for name in ("keygen", "sign", "verify", "well-known", "fetch")),
+    *(f"seal {name}" for name in ("archive", "keygen", "checkpoint", "vkey")),
+    *(f"topics {name}" for name in ("apply", "show", "finalize", "restore", "restore-mirror")),
 }
 """Commands that print counts, keys, what the operator typed (through ``say``), or a peer's format."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
-from tests.acceptance.test_binding_dialogue import DIGEST_OF_FIRST, FIRST, SECOND, Dialogue, alerts_of, findings_of
+from tests.acceptance.test_binding_dialogue import FIRST, Dialogue, alerts_of, findings_of
 from tests.acceptance.test_lists_dialogue import kinds
 from tests.support.events import SERVER, Outcome, Story
 from tests.support.lists import PROMPT
@@ -70,13 +70,6 @@ def test_a_prompt_may_direct_to_its_server_s_tools() -> None:
         assert ("foreign_tool_directed" in str(findings_of(outcome))) is not offered
 
 
-def test_unchanged_instructions_raise_nothing() -> None:
-    talk = Dialogue()
-    for second in range(6):
-        talk.lists(second, FIRST, **({} if second % 2 else {"instructions": PLAIN}))
-    assert kinds(talk.ends()) == []
-
-
 def test_a_list_without_instructions_hides_no_change() -> None:
     """Absent is unknown: the next ones are held against those that were stated last."""
     talk = Dialogue().lists(0, FIRST, instructions=PLAIN).lists(1, FIRST).lists(2, FIRST, instructions=POISONED)
@@ -93,15 +86,6 @@ def test_instructions_that_go_and_come_are_told() -> None:
     for second, text in enumerate([PLAIN, "", PLAIN]):
         talk.lists(second, FIRST, instructions=text)
     assert kinds(talk.ends()) == ["instructions_removed", "instructions_added"]
-
-
-def test_instructions_bind_no_call() -> None:
-    with_text, without = Dialogue(), Dialogue()
-    for talk, texts in ((with_text, [{"instructions": PLAIN}, {"instructions": POISONED}]), (without, [{}, {}])):
-        talk.lists(0, FIRST, **texts[0]).calls(1).lists(2, SECOND, **texts[1]).calls(3)
-    one, other = with_text.ends(), without.ends()
-    assert one.all_bytes(Role.EVIDENCE) == other.all_bytes(Role.EVIDENCE)
-    assert one.evidence[0]["tool_definition_digest"] == DIGEST_OF_FIRST
 
 
 def test_reviewers_read_both_versions() -> None:

@@ -100,15 +100,6 @@ def test_a_recording_that_is_published_twice_changes_nothing() -> None:
     assert answers(outcome) == [("observer", DIGEST_OF_SECOND, None), ANNOUNCED, ("observer", DIGEST_OF_FIRST, None)]
 
 
-def test_announcements_without_a_list_between_are_one_fact() -> None:
-    talk = Dialogue().lists(0, FIRST)
-    for number in range(50):
-        talk.announces(1 + number)
-    outcome = talk.joined_in_order()
-    assert [output.label for output in outcome.of(Role.BINDINGS)].count("fact:announcement") == 1
-    assert found(outcome) == []
-
-
 def test_announcements_that_go_on_without_a_list_are_found_once() -> None:
     talk = Dialogue().lists(0, FIRST)
     for number in range(10):

@@ -64,13 +64,6 @@ def test_a_pin_that_comes_after_the_change_joins_its_alert() -> None:
     assert updated["unmapped"]["mcp_reasons"] == "pin_mismatch"
 
 
-def test_every_list_that_repeats_a_mismatch_writes_nothing() -> None:
-    desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1)
-    for number in range(2, 50):
-        desk.sees([WORSE], minute=number)
-    assert desk.said(uid_of_change(WORSE)) == [("Create", "New", None)]
-
-
 def test_an_approval_closes_the_alert_at_once_with_all_its_reasons() -> None:
     desk = Desk().sees([CLEAN], minute=0).pins(CLEAN, 1).sees([WORSE], minute=2).pins(WORSE, 3)
     assert desk.said(uid_of_change(WORSE)) == [("Create", "New", None), ("Close", "Resolved", None)]
@@ -97,20 +90,6 @@ def test_a_rule_for_one_kind_hides_no_other_reason() -> None:
     alerts = desk.sees([CLEAN], minute=1).pins(CLEAN, 2).sees([WORSE], minute=3).alerts()
     told = {alert["unmapped"]["mcp_finding_kind"]: alert["status"] for alert in alerts}
     assert told == {"tool_changed": "Suppressed", "pin_mismatch": "New"}
-
-
-def test_a_tool_that_returns_changed_is_one_alert() -> None:
-    desk = Desk().sees([CLEAN, OTHER], minute=0).sees([OTHER], minute=1).sees([WORSE, OTHER], minute=2)
-    about = [alert for alert in desk.alerts() if alert["unmapped"].get("mcp_digest_after")]
-    assert len({alert["finding_info"]["uid"] for alert in about}) == 1
-    assert about[-1]["finding_info"]["types"] == ["tool_added", "tool_changed"]
-    assert about[-1]["severity_id"] == CRITICAL
-
-
-def test_why_names_the_indicator_and_its_place() -> None:
-    [alert] = Desk().sees([CLEAN], minute=0).sees([POISON], minute=1).alerts()
-    assert " at $.description" in alert["unmapped"]["mcp_why"]
-    assert alert["unmapped"]["mcp_why"] in alert["message"]
 
 
 def test_alerts_of_one_change_on_many_servers_have_one_group() -> None:

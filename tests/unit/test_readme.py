@@ -1,12 +1,10 @@
 """The README, followed to the letter."""
 
-import asyncio
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -46,23 +44,6 @@ def test_the_walk_without_a_broker_gives_bound_evidence(tmp_path: Path, shell: d
         "evidence.ndjson",
         "rejected.ndjson",
     ]
-
-
-def test_the_proxys_lines_become_observations() -> None:
-    """The Python of the README, with a list and a call passing: a snapshot and a call are queued."""
-    [source] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(source.replace("broker-1:9092", "127.0.0.1:1"), names)  # noqa: S102 -- the README's own words
-    for direction, line in (
-        ("client->server", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'),
-        ("server->client", b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":{}}]}}'),
-        ("client->server", b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}'),
-        ("server->client", b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}'),
-    ):
-        names["passed"](direction, line)
-    publisher = names["publisher"]
-    assert publisher.stats.accepted == 2
-    asyncio.run(publisher.aclose(timeout_s=0.1))
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no working copy")

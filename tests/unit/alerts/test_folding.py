@@ -100,11 +100,6 @@ def test_each_severity_has_its_own_bound() -> None:
         assert (levels.count(5), levels.count(2)) == (EACH, EACH)
 
 
-def test_another_record_has_room_of_its_own() -> None:
-    stage = Stage().reads(*a_list(names(EACH + 5), 1), an_end_of(1), a_finding(2, tool_name="a_new"))
-    assert stage.alerts[-1]["unmapped"]["mcp_tool_name"] == "a_new"
-
-
 def test_a_member_that_gets_graver_is_an_alert_of_its_own() -> None:
     levels = {"a0024": 2}
     stage = Stage(rules=replace(RULES, severity=lambda finding: levels.get(finding.tool_name or "", 2)))
@@ -136,13 +131,6 @@ def test_a_flood_that_comes_back_opens_the_folded_alert_again() -> None:
     [fold] = folds(again)
     assert (fold["status"], fold["unmapped"]["mcp_folded"]) == ("In Progress", 30)
     assert fold["finding_info"]["uid"] == folds(stage.alerts)[0]["finding_info"]["uid"]
-
-
-def test_what_is_suppressed_is_not_folded() -> None:
-    rule = Suppression(rule=a_rule(tool="c*"), is_set=True, time_us=at(0))
-    stage = Stage().reads(rule, *a_list([*names(30, "c"), *names(EACH)], 1), an_end_of(1))
-    assert folds(stage.alerts) == []
-    assert [alert["status"] for alert in stage.alerts].count("Suppressed") == 30
 
 
 def test_a_rule_for_everything_covers_the_folded_alert() -> None:

@@ -9,7 +9,6 @@ from assay_stream.alerts.remembered import Alerts, AlertTable
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import AlertAct, Entry, Suppression, Tick, name_group
-from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.support.findings import RULES, a_claim, a_finding, a_rule, an_end, at, body, told
 
@@ -36,11 +35,6 @@ def tick_at(second: float) -> Tick:
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
-
-
-def test_a_finding_is_kept_under_its_uid(stage: Stage) -> None:
-    assert len(stage.reads(a_finding())) == 1
-    assert set(stage.states) == {a_finding().uid(), "records/server"}
 
 
 def test_a_tick_writes_what_is_due_and_only_that(stage: Stage) -> None:
@@ -80,13 +74,6 @@ def test_an_end_that_stands_before_the_finding_does_not_end_it(stage: Stage) -> 
     before = dict(stage.states)
     assert stage.reads(an_end(0, observer_id=None, reason="decided"), offset=0) == []
     assert stage.states == before
-
-
-def test_a_rule_counts_from_where_it_was_read(stage: Stage) -> None:
-    stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(0)))
-    assert told(stage.reads(a_finding(0)))[0][1] == "Suppressed"
-    stage.reads(Suppression(rule=a_rule(), is_set=False, time_us=at(0)))
-    assert told(stage.reads(a_finding(2)))[0][1] == "In Progress"
 
 
 def test_setting_a_rule_again_replaces_it(stage: Stage) -> None:
@@ -218,19 +205,6 @@ def test_what_is_found_again_after_that_is_a_new_alert(ticks: tuple[float, ...])
     [again] = stage.reads(a_finding(2, FORGET_S + 10))
     assert told([again]) == [("Create", "New", 1)]
     assert body(again)["finding_info"]["first_seen_time"] * 1_000 == at(FORGET_S + 10)
-
-
-def test_an_open_alert_is_not_forgotten(stage: Stage) -> None:
-    stage.reads(a_finding(0))
-    stage.reads(tick_at(3 * FORGET_S))
-    assert stage.alerts.alert(a_finding().uid()) is not None
-
-
-def test_what_never_raised_an_alert_is_forgotten(stage: Stage) -> None:
-    known = a_finding(0, known=True, kind=Kind.TOOL_ADDED)
-    stage.reads(known)
-    stage.reads(tick_at(FORGET_S))
-    assert known.uid() not in stage.states
 
 
 def test_an_act_on_a_forgotten_alert_does_nothing() -> None:

@@ -49,13 +49,6 @@ def written() -> list[Output]:
     return table.flush({FINDINGS: 2})
 
 
-def test_a_new_table_begins_with_the_first_finding() -> None:
-    table = a_table()
-    assert table.restored() == {FINDINGS: None}
-    (progress,) = table.flush({FINDINGS: 0})
-    assert progress.key == b"progress"
-
-
 def test_what_changed_is_written_once_with_how_far_it_is(written: list[Output]) -> None:
     assert [output.key for output in written] == [
         *sorted(each.uid().encode() for each in (a_finding(), a_finding(tool_name="other"))),
@@ -197,14 +190,6 @@ def test_what_is_closed_suppressed_or_spoken_for_is_not_open(state: AlertState, 
 
 def test_what_is_forgotten_is_not_open(state: AlertState) -> None:
     assert open_count(state, None) == OpenCount(0, None)
-
-
-def test_an_alert_that_gets_worse_is_counted_once(state: AlertState) -> None:
-    alerts = Alerts(RULES)
-    alerts.follow({"uid": state})
-    alerts.follow({"uid": replace(state, severity_id=5)})
-    assert sum(count.alerts for count in alerts.open_counts().values()) == 1
-    assert alerts.open_counts()[5].alerts == 1
 
 
 def test_a_restored_stage_counts_as_the_one_before(state: AlertState) -> None:

@@ -19,32 +19,10 @@ def a_first_use(time_us: int, *, offset: int = 0, key: str = "k") -> FirstUse:
     )
 
 
-def test_a_position_counts_what_stands_up_to_it() -> None:
-    first, second = a_pin("a", time_us=5, offset=0), a_pin("b", time_us=5, offset=1)
-    controls = with_facts(first, second)
-    assert controls.pins_as_of("t", first.position).approved == {"assay.v1": "a"}
-    assert controls.pins_as_of("t", second.position).approved == {"assay.v1": "b"}
-    assert controls.epoch(first.position) == 1
-    assert controls.epoch(5) == 2
-
-
 @pytest.mark.parametrize("offset", [0, 2**62])
 def test_a_time_counts_every_record_of_it(offset: int) -> None:
     assert (5, Origin(topic="~", partition=2**31, offset=offset)) < position_of(5)
     assert position_of(5) < (6, Origin(topic="", partition=0, offset=0))
-
-
-def test_a_tool_whose_policy_was_taken_back_is_under_its_server_s() -> None:
-    controls = with_facts(
-        a_policy("block", time_us=1, offset=0, tool_name="t"),
-        a_policy("warn", time_us=2, offset=1),
-        a_policy(None, time_us=3, offset=2, tool_name="t"),
-        a_policy(None, time_us=5, offset=3),
-    )
-    in_force = [controls.policy_as_of("t", time_us) for time_us in (2, 3, 5)]
-    assert [found and found.enforcement.value for found in in_force] == ["block", "warn", None]
-    assert [policy.tool_name for policy in controls.policies_as_of(2)] == [None, "t"]
-    assert controls.policies_as_of(5) == []
 
 
 def test_the_same_fact_again_changes_nothing() -> None:
@@ -95,25 +73,3 @@ def test_operators_decisions_are_never_forgotten() -> None:
         controls.forget(fact.key())
     assert controls.epoch(9) == 3
     assert len(controls.key_acts_as_of(9)) == 1
-
-
-def test_there_is_one_document_for_each_key() -> None:
-    """Failures bring no key; a key seen twice is one."""
-    controls = with_facts(
-        a_discovery("k", time_us=1, offset=0),
-        a_discovery(None, time_us=2, offset=1, status="fetch_failed"),
-        a_discovery("k", time_us=3, offset=2),
-        a_discovery("l", time_us=4, offset=3, domain="example.org"),
-    )
-    assert controls.key_documents().keys() == {"k", "l"}
-
-
-def test_an_act_counts_though_the_pins_were_asked_for_before_it() -> None:
-    """An answer that was remembered does not outlive the next act, whichever time that is dated."""
-    controls = with_facts(a_pin("a", time_us=5, offset=0))
-    assert controls.pins_as_of("t", 9).approved == {"assay.v1": "a"}
-    controls.apply(a_pin("b", time_us=6, offset=1))
-    assert controls.pins_as_of("t", 9).approved == {"assay.v1": "b"}
-    controls.apply(a_pin("b", time_us=7, offset=2, act="reject"))
-    assert controls.pins_as_of("t", 9).rejected == {"assay.v1": ("b",)}
-    assert controls.pins_as_of("t", 5).approved == {"assay.v1": "a"}

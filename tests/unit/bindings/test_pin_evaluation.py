@@ -55,27 +55,6 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     assert late.signature.error_code == MISSING
 
 
-def test_an_observation_repeats_what_is_still_wrong() -> None:
-    server = a_server(
-        a_pin("v1:x", time_us=0, offset=0), seen("alice", 1, "one", offset=0), seen("bob", 2, "one", offset=1)
-    )
-    assert found_in(server) == [("pin_mismatch", None, 1), ("pin_mismatch", None, 2)]
-    observers = {finding.observer_id for finding in evaluate_pins(server, start_of(0))}
-    assert observers == {"alice", "bob"}
-    assert found_in(server, observer_id="bob") == [("pin_mismatch", None, 2)]
-    assert found_in(server, since_us=2) == [("pin_mismatch", None, 2)]
-
-
-def test_a_control_record_does_not_repeat_what_was_wrong_before() -> None:
-    server = a_server(
-        seen("alice", 1, "one", offset=0),
-        a_pin("v1:x", time_us=5, offset=0),
-        a_pin("v1:y", time_us=6, offset=1),
-        a_pin("v1:a", time_us=7, offset=2, act="reject"),
-    )
-    assert found_in(server) == [("pin_mismatch", None, 5), ("pin_mismatch", "rejected", 7)]
-
-
 def test_of_many_records_of_one_time_each_answers_for_itself() -> None:
     """Pins imported with one time: what the first made wrong is not found again at those after it."""
     server = a_server(

@@ -129,27 +129,6 @@ def test_an_incomplete_list_removes_nothing_and_says_so(drift: Any) -> None:
     assert "not a complete list" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("after", "code"),
-    [
-        (b"{", "not_json"),
-        (b'{"name":"t","name":"u"}', "duplicate_key"),
-        (b"[]", "not_a_tool"),
-        (b"{}", "not_a_tool"),
-        (b'{"tools":{}}', "wrong_type"),
-        (b'{"tools":[1]}', "not_a_tool"),
-        (b'{"tools":[{}]}', "missing_field"),
-        (b'{"error":{"code":1}}', "not_a_tool"),
-    ],
-)
-def test_bad_input_exits_2_with_its_code(drift: Any, after: bytes, code: str) -> None:
-    """Nothing is printed on standard output."""
-    done = drift({"tools": [TOOL]}, after)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert code in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_list_with_a_nameless_tool_is_named_by_its_file(drift: Any) -> None:
     """It shows only in the comparison which of both it is."""
     done = drift({"tools": [TOOL]}, {"tools": [{}]})

@@ -59,11 +59,6 @@ def test_a_changed_bundle_is_not_valid(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "t.csv").exists()
 
 
-def test_a_bundle_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    done = run("bundle", "verify", tmp_path / "none")
-    assert error_code(done) == "unreadable_file"
-
-
 def test_datasets_are_written(folder: Path, tmp_path: Path) -> None:
     """One file each, and the summary has their rows."""
     told = summary(run("export", "parquet", "--input", folder, "--output", tmp_path))
@@ -78,11 +73,6 @@ def test_a_timeline_is_written(folder: Path, tmp_path: Path) -> None:
     with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
         table = list(csv.DictReader(file))
     assert len(table) == len((tmp_path / "t.jsonl").read_bytes().splitlines()) == sum(told["written"].values())
-
-
-def test_a_timeline_of_another_name_is_refused(folder: Path, tmp_path: Path) -> None:
-    done = run("export", "timesketch", "--input", folder, "--output", tmp_path / "t.json")
-    assert error_code(done) == "bad_option"
 
 
 @pytest.mark.parametrize("name", ["assay-bundle", "parquet", "timesketch"])

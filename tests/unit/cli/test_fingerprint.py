@@ -5,8 +5,6 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from assay_stream.schemes.fingerprint import SCHEMES, fingerprint
 from tests.support.command import run_command
 
@@ -72,37 +70,3 @@ def test_a_scheme_that_refuses_is_null_with_its_error() -> None:
 def test_an_empty_list_is_an_answer() -> None:
     """A server without tools has none to print."""
     assert lines(run(stdin=b'{"tools":[]}')) == []
-
-
-@pytest.mark.parametrize(
-    ("raw", "code"),
-    [
-        (b'{"name":"t","name":"u"}', "duplicate_key"),
-        (b'{"name":"t","x":{"a":1,"a":1}}', "duplicate_key"),
-        (b"", "not_json"),
-        (b"{", "not_json"),
-        (b"[]", "not_a_tool"),
-        (b'"text"', "not_a_tool"),
-        (b'{"tools":[1]}', "not_a_tool"),
-        (b'{"name":NaN}', "non_finite_number"),
-        (b"\xff", "not_utf8"),
-    ],
-)
-def test_unsound_input_exits_2_with_its_code(raw: bytes, code: str) -> None:
-    """Nothing is printed on standard output; the code and the source stand on standard error."""
-    done = run(stdin=raw)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(f"assay-stream: {code}".encode())
-    assert b"standard input" in done.stderr
-    assert b"Traceback" not in done.stderr
-
-
-def test_a_bad_file_is_named(tmp_path: Path) -> None:
-    """The error says which file; a missing one is an error too."""
-    bad = tmp_path / "bad.json"
-    bad.write_bytes(b"{")
-    for path, code in ((bad, b"not_json"), (tmp_path / "missing", b"unreadable_file")):
-        done = run(str(path))
-        assert done.returncode == 2
-        assert code in done.stderr
-        assert str(path).encode() in done.stderr

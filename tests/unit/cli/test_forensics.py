@@ -130,22 +130,6 @@ def test_asof_is_about_now_by_default(files: Path) -> None:
     assert run(*given).stdout == run(*given, "--at", "2099-01-01T00:00:00Z").stdout != ""
 
 
-def test_asof_timeline_and_trace_answer_from_files(files: Path) -> None:
-    """Each as a table and as JSON, and nothing of the attacker's text steers the terminal."""
-    source = ("--input", files / "in.ndjson")
-    for arguments in (
-        ("asof", "--server-id", SERVER, "--at", "2026-03-01T10:00:09Z"),
-        ("timeline", "--server-id", SERVER),
-        ("timeline", "--server-id", SERVER, "--tool", "read_file"),
-        ("trace", "--tool-call-id", "call-4"),
-    ):
-        for target in ("table", "json"):
-            result = run(*arguments, *source, "--format", target)
-            assert result.exit_code == 0, result.output
-            assert all(line.isprintable() for line in result.stdout.splitlines())
-            assert result.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -80,28 +80,3 @@ def test_an_empty_list_is_no_pass() -> None:
     done = run(stdin=b'{"tools":[]}')
     assert done.returncode == 1
     assert b"0 pass, 0 fail, 0 not_applicable" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("raw", "code"),
-    [
-        (b"", b"not_json"),
-        (b"{}", b"not_a_list"),
-        (b"[]", b"not_a_list"),
-        (b'{"result":7}', b"not_a_list"),
-        (b'{"tools":[7]}', b"not_a_tool"),
-        (b'{"tools":[],"tools":[]}', b"duplicate_key"),
-    ],
-)
-def test_what_is_no_list_exits_2(raw: bytes, code: bytes) -> None:
-    """It is refused by code, with the name of the source, and nothing is reported."""
-    done = run(stdin=raw)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(b"assay-stream: " + code)
-    assert b"standard input" in done.stderr
-
-
-def test_an_unreadable_capture_exits_2(tmp_path: Path) -> None:
-    done = run(str(tmp_path / "missing"))
-    assert done.returncode == 2
-    assert b"unreadable_file" in done.stderr

@@ -8,7 +8,7 @@ import pytest
 from assay_stream.cli.inventory import short_digest
 from assay_stream.cli.store_sources import every_row
 from assay_stream.readmodel.rows import DigestValue, Page, Paging
-from tests.support.command import error_code, invoke as run, rows_of
+from tests.support.command import invoke as run, rows_of
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, Story
 
@@ -73,11 +73,6 @@ def test_tools_of_one_server(observed: Path) -> None:
 def test_evidence_alone_tells_who_called_what(observed: Path, tmp_path: Path, what: str) -> None:
     assert run("replay", "--input", observed, "--output", tmp_path / "out").exit_code == 0
     assert rows(what, "list", "--evidence", tmp_path / "out")
-
-
-def test_observations_and_evidence_exclude_each_other(observed: Path) -> None:
-    done = run("servers", "list", "--input", observed, "--evidence", observed)
-    assert error_code(done) == "bad_option"
 
 
 def test_all_pages_are_read_up_to_a_limit() -> None:

@@ -5,9 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from assay_stream.cli.app import app
 from tests.support.command import error_code, invoke, rows_of
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, a_call, a_snapshot
@@ -60,9 +58,7 @@ def test_taking_a_policy_back_is_tried_out_too(recorded: Path) -> None:
 
 def test_a_server_that_nobody_knows_is_an_error(recorded: Path) -> None:
     """Rather than a plan that refuses nothing."""
-    done = CliRunner().invoke(
-        app, ["policy", "plan", "--server-id", "typo", "--enforcement", "block", "--input", str(recorded)]
-    )
+    done = invoke("policy", "plan", "--server-id", "typo", "--enforcement", "block", "--input", str(recorded))
     assert error_code(done) == "server_not_known"
 
 

@@ -1,6 +1,5 @@
 """``assay-stream publish --dry-run`` and ``assay-stream replay``: files in, files out."""
 
-import gzip
 import json
 import os
 import signal
@@ -10,10 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-import zstandard
 
-from assay_stream.errors import InputError
-from assay_stream.files.archive import open_archive, write_archive
+from assay_stream.files.archive import write_archive
 from assay_stream.files.lines import record_line
 from assay_stream.model.record import Record
 from assay_stream.replay.run import PROGRESS_FILE
@@ -98,18 +95,6 @@ def test_bad_lines_are_kept_with_their_reason(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["written"]["evidence"] == 2
 
 
-def test_two_servers_come_from_two_files(tmp_path: Path) -> None:
-    """--input may be given several times."""
-    one = observed(tmp_path, called(tmp_path), "one", "one.ndjson")
-    two = observed(tmp_path, called(tmp_path), "two", "two.ndjson")
-    done = run("replay", "--input", str(one), "--input", str(two), "--output", str(tmp_path / "out"))
-    assert json.loads(done.stdout)["written"]["evidence"] == 4
-    servers = [
-        json.loads(line)["data"]["server_id"] for line in results(tmp_path / "out")["evidence.ndjson"].splitlines()
-    ]
-    assert sorted(servers) == ["one", "one", "two", "two"]
-
-
 def test_bad_lines_of_a_capture_are_named_and_left_out(tmp_path: Path) -> None:
     """The others are published; the exit code says that something was wrong."""
     wire = called(tmp_path)
@@ -189,16 +174,6 @@ def test_a_replay_redacts_as_it_is_told(tmp_path: Path) -> None:
     assert len({redaction for _, redaction in told.values()}) == 3
 
 
-def test_a_replay_refuses_an_unknown_redaction_rule(tmp_path: Path) -> None:
-    """The error names the setting and the rules there are, and nothing is written."""
-    path = redacted_call(tmp_path)
-    done = run("replay", "--input", str(path), "--output", str(tmp_path / "x"), "--redaction-disable", "novelty")
-    assert done.returncode == 2
-    assert b"ASSAY_STREAM_REDACTION_DISABLE" in done.stderr
-    assert b"pii_email" in done.stderr
-    assert not (tmp_path / "x").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "env", "written"),
     [
@@ -226,22 +201,6 @@ def written(path: Path, archived: list[Record]) -> Path:
         for record in archived:
             archive.write(record_line(record) + b"\n")
     return path
-
-
-@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
-def test_a_compressed_file_that_ends_early_says_how_far_it_was_read(tmp_path: Path, compress: object) -> None:
-    """It is an error with the file's name, never a shorter log."""
-    path = tmp_path / "cut"
-    path.write_bytes(compress(os.urandom(200_000).hex().encode() + b"\n" + b"x" * 200_000)[:-3])  # type: ignore[operator]
-    with pytest.raises(InputError, match="whole lines were read") as caught:
-        list(open_archive(path))
-    assert caught.value.code in ("archive_truncated", "archive_damaged")
-
-
-def test_zstd_frames_that_follow_each_other_are_one_file(tmp_path: Path) -> None:
-    path = tmp_path / "two"
-    path.write_bytes(zstandard.compress(b"a\n") + zstandard.compress(b"b\n"))
-    assert list(open_archive(path)) == [b"a\n", b"b\n"]
 
 
 def test_one_that_is_interrupted_goes_on_to_the_same_bytes(tmp_path: Path) -> None:

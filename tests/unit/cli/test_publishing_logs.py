@@ -54,13 +54,3 @@ def test_spans_become_evidence(tmp_path: Path, source: str, file: Path) -> None:
     evidence, said = evidence_of(tmp_path, "--from", source, "--server-id", "time", str(file))
     assert [(data["tool"], data["ok"]) for data in evidence] == [("add", True), ("fail", False), ("missing", False)]
     assert "decision 3" in said
-
-
-def test_a_bad_line_is_refused_and_the_others_are_published(tmp_path: Path) -> None:
-    log = tmp_path / "hangar.jsonl"
-    log.write_bytes(b"{\n" + HANGAR.read_bytes())
-    output = str(tmp_path / "o.ndjson")
-    done = run_command_text("publish", "--from", "hangar", "--dry-run", "--output", output, str(log))
-    assert done.returncode == 2
-    assert "wrote 3, refused 1" in done.stderr
-    assert f"{log}: not_json" in done.stderr

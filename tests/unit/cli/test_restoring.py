@@ -13,7 +13,6 @@ from assay_stream.files.lines import record_line
 from assay_stream.files.spool import LogSpool
 from assay_stream.kafka.ranges import READ
 from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
-from tests.support.command import run_command_text
 from tests.support.errors import raises_code
 
 
@@ -108,9 +107,3 @@ def test_an_archive_of_all_topics_replays_as_one_of_the_inputs(tmp_path: Path) -
     """The files of other topics count as no observations."""
     found = {path.name for path in files_in(an_archive(tmp_path, archived_roles()))}
     assert found == {*map(file_of, READ), ARCHIVE_MANIFEST}
-
-
-def test_all_topics_take_no_selection(tmp_path: Path) -> None:
-    for option in (("--topics", "calls"), ("--server-id", "s")):
-        done = run_command_text("archive", "--output", str(tmp_path), "--all-topics", *option)
-        assert (done.returncode, "bad_option" in done.stderr) == (2, True)

@@ -17,7 +17,7 @@ from assay_stream.readmodel.queries import load
 from tests.support.alerts import alert_of
 from tests.support.command import error_code, invoke
 from tests.support.events import TOOL, Story
-from tests.support.stories import HOSTILE, NEW, OLD, changed_alert, changed_finding, digest_of, evidence
+from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of, evidence
 
 UID = changed_finding().uid()
 LATE_US = 1_772_323_300_000_000
@@ -109,14 +109,6 @@ def test_the_folder_of_a_replay_stands_for_its_alerts(alerts: str) -> None:
     assert run("list", "--input", str(folder)).stdout == run("list", "--input", alerts).stdout
 
 
-def test_a_bad_line_is_named(alerts: str) -> None:
-    """The good ones are listed; the exit code says that something was left out."""
-    done = run("list", "--input", "-", input=Path(alerts).read_text() + "{}\n")
-    assert done.exit_code == 2
-    assert "line 5: not_an_alert" in done.stderr
-    assert done.stdout.endswith("2 open; 1 suppressed, 1 closed not shown\n")
-
-
 def test_one_alert_is_shown(alerts: str, definitions: str, tmp_path: Path) -> None:
     """By the beginning of its uid; the new words are marked, and the calls since are named."""
     path = tmp_path / "evidence.ndjson"
@@ -136,22 +128,6 @@ def test_colours_are_there_if_they_are_asked_for(alerts: str, definitions: str) 
     arguments = ["show", UID, "--input", alerts, "--definitions", definitions]
     assert "\x1b" not in run(*arguments).stdout
     assert "\x1b[32m⟦+" in run(*arguments, "--color", "always").stdout
-
-
-@pytest.mark.parametrize("command", ["list", "show", "explain"])
-def test_nothing_hostile_reaches_the_terminal(tmp_path: Path, command: str) -> None:
-    """A tool whose name and description are made of escapes."""
-    new = {"name": HOSTILE, "description": HOSTILE}
-    alert = changed_alert(server_id=HOSTILE, after=digest_of(new), renamed_to=HOSTILE)
-    alert["unmapped"]["mcp_tool_name"] = HOSTILE
-    file = written(tmp_path / "alerts.ndjson", alert)
-    known = written(tmp_path / "definitions.ndjson", {"definition": new})
-    uid = alert["finding_info"]["uid"]
-    arguments = ["list"] if command == "list" else [command, uid, "--definitions", known]
-    done = run(*arguments, "--input", file)
-    assert done.exit_code == 0, done.output
-    assert "ESCAPE⟧" in done.stdout
-    assert not set(done.stdout) & set("\x1b\x07\x9b\r\u202e\u2066\u200b\ufeff\U000e0068")
 
 
 def test_an_alert_is_explained_in_each_format(alerts: str, definitions: str) -> None:
@@ -179,11 +155,6 @@ def test_an_alert_is_explained_in_each_format(alerts: str, definitions: str) -> 
 def test_what_cannot_be_is_refused(alerts: str, arguments: list[str], code: str) -> None:
     """With the codes that other commands give."""
     assert error_code(run(*arguments, "--input", alerts)) == code
-
-
-def test_without_a_broker_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ASSAY_STREAM_COMMAND_CONNECT_LIMIT_S", "1")
-    assert error_code(run("list", "--bootstrap-servers", "127.0.0.1:1")) == "broker_unreachable"
 
 
 def test_an_alert_about_a_pin_names_those_that_know_more_of_the_definition(tmp_path: Path) -> None:
@@ -215,11 +186,6 @@ def test_alerts_that_come_while_the_list_is_read_are_not_missed(monkeypatch: pyt
         monkeypatch.setattr(cli_alerts, step.__name__, step)
     assert run("list", "--follow").exit_code == 0
     assert steps == ["ends", "list", "from {0: 7}"]
-
-
-def test_a_file_is_not_followed(alerts: str) -> None:
-    done = run("list", "--follow", "--input", alerts)
-    assert error_code(done) == "bad_option"
 
 
 @pytest.fixture

@@ -31,11 +31,6 @@ def test_files_or_topics_are_read_and_not_both(files: list[Path] | None, from_ka
         make_source(files, from_kafka, Selection(), SETTINGS)
 
 
-def test_offsets_that_cannot_be_meant_are_refused() -> None:
-    with raises_code("bad_offsets", kind=ConfigurationError):
-        RangeOptions(offsets=["x"]).selection()
-
-
 def test_what_decides_the_records_is_told_for_who_goes_on(file: Path) -> None:
     """A file by its name, size and time; a file that is gone is an error."""
     source = make_source([file], False, RangeOptions(offsets=["calls:0=1..2"], server_ids=["s"]).selection(), SETTINGS)

@@ -106,12 +106,6 @@ def test_an_empty_file_says_so() -> None:
     assert b"standard input is empty: nothing was checked" in done.stderr
 
 
-def test_an_unreadable_file_exits_2(tmp_path: Path) -> None:
-    done = run("--profile", "assay", str(tmp_path / "missing"))
-    assert done.returncode == 2
-    assert done.stderr.startswith(b"assay-stream: unreadable_file")
-
-
 def test_verdicts_quote_nothing() -> None:
     """No value of the input stands in the output, whichever field it stood in."""
     events = [HANDSHAKE["valid_event"] | {name: "hunter2 !"} for name in FIELDS]

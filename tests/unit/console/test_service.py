@@ -144,13 +144,6 @@ async def test_a_servers_texts_stay_text(attacks: Path) -> None:
             assert "49{" not in text, address  # templates of names are not run
 
 
-async def test_hidden_characters_are_shown_as_marks(attacks: Path) -> None:
-    async with a_console(attacks) as client:
-        text = await page(client, "/servers")
-        assert '<span class="mark">⟦U+202E RIGHT-TO-LEFT OVERRIDE⟧</span>' in text
-        assert "\u202e" not in text
-
-
 async def test_a_long_word_is_cut_and_counted(attacks: Path) -> None:
     """A hundred thousand letters do not make a page of as many."""
     async with a_console(attacks) as client:

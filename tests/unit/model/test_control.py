@@ -1,6 +1,5 @@
 """Control records: what an operator may set, and from when it counts."""
 
-import json
 from typing import Any
 
 import pytest
@@ -46,17 +45,6 @@ def test_a_pin_under_any_scheme_matches_the_definition_it_was_made_of(scheme: st
     }
 
 
-def test_a_removal_ends_the_pin_of_its_own_scheme_alone() -> None:
-    kept = control(scheme="assay.p60", value=DIGESTS["assay.p60"])
-    gone = control("remove", second=1, value=None)
-    assert pin_of_next_call(control(), kept, gone)["scheme"] == "assay.p60"
-
-
-def test_a_pin_for_one_server_is_none_for_another() -> None:
-    story = Story().raw(Role.CONTROL, control(server_id="server-b"), key=b"server-b").lists(TOOL).calls()
-    assert story.tell().evidence[0]["pin"] == {"status": "unpinned"}
-
-
 # --- suppression rules ----------------------------------------------------------------------------------------
 
 
@@ -70,16 +58,3 @@ def test_a_rule_with_a_bad_pattern_is_refused_with_its_reason(pattern: str) -> N
     assert "set in the pattern" in message
     assert not outcome.of(Role.FINDINGS)
     assert not outcome.of(Role.CHANGES)
-
-
-def test_what_a_rule_covers_is_written_as_suppressed_until_it_is_taken_back() -> None:
-    other, third = TOOL | {"description": "other"}, TOOL | {"description": "third"}
-    story = (
-        Story()
-        .lists(TOOL)
-        .raw(Role.CONTROL, a_control("suppression.set", id="rule-1", kind="tool_changed", second=1))
-        .lists(other)
-    )
-    story.raw(Role.CONTROL, a_control("suppression.remove", id="rule-1", second=3)).lists(third)
-    alerts = [json.loads(output.value or b"") for output in story.tell().of(Role.ALERTS)]
-    assert [alert["status"] for alert in alerts] == ["Suppressed", "New"]

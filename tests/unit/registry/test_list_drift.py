@@ -67,20 +67,6 @@ def test_what_a_new_template_brings_is_told(server: Shown, field: str) -> None:
     assert f"$.{field}" in {path for _, _, path in finding.indicators}
 
 
-def test_a_snapshot_that_states_no_prompts_says_nothing_of_them(server: Shown) -> None:
-    assert server.show(silent=True) == []
-    assert told(server.show(REWORDED)) == [("prompt_changed", "review", False)]
-    assert server.show(silent=True) == []
-    assert told(server.show()) == [("prompt_removed", "review", False)]
-
-
-@pytest.mark.parametrize("completeness", ["partial", "unknown"])
-def test_an_incomplete_snapshot_removes_no_prompt(server: Shown, completeness: str) -> None:
-    assert server.show(completeness=completeness) == []
-    assert told(server.show(OTHER, completeness=completeness)) == [("prompt_added", "other", False)]
-    assert told(server.show(OTHER)) == [("prompt_removed", "review", False)]
-
-
 def test_an_observer_that_never_stated_prompts_is_compared_with_the_fleet(server: Shown) -> None:
     server.show(silent=True, observer="bob")
     assert told(server.show(REWORDED, observer="bob")) == [("prompt_changed", "review", False)]
@@ -189,27 +175,6 @@ CHANGED = TOOL | {"description": "two"}
 
 def shown_tools(server: Shown, *tools: dict[str, Any], **fields: Any) -> list[tuple[str, str | None]]:
     return [(finding.kind.value, finding.tool_name) for finding in server.show(silent=True, tools=tools, **fields)]
-
-
-def test_partial_lists_add_up() -> None:
-    server = Shown()
-    shown_tools(server, TOOL)
-    shown_tools(server, OTHER, completeness="partial")
-    assert shown_tools(server, TOOL, OTHER) == []
-    assert shown_tools(server, CHANGED, completeness="partial") == [("tool_changed", "t")]
-
-
-def test_a_late_list_is_compared_with_what_came_before_it_in_time() -> None:
-    server = Shown()
-    shown_tools(server, TOOL, second=10)
-    shown_tools(server, CHANGED, second=30)
-    assert shown_tools(server, TOOL, second=20) == []
-
-
-def test_a_name_that_stands_twice_is_ambiguous() -> None:
-    server = Shown()
-    assert shown_tools(server, TOOL, CHANGED) == [("definition_ambiguous", "t")]
-    assert shown_tools(server, TOOL, TOOL, second=300) == []
 
 
 def test_findings_come_in_the_order_of_names() -> None:

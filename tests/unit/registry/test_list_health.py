@@ -1,23 +1,17 @@
 """Lists that are never complete: counted, found and ended."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from assay_stream.alerts.processor import apply_entry
-from assay_stream.alerts.remembered import Alerts
-from assay_stream.alerts.rules import AlertRules
 from assay_stream.bindings.server import ServerBindings
 from assay_stream.bindings.state import Bindings
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.fields import Completeness
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Output
 from assay_stream.registry.snapshot_step import cached_long, never_complete, resolved_by_complete_list
 from tests.support.facts import SERVER, a_catalogue, seen
-from tests.support.findings import body, place
 from tests.support.lists import TOOL, Shown
 
 LIMITS = Limits(incomplete_lists_max=3)
@@ -119,30 +113,3 @@ def test_any_observer_s_later_list_makes_it_late(server: Shown) -> None:
     """And an observer without a list before was without one in force: calls in between were bound otherwise."""
     assert len(late(server, 300, TOOL, observer="bob")) == 1
     assert late(server, 601, observer="bob") == []
-
-
-def test_another_server_s_time_says_nothing(server: Shown) -> None:
-    assert Shown().show(silent=True, second=0) == []
-    assert late(server, 700) == []
-
-
-def test_ten_thousand_old_lists_are_one_alert_with_a_count() -> None:
-    server = Shown(Limits(timeline_entries_max=4))
-    server.show(silent=True, second=20 * 86_400)
-    tools = [TOOL | {"description": str(number % 2)} for number in range(500)]
-    found = [late(server, number * 3_400, tool, observer="bob") for number, tool in enumerate(tools)]
-    assert [len(findings) for findings in found] == [1] * len(tools)
-    # Those of 500 lists, as often as 10,000 lists would give them.
-    findings = [findings[0] for findings in found] * 20
-    rules = AlertRules(version="1")
-    stage = Alerts(rules)
-    alerts: list[Output] = []
-    for number, finding in enumerate(findings):
-        counted = replace(finding, origin=place(number))
-        alerts += apply_entry(stage, counted, place=place(number, topic="finding"))
-    assert set(stage.states) == {findings[0].uid(), f"records/{findings[0].server_id}"}
-    told = [step * 10**power for power in range(4) for step in (1, 2, 5)] + [10_000]
-    assert [body(alert)["count"] for alert in alerts] == told
-    assert {body(alert)["activity_name"] for alert in alerts[1:]} == {"Update"}
-    assert body(alerts[-1])["unmapped"]["mcp_late_ms"] > DEFAULT_LIMITS.late_limit_ms
-    assert body(alerts[-1])["severity_id"] == 2

@@ -131,13 +131,6 @@ def test_an_incomplete_list_ends_only_what_it_contradicts(fleet: Fleet) -> None:
     assert fleet.open == []
 
 
-def test_a_late_list_ends_nothing(fleet: Fleet) -> None:
-    fleet.shows(NEW, U, minute=10)
-    fleet.shows(OLD, U, minute=5)
-    assert fleet.open == ["tool_changed"]
-    assert fleet.ends == []
-
-
 def test_a_list_that_names_a_tool_once_again_ends_the_ambiguity(fleet: Fleet) -> None:
     fleet.shows(OLD, NEW, U)
     assert fleet.open == ["definition_ambiguous", "tool_changed"]
@@ -160,13 +153,6 @@ def test_a_pin_that_a_later_one_replaced_ends_nothing(fleet: Fleet) -> None:
     fleet.pins("set", OLD, minute=20)
     fleet.pins("set", NEW, minute=10)
     assert "tool_changed" in fleet.open
-
-
-def test_a_policy_that_asks_for_no_pin_ends_the_demand(fleet: Fleet) -> None:
-    fleet.decides("policy.set", enforcement="warn", unknown="warn")
-    assert set(fleet.open) == {"unpinned_tool"}
-    fleet.decides("policy.set", enforcement="warn", unknown="allow_degraded")
-    assert fleet.open == []
 
 
 def test_a_list_that_all_changes_gives_records_of_bounded_size() -> None:

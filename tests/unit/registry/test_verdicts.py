@@ -3,14 +3,12 @@
 import json
 from typing import Any
 
-import pytest
-
 from assay_stream.bindings.state import Bindings
 from assay_stream.model.facts import Catalogue, Fact, ToolFact
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.step import Verdicts, changed_verdicts, verdict_key, verdicts_of
 from assay_stream.schemes.fingerprint import Fingerprint
-from tests.support.facts import SERVER, a_catalogue, a_pin, a_policy, bindings_with, rejection, seen
+from tests.support.facts import SERVER, a_catalogue, a_pin, bindings_with, seen
 
 ONE, TWO = a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b"})
 RECORD = Record(
@@ -34,36 +32,6 @@ def verdict(*facts: Fact, tool: str | None = "t") -> dict[str, Any]:
     return found
 
 
-def test_a_pinned_tool_has_a_verdict_with_the_pins_it_rests_on() -> None:
-    """So that a proxy can hold what it sees itself against them."""
-    rejected = a_pin("v1:z", time_us=0, offset=1, act="reject")
-    told = verdict(seen("alice", 1, "one", offset=0), a_pin("v1:a", time_us=0, offset=0), rejected)
-    assert told == {
-        "server_id": SERVER,
-        "tool_name": "t",
-        "status": "match",
-        "scheme": "assay.v1",
-        "expected": "v1:a",
-        "observed": "v1:a",
-        "action": "allow",
-        "pins": {"assay.v1": "v1:a"},
-        "rejected": {"assay.v1": ["v1:z"]},
-    }
-
-
-@pytest.mark.parametrize("enforcement", [None, "audit"])
-def test_a_rejected_definition_is_told_whatever_the_policy_does_about_it(enforcement: str | None) -> None:
-    """Beside an unpinned one: where both are let through, the graver status speaks."""
-    facts: list[Fact] = [
-        seen("alice", 1, "one", offset=0),
-        seen("bob", 2, "two", offset=1),
-        a_pin("v1:a", time_us=0, offset=0, act="reject"),
-    ]
-    if enforcement is not None:
-        facts.append(a_policy(enforcement, time_us=0, offset=1))
-    assert verdict(*facts)["status"] == "rejected"
-
-
 def test_one_definition_in_two_scopes_is_held_against_the_pin_in_each() -> None:
     bindings = a_state(seen("alice", 1, "one", offset=0), a_pin("v1:a", time_us=0, offset=0))
     print_ = Fingerprint(full="full:a", schemes={"assay.v1": "unscoped:a"}, errors={}, fields={})
@@ -83,27 +51,6 @@ def test_a_name_that_stands_twice_has_no_match() -> None:
     bindings.apply(seen("bob", 2, "double", offset=1))
     told = json.loads(verdicts_of(SERVER, bindings.server(SERVER))["t"])
     assert (told["status"], "observed" in told) == ("mismatch", False)
-
-
-def test_only_what_is_in_force_counts() -> None:
-    pin = a_pin("v1:a", time_us=0, offset=0)
-    assert verdict(seen("alice", 1, "two", offset=0), seen("alice", 2, "one", offset=1), pin)["status"] == "match"
-    ended: list[Fact] = [seen("alice", 1, "one", offset=0), rejection(5, offset=1)]
-    assert verdict(*ended, pin)["status"] == "unobserved"
-    assert not a_state(*ended).server(SERVER).fleet.catalogues_in_force()
-
-
-def test_a_server_s_policy_has_a_verdict_for_all_other_tools() -> None:
-    """A tool that is added has one before anybody lists it; a tool's own policy makes none for others."""
-    told = verdict(a_policy("warn", "block", time_us=0, offset=0), tool=None)
-    assert told == {
-        "server_id": SERVER,
-        "status": "unpinned",
-        "enforcement": "warn",
-        "action": "block",
-        "policy": {"enforcement": "warn", "unknown": "block"},
-    }
-    assert verdicts(a_policy("warn", "block", time_us=0, offset=0, tool_name="t")).keys() == {"t"}
 
 
 def test_a_decision_dated_ahead_of_all_others_is_what_stands() -> None:
