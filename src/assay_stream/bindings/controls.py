@@ -356,6 +356,9 @@ class VerdictTable:
     def __len__(self) -> int:
         return len(self._verdicts)
 
+    def server_ids(self) -> set[str]:
+        return {server_id for server_id, _ in self._verdicts}
+
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Apply one record of the verdict topic.
 

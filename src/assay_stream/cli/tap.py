@@ -161,6 +161,7 @@ def tap(
             raise ConfigurationError("bad_upstream", "--listen takes no command: give --upstream, or --upstreams FILE")
         upstreams, listener = http.upstreams(server_id, vantage), http.listener(load_settings())
         run: Callable[..., Awaitable[int | None]] = partial(_serve_http, upstreams, listener)
+        server_ids = [upstream.vantage.server_id for upstream in upstreams]
     else:
         if http != HttpOptions():
             raise ConfigurationError("bad_upstream", "these options need --listen host:port")
@@ -168,10 +169,11 @@ def tap(
             raise ConfigurationError(
                 "server_not_started", "give --server-id and the server's command after --, or --listen and --upstream"
             )
-        run = partial(run_tap, command, vantage=vantage.of(server_id))
+        run, server_ids = partial(run_tap, command, vantage=vantage.of(server_id)), [server_id]
 
     async def observe() -> int:
-        async with observing("tap", output, bootstrap_servers, enforce, unavailable) as (sink, rule):
+        enforced = server_ids if enforce else ()
+        async with observing("tap", output, bootstrap_servers, enforced, unavailable) as (sink, rule):
             return await run(sink=sink, rule=rule, hide=enforce == "hide") or 0
 
     return asyncio.run(observe())
@@ -179,21 +181,26 @@ def tap(
 
 @asynccontextmanager
 async def observing(
-    command: str, output: Path | None, bootstrap: str | None, enforce: object = None, unavailable: str | None = None
+    command: str, output: Path | None, bootstrap: str | None, ids: Sequence[str] = (), unavailable: str | None = None
 ) -> AsyncIterator[tuple[Sink, Rule | None]]:
-    """Yield the sink of observations and the rule on calls; on exit, deliver what is queued and report losses."""
+    """Yield the sink of observations and the rule on calls; on exit, deliver what is queued and report losses.
+
+    Args:
+        ids: the servers to enforce verdicts for; nothing is refused without any.
+    """
     log_to_stderr(command)
-    if unavailable is not None and not enforce:
+    if unavailable is not None and not ids:
         raise ConfigurationError("bad_option", "--enforce-unavailable needs --enforce: nothing is refused without it")
     settings = load_settings(bootstrap_servers=bootstrap)
     names = topic_names(settings)
     async with AsyncExitStack() as stack:
         rule = None
-        if enforce:
+        if ids:
             client = VerdictClient(
                 connection_options(settings),
                 topic=names[Role.VERDICTS],
                 unavailable=Action(unavailable or "block"),
+                server_ids=ids,
                 monotonic_s=time.monotonic,
             )
             stack.push_async_callback(asyncio.to_thread, client.close)
@@ -337,11 +344,13 @@ def extmcp(
     tls = None if tls_cert is None else (_content(tls_key or tls_cert), _content(tls_cert))
     ca = None if client_ca is None else _content(client_ca)
     own = vantage.of(server_id)
+    behind = [pair.partition("=")[2] for pair in (*(prefix or ()), *(server or ()))] or [server_id]
+    enforced = behind if enforce else ()
     key = load_settings().auth_context_key
 
     async def serve() -> None:
         stop = stop_event()
-        async with observing("extmcp", output, bootstrap_servers, enforce, unavailable) as (sink, rule):
+        async with observing("extmcp", output, bootstrap_servers, enforced, unavailable) as (sink, rule):
             answers = ext_mcp(
                 Feed(
                     server_id,

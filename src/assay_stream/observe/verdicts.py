@@ -11,8 +11,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.bindings.controls import Ruling, VerdictTable
@@ -35,12 +36,17 @@ _LOOK_S = 0.05
 
 @dataclass(eq=False, repr=False)
 class VerdictClient:
-    """Follow the verdict topic and rule on calls from memory; ``unavailable`` until it was read. Thread-safe."""
+    """Follow the verdict topic and rule on calls from memory; ``unavailable`` until it was read. Thread-safe.
+
+    Args:
+        server_ids: the servers enforced for; each without a verdict is logged once, after the first complete read.
+    """
 
     connection: Mapping[str, Any]
     _: KW_ONLY
     topic: str = TOPIC_NAMES[Role.VERDICTS]
     unavailable: Action = Action.BLOCK
+    server_ids: Collection[str] = ()
     monotonic_s: Callable[[], float]
 
     def __post_init__(self) -> None:
@@ -142,9 +148,17 @@ class VerdictClient:
             with self._lock:
                 self._table = self._reading
             self._heard_s = self.monotonic_s()
+            if not self._ready.is_set():
+                self._warn_of_unknown(self._table.server_ids())
             self._ready.set()
             self._pause_s, self._complained = _BACKOFF_MIN_S, False
         return self._closing.is_set()
+
+    def _warn_of_unknown(self, known: set[str]) -> None:
+        """A mistyped server id would silently switch enforcement off."""
+        for server_id in sorted({*self.server_ids} - known):
+            closest = "".join(f"; the closest is {name!r}" for name in get_close_matches(server_id, known, 1, 0))
+            _log.warning("no pin and no policy is on record for %r, so no tool is refused%s", server_id, closest)
 
     async def _endure(self, error: Exception) -> bool:
         """Reconnect after any failure; the latest verdicts stay in force."""

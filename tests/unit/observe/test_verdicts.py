@@ -3,12 +3,15 @@
 import logging
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from assay_stream.errors import IntegrityError
 from assay_stream.observe import VerdictClient, verdicts as module
+from assay_stream.registry.step import verdict_key
 from assay_stream.schemes.hangar import Action
 from tests.support.gates import SERVER, a_table, a_tool, a_verdict
 
@@ -104,3 +107,58 @@ def test_the_last_verdicts_stand_whatever_fails(
         "foreign_verdict: not ours",
         "foreign_verdict: not ours",
     ]
+
+
+class Topic:
+    """A consumer of verdicts for these servers, in one partition."""
+
+    def __init__(self, *server_ids: str) -> None:
+        messages = [SimpleNamespace(key=verdict_key(name, "t"), value=a_verdict()) for name in server_ids]
+        self._unread, self._end = [messages], len(messages)
+        self.read_to_end = threading.Event()
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def assign(self, _: object) -> None: ...
+
+    async def seek_to_beginning(self, *_: object) -> None: ...
+
+    async def end_offsets(self, places: list[Any]) -> dict[Any, int]:
+        return dict.fromkeys(places, self._end)
+
+    async def getmany(self, **_: object) -> dict[str, list[Any]]:
+        if not self._unread:
+            self.read_to_end.set()
+            raise OSError
+        return {"p": self._unread.pop()}
+
+    async def position(self, _: object) -> int:
+        return self._end
+
+
+@pytest.mark.parametrize(
+    ("known", "ending"),
+    [((), ""), (("docs", "time"), "; the closest is 'time'"), (("tiem",), None)],
+    ids=["nothing is on record", "mistyped", "on record"],
+)
+def test_a_server_without_verdicts_is_named_once_they_are_read(
+    known: tuple[str, ...], ending: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, though the topic is read again after a failure: a mistyped server id would enforce nothing, and quietly."""
+    topics = [Topic(*known), Topic(*known)]
+    made = iter(topics)
+    client = a_client(server_ids=["tiem"])
+    monkeypatch.setattr(client, "_consumer", lambda: next(made, Broken()))
+    monkeypatch.setattr(client, "_partition_count", AsyncMock(return_value=1))
+    monkeypatch.setattr(client, "_pause_s", 0.0)
+    monkeypatch.setattr(module, "_BACKOFF_MIN_S", 0.0)
+    client.start()
+    assert client.wait_ready(5)
+    said = [record.getMessage() for record in caplog.records if "on record" in record.getMessage()]
+    wanted = f"no pin and no policy is on record for 'tiem', so no tool is refused{ending}"
+    assert said == ([] if ending is None else [wanted])
+    assert topics[-1].read_to_end.wait(5)
+    client.close()
+    assert sum("on record" in record.getMessage() for record in caplog.records) == len(said)
