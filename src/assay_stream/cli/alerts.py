@@ -72,10 +72,12 @@ def suppress(
     if until is not None and until <= time.time_ns() // 1_000:
         raise InputError("bad_time", "--until is in the past: such a rule would cover nothing", path="$.data.until")
     ends = None if until is None else time_text(until)
-    data = {"server_id": server_id, "id": id_, "tool": tool, "kind": kind and kind.value, "field": field}
-    by.decide((SUPPRESSION_SET_TYPE, data | {"detection": detection, "until": ends}))
+    limits = {"kind": kind and kind.value, "tool": tool, "field": field, "detection": detection}
+    by.decide((SUPPRESSION_SET_TYPE, {"server_id": server_id, "id": id_, "until": ends, **limits}))
     where = "every server" if server_id == "*" else server_id
-    say(f"suppressed by {id_} on {where}" + (f" until {ends}" if ends else ""))
+    given = ", ".join(f"--{name} {value}" for name, value in limits.items() if value is not None)
+    covered = f"alerts about {where} with {given}" if given else f"every alert about {where}"
+    say(f"suppressed by {id_}: {covered}, {f'until {ends}' if ends else 'without end'}")
     say("an open alert is suppressed from its next record on, at the latest one repeat interval after its last one")
 
 
