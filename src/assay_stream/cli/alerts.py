@@ -294,15 +294,18 @@ def list_alerts(
 def _summary(store: Store, wanted: AlertFilter, count: int) -> str:
     states, server_id = store.alert_states(wanted), wanted.selection.server_id
     asked = [state for state in ReviewState if wanted.state in (None, state)]
+    left_out = store.alert_states(AlertFilter()) - states
     told = ", ".join(f"{states[state]:,} {state}" for state in asked)
     if count < sum(states[state] for state in asked):
         told = f"{told}; the first {count:,} shown"
-    hidden = [f"{states[state]:,} {state}" for state in ReviewState if state not in asked and states[state]]
     if server_id is not None and not store.alert_states(AlertFilter(selection=AlertSelection(server_id=server_id))):
         return (
             f"{told}; no alert, open or closed, is about {shown(server_id)}: `assay-stream servers list` has the names"
         )
-    return f"{told}; {', '.join(hidden)} not shown" if hidden else told
+    hidden = [f"{states[state]:,} {state}" for state in ReviewState if state not in asked and states[state]]
+    filtered = [f"{left_out[state]:,} {state}" for state in asked if left_out[state]]
+    told += f"; {', '.join(hidden)} not shown" if hidden else ""
+    return f"{told}; {', '.join(filtered)} left out by the filters" if filtered else told
 
 
 def show(
