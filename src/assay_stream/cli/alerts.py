@@ -201,7 +201,7 @@ def _alerts(looking: AlertOptions, refused: Refusals) -> Iterator[dict[str, Any]
 
     found: Iterable[tuple[str, bytes | None]]
     if looking.file is not None:
-        found = ((f"line {number}", line) for number, line in input_lines(looking.file))
+        found = ((f"{looking.file}, line {number}", line) for number, line in input_lines(looking.file))
     elif looking.store is not None:
         with open_store(looking) as opened:
             for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):

@@ -79,7 +79,7 @@ def test_an_archive_can_be_read(file: str, tmp_path: Path) -> None:
     assert listed.stdout == run("list", "--format", "json", "--input", file).stdout
     for done in (exported, listed):
         assert done.exit_code == 2
-        assert "line 4: not_an_alert" in done.stderr
+        assert f"{archive}, line 4: not_an_alert" in done.stderr
         assert "line 5: bad_record_line" in done.stderr
 
 
