@@ -72,10 +72,12 @@ def suppress(
     if until is not None and until <= time.time_ns() // 1_000:
         raise InputError("bad_time", "--until is in the past: such a rule would cover nothing", path="$.data.until")
     ends = None if until is None else time_text(until)
-    data = {"server_id": server_id, "id": id_, "tool": tool, "kind": kind and kind.value, "field": field}
-    by.decide((SUPPRESSION_SET_TYPE, data | {"detection": detection, "until": ends}))
+    limits = {"kind": kind and kind.value, "tool": tool, "field": field, "detection": detection}
+    by.decide((SUPPRESSION_SET_TYPE, {"server_id": server_id, "id": id_, "until": ends, **limits}))
     where = "every server" if server_id == "*" else server_id
-    say(f"suppressed by {id_} on {where}" + (f" until {ends}" if ends else ""))
+    given = ", ".join(f"--{name} {value}" for name, value in limits.items() if value is not None)
+    covered = f"alerts about {where} with {given}" if given else f"every alert about {where}"
+    say(f"suppressed by {id_}: {covered}, {f'until {ends}' if ends else 'without end'}")
     say("an open alert is suppressed from its next record on, at the latest one repeat interval after its last one")
 
 
@@ -199,7 +201,7 @@ def _alerts(looking: AlertOptions, refused: Refusals) -> Iterator[dict[str, Any]
 
     found: Iterable[tuple[str, bytes | None]]
     if looking.file is not None:
-        found = ((f"line {number}", line) for number, line in input_lines(looking.file))
+        found = ((f"{looking.file}, line {number}", line) for number, line in input_lines(looking.file))
     elif looking.store is not None:
         with open_store(looking) as opened:
             for row in every_row(lambda paging: opened.store.alerts(AlertFilter(state=None), paging)):
@@ -292,15 +294,18 @@ def list_alerts(
 def _summary(store: Store, wanted: AlertFilter, count: int) -> str:
     states, server_id = store.alert_states(wanted), wanted.selection.server_id
     asked = [state for state in ReviewState if wanted.state in (None, state)]
+    left_out = store.alert_states(AlertFilter()) - states
     told = ", ".join(f"{states[state]:,} {state}" for state in asked)
     if count < sum(states[state] for state in asked):
         told = f"{told}; the first {count:,} shown"
-    hidden = [f"{states[state]:,} {state}" for state in ReviewState if state not in asked and states[state]]
     if server_id is not None and not store.alert_states(AlertFilter(selection=AlertSelection(server_id=server_id))):
         return (
             f"{told}; no alert, open or closed, is about {shown(server_id)}: `assay-stream servers list` has the names"
         )
-    return f"{told}; {', '.join(hidden)} not shown" if hidden else told
+    hidden = [f"{states[state]:,} {state}" for state in ReviewState if state not in asked and states[state]]
+    filtered = [f"{left_out[state]:,} {state}" for state in asked if left_out[state]]
+    told += f"; {', '.join(hidden)} not shown" if hidden else ""
+    return f"{told}; {', '.join(filtered)} left out by the filters" if filtered else told
 
 
 def show(

@@ -313,8 +313,7 @@ def results_in(path: Path, role: Role, refused: Refusals | None = None) -> Itera
         except InputError as error:
             if refused is None:
                 raise
-            where = f"line {number}" if role is Role.ALERTS else f"{path}, line {number}"
-            refused.append(f"{where}: {error}")
+            refused.append(f"{path}, line {number}: {error}")
 
 
 def record_in(line: bytes, role: Role, place: Origin) -> Record:

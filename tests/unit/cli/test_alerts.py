@@ -79,7 +79,7 @@ def test_an_archive_can_be_read(file: str, tmp_path: Path) -> None:
     assert listed.stdout == run("list", "--format", "json", "--input", file).stdout
     for done in (exported, listed):
         assert done.exit_code == 2
-        assert "line 4: not_an_alert" in done.stderr
+        assert f"{archive}, line 4: not_an_alert" in done.stderr
         assert "line 5: bad_record_line" in done.stderr
 
 
@@ -219,3 +219,27 @@ def test_it_claims_no_more_than_it_knows(tmp_path: Path) -> None:
     """What was written stays as it is; whether a rule that is taken back exists is not looked up."""
     assert "from its next record on" in run("suppress", *HERE, "--output", tmp_path / "o").stderr
     assert "if there is one" in run("unsuppress", *HERE, "--output", tmp_path / "o").stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "covered"),
+    [
+        ((), "every alert about server, without end"),
+        (
+            ("--server-id", "*", "--until", "2999-03-01T10:00:00Z"),
+            "every alert about every server, until 2999-03-01T10:",
+        ),
+        (
+            ("--kind", "tool_changed", "--tool", "r*"),
+            "alerts about server with --kind tool_changed, --tool r*, without end",
+        ),
+        (
+            ("--field", "title", "--detection", "bot"),
+            "alerts about server with --field title, --detection bot, without end",
+        ),
+    ],
+)
+def test_a_rule_says_what_it_covers_and_for_how_long(options: tuple[str, ...], covered: str, tmp_path: Path) -> None:
+    """A rule without restrictions silences a server for good: whoever forgot one should notice."""
+    done = run("suppress", *HERE, *options, "--output", tmp_path / "o")
+    assert done.stderr.startswith(f"assay-stream: suppressed by rule-1: {covered}")

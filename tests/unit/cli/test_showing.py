@@ -88,8 +88,26 @@ def test_a_list_that_is_cut_says_so(alerts: str) -> None:
 def test_an_empty_list_says_so(alerts: str) -> None:
     """And still counts what it does not show."""
     done = run("list", "--input", alerts, "--server-id", "server", "--kind", "tool_removed")
-    assert done.stdout == "no alerts to show: 0 open; 1 closed not shown\n"
+    assert done.stdout == "no alerts to show: 0 open; 1 closed not shown; 2 open left out by the filters\n"
     assert run("list", "--input", "-", input="").stdout == "no alerts to show: 0 open\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "summary"),
+    [
+        (["--since", "2999-01-01"], "no alerts to show: 0 open; 2 open left out by the filters"),
+        (["--tool", "nope"], "no alerts to show: 0 open; 2 open left out by the filters"),
+        (["--tool", "read_*"], "1 open; 1 open left out by the filters"),
+        (
+            ["--severity", "critical", "--status", "closed"],
+            "no alerts to show: 0 closed; 2 open not shown; 1 closed left out by the filters",
+        ),
+        (["--tool", "nope", "--status", "all"], "0 suppressed, 0 closed; 2 open, 1 suppressed, 1 closed left out"),
+    ],
+)
+def test_what_a_filter_leaves_out_is_counted(alerts: str, arguments: list[str], summary: str) -> None:
+    """A date or a name that is slightly wrong would otherwise look like peace."""
+    assert summary in run("list", "--input", alerts, *arguments).stdout.splitlines()[-1]
 
 
 def test_a_server_that_no_alert_is_about_is_told_from_a_quiet_one(alerts: str) -> None:
