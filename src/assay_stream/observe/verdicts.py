@@ -158,7 +158,7 @@ class VerdictClient:
         """A mistyped server id would silently switch enforcement off."""
         for server_id in sorted({*self.server_ids} - known):
             closest = "".join(f"; the closest is {name!r}" for name in get_close_matches(server_id, known, 1, 0))
-            _log.warning("no pin and no policy is on record for %r, so no tool is refused%s", server_id, closest)
+            _log.warning("no pin and no policy is on record for %r, so no tool is refused yet%s", server_id, closest)
 
     async def _endure(self, error: Exception) -> bool:
         """Reconnect after any failure; the latest verdicts stay in force."""

@@ -157,7 +157,7 @@ def test_a_server_without_verdicts_is_named_once_they_are_read(
     client.start()
     assert client.wait_ready(5)
     said = [record.getMessage() for record in caplog.records if "on record" in record.getMessage()]
-    wanted = f"no pin and no policy is on record for 'tiem', so no tool is refused{ending}"
+    wanted = f"no pin and no policy is on record for 'tiem', so no tool is refused yet{ending}"
     assert said == ([] if ending is None else [wanted])
     assert topics[-1].read_to_end.wait(5)
     client.close()
