@@ -393,7 +393,8 @@ def _decide(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: st
         row = opened.store.alert(uid).row
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
     about = "/".join(filter(None, (row.server_id, row.tool_name)))
-    say(f"{act.removesuffix('e')}ed: {row.uid[:12]} ({row.kind}, {about})")
+    already = " already" if act == "close" and row.state is ReviewState.CLOSED else ""
+    say(f"{act.removesuffix('e')}ed{already}: {row.uid[:12]} ({row.kind}, {about})")
 
 
 alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)
