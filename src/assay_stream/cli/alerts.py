@@ -299,9 +299,8 @@ def _summary(store: Store, wanted: AlertFilter, count: int) -> str:
     if count < sum(states[state] for state in asked):
         told = f"{told}; the first {count:,} shown"
     if server_id is not None and not store.alert_states(AlertFilter(selection=AlertSelection(server_id=server_id))):
-        return (
-            f"{told}; no alert, open or closed, is about {shown(server_id)}: `assay-stream servers list` has the names"
-        )
+        fix = "`assay-stream servers list` has the names"
+        return f"{told}; no alert, open or closed, is about {shown(server_id)}: {fix}"
     hidden = [f"{states[state]:,} {state}" for state in ReviewState if state not in asked and states[state]]
     filtered = [f"{left_out[state]:,} {state}" for state in asked if left_out[state]]
     told += f"; {', '.join(hidden)} not shown" if hidden else ""
@@ -394,7 +393,8 @@ def _decide(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: st
         row = opened.store.alert(uid).row
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
     about = "/".join(filter(None, (row.server_id, row.tool_name)))
-    say(f"{act.removesuffix('e')}ed: {row.uid[:12]} ({row.kind}, {about})")
+    already = " already" if act == "close" and row.state is ReviewState.CLOSED else ""
+    say(f"{act.removesuffix('e')}ed{already}: {row.uid[:12]} ({row.kind}, {about})")
 
 
 alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)

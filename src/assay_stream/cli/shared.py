@@ -28,7 +28,7 @@ from typer.models import OptionInfo
 from assay_stream.config import Settings
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.kafka.connection import AIOKafkaAdminClient, Consumer, TopicPartition, open_admin
-from assay_stream.kafka.part import Follower
+from assay_stream.kafka.part import SILENCE_LIMIT_S, BrokerWatch, Follower
 from assay_stream.kafka.ranges import note_ends
 from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import REFUSED_RECORDS_MAX
@@ -237,8 +237,18 @@ def follow(
     async def begin(_: Consumer) -> Mapping[TopicPartition, int]:
         return {TopicPartition(topic, number): offset for number, offset in first.items()}
 
+    async def run(settings: Settings) -> None:
+        # Brokers that fall silent look to a consumer like a topic without new records.
+        watch, was_silent, follower = BrokerWatch(settings), False, Follower(settings, role, begin, take, tell=say)
+        _asking, working = asyncio.create_task(watch.run()), asyncio.create_task(follower.run())
+        while not (await asyncio.wait((working,), timeout=1.0))[0]:
+            if (is_silent := watch.silent_s > SILENCE_LIMIT_S) and not was_silent:
+                say(f"no Kafka broker answers at {settings.bootstrap_servers}, still trying")
+            was_silent = is_silent
+        await working
+
     with suppress(KeyboardInterrupt):
-        on_kafka(settings, lambda settings: Follower(settings, role, begin, take, tell=say).run())
+        on_kafka(settings, run)
 
 
 class Refusals(list[str]):

@@ -1,13 +1,19 @@
 """How often circles are looked for while a command goes through many records."""
 
+import asyncio
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
 
-from assay_stream.cli.shared import collecting_seldom, noting_interrupts
+from assay_stream.cli import shared
+from assay_stream.cli.shared import collecting_seldom, follow, noting_interrupts
+from assay_stream.config import Settings
+from assay_stream.model.record import Role
+from tests.support.deployment import free_port
 
 USUAL = (700, 10, 10)
 
@@ -51,3 +57,26 @@ def test_the_first_signal_is_noted_and_the_second_does_what_it_always_does(numbe
         assert (noted, died) == ([number], [number, number])
     finally:
         signal.signal(number, before)
+
+
+def test_following_says_that_the_brokers_fell_silent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A consumer reports nothing while they are away, and the output would look like a quiet topic."""
+
+    class Quiet:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        async def run(self) -> None:
+            await asyncio.sleep(2.5)
+
+    def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, None]]) -> None:
+        asyncio.run(work(settings))
+
+    monkeypatch.setattr(shared, "Follower", Quiet)
+    monkeypatch.setattr(shared, "on_kafka", on_kafka)
+    monkeypatch.setattr(shared, "SILENCE_LIMIT_S", 0.5, raising=False)
+    place = f"127.0.0.1:{free_port()}"
+    follow(Settings(bootstrap_servers=place), Role.ALERTS, lambda _: None, starts={0: 0})
+    assert capsys.readouterr().err == f"assay-stream: no Kafka broker answers at {place}, still trying\n"

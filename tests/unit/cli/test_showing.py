@@ -110,6 +110,12 @@ def test_what_a_filter_leaves_out_is_counted(alerts: str, arguments: list[str], 
     assert summary in run("list", "--input", alerts, *arguments).stdout.splitlines()[-1]
 
 
+def test_closing_a_closed_alert_says_so(alerts: str, tmp_path: Path) -> None:
+    closed = json.loads(run("list", "--input", alerts, "--status", "closed", "--format", "json").stdout)
+    done = run("close", closed["uid"], "--reason", "x", "--input", alerts, "--output", tmp_path / "decisions")
+    assert done.stderr.startswith("assay-stream: closed already: ")
+
+
 def test_a_server_that_no_alert_is_about_is_told_from_a_quiet_one(alerts: str) -> None:
     """A misspelt name would otherwise look like peace."""
     assert "is about" not in run("list", "--input", alerts, "--server-id", "server", "--kind", "tool_removed").stdout
