@@ -84,6 +84,18 @@ def test_a_lost_key_is_told_with_what_to_do(tmp_path: Path) -> None:
     done = run("--key", tmp_path / "seal.pem", "--once")
     assert failed(done, "seal_key_missing")
     assert "--also-trust" in done.stderr
+    assert "seal keygen" in done.stderr
+
+
+def test_the_other_half_of_a_key_pair_is_named(tmp_path: Path) -> None:
+    """Not as exposed or malformed: a public key may be read by all."""
+    write_keys(tmp_path)
+    (tmp_path / "seal.pub.pem").chmod(0o644)
+    done = run("--key", tmp_path / "seal.pub.pem", "--once")
+    assert failed(done, "bad_seal_key")
+    assert "this is a public key: give a PEM PRIVATE KEY block" in done.stderr
+    done = run("--key", tmp_path / "seal.pem", "--also-trust", tmp_path / "seal.pem", "--once")
+    assert "this is a private key: give a PEM PUBLIC KEY block" in done.stderr
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o620, 0o602, 0o601])
