@@ -11,8 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from assay_stream.files.seal_files import read_public_keys
 from assay_stream.schemes.tlog import load_private_key
+from assay_stream.seal.check import expected_of
 from tests.support.command import run_command_text
 from tests.support.disk import files_of_at_most
+from tests.support.errors import raises_code
 from tests.support.seals import write_keys
 
 PASSWORD = "ASSAY_STREAM_SEAL_KEY_PASSWORD"
@@ -143,3 +145,9 @@ def test_help_names_the_commands_and_where_the_password_is() -> None:
     done = run("--help", COLUMNS="200")
     assert done.returncode == 0
     assert all(name in done.stdout for name in ("keygen", "verify", "prove", "check-proof", "archive", PASSWORD))
+
+
+def test_an_expected_head_in_a_file_that_is_not_there_is_named_so() -> None:
+    with raises_code("bad_head") as caught:
+        expected_of("head.json")
+    assert "there is no file head.json" in caught.value.message
