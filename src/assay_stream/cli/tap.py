@@ -172,8 +172,10 @@ def tap(
         run, server_ids = partial(run_tap, command, vantage=vantage.of(server_id)), [server_id]
 
     async def observe() -> int:
-        enforced = server_ids if enforce else ()
-        async with observing("tap", output, bootstrap_servers, enforced, unavailable) as (sink, rule):
+        async with observing("tap", output, bootstrap_servers, server_ids if enforce else (), unavailable) as (
+            sink,
+            rule,
+        ):
             return await run(sink=sink, rule=rule, hide=enforce == "hide") or 0
 
     return asyncio.run(observe())
@@ -345,12 +347,14 @@ def extmcp(
     ca = None if client_ca is None else _content(client_ca)
     own = vantage.of(server_id)
     behind = [pair.partition("=")[2] for pair in (*(prefix or ()), *(server or ()))] or [server_id]
-    enforced = behind if enforce else ()
     key = load_settings().auth_context_key
 
     async def serve() -> None:
         stop = stop_event()
-        async with observing("extmcp", output, bootstrap_servers, enforced, unavailable) as (sink, rule):
+        async with observing("extmcp", output, bootstrap_servers, behind if enforce else (), unavailable) as (
+            sink,
+            rule,
+        ):
             answers = ext_mcp(
                 Feed(
                     server_id,

@@ -34,9 +34,8 @@ def config_of(raw: bytes, where: str, code: str) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         found = _PLACE.search(str(error))
         number = int(found[1] or len(raw.splitlines())) if found else 0  # 0: without a place
-        why = f"line {number}: not TOML" if number else "not TOML"
-        if number == 1:
-            why += ". YAML and JSON are not read: docs/operations.md#configuration-files has both"
+        hint = ". YAML and JSON are not read: docs/operations.md#configuration-files has both" if number == 1 else ""
+        why = f"line {number}: not TOML{hint}" if number else "not TOML"
     raise ConfigurationError(code, f"{where}: {why}")
 
 
