@@ -38,9 +38,7 @@ def read_private_key(path: Path, password: str | None) -> Ed25519PrivateKey:
     """
     pem = _read(path, "its public key with --also-trust continues its chain. New key: `assay-stream seal keygen`")
     if path.stat().st_mode & _SHARED and b"BEGIN PUBLIC KEY" not in pem:
-        raise InputError(
-            "seal_key_exposed", f"others can read or write {path}: chmod 600, and treat it as known to them"
-        )
+        raise InputError("seal_key_exposed", f"others can read or write {path}: chmod 600; they may know the key")
     with named_in_errors(path):
         return tlog.load_private_key(pem, password.encode() if password else None)
 
