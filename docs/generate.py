@@ -170,7 +170,8 @@ def _levels(rule: DetectionRule) -> str:
 
 def profile_table() -> str:
     """Return every severity profile."""
-    return table(["profile", "severities"], ([f"`{name}`", p.explanation] for name, p in PROFILES.items()))
+    said = tomllib.loads((DOCS / "data" / "profiles.toml").read_text(encoding="utf-8"))
+    return table(["profile", "severities"], ([f"`{name}`", said[name]] for name in PROFILES))
 
 
 def limit_table() -> str:

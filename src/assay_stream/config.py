@@ -32,7 +32,7 @@ _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
 def _brokers(value: str) -> str:
     for broker in value.split(","):
         host, _, port = broker.strip().rpartition(":")
-        if not host or not port.isdigit():
+        if not host or "/" in host or not port.isdigit():
             raise ValueError("must be host:port, comma separated")
     return value
 

@@ -44,6 +44,7 @@ def test_the_command_line_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "value"),
     [
         ("BOOTSTRAP_SERVERS", "localhost"),
+        ("BOOTSTRAP_SERVERS", "http://localhost:9092"),
         ("BOOTSTRAP_SERVERS", "localhost:9092,other"),
         ("BOOTSTRAP_SERVERS", ""),
         ("BOOTSTRAP_SERVERS", ":9092"),

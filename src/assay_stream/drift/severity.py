@@ -60,7 +60,6 @@ class SeverityProfile:
     """A set of rules for the severity of findings.
 
     Args:
-        explanation: one sentence for users.
         kinds: level of each kind listed; ``None`` where the profile does not cover such findings.
         fields: kind to field to level, of findings about changes.
         by_code: whether changes count by their code; only then do fields that are not listed count.
@@ -68,7 +67,6 @@ class SeverityProfile:
     """
 
     name: str
-    explanation: str
     kinds: Mapping[str, Levels] = field(default_factory=dict)
     fields: Mapping[str, Mapping[str, Levels]] = field(default_factory=dict)
     by_code: bool = False
@@ -164,7 +162,7 @@ def _both(level: Level | None) -> Levels:
 _INSTRUCTIONS = ("instructions_added", "instructions_removed", "instructions_changed")
 
 
-def _mcptrust(name: str, explanation: str) -> SeverityProfile:
+def _mcptrust(name: str) -> SeverityProfile:
     what, found = lockfile.DifferenceKind, lockfile.PROFILES[name]
     both = {change: _both(MCPTRUST_LEVELS[found[change]] if change in found else None) for change in what}
     come_and_gone = (
@@ -173,7 +171,6 @@ def _mcptrust(name: str, explanation: str) -> SeverityProfile:
     )  # fmt: skip
     return SeverityProfile(
         name=name,
-        explanation=explanation,
         kinds={
             **{change.value: both[change] for change in come_and_gone},
             "tool_renamed": both[what.TOOL_ADDED],
@@ -202,7 +199,6 @@ _NOT_TOOLS = (
 _PROFILES = (
     SeverityProfile(
         name="soc",
-        explanation="By what a change means and which way it goes, and by what new text brings.",
         kinds={
             "tool_added": (Level.LOW, Level.MEDIUM),
             "tool_removed": _both(Level.LOW),
@@ -219,11 +215,10 @@ _PROFILES = (
         },
         by_code=True,
     ),
-    _mcptrust("mcptrust", "The table that MCPTrust publishes; what MCPTrust does not compare is left out."),
-    _mcptrust("mcptrust-code", "What MCPTrust's code assigns; what MCPTrust does not compare is left out."),
+    _mcptrust("mcptrust"),
+    _mcptrust("mcptrust-code"),
     SeverityProfile(
         name="assay-p60",
-        explanation="Assay's manifest drift: tools only, higher where a name is one of a privileged action.",
         kinds={
             "tool_added": _p60("tool_added"),
             "tool_removed": _p60("tool_removed"),
@@ -242,9 +237,7 @@ _PROFILES = (
             },
         },
     ),
-    SeverityProfile(
-        name="strict", explanation="Anything is at least high.", by_code=True, floor=Level.HIGH
-    ),
+    SeverityProfile(name="strict", by_code=True, floor=Level.HIGH),
 )  # fmt: skip
 
 PROFILES: Mapping[str, SeverityProfile] = {profile.name: profile for profile in _PROFILES}

@@ -33,8 +33,9 @@ def config_of(raw: bytes, where: str, code: str) -> dict[str, Any]:
         why = f"byte {error.start} is not UTF-8: write UTF-8"
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         found = _PLACE.search(str(error))
-        line = f"line {found[1]}: " if found and found[1] else ""
-        why = f"{line}not TOML. YAML and JSON are not read: docs/operations.md#configuration-files has both"
+        number = int(found[1] or len(raw.splitlines())) if found else 0  # 0: without a place
+        hint = ". YAML and JSON are not read: docs/operations.md#configuration-files has both" if number == 1 else ""
+        why = f"line {number}: not TOML{hint}" if number else "not TOML"
     raise ConfigurationError(code, f"{where}: {why}")
 
 

@@ -36,11 +36,9 @@ def read_private_key(path: Path, password: str | None) -> Ed25519PrivateKey:
         InputError: ``seal_key_missing``, ``unreadable_file``, ``seal_key_exposed``; as ``tlog.load_private_key``,
             with the path in the message.
     """
-    pem = _read(path, "the public key of the old one with --also-trust continues its chain under a new one")
-    if path.stat().st_mode & _SHARED:
-        raise InputError(
-            "seal_key_exposed", f"others can read or write {path}: chmod 600, and treat the key as known to them"
-        )
+    pem = _read(path, "its public key with --also-trust continues its chain. New key: `assay-stream seal keygen`")
+    if path.stat().st_mode & _SHARED and b"BEGIN PUBLIC KEY" not in pem:
+        raise InputError("seal_key_exposed", f"others can read or write {path}: chmod 600; they may know the key")
     with named_in_errors(path):
         return tlog.load_private_key(pem, password.encode() if password else None)
 

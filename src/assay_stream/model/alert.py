@@ -32,7 +32,7 @@ from assay_stream.model.fields import (
     ShortText,
     TriageAct,
 )
-from assay_stream.model.finding import Detected, Finding
+from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Output, Role
 
@@ -134,10 +134,6 @@ def _numbers(pairs: Iterable[tuple[str, int]]) -> str | None:
     return _listed(f"{name}:{number}" for name, number in pairs)
 
 
-def _places(found: Detected) -> str | None:
-    return _listed(map(str, found.references))
-
-
 class AlertFlat(TypedDict, total=False):
     """The same facts as flat scalars, for rule engines."""
 
@@ -185,7 +181,7 @@ class AlertFlat(TypedDict, total=False):
     mcp_detection: Annotated[AgentName | None, _Of("detection", attrgetter("agent"))]
     mcp_detection_key: Annotated[str | None, _Of("detection", attrgetter("key_text"))]
     mcp_detection_digest: Annotated[DigestText | None, _Of("detection", attrgetter("digest"))]
-    mcp_detection_references: Annotated[str | None, _Of("detection", _places)]
+    mcp_detection_references: Annotated[str | None, _Of("detection", lambda found: _listed(map(str, found.references)))]
     mcp_origin_topic: Required[Annotated[str, _Of("origin", attrgetter("topic"))]]
     mcp_origin_partition: Required[Annotated[Natural, _Of("origin", attrgetter("partition"))]]
     mcp_origin_offset: Required[Annotated[Natural, _Of("origin", attrgetter("offset"))]]

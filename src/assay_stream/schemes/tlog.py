@@ -236,7 +236,8 @@ def load_public_key(pem: bytes) -> Ed25519PublicKey:
     try:
         key = serialization.load_pem_public_key(pem)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise InputError("bad_seal_key", "the public key is malformed: give a PEM PUBLIC KEY block") from None
+        why = "this is a private key: give" if b"PRIVATE KEY" in pem else "the public key is malformed: give"
+        raise InputError("bad_seal_key", f"{why} a PEM PUBLIC KEY block") from None
     if not isinstance(key, Ed25519PublicKey):
         raise InputError("bad_seal_key", "the public key is of the wrong kind: ed25519 is needed")
     return key
@@ -262,7 +263,8 @@ def load_private_key(pem: bytes, password: bytes | None = None) -> Ed25519Privat
             raise InputError(
                 "bad_seal_key_password", "the password of the private key is wrong, or its file is damaged"
             ) from None
-        raise InputError("bad_seal_key", "the private key is malformed: give a PEM PRIVATE KEY block") from None
+        why = "this is a public key: give" if b"BEGIN PUBLIC KEY" in pem else "the private key is malformed: give"
+        raise InputError("bad_seal_key", f"{why} a PEM PRIVATE KEY block") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError("bad_seal_key", "the private key is of the wrong kind: ed25519 is needed")
     return key

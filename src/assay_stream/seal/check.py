@@ -356,7 +356,7 @@ def expected_of(text: str) -> Expected:
     number, _, rest = text.partition(":")
     size, _, root = rest.partition(":")
     if not (number.isascii() and number.isdecimal() and size.isascii() and size.isdecimal()):
-        raise _bad_head(text)
+        raise InputError("bad_head", f"there is no file {text}, and it is not PARTITION:SIZE[:ROOT] either")
     try:
         return Expected(int(number), int(size), Digest.parse(root) if root else None)
     except InputError:

@@ -11,8 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from assay_stream.files.seal_files import read_public_keys
 from assay_stream.schemes.tlog import load_private_key
+from assay_stream.seal.check import expected_of
 from tests.support.command import run_command_text
 from tests.support.disk import files_of_at_most
+from tests.support.errors import raises_code
 from tests.support.seals import write_keys
 
 PASSWORD = "ASSAY_STREAM_SEAL_KEY_PASSWORD"
@@ -84,6 +86,18 @@ def test_a_lost_key_is_told_with_what_to_do(tmp_path: Path) -> None:
     done = run("--key", tmp_path / "seal.pem", "--once")
     assert failed(done, "seal_key_missing")
     assert "--also-trust" in done.stderr
+    assert "seal keygen" in done.stderr
+
+
+def test_the_other_half_of_a_key_pair_is_named(tmp_path: Path) -> None:
+    """Not as exposed or malformed: a public key may be read by all."""
+    write_keys(tmp_path)
+    (tmp_path / "seal.pub.pem").chmod(0o644)
+    done = run("--key", tmp_path / "seal.pub.pem", "--once")
+    assert failed(done, "bad_seal_key")
+    assert "this is a public key: give a PEM PRIVATE KEY block" in done.stderr
+    done = run("--key", tmp_path / "seal.pem", "--also-trust", tmp_path / "seal.pem", "--once")
+    assert "this is a private key: give a PEM PUBLIC KEY block" in done.stderr
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o620, 0o602, 0o601])
@@ -131,3 +145,9 @@ def test_help_names_the_commands_and_where_the_password_is() -> None:
     done = run("--help", COLUMNS="200")
     assert done.returncode == 0
     assert all(name in done.stdout for name in ("keygen", "verify", "prove", "check-proof", "archive", PASSWORD))
+
+
+def test_an_expected_head_in_a_file_that_is_not_there_is_named_so() -> None:
+    with raises_code("bad_head") as caught:
+        expected_of("head.json")
+    assert "there is no file head.json" in caught.value.message
