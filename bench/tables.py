@@ -182,15 +182,7 @@ def observers(rows: list[Row]) -> str:
 def registry(rows: list[Row]) -> str:
     """What a list of tools costs."""
     return markdown(
-        [
-            "tools in a list",
-            "first",
-            "new server",
-            "all tools changed",
-            "repeated",
-            "changed/s of a core",
-            "repeated/s",
-        ],
+        ["tools in a list", "first", "new server", "all tools changed", "repeated", "changed/s", "repeated/s"],
         (
             (
                 row["tools"],
