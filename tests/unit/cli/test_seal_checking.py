@@ -389,10 +389,15 @@ def test_heads_of_some_partitions_do_not_replace_those_of_all(folder: Path, flee
     assert (folder / "head.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("text", ["nowhere.json", "1", "1:x", "1:2:sha256:zz", "-1:2"])
-def test_a_malformed_head_is_refused(text: str, folder: Path) -> None:
+@pytest.mark.parametrize("text", ["nowhere.json", "1", "1:x", "-1:2"])
+def test_a_head_that_is_neither_file_nor_numbers_is_refused(text: str, folder: Path) -> None:
+    done = run_verify(folder, f"--expect={text}")
+    assert (done.returncode, f"bad_head: there is no file {text}, and it is not" in done.stderr) == (2, True)
+
+
+def test_a_malformed_head_is_refused(folder: Path) -> None:
     (folder / "cut.json").write_text("{")
     (folder / "bad.json").write_text('{"schema": "assay.evidence.heads.v1", "heads": [{"partition": 1}]}')
-    for given in (text, folder / "bad.json", folder / "cut.json"):
+    for given in ("1:2:sha256:zz", folder / "bad.json", folder / "cut.json"):
         done = run_verify(folder, f"--expect={given}")
         assert (done.returncode, f"bad_head: {given} is not" in done.stderr) == (2, True)
