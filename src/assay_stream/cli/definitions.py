@@ -251,10 +251,10 @@ def drift(
     was, now = NOTHING if before is None else _read(before, may_be_blank=True), _read(after)
     try:
         findings = drift_findings(was, now, profile=PROFILES[profile])
-    except InputError as error:
+    except InputError:
         where = " or ".join(str(path) for path, offer in ((before, was), (after, now)) if not _is_sound(offer))
-        message = f"{where or f'{before} or {after}'}: {error.message}"
-        raise InputError(error.code, message, path=error.path) from None
+        with named_in_errors(where or f"{before} or {after}"):
+            raise
     if output_format == "json":
         print_line(as_json(findings))
     elif output_format == "sarif":
