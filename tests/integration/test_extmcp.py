@@ -39,9 +39,10 @@ async def serving(deployment: Deployment, *options: str) -> AsyncIterator[Gatewa
     )
     assert process.stderr is not None
     try:
-        line = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
-        found = re.search(r":(\d+): ExtMcp", line)
-        assert found is not None, line
+        said = (await asyncio.wait_for(process.stderr.readuntil(b": ExtMcp"), 60)).decode()
+        assert ("no pin and no policy is on record for 'other'" in said) == ("--enforce" in options)
+        found = re.search(r":(\d+): ExtMcp", said)
+        assert found is not None, said
         yield Gateway(int(found[1]))
     finally:
         process.terminate()
