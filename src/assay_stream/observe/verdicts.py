@@ -32,6 +32,7 @@ _STOP_LIMIT_S = 5.0
 _BACKOFF_MIN_S = 0.2
 _BACKOFF_MAX_S = 5.0
 _LOOK_S = 0.05
+_COMPARISONS_MAX = 1_000
 
 
 @dataclass(eq=False, repr=False)
@@ -156,8 +157,11 @@ class VerdictClient:
 
     def _warn_of_unknown(self, known: set[str]) -> None:
         """A mistyped server id would silently switch enforcement off."""
-        for server_id in sorted({*self.server_ids} - known):
-            closest = "".join(f"; the closest is {name!r}" for name in get_close_matches(server_id, known, 1, 0))
+        unknown = sorted({*self.server_ids} - known)
+        # Calls wait meanwhile: in a large fleet the ids of a tap are not compared with those of all servers.
+        compared = known if len(unknown) * len(known) <= _COMPARISONS_MAX else ()
+        for server_id in unknown:
+            closest = "".join(f"; the closest is {name!r}" for name in get_close_matches(server_id, compared, 1))
             _log.warning("no pin and no policy is on record for %r, so no tool is refused yet%s", server_id, closest)
 
     async def _endure(self, error: Exception) -> bool:

@@ -140,8 +140,13 @@ class Topic:
 
 @pytest.mark.parametrize(
     ("known", "ending"),
-    [((), ""), (("docs", "time"), "; the closest is 'time'"), (("tiem",), None)],
-    ids=["nothing is on record", "mistyped", "on record"],
+    [
+        ((), ""),
+        (("docs", "time"), "; the closest is 'time'"),
+        (tuple(f"time-{number}" for number in range(1_001)), ""),
+        (("tiem",), None),
+    ],
+    ids=["nothing is on record", "mistyped", "more than are compared", "on record"],
 )
 def test_a_server_without_verdicts_is_named_once_they_are_read(
     known: tuple[str, ...], ending: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
