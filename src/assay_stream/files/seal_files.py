@@ -36,9 +36,11 @@ def read_private_key(path: Path, password: str | None) -> Ed25519PrivateKey:
         InputError: ``seal_key_missing``, ``unreadable_file``, ``seal_key_exposed``; as ``tlog.load_private_key``,
             with the path in the message.
     """
-    pem = _read(path, "its public key with --also-trust continues its chain. New key: `assay-stream seal keygen`")
+    new_key = "`assay-stream seal keygen` makes a new one, which continues its chain with --also-trust OLD_PUBLIC_KEY"
+    pem = _read(path, new_key)
     if path.stat().st_mode & _SHARED and b"BEGIN PUBLIC KEY" not in pem:
-        raise InputError("seal_key_exposed", f"others can read or write {path}: chmod 600; they may know the key")
+        why = f"others can read or write {path}: chmod 600, and treat the key as known to them"
+        raise InputError("seal_key_exposed", why)
     with named_in_errors(path):
         return tlog.load_private_key(pem, password.encode() if password else None)
 

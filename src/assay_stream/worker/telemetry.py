@@ -272,7 +272,7 @@ class Metrics:
         self.build_info = gauge("build_info", "1, with the version and the commit of this process.", "version", "git")
         self.list_age = gauge("list_age_seconds", "Since list-watch listed a server.", "server")
         self.servers_failing = gauge("servers_failing", "Servers that list-watch could not list when it last tried.")
-        self.clients_stale = gauge("clients_stale", "1 while ingest cannot read its changed file of clients.")
+        self.clients_stale = gauge("clients_stale", "1 while ingest cannot use the changed file of clients.")
         self.store_rows = gauge("store_rows", "Rows of the store, by kind.", "stage", "kind")
         self.store_bytes = gauge("store_bytes", "What the store holds, without free pages of its file.", "stage")
         self.store_refused = gauge("store_records_refused", "Records read that are none of ours.", "stage", "role")

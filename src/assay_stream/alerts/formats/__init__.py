@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from assay_stream.alerts.view import AlertView, read_alert, view_of
+from assay_stream.alerts.view import AlertView, object_in, read_alert, view_of
 from assay_stream.plugins import FORMATS, Format
 from assay_stream.text.escaping import json_text
 
@@ -35,7 +35,7 @@ def as_lines(alerts: Iterable[dict[str, Any]], target: str) -> Iterable[str]:
             yield _escaped(form, form.write_file(given))
         return
     for alert in alerts:
-        with FORMATS.naming(target, f" on the alert {view_of(alert).uid}"):
+        with FORMATS.naming(target, f" on the alert {object_in(alert, 'finding_info').get('uid')}"):
             yield render(alert, target)
 
 
