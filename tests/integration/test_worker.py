@@ -19,7 +19,7 @@ from assay_stream.kafka.connection import open_admin
 from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import QUICK_START, Broker
 from tests.integration.test_exactly_once import advance_time, findings_of, of_one_server, undisturbed, values
-from tests.support.deployment import Deployment, Worker, free_port, payload
+from tests.support.deployment import Deployment, Worker, payload
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
 from tests.support.inventory import alerts_on_changes
 
@@ -101,18 +101,18 @@ async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
 
 async def test_a_worker_waits_for_brokers_that_do_not_answer() -> None:
     """Alive, not ready, and naming the address; once they are there it does its work."""
-    port = free_port()
-    with Deployment(f"127.0.0.1:{port}", name="away", env={"ASSAY_STREAM_CONNECT_LIMIT_S": "1"}) as away:
-        worker = away.start_worker()
+    with Broker(options=QUICK_START) as broker, Deployment(broker.bootstrap, name="away") as away:
+        await away.apply_topics()
+        broker.kill()
+        worker = away.start_worker(ASSAY_STREAM_CONNECT_LIMIT_S="1")
         async with asyncio.timeout(60):
             while worker.get("/readyz")[0] != 503:
                 await asyncio.sleep(0.1)
         assert worker.get("/healthz")[0] == 200
-        assert f"no Kafka broker answers at 127.0.0.1:{port}" in json.loads(worker.get("/readyz")[1])["waiting_for"]
-        with Broker(port=port, options=QUICK_START):
-            await away.apply_topics()
-            await worker.wait_ready()
-            assert worker.terminate() == 0
+        assert f"no Kafka broker answers at {broker.bootstrap}" in json.loads(worker.get("/readyz")[1])["waiting_for"]
+        broker.start()
+        await worker.wait_ready()
+        assert worker.terminate() == 0
 
 
 async def test_calls_wait_for_the_registry(deployment: Deployment) -> None:
