@@ -391,10 +391,15 @@ def _decide(act: AlertAct, uid: str, by: Deciding, file: AlertFile, assignee: st
         for text in opened.refused:
             say(text)
         row = opened.store.alert(uid).row
+        alike = every_row(partial(opened.store.alerts, AlertFilter(state=row.state)))
+        others = sum(each.group == row.group != "" and each.uid != row.uid for each in alike)
     by.decide(alert_decision(act, server_id=row.server_id, uid=row.uid, assignee=assignee))
     about = "/".join(filter(None, (row.server_id, row.tool_name)))
     already = " already" if act == "close" and row.state is ReviewState.CLOSED else ""
     say(f"{act.removesuffix('e')}ed{already}: {row.uid[:12]} ({row.kind}, {about})")
+    if others:
+        uids = "`assay-stream alerts list --each` has their uids"
+        say(f"other {row.state} alerts of this change, unaffected: {others:,} ({uids})")
 
 
 alerts_app = typer.Typer(help="Triage, export, forward and suppress alerts.", no_args_is_help=True)

@@ -154,6 +154,13 @@ def test_one_change_on_many_servers_is_one_line(alerts: Path) -> None:
     assert sum(f"server-{number}" in each for number in range(4)) == 4
 
 
+def test_closing_one_of_a_group_says_how_many_stay(tmp_path: Path, alerts: Path) -> None:
+    """The list shows them in one line, so that whoever closes its uid may take them for closed."""
+    arguments = ("--reason", "x", "--input", str(alerts), "--output", str(tmp_path / "decisions.ndjson"))
+    told = run_command_text("alerts", "close", uid_of(alerts)[:10], *arguments).stderr
+    assert "other open alerts of this change, unaffected: 3 (`assay-stream alerts list --each` has their uids)" in told
+
+
 def test_json_has_every_alert_with_its_group(alerts: Path) -> None:
     done = run_command_text("alerts", "list", "--input", str(alerts), "--format", "json")
     groups = [json.loads(line)["group"] for line in done.stdout.splitlines()]
