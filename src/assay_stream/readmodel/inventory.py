@@ -132,6 +132,7 @@ class Inventory:
             self._connection.execute(_DROP_SINGLE, (part, encode_key(key)))
             if isinstance(fact, Seen):
                 self._put(fact, part, None)
+                self._list_again(fact, part)
             return
         origin: Origin = origin_of_key(list(key[3:]))
         run = str(key[1]), str(key[2]), part, origin.offset
@@ -144,6 +145,30 @@ class Inventory:
             self._connection.execute(_DROP_OF_RUN.format("NOT IN"), (*run, _json(kept)))
             for seen in rows:
                 self._put(seen, part, origin.offset)
+            if rows:
+                self._list_again(rows[0], part)
+
+    def _list_again(self, seen: Seen, part: int) -> None:
+        """Bring back what was dropped of a catalogue with the last list of it: the registry publishes it only once."""
+        known = "SELECT 1 FROM catalogue WHERE server = ? AND digest = ? AND part = ?"
+        if self._one(known, seen.server_id, seen.catalogue, part):
+            return
+        catalogue = self._insert_again(Catalogue.fact_kind, part, (seen.server_id, seen.catalogue))
+        if isinstance(catalogue, Catalogue):
+            for full in sorted({full for _, full in catalogue.definitions()}):
+                self._insert_again(ToolFact.fact_kind, part, (seen.server_id, catalogue.server_scoped, full))
+
+    def _insert_again(self, kind: str, part: int, rest: FactKey) -> Fact | None:
+        """Insert the rows of a fact that is still here, if they are not; return it."""
+        key = (kind, *rest)
+        raw = encode_key(key)
+        body = self._one("SELECT body FROM fact WHERE part = ? AND key = ?", part, raw)
+        if body is None:
+            return None
+        fact = decode_fact(key, decompressed(body))
+        if not self._one(f"SELECT 1 FROM {_TABLES[kind]} WHERE part = ? AND fact = ?", part, raw):  # noqa: S608
+            self._insert_fact(fact, part, raw)
+        return fact
 
     def _put(self, seen: Seen, part: int, run: int | None) -> None:
         row = {"part": part, "fact": encode_key(seen.key()), "server": seen.server_id, "observer": seen.observer_id}

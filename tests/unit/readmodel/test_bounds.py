@@ -273,6 +273,26 @@ def test_replaced_lists_go_with_age_and_those_in_force_stay() -> None:
     assert _dropped(connection) >= {("seen", "age")}
 
 
+def test_a_list_that_returns_after_it_was_dropped_is_known_again() -> None:
+    """The registry publishes a catalogue once, however often a server comes back to it: its facts are still here."""
+    connection = _filled()
+    lists = _relisted(2)
+    fill(connection, lists)
+    _keep_within(connection, age_us=1, now_us=NOW_US + _EVER // 2)
+    store = Store(connection)
+    names = {f"tool-0-{each}" for each in range(3)}
+    assert names.isdisjoint(row.tool_name for row in store.tools(now_us=NOW_US, server_id="hostile", paging=_ALL).rows)
+    first = next(each for each in lists if (each.key or b"").startswith(b'["seen"'))
+    key = orjson.dumps([*orjson.loads(first.key or b"")[:-1], 10])
+    value = orjson.dumps(orjson.loads(first.value or b"") | {"time_us": NOW_US + 10})
+    again = first._replace(origin=Origin("assay.tool.binding", 7, len(lists)), key=key, value=value)
+    fill(connection, [again])
+    rows = store.tools(now_us=NOW_US, server_id="hostile", paging=_ALL).rows
+    assert {row.tool_name for row in rows if row.is_listed} == names
+    assert all({each.scheme for each in row.digests} >= {"full", "assay.v1"} for row in rows if row.is_listed)
+    assert _of_server(connection, "hostile") == {"seen": 2, "tool_fact": 6, "listed": 6}
+
+
 def test_closed_alerts_go_with_age_and_open_ones_stay() -> None:
     """Nobody has to look at a closed one again."""
     connection = _filled()
