@@ -399,10 +399,10 @@ def pair_of(key: bytes, value: bytes) -> tuple[str, int, int, int]:
 
 
 def _is_sealed_as(record: Record, offset: int, leaf: bytes) -> bool:
-    """Return True if this is the record of a leaf, or the stub that an erasure left of it."""
-    if erased_by(record) is not None:
-        return dict(record.headers).get(ERASED_LEAF_HEADER) == leaf.hex().encode()
-    return leaf_of(record, offset=offset) == leaf
+    """Return True if this is the record of a leaf, or the stub of one that was erased after it was sealed."""
+    if leaf_of(record, offset=offset) == leaf:
+        return True
+    return erased_by(record) is not None and dict(record.headers).get(ERASED_LEAF_HEADER) == leaf.hex().encode()
 
 
 def _place_in(origin: Mapping[str, Any]) -> tuple[int, int]:

@@ -119,6 +119,15 @@ def test_what_stands_in_place_of_erased_evidence_has_the_offset_of_its_leaf() ->
         found.take(stubs[0])
 
 
+def test_evidence_that_was_erased_before_it_was_sealed_is_found_by_its_stub() -> None:
+    """The sealer had not come to it when the topics were rewritten: what it sealed there is the stub."""
+    records = [a_record(2), stub_of(a_record(3), act(ERASURE, 0)), a_record(6)]
+    leaves = [(record.origin.offset, leaf_of(record)) for record in records]
+    found = SealedOffsets("partition 0 of evidence", iter(leaves))
+    assert [found.take(record) for record in records] == [2, 3, 6]
+    assert found.sealed == 3
+
+
 ABOUT: dict[str, Any] = {
     "id": "0" * 32,
     "data": {"origin": {"topic": "mcp.tools.call", "partition": 0, "offset": 7}, "binding": {}},
