@@ -308,6 +308,11 @@ _NOT_CALLED = "DELETE FROM called WHERE server = ? AND tool = ? AND observer = ?
 _LAST_CALL = """UPDATE called SET last_us = (SELECT e.time_us FROM evidence e INDEXED BY evidence_server
   WHERE e.tool = called.tool AND e.server = called.server AND e.observer = called.observer
   ORDER BY e.time_us DESC LIMIT 1) WHERE server = ? AND tool = ? AND observer = ? AND last_us <= ?"""
+_LAST_CALLS = """UPDATE called SET last_us = e.last_us FROM (SELECT tool, observer, max(time_us) AS last_us
+    FROM evidence INDEXED BY evidence_server WHERE server = ?1 GROUP BY 1, 2) e
+  WHERE called.server = ?1 AND called.tool = e.tool AND called.observer = e.observer"""
+_SOUGHT_ONE_BY_ONE_MAX = 16
+"""Places of one server whose last calls are looked for one by one, back from its latest; of more, all are read."""
 
 _ERASED = """SELECT id FROM evidence WHERE time_us >= ?1 AND time_us < ?2 AND (?3 IS NULL OR server = ?3)
   AND (?4 IS NULL OR agent = ?4)"""
@@ -507,7 +512,12 @@ class _Drops:
                 (server, tool, observer): time_us
                 for _, server, tool, observer, _, time_us in sorted(gone, key=itemgetter(5))
             }
-            many(_LAST_CALL, sorted((*place, time_us) for place, time_us in latest.items()))
+            for server, of_server in groupby(sorted(latest.items()), lambda item: item[0][0]):
+                rows = [(*place, time_us) for place, time_us in of_server]
+                if len(rows) > _SOUGHT_ONE_BY_ONE_MAX:
+                    self.connection.execute(_LAST_CALLS, (server,))
+                else:
+                    many(_LAST_CALL, rows)
         for subject, calls in sorted(Counter(row[4] for row in gone).items()):
             drop_calls(self.connection, subject, calls)
         return len(gone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 import struct
 from datetime import datetime, timedelta
@@ -180,6 +181,31 @@ def test_calls_dated_ahead_do_not_outlive_those_behind_them_on_their_server() ->
     assert kept == [record.origin.offset for record in following][-len(kept) :]
     (last_us,) = connection.execute("SELECT max(last_us) FROM called WHERE server = 'flooded'").fetchone()
     assert last_us < NOW_US
+
+
+def test_what_a_drop_costs_does_not_grow_with_tools_times_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tools whose last call goes and whose other one is old: the later calls of the server are not read for each."""
+    tools = 200
+    ahead, behind, busy = (
+        _flood(tools),
+        _flood(tools, ahead=timedelta(days=-2)),
+        _flood(4_000, ahead=timedelta(days=-1)),
+    )
+    for number, record in enumerate((*ahead, *behind)):
+        named = b'"tool":"rare-%d"' % (number % tools)
+        value = re.sub(rb'"tool":"[^"]*"', named, record.value or b"")
+        (ahead if number < tools else behind)[number % tools] = record._replace(value=value)
+    calls_made = [*ahead, *behind, *busy]
+    connection = _of([each._replace(origin=each.origin._replace(offset=at)) for at, each in enumerate(calls_made)])
+    steps: list[int] = []
+    connection.set_progress_handler(lambda: steps.append(1), 1_000)
+    monkeypatch.setattr(filling, "STORE_DROP_ROWS", tools)
+    assert Filler(connection).keep_within(Bounds(age_us=_EVER, size_bytes=1), now_us=NOW_US).rows == tools
+    connection.set_progress_handler(None, 0)
+    assert len(steps) < len(calls_made) // 4
+    wrong = """SELECT count(*) FROM called c WHERE last_us != (SELECT max(time_us) FROM evidence e
+      WHERE e.server = c.server AND e.tool = c.tool AND e.observer = c.observer)"""
+    assert connection.execute(wrong).fetchone() == (0,)
 
 
 def test_what_is_dropped_of_each_server_is_worked_out_from_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
