@@ -77,7 +77,8 @@ _NO_LOCKS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL})
 class Aside:
     """New files beside those they will replace.
 
-    At the end of the context each file takes its place. An error drops all of them and keeps the old files.
+    At the end of the context each file takes its place. An error drops all of them and keeps the old files; a power
+    failure leaves the old file or the new one.
     """
 
     def __init__(self) -> None:
@@ -90,6 +91,9 @@ class Aside:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
+                for part in self._parts.values():
+                    with part.open("r+b") as file:
+                        os.fsync(file.fileno())
                 for target, part in self._parts.items():
                     part.replace(target)
                 for path in self._stale.difference(self._parts):

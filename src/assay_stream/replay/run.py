@@ -425,9 +425,7 @@ class Results:
 
     def resume_point(self, point: ResumePoint) -> None:
         """Make sure that a replay can resume from here."""
-        for file in self._files.values():
-            file.flush()
-            os.fsync(file.fileno())
+        self._sync()
         progress = _Progress(
             what=self._what,
             ends=self._ends,
@@ -452,6 +450,7 @@ class Results:
     def end(self) -> None:
         """Rename the complete files into place; there is nothing left to resume."""
         self._files[Role.REJECTED.value].writelines(rejected_line(output) + b"\n" for output in self.tally.left_out())
+        self._sync()
         for file in self._files.values():
             file.close()
         for role, name in FILES.items():
@@ -464,6 +463,11 @@ class Results:
             file.close()
             self._part(Role(role)).unlink(missing_ok=True)
         (self._folder / PROGRESS_FILE).unlink(missing_ok=True)
+
+    def _sync(self) -> None:
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
 
     def _part(self, role: Role) -> Path:
         return self._folder / f"{FILES[role]}{_PART}"

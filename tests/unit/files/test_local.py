@@ -9,6 +9,7 @@ import pytest
 
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.local import Aside, config_of, locked_folder, reading, writing, writing_to
+from tests.support.disk import synced_sizes
 from tests.support.errors import raises_code
 
 
@@ -38,6 +39,14 @@ def test_files_take_their_places_together_or_not_at_all(tmp_path: Path) -> None:
         aside.remove(stale)
         aside.remove(new)
     assert sorted(os.listdir(tmp_path)) == ["new", "old"]
+
+
+def test_files_are_on_the_disk_before_they_take_their_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power failure leaves the old file or the new one."""
+    on_disk = synced_sizes(monkeypatch)
+    with Aside() as aside:
+        aside.path(tmp_path / "new").write_text("new")
+    assert on_disk[(tmp_path / "new").stat().st_ino] == len("new")
 
 
 @pytest.mark.parametrize(

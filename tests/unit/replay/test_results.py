@@ -12,6 +12,7 @@ from assay_stream.model.record import Origin, Output, Record, Role, rejected
 from assay_stream.replay import run as module
 from assay_stream.replay.order import LogPosition
 from assay_stream.replay.run import FILES, PROGRESS_FILE, Results, ResumePoint, Tally, noted_ends
+from tests.support.disk import synced_sizes
 from tests.support.errors import raises_code
 
 WHAT = {"version": "1", "inputs": [["a", 1]]}
@@ -65,6 +66,16 @@ def test_each_result_stands_in_the_file_of_its_role(tmp_path: Path) -> None:
     }
     assert results.tally.written == {"evidence": 1, "alerts": 0, "definitions": 1, "changes": 1, "rejected": 0}
     assert not (tmp_path / PROGRESS_FILE).exists()
+
+
+def test_results_are_on_the_disk_before_they_take_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power failure leaves a file under its own name whole, or not there."""
+    on_disk = synced_sizes(monkeypatch)
+    with Results(tmp_path, WHAT) as results:
+        results.start()
+        results.write(an_output(Role.EVIDENCE, b"one"))
+        results.end()
+    assert all(on_disk[path.stat().st_ino] == path.stat().st_size for path in tmp_path.iterdir())
 
 
 def test_going_on_cuts_the_files_to_the_last_resume_point(tmp_path: Path) -> None:
