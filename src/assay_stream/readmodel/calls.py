@@ -308,7 +308,7 @@ class Calls:
         """Reset cached state from the store.
 
         Args:
-            horizon_us: evidence before this event time is counted but not kept.
+            horizon_us: evidence before this event time is counted but not kept, unless there is a legal hold.
             last: number of the latest row of evidence.
         """
         self._subjects.clear()
@@ -320,7 +320,7 @@ class Calls:
         marks = defaultdict[int, bytearray](bytearray)
         called: dict[tuple[str, str, str], tuple[int, int]] = {}
         refused = dropped = erased = 0
-        may_be_erased = bool(erasures.standing())
+        may_be_erased, may_be_dropped = bool(erasures.standing()), not erasures.holds()
         for record in records:
             if erased_by(record) is not None:
                 erased += 1
@@ -330,7 +330,7 @@ class Calls:
             if line is None or time_us is None:
                 refused += 1
                 continue
-            if time_us < self._horizon_us:
+            if may_be_dropped and time_us < self._horizon_us:
                 dropped += 1
                 continue
             data = line.data

@@ -21,7 +21,8 @@ from assay_stream.readmodel.filling import Bounds, Filler, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
 from assay_stream.readmodel.schema import used_bytes
-from tests.support.readmodel import NOW_US, history, of_role, tables
+from tests.support.controls import a_control
+from tests.support.readmodel import NOW_US, history, of_role, tables, written
 
 EVIDENCE = of_role(history(), Role.EVIDENCE)
 _EVER = 2**62
@@ -82,6 +83,27 @@ def test_the_store_says_from_when_on_it_is_complete() -> None:
     assert (status.complete_since_us, status.dropped) == (cut, len(EVIDENCE))
     assert status.counts["evidence"] == 0
     assert {row.following for row in status.positions} == {EVIDENCE[-1].origin.offset + 1}
+
+
+def test_under_a_legal_hold_late_evidence_is_kept() -> None:
+    """Also where the bound had moved on before: on a start, or with what was dropped until then."""
+    held = a_control("hold.set", server_id="*", id="case", scope={"server_id": "server-0"})
+    released = a_control("hold.remove", server_id="*", id="case", number=1)
+    inputs = [
+        Record(Role.CONTROL, Origin("control", 0, number), b"*", value, (), 0)
+        for number, value in enumerate((held, released))
+    ]
+    hold, release = of_role(written(inputs), Role.CHANGES)
+    connection = _of([hold])
+    filler = Filler(connection)
+    filler.begin("cluster", oldest_us=NOW_US)
+    filler.take(EVIDENCE[:30])
+    assert Store(connection).status().counts["evidence"] == 30
+    filler.take([release])
+    filler.take(EVIDENCE[30:])
+    assert Store(connection).status().counts["evidence"] == 30
+    _keep_within(connection, age_us=0, now_us=NOW_US)
+    assert Store(connection).status().counts["evidence"] == 0
 
 
 def _of_servers(connection: sqlite3.Connection) -> dict[str, list[int]]:
