@@ -254,9 +254,10 @@ def read_line(value: bytes | None) -> EvidenceLine | None:
     if value is None or len(value) > _RECORD_BYTES_MAX:
         return None
     try:
-        return EVIDENCE_LINES.decode(value)
+        line = EVIDENCE_LINES.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    return line if line.id else None
 
 
 class _Codec(local):

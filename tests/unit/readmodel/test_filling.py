@@ -107,6 +107,15 @@ def test_what_is_none_of_ours_is_counted_and_passed(role: Role, value: bytes | N
     assert store.status().counts == load(history()).status().counts
 
 
+def test_evidence_without_an_id_is_none() -> None:
+    """A row by which nothing can be found would be lost to its era, and stop what drops the last of it."""
+    [first, second, *_] = of_role(history(), Role.EVIDENCE)
+    event = orjson.loads(second.value or b"") | {"id": ""}
+    store = load([first, second._replace(value=orjson.dumps(event))])
+    assert store.status().counts["evidence"] == 1
+    assert sum(row.refused for row in store.positions()) == 1
+
+
 def test_a_time_in_the_year_9999_is_a_time() -> None:
     """It sorts behind all others and breaks no sum."""
     [first, *rest] = of_role(history(), Role.EVIDENCE)
