@@ -21,7 +21,7 @@ from assay_stream.detect.catalog import CATALOG, LEVELS
 from assay_stream.detect.indicators import Indicator
 from assay_stream.detect.surfaces import name_words
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.work import Work
+from assay_stream.work import UNLIMITED, Work
 
 _RULE: Final = "sibling_imitated"
 _CLAIMS = frozenset(CATALOG.words.claims.split())
@@ -70,7 +70,7 @@ class _Tool(NamedTuple):
 
 
 class Siblings:
-    """The tools of a list, to find the one that a definition imitates. Read when the first claim is found.
+    """The tools of a list, to find the one that a definition imitates.
 
     Args:
         tools: the definitions.
@@ -81,8 +81,6 @@ class Siblings:
         self._names: Set[str] = frozenset()
         self._prefixes: Set[str] = frozenset()
         self._index: Mapping[object, Sequence[_Tool]] | None = None
-        self._silent: dict[int, tuple[Mapping[str, Any], int]] = {}
-        """Definitions that claim nothing, by identity, with the cost of reading them: a changed one is read twice."""
 
     def imitated(self, before: Mapping[str, Any] | None, after: Mapping[str, Any], work: Work) -> Iterator[Indicator]:
         """Yield the indicator of a definition that imitates another tool of the list.
@@ -90,21 +88,23 @@ class Siblings:
         Args:
             before: the older definition, ``None`` where there was none.
         """
-        if id(after) in self._silent:
-            work.spend(self._silent[id(after)][1])
-            return
-        spent = work.spent
-        said = _said(after, work)
-        *_, claims = said
-        if not claims:
-            self._silent[id(after)] = after, work.spent - spent
-        elif before is not None:
-            claims -= _said(before, work)[-1]
-        if not claims:
-            return
+        claims = claims_of(after, work)
+        if claims and before is not None:
+            claims -= claims_of(before, work)
+        if claims:
+            self.read(work)
+            yield from self.imitated_by(after, claims, work)
+
+    def read(self, work: Work) -> None:
+        """Read the tools of the list, unless that was done before."""
         if self._index is None:
             self._index = self._indexed(work)
-        own = self._without_prefix(_read(after, said))
+
+    def imitated_by(self, after: Mapping[str, Any], claims: Set[str], work: Work) -> Iterator[Indicator]:
+        """Yield the indicator of a definition that makes new claims, in a list that is read or was paid for."""
+        if self._index is None:
+            self._index = self._indexed(Work(UNLIMITED))
+        own = self._without_prefix(_read(after, _said(after, Work(UNLIMITED))))
         if own.uses & (self._names - {own.name.lower()}):
             claims -= _COMPARING  # It is another one that is better.
         near = [
@@ -149,11 +149,16 @@ def _weight(claims: Set[str], own: _Tool, other: _Tool) -> int:
     return min(2 * len(new) - len(new & _MODEST) + (is_above and bool(new)), 3)
 
 
+def claims_of(definition: Mapping[str, Any], work: Work) -> frozenset[str]:
+    """Return the words by which a definition claims something for its tool: few make any claim."""
+    return _said(definition, work)[-1]
+
+
 _Said = tuple[str, tuple[str, ...], str, frozenset[str], frozenset[str]]
 
 
 def _said(definition: Mapping[str, Any], work: Work) -> _Said:
-    """Return name and description, each with its words, and the claims: few definitions make any."""
+    """Return name and description, each with its words, and the claims."""
     name, description = definition.get("name"), definition.get("description")
     name = name[: DEFAULT_LIMITS.tool_name_chars_max] if isinstance(name, str) else ""
     text = description[:_CHARS_MAX] if isinstance(description, str) else ""

@@ -40,6 +40,7 @@ from assay_stream.detect import (
     KnownTexts,
     Siblings,
     ToolNames,
+    claims_of,
     detect_indicators,
     level_beside,
     rules_shown,
@@ -98,7 +99,6 @@ class Comparison:
         self.analysis = analysis
         self._given = names
         self._tools = tools or {}
-        self._siblings = Siblings(self._tools.values())
         self._texts = KnownTexts()
 
     @cached_property
@@ -136,9 +136,31 @@ class Comparison:
         signs = self.kept(question, search)
         if not self._tools:
             return signs
+        claims = self._claims(after, now)
+        older = was() if claims else None
+        if older is not None:
+            claims -= self._claims(str(before), older)
+        if not claims:
+            return signs
+        siblings = self._siblings
         # An answer of its own: other tools of the list may differ where their names are the same.
         question = f"imitated {before} {after} {self._tools_digest}"
-        return signs + self.kept(question, lambda: _rows(self._siblings.imitated(was(), now, self.analysis.work)))
+        return signs + self.kept(question, lambda: _rows(siblings.imitated_by(now, claims, self.analysis.work)))
+
+    def _claims(self, full: str, definition: _Definition) -> frozenset[str]:
+        return frozenset(self.kept(f"claims {full}", lambda: tuple(claims_of(definition, self.analysis.work))))
+
+    @cached_property
+    def _siblings(self) -> Siblings:
+        """The tools of the list: paid for by the first text that claims something, also where its answer is kept."""
+        siblings = Siblings(self._tools.values())
+
+        def read() -> tuple[()]:
+            siblings.read(self.analysis.work)
+            return ()
+
+        self.kept(f"siblings {self._tools_digest}", read)
+        return siblings
 
     def carried_over(self, after: str, now: _Definition, signs: Signs) -> Signs:
         """Return the signs, at high or above, that a changed definition would show in a first list beside new ones."""
