@@ -8,6 +8,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Generic, Literal, TypeVar
 
 from assay_stream.canonical.decode import decode_json, read_leniently
@@ -16,9 +17,11 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.observe.observation import Observation, Vantage
 
 Direction = Literal["client->server", "server->client"]
-RequestKey = tuple[bool, int | float | str] | tuple[bool, int | float | str, int]
+RequestKey = tuple[bool, int | float | str | bytes] | tuple[bool, int | float | str | bytes, int]
 """A request's id and whether it is a string: ``1`` and ``"1"`` are two ids. Over HTTP, where many clients share a
-connection, the number of the exchange goes with them."""
+connection, the number of the exchange goes with them. Thousands of requests may wait, so a long id is only hashed."""
+
+_ID_CHARS_MAX = DEFAULT_LIMITS.identifier_chars_max // 2
 
 BLANKS = b" \t\r\n"
 """Whitespace allowed around a message on its line."""
@@ -140,10 +143,16 @@ def is_unread_list(line: Line, raw: bytes) -> bool:
 def request_key(value: object, exchange: int = 0) -> RequestKey | None:
     """Return the key of a request's ``id`` in an exchange (0: any); ``None`` if it is none."""
     if isinstance(value, str):
-        return (True, value, exchange) if exchange else (True, value)
+        kept = value if len(value) <= _ID_CHARS_MAX else text_hash(f'"{value}"')
+        return (True, kept, exchange) if exchange else (True, kept)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (False, value, exchange) if exchange else (False, value)
     return None
+
+
+def text_hash(text: str) -> bytes:
+    """Return the SHA-256 of foreign text, which may be long."""
+    return sha256(text.encode("utf-8", "backslashreplace")).digest()
 
 
 def answer_keys(value: object, exchange: int = 0) -> list[RequestKey]:
