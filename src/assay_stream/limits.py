@@ -545,7 +545,8 @@ class HttpLimits:
     exchange_cost_bytes: int = 4_096  # What an exchange counts for in the backlog beside its bodies
     # Characters of an access token that is read for its claims; longer ones are opaque.
     token_chars_max: int = 64 * 1024
-    connect_limit_s: float = 10.0  # How long connecting to a server may take, TLS included
+    # How long connecting to a server may take, TLS included; and the handshake of a client.
+    connect_limit_s: float = 10.0
     # How long a server may take to begin its answer. Tools may work for minutes before they say anything.
     answer_limit_s: float = 300.0
     body_pause_limit_s: float = 60.0  # How long a client may pause within the body of its request
