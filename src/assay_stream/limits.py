@@ -519,6 +519,10 @@ class HttpLimits:
 
     # One header field, and the request line. Access tokens with many groups have some 16 KB.
     header_bytes_max: int = 64 * 1024
+    # What a connection may have sent before its request is at work, and all of them together. A request head, and as
+    # much of a body as is read before anybody asks for it: a buffer of 128 KB and one read of the socket.
+    early_bytes_max: int = 512 * 1024
+    all_early_bytes_max: int = 64 * 1024 * 1024
     # Requests in progress, of all servers together; every open stream is one. Each holds two sockets and some buffers
     # of 64 KB. Further ones are refused.
     exchanges_max: int = 4_096

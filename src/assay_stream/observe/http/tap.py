@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
@@ -252,6 +252,7 @@ class Clients:
         """Connections, by the protocol that serves each."""
         self._idle_since_s: dict[_Client, float] = {}
         """Those without a request in progress, the longest idle first."""
+        self._early_bytes = 0
 
     def accept(self) -> asyncio.Protocol:
         """Return the protocol of a new connection; above the limit, the longest idle one is closed."""
@@ -264,15 +265,34 @@ class Clients:
         return client
 
     @contextlib.contextmanager
-    def at_work(self, handler: asyncio.BaseProtocol) -> Iterator[None]:
-        client = self.open.get(handler)
+    def at_work(self, request: web.Request) -> Iterator[None]:
+        client = self.open.get(request.protocol)
         if client is not None:
             self._idle_since_s.pop(client, None)
+            self._count_early(client, -client.early_bytes)
+            client.body = request.content
         try:
             yield
         finally:
-            if client is not None and handler in self.open:
+            if client is not None and client.handler in self.open:
                 self._idle_since_s[client] = self.clock_s()
+
+    def has_room(self, client: _Client, size_bytes: int) -> bool:
+        """Return True if a connection may send that before its request, or its next one, is at work; or close it.
+
+        aiohttp bounds each field of a head, and their number: together they are megabytes, held without any limit.
+        """
+        if client.early_bytes + size_bytes > self.limits.early_bytes_max:
+            self._close(client)
+        elif client.handler in self.open:
+            self._count_early(client, size_bytes)
+            while self._early_bytes > self.limits.all_early_bytes_max:
+                self._close(max(self.open.values(), key=lambda each: each.early_bytes))
+        return client.handler in self.open
+
+    def _count_early(self, client: _Client, size_bytes: int) -> None:
+        client.early_bytes += size_bytes
+        self._early_bytes += size_bytes
 
     def sweep(self) -> None:
         """Close connections that exceed the idle limit."""
@@ -285,6 +305,7 @@ class Clients:
     def forget(self, client: _Client) -> None:
         self.open.pop(client.handler, None)
         self._idle_since_s.pop(client, None)
+        self._count_early(client, -client.early_bytes)
 
     def close(self) -> None:
         """Close the connections that are in their handshake: aiohttp knows the others."""
@@ -304,6 +325,10 @@ class _Client(asyncio.Protocol):
         self._clients = clients
         self.handler = handler
         self.transport: asyncio.WriteTransport | None = None
+        self.body: StreamReader | None = None
+        """Of the latest request."""
+        self.early_bytes = 0
+        """Received since then that is no part of it."""
         self.is_served = False
         self._early = bytearray()
         """What came with the end of the handshake."""
@@ -339,6 +364,9 @@ class _Client(asyncio.Protocol):
             self._early.clear()
 
     def data_received(self, data: bytes) -> None:
+        is_body = self.body is not None and not self.body.is_eof()
+        if not is_body and not self._clients.has_room(self, len(data)):
+            return
         if self.is_served:
             self.handler.data_received(data)
         else:
@@ -368,7 +396,7 @@ async def serve(
     async def note(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        with clients.at_work(request.protocol):
+        with clients.at_work(request):
             return await handler(request)
 
     app.middlewares.append(note)
