@@ -605,6 +605,7 @@ class IngestLimits:
     # The same of one client: a quarter, so that one alone cannot keep the others out.
     client_bytes_max: int = 32 * 1024 * 1024
     requests_max: int = 1_024  # Requests in progress, each with a socket and a buffer of 64 KB. Further ones get 429.
+    client_requests_max: int = 256  # Those of one client: a quarter, as of the bytes
     read_limit_s: float = 60.0  # How long a client may take for the body of a request
     # How long an event may wait for Kafka before its client is told to try again: a broker's failover takes less.
     ack_limit_s: float = 15.0
