@@ -546,7 +546,8 @@ class HttpLimits:
     # How long what passed waits to be inspected together with what comes next. Records are that much later, and the two
     # threads take turns less often, which costs more than inspecting a small call.
     inspect_pause_s: float = 0.01
-    exchange_cost_bytes: int = 4_096  # What an exchange counts for in the backlog beside its bodies
+    # What an exchange counts for in the backlog beside its bodies, unless its header fields are longer.
+    exchange_cost_bytes: int = 4_096
     # Characters of an access token that is read for its claims; longer ones are opaque.
     token_chars_max: int = 64 * 1024
     # How long connecting to a server may take, TLS included; and the handshake of a client.

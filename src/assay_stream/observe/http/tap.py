@@ -122,16 +122,23 @@ class Watched(ExchangeObserver):
         if self._is_unobserved or (isinstance(event, Passed) and event.direction in self._losing):
             return
         try:
-            size_bytes = self.watch.limits.exchange_cost_bytes if isinstance(event, Opened) else 0
+            size_bytes, cost_bytes = 0, self.watch.limits.exchange_cost_bytes
             if isinstance(event, Answered):
                 event = Answered(event.status, _read(event.fields))
+                # What an exchange counts for covers fields of ordinary length.
+                size_bytes = size if (size := _size_of(event.fields)) > cost_bytes else 0
+            elif isinstance(event, Opened):
+                size_bytes = max(cost_bytes, _size_of(event.fields))
             elif isinstance(event, Passed):
                 size_bytes = STEP_BYTES + len(event.data or b"")
             if self.watch.note(size_bytes, self.traffic, self.number, event):
                 return
-            if isinstance(event, Passed):
-                self._losing.add(event.direction)
-                self.watch.note(0, self.traffic, self.number, Lost(event.direction))
+            if isinstance(event, Passed | Answered):
+                direction: Direction = event.direction if isinstance(event, Passed) else "server->client"
+                if isinstance(event, Answered):
+                    self.watch.note(0, self.traffic, self.number, Answered(event.status, ()))
+                self._losing.add(direction)
+                self.watch.note(0, self.traffic, self.number, Lost(direction))
             else:
                 self._is_unobserved = True
                 self.watch.miss(self.traffic)
@@ -141,6 +148,10 @@ class Watched(ExchangeObserver):
 
 def _read(fields: HeaderFields) -> list[tuple[str, str]]:
     return [(lower, value) for name, value in fields if (lower := name.lower()) in READ_FIELDS]
+
+
+def _size_of(fields: HeaderFields) -> int:
+    return sum(len(value) for _, value in fields)
 
 
 @dataclass(eq=False, repr=False)
