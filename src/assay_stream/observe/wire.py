@@ -97,11 +97,14 @@ def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE
     for message in line.messages:
         parts = [message, *(part for part in (message.get("params"), message.get("result")) if isinstance(part, dict))]
         tools = [tool for tool in listed_in(message) or () if isinstance(tool, dict)]
-        if any(_folds(part, _MEMBERS, _FOLDED_MEMBERS) for part in parts) or any(
-            _folds(tool, _TOOL_MEMBERS, _FOLDED_TOOL_MEMBERS) for tool in tools
-        ):
+        if any(map(misread_members, parts)) or any(map(_has_misread_tool_member, tools)):
             return True
     return False
+
+
+def misread_members(part: Mapping[str, Any]) -> list[str]:
+    """Return the members that programs which ignore case take for others."""
+    return [key for key in part if key not in _MEMBERS and key.casefold() in _FOLDED_MEMBERS]
 
 
 def may_be_misread(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE_BREAK) -> bool:
@@ -109,8 +112,8 @@ def may_be_misread(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LI
     return not (line.sure and line.whole) or is_ambiguous(line, raw, breaks)
 
 
-def _folds(part: Mapping[str, Any], names: frozenset[str], folded: frozenset[str]) -> bool:
-    return any(key not in names and key.casefold() in folded for key in part)
+def _has_misread_tool_member(tool: Mapping[str, Any]) -> bool:
+    return any(key not in _TOOL_MEMBERS and key.casefold() in _FOLDED_TOOL_MEMBERS for key in tool)
 
 
 def listed_in(message: Mapping[str, Any]) -> list[Any] | None:
