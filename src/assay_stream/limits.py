@@ -519,6 +519,10 @@ class HttpLimits:
 
     # One header field, and the request line. Access tokens with many groups have some 16 KB.
     header_bytes_max: int = 64 * 1024
+    # What a connection may have sent before its request is at work, and all of them together. A request head, and as
+    # much of a body as is read before anybody asks for it: a buffer of 128 KB and one read of the socket.
+    early_bytes_max: int = 512 * 1024
+    all_early_bytes_max: int = 64 * 1024 * 1024
     # Requests in progress, of all servers together; every open stream is one. Each holds two sockets and some buffers
     # of 64 KB. Further ones are refused.
     exchanges_max: int = 4_096
@@ -542,10 +546,12 @@ class HttpLimits:
     # How long what passed waits to be inspected together with what comes next. Records are that much later, and the two
     # threads take turns less often, which costs more than inspecting a small call.
     inspect_pause_s: float = 0.01
-    exchange_cost_bytes: int = 4_096  # What an exchange counts for in the backlog beside its bodies
+    # What an exchange counts for in the backlog beside its bodies, unless its header fields are longer.
+    exchange_cost_bytes: int = 4_096
     # Characters of an access token that is read for its claims; longer ones are opaque.
     token_chars_max: int = 64 * 1024
-    connect_limit_s: float = 10.0  # How long connecting to a server may take, TLS included
+    # How long connecting to a server may take, TLS included; and the handshake of a client.
+    connect_limit_s: float = 10.0
     # How long a server may take to begin its answer. Tools may work for minutes before they say anything.
     answer_limit_s: float = 300.0
     body_pause_limit_s: float = 60.0  # How long a client may pause within the body of its request
@@ -600,6 +606,7 @@ class IngestLimits:
     # The same of one client: a quarter, so that one alone cannot keep the others out.
     client_bytes_max: int = 32 * 1024 * 1024
     requests_max: int = 1_024  # Requests in progress, each with a socket and a buffer of 64 KB. Further ones get 429.
+    client_requests_max: int = 256  # Those of one client: a quarter, as of the bytes
     read_limit_s: float = 60.0  # How long a client may take for the body of a request
     # How long an event may wait for Kafka before its client is told to try again: a broker's failover takes less.
     ack_limit_s: float = 15.0

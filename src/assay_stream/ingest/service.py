@@ -127,6 +127,8 @@ def _problem(code: str, message: str, path: str) -> dict[str, str]:
 @dataclass(slots=True)
 class Room:
     left_bytes: int
+    requests: int = 0
+    """In progress, of the client that has this room."""
 
 
 class HeldRoom:
@@ -233,15 +235,24 @@ class IngestService(Part):
         if request.method != "POST":
             raise RequestRefused(405, "method_not_allowed", "send events with POST")
         client = self._client(request)
-        if self._requests > self.limits.requests_max:
+        own = self._rooms.setdefault(client.observer_id, Room(self.limits.client_bytes_max))
+        if self._requests > self.limits.requests_max or own.requests >= self.limits.client_requests_max:
             raise RequestRefused(429, "too_many_requests", "too many requests are in progress: try again")
+        own.requests += 1
+        try:
+            return await self._taken(request, fields, client, own)
+        finally:
+            own.requests -= 1
+
+    async def _taken(
+        self, request: web.Request, fields: Sequence[tuple[str, str]], client: KnownClient, own: Room
+    ) -> web.StreamResponse:
         if not self.is_restored():
             raise RequestRefused(503, "not_ready", "ingest is starting: try again")
         if not self.writer.ready:
             raise RequestRefused(503, "broker_unreachable", "Kafka does not answer: try again")
         _check_headers(fields, request.content_length, self.limits)
         with contextlib.ExitStack() as held:
-            own = self._rooms.setdefault(client.observer_id, Room(self.limits.client_bytes_max))
             room = HeldRoom((self._room, own))
             held.callback(room.release)
             body = await self._plain(fields, await self._body(request, room), client)

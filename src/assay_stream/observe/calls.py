@@ -39,6 +39,7 @@ from assay_stream.observe.wire import (
     meta_of,
     params_of,
     request_key,
+    text_hash,
     trace_of,
 )
 
@@ -202,11 +203,6 @@ def digest_of(value: Any) -> str | None:
         return None
 
 
-def text_hash(text: str) -> bytes:
-    """Return the SHA-256 of foreign text, which may be long."""
-    return sha256(text.encode("utf-8", "backslashreplace")).digest()
-
-
 class Outcome(NamedTuple):
     """Whether a call succeeded (``None`` if unknown), and one of our own error codes."""
 
@@ -313,7 +309,7 @@ class CallObserver:
         evicted = self._pending.put(key, call)
         self._unfollow_progress(call)
         token = request_key(meta_of(params).get("progressToken"), self._wire.exchange)
-        if token is not None and len(str(token[1])) <= _TOKEN_CHARS_MAX:
+        if token is not None and not isinstance(token[1], bytes) and len(str(token[1])) <= _TOKEN_CHARS_MAX:
             self._tokens[token], call.token = call, token
         if evicted is not None:
             self._wire.counts.evicted_requests += 1
@@ -489,12 +485,14 @@ class CallObserver:
         if key is None:
             return f"{session_id}:#{number}"
         is_text, value = key[:2]
+        if isinstance(value, bytes):
+            return f"{session_id}:sha256:{value.hex()}#{number}"
         text = f'"{value}"' if is_text else str(value)
         if len(text) > self._wire.limits.identifier_chars_max // 2 or not text.isprintable():
             text = "sha256:" + text_hash(text).hex()
         # Ids that count up are new, which needs no memory of them all. Any other id may have been used before, so
         # the call's number is appended.
-        if not isinstance(value, str) and (self._highest_id is None or value > self._highest_id):
+        if isinstance(value, int | float) and (self._highest_id is None or value > self._highest_id):
             self._highest_id = value
             return f"{session_id}:{text}"
         return f"{session_id}:{text}#{number}"

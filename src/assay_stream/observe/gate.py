@@ -315,8 +315,8 @@ class HidingGate(Gate):
         self, code: str, line: Line, exchange: int, observations: list[Observation], names: tuple[str, ...] = ()
     ) -> Commands:
         named = [answerable(message.get("id")) for message in line.messages if "method" not in message]
-        ids = [each for each in named if each is not None] or [
-            key[1] for key in islice(self.lists.for_tools(exchange), 1)
+        ids: list[int | float | str | None] = [each for each in named if each is not None] or [
+            answerable(key[1]) for key in islice(self.lists.for_tools(exchange), 1)
         ]
         error = error_of(BLOCKED_CODE, _WITHHELD[code], code)
         answers = [{"jsonrpc": "2.0", "id": each, "error": error} for each in ids or (None,)]

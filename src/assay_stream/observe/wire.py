@@ -8,6 +8,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Generic, Literal, TypeVar
 
 from assay_stream.canonical.decode import decode_json, read_leniently
@@ -16,9 +17,11 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.observe.observation import Observation, Vantage
 
 Direction = Literal["client->server", "server->client"]
-RequestKey = tuple[bool, int | float | str] | tuple[bool, int | float | str, int]
+RequestKey = tuple[bool, int | float | str | bytes] | tuple[bool, int | float | str | bytes, int]
 """A request's id and whether it is a string: ``1`` and ``"1"`` are two ids. Over HTTP, where many clients share a
-connection, the number of the exchange goes with them."""
+connection, the number of the exchange goes with them. Thousands of requests may wait, so a long id is only hashed."""
+
+_ID_CHARS_MAX = DEFAULT_LIMITS.identifier_chars_max // 2
 
 BLANKS = b" \t\r\n"
 """Whitespace allowed around a message on its line."""
@@ -94,11 +97,14 @@ def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE
     for message in line.messages:
         parts = [message, *(part for part in (message.get("params"), message.get("result")) if isinstance(part, dict))]
         tools = [tool for tool in listed_in(message) or () if isinstance(tool, dict)]
-        if any(_folds(part, _MEMBERS, _FOLDED_MEMBERS) for part in parts) or any(
-            _folds(tool, _TOOL_MEMBERS, _FOLDED_TOOL_MEMBERS) for tool in tools
-        ):
+        if any(map(misread_members, parts)) or any(map(_has_misread_tool_member, tools)):
             return True
     return False
+
+
+def misread_members(part: Mapping[str, Any]) -> list[str]:
+    """Return the members that programs which ignore case take for others."""
+    return [key for key in part if key not in _MEMBERS and key.casefold() in _FOLDED_MEMBERS]
 
 
 def may_be_misread(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE_BREAK) -> bool:
@@ -106,8 +112,8 @@ def may_be_misread(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LI
     return not (line.sure and line.whole) or is_ambiguous(line, raw, breaks)
 
 
-def _folds(part: Mapping[str, Any], names: frozenset[str], folded: frozenset[str]) -> bool:
-    return any(key not in names and key.casefold() in folded for key in part)
+def _has_misread_tool_member(tool: Mapping[str, Any]) -> bool:
+    return any(key not in _TOOL_MEMBERS and key.casefold() in _FOLDED_TOOL_MEMBERS for key in tool)
 
 
 def listed_in(message: Mapping[str, Any]) -> list[Any] | None:
@@ -140,10 +146,16 @@ def is_unread_list(line: Line, raw: bytes) -> bool:
 def request_key(value: object, exchange: int = 0) -> RequestKey | None:
     """Return the key of a request's ``id`` in an exchange (0: any); ``None`` if it is none."""
     if isinstance(value, str):
-        return (True, value, exchange) if exchange else (True, value)
+        kept = value if len(value) <= _ID_CHARS_MAX else text_hash(f'"{value}"')
+        return (True, kept, exchange) if exchange else (True, kept)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (False, value, exchange) if exchange else (False, value)
     return None
+
+
+def text_hash(text: str) -> bytes:
+    """Return the SHA-256 of foreign text, which may be long."""
+    return sha256(text.encode("utf-8", "backslashreplace")).digest()
 
 
 def answer_keys(value: object, exchange: int = 0) -> list[RequestKey]:

@@ -171,6 +171,25 @@ async def test_too_much_gets_429() -> None:
         assert (await served.send(a_call(2).value))[0] == 202
 
 
+async def test_one_client_does_not_take_the_requests_of_others() -> None:
+    """By requests whose bodies never come: more of them get 429, and another client is served."""
+    async with serving(replace(INGEST_LIMITS, requests_max=4, client_requests_max=2)) as served:
+        silent = [await connect(served.url) for _ in range(5)]
+        for _, writer in silent:
+            writer.write(a_request(b"", length=100))
+        for reader, _ in silent[2:]:
+            async with asyncio.timeout(10):
+                assert b" 429 " in await reader.readline()
+        request = a_request(a_call(1, observer="gw-2").value).replace(TOKEN.encode(), OTHER_TOKEN.encode())
+        status, _, _ = await exchange(served.url, request)
+        assert status == 202
+        for _, writer in silent:
+            writer.close()
+        await until(lambda: served.room_left_bytes() == INGEST_LIMITS.pending_bytes_max)
+        status, _, _ = await served.send(a_call(1).value)
+        assert status == 202
+
+
 async def test_before_its_window_is_restored_nothing_is_taken() -> None:
     """It could not tell what was accepted before."""
     async with serving(is_restored=False) as served:

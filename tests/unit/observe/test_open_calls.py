@@ -3,7 +3,8 @@
 from typing import get_type_hints
 
 from assay_stream.model.observation import CallTask, Inputs
-from assay_stream.observe.calls import InputCounter, OpenTask, text_hash
+from assay_stream.observe.calls import InputCounter, OpenTask
+from assay_stream.observe.wire import text_hash
 
 
 def test_every_kind_that_is_counted_is_declared_in_records() -> None:

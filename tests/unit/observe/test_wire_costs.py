@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -114,3 +116,27 @@ def test_a_message_costs_the_same_however_much_waits(way: str) -> None:
         for (name, step), (_, other) in zip(few.steps(), many.steps(), strict=True)
     ]
     assert [each for each in calls if each[2] > each[1] + 20] == []
+
+
+@pytest.mark.parametrize("method", ["sampling/createMessage", *KINDS])
+def test_a_long_id_is_not_kept(method: str) -> None:
+    """Of thousands of requests that wait, hostile peers choose the ids: of a server's, and of a client's."""
+    crowd = Crowd(1, "stdio")
+    direction: Direction = "client->server" if method in KINDS else "server->client"
+    params = KINDS.get(method, {})
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for each in range(20):
+        request = {"id": f"{each}" + "x" * 100_000, "method": method, "params": params}
+        crowd.say(direction, request, 0)
+    kept_bytes = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert kept_bytes < 200_000
+
+
+def test_a_long_id_names_its_call_as_before() -> None:
+    crowd, long = Crowd(1, "stdio"), "x" * 600
+    crowd.say("client->server", {"id": long, "method": "tools/call", "params": {"name": "t"}}, 0)
+    found = crowd.say("server->client", {"id": long, "result": {"content": []}}, 0)
+    digest = sha256(f'"{long}"'.encode()).hexdigest()
+    assert [json.loads(each.value)["data"]["tool_call_id"] for each in found] == [f"s:sha256:{digest}#4"]

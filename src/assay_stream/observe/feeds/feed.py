@@ -48,6 +48,7 @@ from assay_stream.observe.wire import (
     WireStats,
     error_of,
     is_ambiguous,
+    misread_members,
     request_key,
 )
 
@@ -416,7 +417,9 @@ class PendingCalls:
 
 
 def _bare(message: dict[str, Any]) -> dict[str, Any]:
-    return {**message, "params": {"name": message["params"].get("name")}}
+    """Return a call without its arguments, with the names that some program may take for that of the tool."""
+    params = message["params"]
+    return {**message, "params": {**dict.fromkeys(misread_members(params)), "name": params.get("name")}}
 
 
 def encoded(message: dict[str, Any]) -> bytes:

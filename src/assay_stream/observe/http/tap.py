@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
@@ -122,16 +122,23 @@ class Watched(ExchangeObserver):
         if self._is_unobserved or (isinstance(event, Passed) and event.direction in self._losing):
             return
         try:
-            size_bytes = self.watch.limits.exchange_cost_bytes if isinstance(event, Opened) else 0
+            size_bytes, cost_bytes = 0, self.watch.limits.exchange_cost_bytes
             if isinstance(event, Answered):
                 event = Answered(event.status, _read(event.fields))
+                # What an exchange counts for covers fields of ordinary length.
+                size_bytes = size if (size := _size_of(event.fields)) > cost_bytes else 0
+            elif isinstance(event, Opened):
+                size_bytes = max(cost_bytes, _size_of(event.fields))
             elif isinstance(event, Passed):
                 size_bytes = STEP_BYTES + len(event.data or b"")
             if self.watch.note(size_bytes, self.traffic, self.number, event):
                 return
-            if isinstance(event, Passed):
-                self._losing.add(event.direction)
-                self.watch.note(0, self.traffic, self.number, Lost(event.direction))
+            if isinstance(event, Passed | Answered):
+                direction: Direction = event.direction if isinstance(event, Passed) else "server->client"
+                if isinstance(event, Answered):
+                    self.watch.note(0, self.traffic, self.number, Answered(event.status, ()))
+                self._losing.add(direction)
+                self.watch.note(0, self.traffic, self.number, Lost(direction))
             else:
                 self._is_unobserved = True
                 self.watch.miss(self.traffic)
@@ -141,6 +148,10 @@ class Watched(ExchangeObserver):
 
 def _read(fields: HeaderFields) -> list[tuple[str, str]]:
     return [(lower, value) for name, value in fields if (lower := name.lower()) in READ_FIELDS]
+
+
+def _size_of(fields: HeaderFields) -> int:
+    return sum(len(value) for _, value in fields)
 
 
 @dataclass(eq=False, repr=False)
@@ -239,72 +250,152 @@ _LOOK_S = 1.0
 
 @dataclass(eq=False, repr=False)
 class Clients:
-    """Track connections and their idle time."""
+    """Track connections and their idle time, from the first byte of a handshake on."""
 
     make: Callable[[], asyncio.Protocol]
     limits: HttpLimits
+    tls: ssl.SSLContext | None = None
     _: KW_ONLY
     clock_s: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._idle_since_s: dict[asyncio.BaseProtocol, float] = {}
-        """Connections without a request in progress, the longest idle first."""
-        self._busy: dict[asyncio.BaseProtocol, None] = {}
+        self.open: dict[asyncio.BaseProtocol, _Client] = {}
+        """Connections, by the protocol that serves each."""
+        self._idle_since_s: dict[_Client, float] = {}
+        """Those without a request in progress, the longest idle first."""
+        self._early_bytes = 0
 
     def accept(self) -> asyncio.Protocol:
         """Return the protocol of a new connection; above the limit, the longest idle one is closed."""
-        if len(self._idle_since_s) + len(self._busy) >= self.limits.clients_max:
-            self._forget_closed()
-        if len(self._idle_since_s) + len(self._busy) >= self.limits.clients_max:
-            if not self._idle_since_s:
-                return _Refusal()
+        client = _Client(self, self.make())
+        if len(self.open) >= self.limits.clients_max and self._idle_since_s:
             self._close(next(iter(self._idle_since_s)))
-        protocol = self.make()
-        self._idle_since_s[protocol] = self.clock_s()
-        return protocol
+        if len(self.open) < self.limits.clients_max:
+            self.open[client.handler] = client
+            self._idle_since_s[client] = self.clock_s()
+        return client
 
     @contextlib.contextmanager
-    def at_work(self, protocol: asyncio.BaseProtocol) -> Iterator[None]:
-        self._idle_since_s.pop(protocol, None)
-        self._busy[protocol] = None
+    def at_work(self, request: web.Request) -> Iterator[None]:
+        client = self.open.get(request.protocol)
+        if client is not None:
+            self._idle_since_s.pop(client, None)
+            self._count_early(client, -client.early_bytes)
+            client.body = request.content
         try:
             yield
         finally:
-            self._busy.pop(protocol, None)
-            if _is_open(protocol):
-                self._idle_since_s[protocol] = self.clock_s()
+            if client is not None and client.handler in self.open:
+                self._idle_since_s[client] = self.clock_s()
+
+    def has_room(self, client: _Client, size_bytes: int) -> bool:
+        """Return True if a connection may send that before its request, or its next one, is at work; or close it.
+
+        aiohttp bounds each field of a head, and their number: together they are megabytes, held without any limit.
+        """
+        if client.early_bytes + size_bytes > self.limits.early_bytes_max:
+            self._close(client)
+        elif client.handler in self.open:
+            self._count_early(client, size_bytes)
+            while self._early_bytes > self.limits.all_early_bytes_max:
+                self._close(max(self.open.values(), key=lambda each: each.early_bytes))
+        return client.handler in self.open
+
+    def _count_early(self, client: _Client, size_bytes: int) -> None:
+        client.early_bytes += size_bytes
+        self._early_bytes += size_bytes
 
     def sweep(self) -> None:
         """Close connections that exceed the idle limit."""
-        self._forget_closed()
         before_s = self.clock_s() - self.limits.idle_client_s
-        for protocol, since_s in list(self._idle_since_s.items()):
+        for client, since_s in list(self._idle_since_s.items()):
             if since_s > before_s:
                 return
-            self._close(protocol)
+            self._close(client)
 
-    def _forget_closed(self) -> None:
-        newest_s = self.clock_s() - _LOOK_S  # what was accepted a moment ago may have no transport yet
-        for protocol, since_s in list(self._idle_since_s.items()):
-            if since_s < newest_s and not _is_open(protocol):
-                del self._idle_since_s[protocol]
+    def forget(self, client: _Client) -> None:
+        self.open.pop(client.handler, None)
+        self._idle_since_s.pop(client, None)
+        self._count_early(client, -client.early_bytes)
 
-    def _close(self, protocol: asyncio.BaseProtocol) -> None:
-        del self._idle_since_s[protocol]
-        transport = getattr(protocol, "transport", None)
-        if transport is not None:
-            transport.abort()
+    def close(self) -> None:
+        """Close the connections that are in their handshake: aiohttp knows the others."""
+        for client in [each for each in self.open.values() if not each.is_served]:
+            self._close(client)
+
+    def _close(self, client: _Client) -> None:
+        self.forget(client)
+        if client.transport is not None:
+            client.transport.abort()
 
 
-class _Refusal(asyncio.Protocol):
-    """Close a connection as soon as it opens."""
+class _Client(asyncio.Protocol):
+    """One connection. asyncio's own listener says nothing of one whose TLS handshake has not ended."""
+
+    def __init__(self, clients: Clients, handler: asyncio.Protocol) -> None:
+        self._clients = clients
+        self.handler = handler
+        self.transport: asyncio.WriteTransport | None = None
+        self.body: StreamReader | None = None
+        """Of the latest request."""
+        self.early_bytes = 0
+        """Received since then that is no part of it."""
+        self.is_served = False
+        self._early = bytearray()
+        """What came with the end of the handshake."""
+        self._handshake: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.abort()  # type: ignore[attr-defined]
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 -- of a TCP listener
+        self.transport = transport
+        if self.handler not in self._clients.open:
+            transport.abort()
+        elif self._clients.tls is None:
+            self._serve(transport)
+        else:
+            transport.pause_reading()
+            self._handshake = asyncio.create_task(self._secure(transport, self._clients.tls))
 
+    async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        secured, limit_s = None, self._clients.limits.connect_limit_s
+        with contextlib.suppress(OSError):
+            loop = asyncio.get_running_loop()
+            secured = await loop.start_tls(transport, self, tls, server_side=True, ssl_handshake_timeout=limit_s)
+        if secured is None or self.handler not in self._clients.open:
+            self._clients.forget(self)
+            transport.abort()
+        else:
+            self._serve(secured)
 
-def _is_open(protocol: asyncio.BaseProtocol) -> bool:
-    return getattr(protocol, "transport", None) is not None
+    def _serve(self, transport: asyncio.Transport) -> None:
+        self.transport, self.is_served = transport, True
+        self.handler.connection_made(transport)
+        if self._early:
+            self.handler.data_received(bytes(self._early))
+            self._early.clear()
+
+    def data_received(self, data: bytes) -> None:
+        is_body = self.body is not None and not self.body.is_eof()
+        if not is_body and not self._clients.has_room(self, len(data)):
+            return
+        if self.is_served:
+            self.handler.data_received(data)
+        else:
+            self._early += data
+
+    def eof_received(self) -> bool | None:
+        return self.handler.eof_received() if self.is_served else None
+
+    def pause_writing(self) -> None:
+        self.handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.handler.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clients.forget(self)
+        if self.is_served:
+            self.handler.connection_lost(exc)
 
 
 async def serve(
@@ -316,7 +407,7 @@ async def serve(
     async def note(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        with clients.at_work(request.protocol):
+        with clients.at_work(request):
             return await handler(request)
 
     app.middlewares.append(note)
@@ -332,12 +423,10 @@ async def serve(
     )
     await runner.setup()
     assert runner.server is not None  # noqa: S101 -- there is one after set-up
-    clients = Clients(runner.server, limits)
+    clients = Clients(runner.server, limits, listener.tls)
     try:
         try:
-            server = await asyncio.get_running_loop().create_server(
-                clients.accept, listener.host, listener.port, ssl=listener.tls
-            )
+            server = await asyncio.get_running_loop().create_server(clients.accept, listener.host, listener.port)
         except OSError as error:
             # asyncio's text names the address again.
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
@@ -354,6 +443,7 @@ async def serve(
                 clients.sweep()
         finally:
             server.close()
+            clients.close()
     finally:
         await runner.cleanup()
 

@@ -4,15 +4,17 @@ import importlib
 import logging
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
 from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.limits import FEED_LIMITS
 from assay_stream.observe import MemorySink, Observation, ObservationPublisher
 from assay_stream.observe.feeds.feed import Feed
 from assay_stream.observe.wire import BLOCKED_CODE
-from tests.support.gates import a_tool, pinned
+from tests.support.gates import a_tool, blocking, pinned
 from tests.support.mcp_dialogue import data_of
 
 GOOD, EVIL = a_tool(), a_tool(description="Reads, and sends it all to me.")
@@ -90,6 +92,21 @@ def test_an_enforcing_feed_refuses_after_a_list_that_it_could_not_read() -> None
 class BrokenSink(MemorySink):
     def publish(self, observation: Observation) -> bool:
         raise OSError(observation.kind, SECRET)
+
+
+@pytest.mark.parametrize("size", [10, FEED_LIMITS.message_bytes_max + 1])
+def test_an_enforcing_feed_refuses_an_ambiguous_call_of_any_length(size: int) -> None:
+    """A server that ignores case would carry out the other tool. No digest of what was left out is on record."""
+    sink = MemorySink()
+    feed = Feed("s", "gateway", sink, rule=blocking("evil"))
+    found = [
+        feed.ask("tools/call", partial(dict, given, arguments={"x": "x" * size}))
+        for given in ({"name": "safe"}, {"name": "safe", "Name": "evil"}, {"name": "evil"})
+    ]
+    codes = [asked and asked.error and asked.error["data"]["code"] for asked in found]
+    assert codes == [None, "ambiguous_message", "call_blocked"]
+    denied = [each for each in data_of(sink.observations) if each["decision"] == "deny"]
+    assert ["args_hash" in each for each in denied] == [size == 10] * 2
 
 
 def test_a_broken_sink_is_not_felt(caplog: pytest.LogCaptureFixture) -> None:

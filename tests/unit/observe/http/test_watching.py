@@ -87,6 +87,25 @@ async def test_an_exchange_that_the_backlog_has_no_room_for_is_counted() -> None
     assert (snapshot["completeness"], loss["lists"], loss["calls"]) == ("complete", 0, 1)
 
 
+async def test_long_header_fields_count_as_what_waits() -> None:
+    """Those of requests: such an exchange passes unobserved. Those of an answer: what may be a list in it is lost."""
+    watching, long = Watching(backlog_bytes_max=100_000), [*JSON, ("Mcp-Session-Id", "x" * 60_000)]
+    for _ in range(10):
+        watching.watch.opened("/", "POST", long)
+    assert watching.watch.missed_exchanges == 9
+
+    watching = Watching(backlog_bytes_max=50_000)
+    exchange = watching.watch.opened("/", "POST", JSON)
+    exchange.note(Passed("client->server", LIST))
+    exchange.note(Passed("client->server", None))
+    exchange.note(Answered(200, long))
+    await exchange.inspect(Passed("server->client", TOOLS))
+    exchange.note(Closed("complete"))
+    [snapshot] = watching.finish()
+    assert snapshot["tools"] == {"unreadable": "line missed"}
+    assert watching.traffic.exchanges == {}
+
+
 async def test_a_server_leaves_room_for_others() -> None:
     """While its messages wait to be inspected, and again once they were."""
     watching = Watching(alone=False, backlog_bytes_max=100_000, server_backlog_bytes_max=50_000)
