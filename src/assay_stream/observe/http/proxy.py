@@ -252,7 +252,8 @@ class Proxy:
             is_gone = request.transport is None or request.transport.is_closing()
             if not (isinstance(error, ConnectionError) and is_gone):
                 self.failures += 1
-                _log.exception("a request failed in the tap")
+                if self.failures == 1:
+                    _log.exception("a request failed in the tap; further failures are only counted")
             return answer_of("tap_failed")
         finally:
             self._in_progress -= 1

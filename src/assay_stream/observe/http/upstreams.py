@@ -59,7 +59,8 @@ class ResponseHead:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status = response.status
-        self.reason = response.reason or ""
+        # It means nothing, and aiohttp refuses to write some that it reads.
+        self.reason = response.reason if response.reason and response.reason.isprintable() else ""
         self.fields: HeaderFields = list(response.headers.items())
 
     def here(self) -> bytes:

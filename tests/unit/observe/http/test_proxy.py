@@ -74,6 +74,14 @@ async def test_bytes_and_headers_pass_unchanged_both_ways() -> None:
     assert b"User-Agent" not in server.heads[0]
 
 
+async def test_a_reason_phrase_that_cannot_be_written_costs_no_answer() -> None:
+    """It means nothing (RFC 9112, section 4); the answer behind it was given."""
+    async with raw_server(Answering(a_response(DONE, status="200 No\x0bsuch\x01thing"))) as url, http_tap(url) as tap:
+        status, head, body = await exchange(tap.url, a_post(CALL))
+    assert (status, body) == (200, DONE)
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 async def test_a_stream_passes_event_by_event() -> None:
     """Nothing waits for the end of a stream, and comments pass as they are."""
     go = asyncio.Event()
