@@ -85,6 +85,17 @@ def test_the_store_says_from_when_on_it_is_complete() -> None:
     assert {row.following for row in status.positions} == {EVIDENCE[-1].origin.offset + 1}
 
 
+def test_evidence_that_went_for_room_says_nothing_about_age() -> None:
+    """A start notes how far back the topics are read, whether or not that leaves any evidence out."""
+    connection = _of(EVIDENCE)
+    filler = Filler(connection)
+    filler.begin("cluster", oldest_us=1)
+    filler.keep_within(Bounds(age_us=_EVER, size_bytes=1), now_us=NOW_US)
+    status = Store(connection).status()
+    assert status.dropped > 0
+    assert status.complete_since_us is None
+
+
 def test_under_a_legal_hold_late_evidence_is_kept() -> None:
     """Also where the bound had moved on before: on a start, or with what was dropped until then."""
     held = a_control("hold.set", server_id="*", id="case", scope={"server_id": "server-0"})
