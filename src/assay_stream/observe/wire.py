@@ -6,6 +6,7 @@ import json
 import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, Literal, TypeVar
@@ -41,6 +42,8 @@ _TOOL_MEMBERS = frozenset(
     ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta")
 )
 _FOLDED_TOOL_MEMBERS = frozenset(name.casefold() for name in _TOOL_MEMBERS)
+_ID_MAX = 2**256
+"""No client counts its requests so far."""
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -194,17 +197,13 @@ def trace_of(traceparent: object) -> tuple[str, str] | None:
 
 def _number(text: str) -> int | float | None:
     """Return the number JavaScript would convert a string to; accepting more strings than it does is harmless."""
-    stripped = text.strip()
-    if len(stripped) > 64:
-        return None
-    try:
-        return int(stripped or "0", 0)
-    except ValueError:
-        pass
-    try:
-        return float(stripped)
-    except ValueError:
-        return None
+    stripped = text.replace("\ufeff", "").strip()
+    # By its value, not its length: any number of zeros may precede or follow the digits.
+    for number_of in (lambda: int(stripped or "0", 0), lambda: float(stripped)):
+        with suppress(ValueError):
+            number = number_of()
+            return number if abs(number) < _ID_MAX else None
+    return None
 
 
 T = TypeVar("T")

@@ -367,6 +367,13 @@ class TestLists:
         talk.answers(GOOD, number="2")
         assert talk.calls().forward
 
+    def test_an_answer_whose_id_is_padded_counts(self, talk: Connection) -> None:
+        """The clients of the official SDKs convert it, however long it is."""
+        talk.lists(GOOD)
+        talk.asks_list(2)
+        talk.answers(EVIL, number="0" * 64 + "2")
+        assert not talk.calls().forward
+
     def test_a_list_longer_than_is_kept(self, talk: Connection) -> None:
         """What the client was told beyond that is not known."""
         talk.lists(GOOD)
