@@ -44,6 +44,7 @@ from assay_stream.observe.wire import (
     Line,
     error_of,
     is_ambiguous,
+    is_response,
     listed_in,
     may_list,
     params_of,
@@ -290,7 +291,7 @@ class HidingGate(Gate):
                 answered.add(key)
             elif (
                 (isinstance(result, dict) and result.get("tools") is not None)
-                or ("method" not in message and message.get("tools") is not None)
+                or (is_response(message) and message.get("tools") is not None)
                 or (result is not None and self.answers_list(message, exchange))
             ):
                 found.append(message)
@@ -314,7 +315,7 @@ class HidingGate(Gate):
     def _withheld(
         self, code: str, line: Line, exchange: int, observations: list[Observation], names: tuple[str, ...] = ()
     ) -> Commands:
-        named = [answerable(message.get("id")) for message in line.messages if "method" not in message]
+        named = [answerable(message.get("id")) for message in line.messages if is_response(message)]
         ids = [each for each in named if each is not None] or [
             key[1] for key in islice(self.lists.for_tools(exchange), 1)
         ]

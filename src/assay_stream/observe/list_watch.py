@@ -49,7 +49,7 @@ from assay_stream.observe.list_transport import (
 )
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Session
-from assay_stream.observe.wire import BLANKS, request_key
+from assay_stream.observe.wire import BLANKS, is_response, request_key
 
 _THREAD_FROM_BYTES = 64 * 1024
 """Longer messages are parsed in a thread, so that one server's cannot delay the others."""
@@ -154,7 +154,7 @@ class Conversation:
             self._hold(observations)
         answered = False
         for message in line.messages:
-            if "method" not in message:
+            if is_response(message):
                 answered = self._resolve(message) or answered
             elif "id" in message:
                 reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}

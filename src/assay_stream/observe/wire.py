@@ -113,6 +113,17 @@ def _folds(part: Mapping[str, Any], names: frozenset[str], folded: frozenset[str
     return any(key not in names and key.casefold() in folded for key in part)
 
 
+def is_response(message: Mapping[str, Any]) -> bool:
+    """Return True if a server's message answers a request.
+
+    Common clients also take an answer whose ``method`` or ``params`` no request can have.
+    """
+    if "method" not in message:
+        return True
+    is_request = isinstance(message["method"], str) and isinstance(message.get("params"), dict | None)
+    return not is_request and ("result" in message or "error" in message)
+
+
 def listed_in(message: Mapping[str, Any]) -> list[Any] | None:
     """Return the tools array in a response, whichever request it answers; ``None`` if it has none."""
     result = message.get("result")

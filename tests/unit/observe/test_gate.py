@@ -374,6 +374,18 @@ class TestLists:
         talk.answers(EVIL, number="0" * 64 + "2")
         assert not talk.calls().forward
 
+    @pytest.mark.parametrize("more", [{"method": None}, {"method": 5}, {"method": "x", "params": 5}])
+    def test_an_answer_that_has_a_method_counts(self, more: dict[str, Any], talk: Connection) -> None:
+        """The official SDK for Python takes it for an answer, others do not: the next may be the one that they take."""
+        talk.lists(GOOD)
+        talk.asks_list(2)
+        talk.server({"jsonrpc": "2.0", "id": 2, "result": {"tools": [EVIL]}, **more})
+        assert not talk.calls().forward
+        talk.asks_list(3)
+        talk.server({"jsonrpc": "2.0", "id": 3, "result": {"tools": [GOOD]}, **more})
+        talk.answers(EVIL, number=3)
+        assert not talk.calls().forward
+
     def test_a_list_longer_than_is_kept(self, talk: Connection) -> None:
         """What the client was told beyond that is not known."""
         talk.lists(GOOD)
