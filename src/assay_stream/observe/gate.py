@@ -11,7 +11,7 @@ Rules:
 3. A line from the client that is not sound JSON, not made of messages, or ambiguous does not pass: a server that
    reads it differently could be made to obey a call that was never ruled on.
 4. Nothing passes of a batch with a blocked call: every request in it is answered with an error.
-5. An ambiguous line from the server leaves the pending list in doubt.
+5. An ambiguous line from the server leaves the pending list in doubt, also if it is the answer.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ class Gate(Session):
         observations = self.take("server->client", line, raw, at, exchange=exchange, hidden=hidden or {})
         if is_doubtful and self.awaits_list(exchange):
             observations += self.missed("server->client", at, exchange=exchange)
-        elif is_doubtful and self.over_http:
-            self.offered.doubt()  # the list may have another one inside
+        elif is_doubtful:
+            self.offered.doubt()  # the answer may hold another list, or one in other capitals
         return observations
 
     def _ruling(self, call: Mapping[str, Any]) -> Ruling:

@@ -341,6 +341,10 @@ class TestLists:
             b'{"method":"notifications/message","params":\r{"id":1,"result":{"tools":[]}}\r}',
             b'{"ID":1,"Result":{"tools":[]}}',
             b'{"id":1,"id":99,"result":{"tools":[]}}',
+            # Itself the answer, with another one in it.
+            b'{"id":1,"result":{"tools":[]},"x":\r{"id":1,"result":{"tools":[]}}\r}',
+            b'{"id":1,"Result":{"tools":[]}}',
+            b'{"id":1,"error":{"code":1,"message":""},"Result":{"tools":[]}}',
         ],
     )
     def test_a_list_hidden_in_a_line_that_is_read_in_two_ways(self, talk: Connection, line: bytes) -> None:
