@@ -11,7 +11,7 @@ Rules:
 3. A line from the client that is not sound JSON, not made of messages, or ambiguous does not pass: a server that
    reads it differently could be made to obey a call that was never ruled on.
 4. Nothing passes of a batch with a blocked call: every request in it is answered with an error.
-5. An ambiguous line from the server leaves the pending list in doubt.
+5. An ambiguous line from the server leaves the pending list in doubt, also if it is the answer.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from assay_stream.observe.wire import (
     Line,
     error_of,
     is_ambiguous,
+    is_response,
     listed_in,
     may_list,
     params_of,
@@ -149,8 +150,8 @@ class Gate(Session):
         observations = self.take("server->client", line, raw, at, exchange=exchange, hidden=hidden or {})
         if is_doubtful and self.awaits_list(exchange):
             observations += self.missed("server->client", at, exchange=exchange)
-        elif is_doubtful and self.over_http:
-            self.offered.doubt()  # the list may have another one inside
+        elif is_doubtful:
+            self.offered.doubt()  # the answer may hold another list, or one in other capitals
         return observations
 
     def _ruling(self, call: Mapping[str, Any]) -> Ruling:
@@ -290,7 +291,7 @@ class HidingGate(Gate):
                 answered.add(key)
             elif (
                 (isinstance(result, dict) and result.get("tools") is not None)
-                or ("method" not in message and message.get("tools") is not None)
+                or (is_response(message) and message.get("tools") is not None)
                 or (result is not None and self.answers_list(message, exchange))
             ):
                 found.append(message)
@@ -314,7 +315,7 @@ class HidingGate(Gate):
     def _withheld(
         self, code: str, line: Line, exchange: int, observations: list[Observation], names: tuple[str, ...] = ()
     ) -> Commands:
-        named = [answerable(message.get("id")) for message in line.messages if "method" not in message]
+        named = [answerable(message.get("id")) for message in line.messages if is_response(message)]
         ids: list[int | float | str | None] = [each for each in named if each is not None] or [
             answerable(key[1]) for key in islice(self.lists.for_tools(exchange), 1)
         ]

@@ -36,6 +36,7 @@ from typing import Any
 
 from assay_stream import __version__
 from assay_stream.limits import LISTING_LIMITS, ListingLimits
+from assay_stream.model.record import SNAPSHOT_TYPE
 from assay_stream.observe.http.upstreams import Client
 from assay_stream.observe.list_transport import (
     LEGACY,
@@ -49,7 +50,7 @@ from assay_stream.observe.list_transport import (
 )
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.session import Session
-from assay_stream.observe.wire import BLANKS, request_key
+from assay_stream.observe.wire import BLANKS, is_response, request_key
 
 _THREAD_FROM_BYTES = 64 * 1024
 """Longer messages are parsed in a thread, so that one server's cannot delay the others."""
@@ -57,6 +58,7 @@ _COMPANIONS = {"prompts": "prompts/list", "resources": "resources/templates/list
 _CHANGES = {f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources")}
 _CLIENT = {"name": "assay-stream", "version": __version__}
 _TTL_MS_MAX = 2**53
+_SNAPSHOT, _TYPE_WITHIN = SNAPSHOT_TYPE.encode(), 128
 _METHOD_UNKNOWN = {"code": -32601, "message": "this client only lists"}
 
 
@@ -87,7 +89,7 @@ class Conversation:
         self.transport: Transport | None = None
         self._capabilities: Mapping[str, Any] = {}
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._held: Observation | None = None
+        self._held: list[Observation] = []
         self._bytes = self._messages = 0
 
     @property
@@ -154,7 +156,7 @@ class Conversation:
             self._hold(observations)
         answered = False
         for message in line.messages:
-            if "method" not in message:
+            if is_response(message):
                 answered = self._resolve(message) or answered
             elif "id" in message:
                 reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
@@ -275,14 +277,20 @@ class Conversation:
                 answer.set_exception(ListingError(reason))
 
     def _hold(self, observations: list[Observation]) -> None:
-        """Hold the latest snapshot until the list is complete: earlier states hold less."""
-        if observations:
-            self._held = observations[-1]
+        """Hold everything until the list is complete; of its snapshots only the latest: earlier ones hold less."""
+        for observation in observations:
+            if _is_snapshot(observation):
+                self._held = [each for each in self._held if not _is_snapshot(each)]
+            self._held.append(observation)
 
     def _flush(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            self.publish(held)
+        held, self._held = self._held, []
+        for observation in held:
+            self.publish(observation)
+
+
+def _is_snapshot(observation: Observation) -> bool:
+    return _SNAPSHOT in observation.value[:_TYPE_WITHIN]
 
 
 _log = logging.getLogger(__name__)

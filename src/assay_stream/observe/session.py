@@ -40,6 +40,7 @@ from assay_stream.observe.wire import (
     RequestKey,
     WireConnection,
     answer_keys,
+    is_response,
     is_unread_list,
     listed_in,
     may_be_misread,
@@ -168,7 +169,7 @@ class Session(WireConnection):
         own, keys = request_key(message.get("id")), answer_keys(message.get("id"), exchange)
         # Some clients accept any message in an exchange as the answer to its request.
         is_for_list = exchange and self.awaits_list(exchange)
-        if "method" in message or is_for_list or any(self.lists.awaited(key) for key in keys):
+        if not is_response(message) or is_for_list or any(self.lists.awaited(key) for key in keys):
             return False
         return any(self.calls.awaits(key) for key in keys if key[:2] == own)
 
@@ -247,7 +248,7 @@ class Session(WireConnection):
                 self._request(message, method, shown_name)
             elif direction == "client->server":
                 self.calls.client_answered(message)
-            elif "method" not in message:
+            elif is_response(message):
                 self._response(message, raw.strip(BLANKS), hidden.get(id(message), ()))
             elif isinstance(method, str) and method in _ON_SERVER_MESSAGE and exchange not in self._refused:
                 _ON_SERVER_MESSAGE[method](self, message)
@@ -269,7 +270,7 @@ class Session(WireConnection):
         """Record that the client gets errors instead of the answers in a line, which may be taken afterwards."""
         self.begin(observed_at, exchange)
         for message in line.messages:
-            if "method" not in message:
+            if is_response(message):
                 any(self.calls.give_up(key, code, ok=False) for key in self._answered(message, exchange))
         return self.found
 
@@ -379,7 +380,7 @@ class Session(WireConnection):
             if self._greetings.take(key):
                 self.lists.greeted(message.get("result"))
                 return
-            is_same = key[:2] == same_id
+            is_same = key[:2] == same_id and "method" not in message
             if self.calls.response(key, message) or self.lists.response(
                 key, message, raw, same_id=is_same, hidden=hidden
             ):

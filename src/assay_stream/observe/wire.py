@@ -6,6 +6,7 @@ import json
 import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -44,6 +45,8 @@ _TOOL_MEMBERS = frozenset(
     ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "execution", "_meta")
 )
 _FOLDED_TOOL_MEMBERS = frozenset(name.casefold() for name in _TOOL_MEMBERS)
+_ID_MAX = 2**256
+"""No client counts its requests so far."""
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -114,6 +117,17 @@ def may_be_misread(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LI
 
 def _has_misread_tool_member(tool: Mapping[str, Any]) -> bool:
     return any(key not in _TOOL_MEMBERS and key.casefold() in _FOLDED_TOOL_MEMBERS for key in tool)
+
+
+def is_response(message: Mapping[str, Any]) -> bool:
+    """Return True if a server's message answers a request.
+
+    Common clients also take an answer whose ``method`` or ``params`` no request can have.
+    """
+    if "method" not in message:
+        return True
+    is_request = isinstance(message["method"], str) and isinstance(message.get("params"), dict | None)
+    return not is_request and ("result" in message or "error" in message)
 
 
 def listed_in(message: Mapping[str, Any]) -> list[Any] | None:
@@ -206,17 +220,13 @@ def trace_of(traceparent: object) -> tuple[str, str] | None:
 
 def _number(text: str) -> int | float | None:
     """Return the number JavaScript would convert a string to; accepting more strings than it does is harmless."""
-    stripped = text.strip()
-    if len(stripped) > 64:
-        return None
-    try:
-        return int(stripped or "0", 0)
-    except ValueError:
-        pass
-    try:
-        return float(stripped)
-    except ValueError:
-        return None
+    stripped = text.replace("\ufeff", "").strip()
+    # By its value, not its length: any number of zeros may precede or follow the digits.
+    for number_of in (lambda: int(stripped or "0", 0), lambda: float(stripped)):
+        with suppress(ValueError):
+            number = number_of()
+            return number if abs(number) < _ID_MAX else None
+    return None
 
 
 T = TypeVar("T")

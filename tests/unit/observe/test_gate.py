@@ -341,6 +341,10 @@ class TestLists:
             b'{"method":"notifications/message","params":\r{"id":1,"result":{"tools":[]}}\r}',
             b'{"ID":1,"Result":{"tools":[]}}',
             b'{"id":1,"id":99,"result":{"tools":[]}}',
+            # Itself the answer, with another one in it.
+            b'{"id":1,"result":{"tools":[]},"x":\r{"id":1,"result":{"tools":[]}}\r}',
+            b'{"id":1,"Result":{"tools":[]}}',
+            b'{"id":1,"error":{"code":1,"message":""},"Result":{"tools":[]}}',
         ],
     )
     def test_a_list_hidden_in_a_line_that_is_read_in_two_ways(self, talk: Connection, line: bytes) -> None:
@@ -366,6 +370,25 @@ class TestLists:
         talk.asks_list(2)
         talk.answers(GOOD, number="2")
         assert talk.calls().forward
+
+    def test_an_answer_whose_id_is_padded_counts(self, talk: Connection) -> None:
+        """The clients of the official SDKs convert it, however long it is."""
+        talk.lists(GOOD)
+        talk.asks_list(2)
+        talk.answers(EVIL, number="0" * 64 + "2")
+        assert not talk.calls().forward
+
+    @pytest.mark.parametrize("more", [{"method": None}, {"method": 5}, {"method": "x", "params": 5}])
+    def test_an_answer_that_has_a_method_counts(self, more: dict[str, Any], talk: Connection) -> None:
+        """The official SDK for Python takes it for an answer, others do not: the next may be the one that they take."""
+        talk.lists(GOOD)
+        talk.asks_list(2)
+        talk.server({"jsonrpc": "2.0", "id": 2, "result": {"tools": [EVIL]}, **more})
+        assert not talk.calls().forward
+        talk.asks_list(3)
+        talk.server({"jsonrpc": "2.0", "id": 3, "result": {"tools": [GOOD]}, **more})
+        talk.answers(EVIL, number=3)
+        assert not talk.calls().forward
 
     def test_a_list_longer_than_is_kept(self, talk: Connection) -> None:
         """What the client was told beyond that is not known."""

@@ -14,7 +14,13 @@ def test_other_values_are_no_ids(value: object) -> None:
     assert answer_keys(value) == []
 
 
-@pytest.mark.parametrize(("text", "number"), [("2", 2), (" 2 ", 2), ("2.0", 2), ("0x2", 2), ("", 0), ("02", 2)])
+PADDED = ["0" * 64 + "2", "0x" + "0" * 64 + "2", "2." + "0" * 64, "0" * 5_000 + "2", "\ufeff2 ", "\u2003\ufeff\u20032"]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("2", 2), (" 2 ", 2), ("2.0", 2), ("0x2", 2), ("", 0), ("02", 2), *((text, 2) for text in PADDED)],
+)
 def test_the_text_of_an_answers_id_may_mean_a_number(text: str, number: int) -> None:
     """Clients convert it, so an answer so named arrives."""
     assert answer_keys(text) == [(True, text), (False, number)]
@@ -23,6 +29,7 @@ def test_the_text_of_an_answers_id_may_mean_a_number(text: str, number: int) -> 
 def test_a_text_that_is_no_number_stays_text() -> None:
     assert answer_keys("abc") == [(True, "abc")]
     assert answer_keys("9" * 100) == [(True, "9" * 100)]
+    assert answer_keys("9" * 5_000) == [(True, "9" * 5_000)]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,15 @@ def test_a_call_and_its_answer_give_one_event(talk: Dialogue) -> None:
     }
 
 
+def test_a_request_with_the_id_of_a_call_is_no_answer(talk: Dialogue) -> None:
+    """Not even one that nothing can read."""
+    talk.call(1)
+    request = {"jsonrpc": "2.0", "id": 1, "method": "x"}
+    assert talk.server({**request, "params": {}, "result": {}}) == []
+    assert talk.server({**request, "params": []}) == []
+    assert [event["data"]["ok"] for event in talk.result(1, {})] == [True]
+
+
 @pytest.mark.parametrize(
     ("answer", "ok", "code"),
     [
@@ -49,6 +58,8 @@ def test_a_call_and_its_answer_give_one_event(talk: Dialogue) -> None:
         ({"error": {"code": "password"}}, False, "jsonrpc_error"),
         ({"error": {"code": True}}, False, "jsonrpc_error"),
         ({"error": "password"}, False, "jsonrpc_error"),
+        ({"result": {}, "method": None}, True, None),
+        ({"error": {"code": -32602}, "method": "x", "params": []}, False, "jsonrpc_-32602"),
         ({}, False, "jsonrpc_error"),
     ],
 )

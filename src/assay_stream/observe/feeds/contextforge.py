@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay_stream.canonical.digest import DigestKey
@@ -118,8 +117,6 @@ class ContextForgeFeed(Plugin):  # type: ignore[misc]  # the extra brings its ty
     def _began(self, payload: ToolPreInvokePayload, context: PluginContext) -> None:
         asked = self._ask(payload.name, lambda: {"arguments": payload.args or {}}, context)
         if asked is not None:
-            # The gateway keeps the state, which needs no arguments.
-            asked = replace(asked, message={**asked.message, "params": {}})
             name = _begun.put(_key(payload, context), (self.feed, asked))
             if len(_begun) > FEED_LIMITS.calls_max:
                 _begun.take_oldest()  # only its own plugin can end it now

@@ -262,7 +262,8 @@ class Feed:
             reply = json.loads(commands.reply) if commands.reply else {}
             return Asked(view=view, message=message, error=reply.get("error", {}))
         self._take(session, "client->server", message, raw, at, shown_name)
-        return Asked(view=view, message=message)
+        # Kept until the answer comes, which does not need the parameters.
+        return Asked(view=view, message={**message, "params": {}})
 
     def _answered(self, asked: Asked, answer: Mapping[str, Any], at: datetime) -> None:
         reply = {"jsonrpc": "2.0", "id": asked.message["id"], **answer}

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -93,6 +94,23 @@ def test_a_list_and_a_call_are_what_a_tap_would_have_seen() -> None:
     assert call["trace_id"] == TRACE.split("-")[1]
     assert call["args_hash"].startswith("sha256:")
     assert call["result_hash"].startswith("sha256:")
+
+
+def test_a_call_that_waits_for_its_answer_keeps_no_arguments() -> None:
+    """Ten thousand may wait, for five minutes, and each may have brought 16 MiB."""
+    service = Service()
+    request = field(1, b"github") + field(2, b"tools/call")
+    request += field(4, json.dumps({"name": "read", "arguments": {"a": "x" * 1_000_000}}).encode())
+    tracemalloc.start()
+    try:
+        for _ in range(8):
+            service.answers.check_request(agentgateway.MESSAGES["McpRequest"].FromString(request))
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 1_000_000
+    service.answers.close()
+    assert [call["error"]["code"] for call in service.calls()] == ["no_response"] * 8
 
 
 def test_the_prefixes_of_a_merged_list_are_undone_and_kept() -> None:

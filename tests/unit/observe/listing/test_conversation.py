@@ -56,13 +56,13 @@ class Scripted:
         """Do nothing."""
 
 
-async def listed(answers: list[Any]) -> tuple[list[Observation], str | None]:
+async def listed(answers: list[Any], scripted: type[Scripted] = Scripted) -> tuple[list[Observation], str | None]:
     published: list[Observation] = []
     numbers = count()
     vantage = Vantage(server_id="s", observer_id="lister")
     observer = WireObserver(vantage, session_id="w", new_id=lambda: f"id-{next(numbers)}")
     conversation = Conversation(observer, publish=published.append, clock=lambda: AT, limits=LIMITS)
-    conversation.transport = Scripted(conversation, answers)
+    conversation.transport = scripted(conversation, answers)
     try:
         await conversation.list_all()
     except ListingError as error:
@@ -79,6 +79,23 @@ def test_whatever_a_server_says_ends_with_a_list_or_a_reason(answers: list[Any])
     assert reason is None or reason in REASONS
     snapshots = [each for each in published if b"mcp.tools.list.observed" in each.value]
     assert len(snapshots) <= 1 + sum(b"list_changed" in each.value for each in published)
+
+
+def test_a_second_answer_does_not_take_the_first_along() -> None:
+    """What it says is lost, and on record as such; the list is published all the same."""
+    greeting = {"supportedVersions": ["2026-07-28"], "capabilities": {}}
+
+    class Twice(Scripted):
+        async def send(self, raw: bytes, **options: Any) -> None:
+            await super().send(raw, **options)
+            if (asked := json.loads(raw))["method"] == "tools/list":
+                second = {"jsonrpc": "2.0", "id": asked["id"], "result": {"tools": [{"name": "b"}]}}
+                await self.conversation.heard(json.dumps(second).encode())
+
+    answers = [{"id": "ASKED", "result": each} for each in (greeting, {"tools": [{"name": "a"}]})]
+    published, reason = asyncio.run(listed(answers, Twice))
+    listing, lost = [json.loads(each.value)["data"] for each in published]
+    assert ([tool["name"] for tool in listing["tools"]], lost["lists"], reason) == (["a"], 1, None)
 
 
 def test_a_time_to_live_beyond_reason_is_bounded() -> None:
