@@ -15,7 +15,7 @@ from assay_stream.errors import InputError
 from assay_stream.files.erasing import acts_of_files, stub_of
 from assay_stream.model.record import Origin, Record, Role
 from tests.support.command import invoke as run
-from tests.support.events import TOOL, Story, an_event
+from tests.support.events import TOOL, Story, an_event, call_data
 from tests.support.seals import TOPIC, checkpoint_records, checkpoints_of, lines_of, write_keys
 
 KEY = DigestKey("5a" * 32)
@@ -55,9 +55,9 @@ def digest(value: Any) -> str:
 class Kept:
     """What an operator keeps of a story: an archive of the inputs, and one of evidence and checkpoints."""
 
-    def __init__(self, folder: Path, story: Story) -> None:
+    def __init__(self, folder: Path, story: Story, *, refusals: int = 0) -> None:
         self.folder, outcome = folder, story.tell()
-        assert outcome.refusals == []
+        assert len(outcome.refusals) == refusals
         self.evidence = [
             Record(Role.EVIDENCE, Origin(TOPIC, 0, offset), each.key, each.value, each.headers, each.timestamp_ms)
             for offset, each in enumerate(outcome.of(Role.EVIDENCE))
@@ -261,6 +261,25 @@ def test_results_of_a_replay_lose_what_is_erased(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     lines = (tmp_path / "out-erased" / "evidence.ndjson").read_bytes().splitlines()
     assert [json.loads(line)["data"]["actor"]["agent_id"] for line in lines] == ["eve"]
+
+
+def test_refused_calls_of_a_replay_are_erased_too(tmp_path: Path) -> None:
+    """They are kept as received, with arguments, and are copies of the call like its evidence."""
+    story = some_calls().calls(actor=BOB, decision="perhaps", args={"pin": "314159"})
+    value = an_event(Role.CALLS, 99, 3, call_data(actor=BOB, decision="perhaps"))
+    event = json.loads(value)
+    headers = tuple((f"ce_{name}", event[name].encode()) for name in ("specversion", "type", "source", "id", "time"))
+    story.raw(Role.CALLS, json.dumps(event["data"]).encode(), headers=headers)
+    story.calls(actor=EVE, decision="perhaps")
+    Kept(tmp_path, erasure(story), refusals=3)
+    assert run("replay", "--input", tmp_path / "archive", "--output", tmp_path / "out").exit_code == 0
+    assert all_bytes(tmp_path / "out").count(b"perhaps") == 3
+    control = ("--control", tmp_path / "archive")
+    done = run("evidence", "erase-files", "--input", tmp_path / "out", "--output", tmp_path / "out-erased", *control)
+    assert done.exit_code == 0, done.output
+    [line] = (tmp_path / "out-erased" / "rejected.ndjson").read_bytes().splitlines()
+    assert b"eve" in line
+    assert json.loads(done.stdout)["erased"]["request-17"]["left_out"] == 4
 
 
 def test_a_replay_of_an_erased_archive_compares_with_what_was_recorded(tmp_path: Path) -> None:

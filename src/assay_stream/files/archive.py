@@ -166,12 +166,14 @@ RESULTS = ("evidence", "alerts", "definitions", "changes", "rejected", "checkpoi
 _NAMED_MAX = 8
 
 
-def files_in(path: Path, kind: str | None = None, skipped: Callable[[str], object] = lambda _: None) -> Iterator[Path]:
+def files_in(
+    path: Path, kind: str | tuple[str, ...] | None = None, skipped: Callable[[str], object] = lambda _: None
+) -> Iterator[Path]:
     """Yield the files that a path stands for: itself, or of a folder those that hold records of a kind, by name.
 
     Args:
-        kind: how the names of its files start, one of ``RESULTS``; ``None`` for observations: everything that is no
-            result, and the manifest of an archive.
+        kind: how the names of its files start, one or several of ``RESULTS``; ``None`` for observations: everything
+            that is no result, and the manifest of an archive.
         skipped: is handed a sentence about the files of a folder that are not read, if there are any.
 
     Raises:
@@ -186,8 +188,9 @@ def files_in(path: Path, kind: str | None = None, skipped: Callable[[str], objec
     found = [name for name in names if _RECORDS.fullmatch(name) and name.startswith(RESULTS if kind is None else kind)]
     if kind is None:
         found = [name for name in names if _RECORDS.fullmatch(name) and name not in found]
+    named = ", ".join(f"{each}*.ndjson" for each in ((kind,) if isinstance(kind, str) else kind or ()))
     if not found:
-        wanted = "of observations (*.ndjson, *.jsonl)" if kind is None else f"named {kind}*.ndjson"
+        wanted = "of observations (*.ndjson, *.jsonl)" if kind is None else f"named {named}"
         hint = "give another folder, or the file itself"
         if kind is None and any(map(_RECORDS.fullmatch, names)):
             hint = "these are results. Give what was observed, or these with --evidence if the command has that option"
@@ -198,7 +201,7 @@ def files_in(path: Path, kind: str | None = None, skipped: Callable[[str], objec
         others = [name for name in others if _RECORDS.fullmatch(name) and not name.startswith(RESULTS)]
     if others:
         more = f" and {len(others) - _NAMED_MAX} more" if len(others) > _NAMED_MAX else ""
-        why = "named like results of a replay, or not *.ndjson or *.jsonl" if kind is None else f"not {kind}*.ndjson"
+        why = "named like results of a replay, or not *.ndjson or *.jsonl" if kind is None else f"not {named}"
         skipped(f"{path}: skipped {', '.join(others[:_NAMED_MAX])}{more} ({why})")
     plain: dict[str, str] = {}
     for name in found:

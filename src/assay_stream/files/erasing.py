@@ -1,9 +1,9 @@
 """Erasures carried out in files: a folder written again, with a stub in place of every erased record.
 
 A stub is a record at the same place with the same timestamp, without key and value. Its headers name the erasure and,
-of evidence, hold the hash of its leaf, so that seals still verify. Other lines are copied to the byte; calls and
-evidence without a place in a log are left out. Lists, decisions and alerts are never touched; of refused records only
-calls are.
+of evidence, hold the hash of its leaf, so that seals still verify. Other lines are copied to the byte; calls, refused
+ones too, and evidence without a place in a log are left out. Lists, decisions and alerts are never touched; of refused
+records only calls are.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from __future__ import annotations
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay_stream.bindings.erasures import Erasures, ScopeAct, acts_in, subject_of
+from assay_stream.bindings.erasures import Erasures, ScopeAct, Subject, acts_in, subject_of
 from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import InputError
 from assay_stream.files.archive import open_archive, opened, write_archive
-from assay_stream.files.lines import lines_of, record_line, record_line_parts
+from assay_stream.files.lines import lines_of, record_line, record_line_parts, record_of_line
 from assay_stream.files.local import PREFIX, path_text, writing_to
 from assay_stream.model.checkpoint import leaf_of
 from assay_stream.model.evidence import CHANGE_TYPE
@@ -27,6 +28,7 @@ from assay_stream.model.record import ERASED_HEADER, ERASED_LEAF_HEADER, Headers
 
 _ERASED = (Role.CALLS, Role.REROUTED, Role.EVIDENCE, Role.REJECTED)
 _SUFFIXES = (".ndjson", ".jsonl")
+_NOWHERE = Origin("", 0, 0)
 
 
 @dataclass(slots=True)
@@ -139,7 +141,7 @@ def _erase_file(source: Path, target: Path, erasures: Erasures, found: Erased) -
         for number, line in enumerate(lines_of(stream, name=str(source))):
             record = record_line_parts(line, Origin(source.name, 0, number))
             if record is None:
-                if due := erasures.due(subject_of(line)):
+                if due := erasures.due(_subject_in(line)):
                     found.counts[due[0].scope_id]["left_out"] += 1
                 else:
                     file.write(line)
@@ -152,3 +154,14 @@ def _erase_file(source: Path, target: Path, erasures: Erasures, found: Erased) -
             if scope_id is not None:
                 found.counts[scope_id][record.role.value] += 1
             file.write(line)
+
+
+def _subject_in(line: bytes) -> Subject | None:
+    """Return what a line without a place in a log is about: an event, or what a replay refused (``rejected_line``)."""
+    content = read_leniently(line)
+    if isinstance(content, dict) and isinstance(content.get("error"), dict):
+        whole = content | {"origin": _NOWHERE.as_json(), "role": Role.REJECTED.value, "timestamp_ms": 0}
+        with suppress(InputError):
+            refused = record_of_line(whole, _NOWHERE, (Role.REJECTED,))
+            return subject_of(refused.value, refused.headers) or subject_of(line)
+    return subject_of(line)

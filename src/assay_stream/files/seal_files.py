@@ -9,6 +9,7 @@ from __future__ import annotations
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from assay_stream.errors import InputError, named_in_errors
 from assay_stream.files.archive import opened, write_archive
 from assay_stream.files.lines import lines_of, read_lines, record_line
-from assay_stream.files.local import reading, writing_to
+from assay_stream.files.local import Aside, reading, writing_to
 from assay_stream.files.spool import Spool, too_many_logs
 from assay_stream.limits import ARCHIVE_LOGS_MAX
 from assay_stream.model.record import Record, Role
@@ -173,7 +174,7 @@ def write_logs(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: boo
     Raises:
         InputError: ``folder_not_empty``, ``unwritable_folder``.
     """
-    with writing_to(folder):
+    with writing_to(folder), Aside() as aside:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise InputError("folder_not_empty", f"{folder} is not empty: archives are never mixed, choose another")
@@ -181,11 +182,11 @@ def write_logs(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: boo
         counts = Counter({Role.CHECKPOINTS.value: 0, Role.EVIDENCE.value: 0})
         for role, logs in ((Role.CHECKPOINTS, checkpoints), (Role.EVIDENCE, evidence)):
             for name in logs.names():
-                path, before = folder / f"{FILE_PREFIX[role]}{name.partition}{suffix}", counts[role.value]
-                with write_archive(path) as file:
-                    for record in logs.records(name):
-                        file.write(record_line(record) + b"\n")
-                        counts[role.value] += 1
-                if counts[role.value] == before:
-                    path.unlink()
+                records = logs.records(name)
+                if (first := next(records, None)) is not None:
+                    path = aside.path(folder / f"{FILE_PREFIX[role]}{name.partition}{suffix}")
+                    with write_archive(path) as file:
+                        for record in chain((first,), records):
+                            file.write(record_line(record) + b"\n")
+                            counts[role.value] += 1
         return counts

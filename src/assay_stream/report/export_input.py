@@ -19,7 +19,7 @@ from assay_stream.alerts.view import view_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError, named_in_errors
-from assay_stream.files.archive import is_gzip, opened
+from assay_stream.files.archive import files_in, is_gzip, opened
 from assay_stream.files.lines import lines_of, read_lines
 from assay_stream.files.local import path_text, reading, writing
 from assay_stream.limits import BUNDLE_LIMITS, SHORT_LINE_BYTES, BundleLimits
@@ -221,8 +221,6 @@ _ROLES = {
     Role.ALERTS: Dataset.ALERTS,
     Role.DEFINITIONS: Dataset.DEFINITIONS,
 }
-FOLDER_FILES = tuple(f"{kind.value}.ndjson" for kind in Dataset)
-"""What is read from a folder: the files that a replay writes."""
 
 
 class ExportPlace(NamedTuple):
@@ -301,14 +299,14 @@ def _server_id(item: ExportRecord) -> object:
 
 
 def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:
-    """Yield what some files hold: bundles, archives and plain lines; of a folder, the files that a replay writes.
+    """Yield what some files hold: bundles, archives and plain lines; of a folder, the files named like these results.
 
     Raises:
-        InputError: ``line_too_long``, ``bad_record_line``, and as ``read_bundle`` and ``archive.opened``.
+        InputError: ``line_too_long``, ``bad_record_line``, and as ``read_bundle``, ``files_in`` and ``archive.opened``.
     """
     for path in paths:
         if path.is_dir():
-            yield from stored_in(path / name for name in FOLDER_FILES if (path / name).exists())
+            yield from stored_in(sorted(files_in(path, tuple(Dataset)), reverse=True))
         elif is_bundle(path):
             for number, line in enumerate(read_bundle(path), start=1):
                 yield Stored(f"line {number} of {path.name}", line, Dataset.EVIDENCE)

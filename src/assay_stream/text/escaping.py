@@ -238,6 +238,8 @@ _KINDS_KEPT = 4_096
 
 _FORMULA_STARTS = ("=", "+", "-", "@")
 """What a spreadsheet begins a formula with. Some fold other forms to these: full width, small, raised."""
+_CELL_ENDS = re.compile(r"(?<=[;\n])")
+"""Where a spreadsheet whose list separator is the semicolon begins a cell, in quotes or not."""
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&@$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 
@@ -276,9 +278,9 @@ def json_bytes(raw: bytes) -> bytes:
 def csv_line(values: Iterable[object]) -> str:
     """Return a line of a CSV file, with its end, that a spreadsheet shows and does not run.
 
-    A text that begins like a formula, also behind blanks, quotes and what is not seen, gets an apostrophe. What is
-    not seen is written out, but for line feeds, which a quoted cell may hold. A list of texts is one cell; anything
-    else but a number is its JSON.
+    A text that begins like a formula, also behind blanks, quotes and what is not seen, gets an apostrophe, and so does
+    what follows a semicolon or a line feed in it. What is not seen is written out, but for line feeds, which a quoted
+    cell may hold. A list of texts is one cell; anything else but a number is its JSON.
     """
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow(map(_csv_cell, values))
@@ -291,13 +293,18 @@ def _csv_cell(value: object) -> object:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = ", ".join(value)
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    shown = visible(text, keep="\n")
+    pieces = [f"'{piece}" if _may_run(piece) else piece for piece in _CELL_ENDS.split(text)]
+    shown = visible("".join(pieces), keep="\n")
+    return f"'{shown}" if text[:1] in ("\t", "\r", "\n") and not shown.startswith("'") else shown
+
+
+def _may_run(text: str) -> bool:
     for character in text:
         if unicodedata.normalize("NFKC", character).startswith(_FORMULA_STARTS):
-            return f"'{shown}"
+            return True
         if not (character.isspace() or character in "'\"`‘’“”" or is_unseen(character)):
             break
-    return f"'{shown}" if text[:1] in ("\t", "\r", "\n") else shown
+    return False
 
 
 def markdown(text: str) -> str:

@@ -1,14 +1,15 @@
 """Evidence and checkpoints in archives."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from assay_stream.errors import InputError
+from assay_stream.errors import InputError, OperatingError
 from assay_stream.files import seal_files
 from assay_stream.files.seal_files import BadLine, FileLogs, read_private_key, read_public_keys, write_logs
-from assay_stream.model.record import Role
+from assay_stream.model.record import Record, Role
 from assay_stream.schemes.tlog import keys_of, private_pem
 from assay_stream.seal.check import FAULTS_TOLD_MAX, LogName
 from tests.support.errors import raises_code
@@ -98,6 +99,23 @@ def test_what_is_written_is_read_back(compress: bool, logs: tuple[FileLogs, File
         assert all(list(again.records(name)) == list(before.records(name)) for name in again.names())
     write_logs(tmp_path / "again", *logs, compress=compress)
     assert all((tmp_path / "again" / path.name).read_bytes() == path.read_bytes() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OperatingError("brokers_failing", "gone")])
+def test_an_archive_that_was_interrupted_is_no_archive(
+    error: BaseException | type[BaseException], logs: tuple[FileLogs, FileLogs], tmp_path: Path
+) -> None:
+    """Half of a file is whole to gzip: a check of it would say that evidence was removed."""
+
+    class Interrupted(FileLogs):
+        def records(self, name: LogName) -> Iterator[Record]:
+            yield next(super().records(name))
+            raise error
+
+    with pytest.raises((KeyboardInterrupt, OperatingError)):
+        write_logs(tmp_path / "kept", Interrupted([tmp_path / "evidence"], Role.EVIDENCE), logs[1], compress=True)
+    assert not list((tmp_path / "kept").iterdir())
+    assert write_logs(tmp_path / "kept", *logs) == {"checkpoints": 1, "evidence": 3}
 
 
 def test_archives_are_not_mixed(logs: tuple[FileLogs, FileLogs], tmp_path: Path) -> None:

@@ -93,6 +93,23 @@ def test_a_folder_is_what_a_replay_wrote(tmp_path: Path) -> None:
     assert [item.kind for item in read(tmp_path)] == [Dataset.EVIDENCE, Dataset.ALERTS]
 
 
+@pytest.mark.parametrize(
+    "names", [("evidence.ndjson.gz", "alerts.jsonl"), ("evidence-0.ndjson.gz", "alerts.ndjson.gz")]
+)
+def test_compressed_results_in_a_folder_are_not_left_out(names: tuple[str, str], tmp_path: Path) -> None:
+    """As `archive` and `seal archive` write them; an export without them would look whole."""
+    for name, raw in zip(names, (evidence(), ALERT), strict=True):
+        (tmp_path / name).write_bytes(gzip.compress(raw + b"\n"))
+    assert [item.kind for item in read(tmp_path)] == [Dataset.EVIDENCE, Dataset.ALERTS]
+
+
+def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
+    """Beside another input nobody would notice that it holds nothing to export."""
+    a_file(tmp_path / "calls.ndjson", b"{}")
+    with raises_code("unreadable_file", match=r"evidence\*.ndjson, alerts\*.ndjson, definitions\*.ndjson"):
+        read(tmp_path)
+
+
 def test_other_records_of_an_archive_are_passed_over(tmp_path: Path) -> None:
     """An archive of a whole deployment holds observations beside the evidence."""
     path = a_file(

@@ -77,7 +77,21 @@ def test_a_cell_that_could_run_gets_an_apostrophe(text: str) -> None:
     assert not any(is_unseen(character) for character in cell if character != "\n")
 
 
-@pytest.mark.parametrize("text", ["", " ", "a=b", "1", '"quoted"', "x -y", "名前", "a\nb", "(=1)"])
+@pytest.mark.parametrize(
+    "text", ["x;=1;", "x; =1", "x;;@y", "x;\u200b＝1", 'x;"=1', "x\n=1", "x\n\n-1;", "x;\n+1", ";=1"]
+)
+def test_a_cell_that_could_run_where_a_semicolon_separates_gets_an_apostrophe(text: str) -> None:
+    """As where the comma is the decimal separator: quotes do not hold there, as they do not begin the cell."""
+    line = csv_line(["before", text])
+    cells = [cell for row in csv.reader(io.StringIO(line, newline=""), delimiter=";") for cell in row]
+    assert [cell for cell in cells if cell.lstrip(' "').startswith(("=", "+", "-", "@", "＝", "\\u"))] == []
+    [[_, whole]] = csv.reader(io.StringIO(line, newline=""))
+    assert whole.replace("'", "").replace("\\u{200b}", "\u200b") == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "a=b", "1", '"quoted"', "x -y", "名前", "a\nb", "(=1)", "a;b", "a;\n\nb", "x=1; y"]
+)
 def test_an_ordinary_cell_stays(text: str) -> None:
     assert list(csv.reader(io.StringIO(csv_line([text, "x"]), newline=""))) == [[text, "x"]]
 
