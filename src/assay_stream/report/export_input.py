@@ -306,7 +306,8 @@ def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:
     """
     for path in paths:
         if path.is_dir():
-            yield from stored_in(sorted(files_in(path, tuple(Dataset)), reverse=True))
+            files = list(files_in(path, tuple(Dataset)))
+            yield from stored_in(file for kind in Dataset for file in files if file.name.startswith(kind))
         elif is_bundle(path):
             for number, line in enumerate(read_bundle(path), start=1):
                 yield Stored(f"line {number} of {path.name}", line, Dataset.EVIDENCE)
