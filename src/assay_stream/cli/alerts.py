@@ -127,7 +127,7 @@ class ReceiverOptions:
         "What to send. Default: ocsf to a webhook, cef to a syslog receiver.", "--format"
     )
     group: str | None = option("Consumer group, one per receiver. Default: <group prefix>-forward-webhook or -syslog.")
-    timeout_s: float = option("How long one attempt may take.", default=10.0, min=0.1, max=300.0)
+    timeout_s: float | None = option("How long one attempt may take. Default: 10.", min=0.1, max=300.0)
     header: str | None = option(
         "Webhook: a further header, its value from an environment variable.", metavar="NAME=VARIABLE"
     )
@@ -135,15 +135,14 @@ class ReceiverOptions:
         "Webhook: sign with the secret in this environment variable.", metavar="VARIABLE"
     )
     ca_file: Path | None = option("CA certificates to trust instead of the system's (PEM).")
-    enterprise: int = option(
-        "Syslog: private enterprise number of the structured data.", default=EXAMPLE_ENTERPRISE, min=0
+    enterprise: int | None = option(
+        f"Syslog: private enterprise number of the structured data. Default: {EXAMPLE_ENTERPRISE}.", min=0
     )
 
     def subscriptions(self, settings: Settings) -> list[Subscription]:
         if self.config is None:
             return [self._subscription(settings)]
-        of_one = (self.to, self.target, self.group, self.header, self.hmac_variable, self.ca_file)
-        if any(given is not None for given in of_one):
+        if replace(self, config=None) != ReceiverOptions():
             raise ConfigurationError("bad_option", "options of a receiver go into the --config file")
         raw = read_config(self.config, "bad_receivers")
         return read_receivers(raw, str(self.config), group_prefix=settings.group_prefix)
@@ -159,7 +158,9 @@ class ReceiverOptions:
         plugin = RECEIVERS.load(kind)
         if (self.header, self.hmac_variable) != (None, None) and "header" not in plugin.settings:
             raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
-        fields: dict[str, Any] = {"type": kind, TO[kind]: place, "timeout_s": self.timeout_s}
+        if self.enterprise is not None and "enterprise" not in plugin.settings:
+            raise ConfigurationError("bad_option", "--enterprise is for syslog")
+        fields: dict[str, Any] = {"type": kind, TO[kind]: place}
         # Secrets that environment variables hold, by the setting that would name a file.
         secrets = {}
         if self.header is not None:
@@ -169,7 +170,12 @@ class ReceiverOptions:
             secrets["header_file"] = secret_from(variable, os.environ)
         if self.hmac_variable is not None:
             secrets["hmac_file"] = secret_from(self.hmac_variable, os.environ)
-        given = {"format": self.target, "ca_file": self.ca_file, "enterprise": self.enterprise}
+        given = {
+            "format": self.target,
+            "ca_file": self.ca_file,
+            "enterprise": self.enterprise,
+            "timeout_s": self.timeout_s,
+        }
         fields |= {name: value for name, value in given.items() if value is not None} | dict.fromkeys(secrets)
         group = f"{settings.group_prefix}-forward-{kind}" if self.group is None else self.group
         entry = Entry(fields, f"--to {kind}", secrets=secrets, code="bad_receiver")

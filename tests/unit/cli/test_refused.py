@@ -61,6 +61,8 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     ((*WEBHOOK, "--group", " "), "bad_group"),
     (FORWARD, "bad_option"),
     ((*WEBHOOK, "--config", "r.toml"), "bad_option"),
+    ((*WEBHOOK, "--enterprise", "99"), "--enterprise is for syslog"),
+    ((*FORWARD, "--config", "r.toml", "--timeout-s", "10"), "go into the --config file"),
     ((*FORWARD, "--config", "/not/there.toml"), "bad_receivers"),
     ((*SUPPRESS, "--tool", "[abc"), "bad_pattern"),
     ((*SUPPRESS, "--until", "tomorrow"), "bad_time"),
