@@ -329,11 +329,12 @@ class EventCheck:
         with named_in_errors(where):
             event = decode_json(line.removesuffix(b"\n"), limits=self._decode_limits)
             content_hash = check_event(event)
+            written_time(event["time"])
         if self._source is None:
             self._source = event["source"]
         seq = event.get("assayseq")
         expected = {
-            "assayseq": (None if isinstance(seq, bool) else seq, self.count),
+            "assayseq": (seq if type(seq) is int else None, self.count),
             "assayrunid": (event.get("assayrunid"), self._manifest.run_id),
             "id": (event["id"], f"{self._manifest.run_id}:{self.count}"),
             "source": (event["source"], self._source),

@@ -107,6 +107,11 @@ def with_event(index: int, **changes: Any) -> Callable[[Members], None]:
     return change
 
 
+def with_decimal_sequence(content: Members) -> None:
+    first, *others = lines_of(content)
+    resealed(content, [first.replace(b'"assayseq":0', b'"assayseq":0.0'), *others])
+
+
 @pytest.mark.parametrize(
     ("change", "code", "where"),
     [
@@ -118,6 +123,8 @@ def with_event(index: int, **changes: Any) -> Callable[[Members], None]:
         (with_event(2, source="urn:else"), "bundle_event", "line 3"),
         (with_event(0, source="nowhere"), "not_evidence", "line 1"),
         (with_event(0, assayseq=False), "bundle_event", "line 1"),
+        (with_decimal_sequence, "bundle_event", "line 1"),
+        (with_event(1, time="2026-13-01T00:00:00Z"), "bad_time", "line 2"),
     ],
 )
 def test_the_rules_of_the_run_hold_also_behind_right_digests(
