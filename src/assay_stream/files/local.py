@@ -74,6 +74,11 @@ PREFIX = ".part."
 _NO_LOCKS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL})
 
 
+def is_special(path: Path) -> bool:
+    """Return True for a device or a pipe: it is written to, and never replaced or removed."""
+    return path.exists() and not path.is_file()
+
+
 class Aside:
     """New files beside those they will replace.
 
@@ -103,13 +108,14 @@ class Aside:
 
     def path(self, target: Path) -> Path:
         """Return the temporary path to write to; a device or a pipe is written to directly."""
-        if target.exists() and not target.is_file():
+        if is_special(target):
             return target
         return self._parts.setdefault(target, target.with_name(f"{PREFIX}{target.name}"))
 
     def remove(self, path: Path) -> None:
         """Remove a file of an earlier run when the new ones take their places, unless it is written again."""
-        self._stale.add(path)
+        if not is_special(path):
+            self._stale.add(path)
 
     def drop(self) -> None:
         for part in self._parts.values():

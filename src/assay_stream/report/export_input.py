@@ -21,7 +21,7 @@ from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError, named_in_errors
 from assay_stream.files.archive import files_in, is_gzip, opened
 from assay_stream.files.lines import lines_of, read_lines
-from assay_stream.files.local import path_text, reading, writing
+from assay_stream.files.local import is_special, path_text, reading, writing
 from assay_stream.limits import BUNDLE_LIMITS, SHORT_LINE_BYTES, BundleLimits
 from assay_stream.model.record import Role
 from assay_stream.replay.order import OffsetRange
@@ -62,7 +62,8 @@ def write_bundle(
     """
     check_run_id(run_id)
     # Beside the file, so that the last step is a rename.
-    with writing(path), tempfile.TemporaryDirectory(prefix=".assay-stream-", dir=path.parent) as name:
+    beside = None if is_special(path) else path.parent
+    with writing(path), tempfile.TemporaryDirectory(prefix=".assay-stream-", dir=beside) as name:
         folder = Path(name)
         manifest = _write_events(folder / EVENTS_NAME, events, run_id, limits)
         raw = manifest.encode()
@@ -81,7 +82,11 @@ def write_bundle(
                 "bundle_limit",
                 f"the bundle has over {limits.bundle_bytes_max} bytes: narrow the selection, or use --split",
             )
-        (folder / "bundle").replace(path)
+        if beside is None:
+            with (folder / "bundle").open("rb") as made, path.open("wb") as file:
+                shutil.copyfileobj(made, file)
+        else:
+            (folder / "bundle").replace(path)
     return manifest
 
 

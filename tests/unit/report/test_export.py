@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from unittest.mock import patch
@@ -64,6 +66,20 @@ def test_the_run_id_follows_from_the_content(tmp_path: Path) -> None:
         return manifest.run_id
 
     assert run_of(RAW) == run_of(RAW[::-1] + RAW) != run_of(RAW[1:])
+
+
+def test_a_bundle_goes_through_a_pipe(tmp_path: Path) -> None:
+    """It takes the bytes, and is neither replaced nor removed, as a device is not."""
+    pipe, read = tmp_path / "pipe", list[bytes]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    with collected(RAW) as collection:
+        export_bundles(collection, pipe, run_id=None, split=None)
+        reader.join(10)
+        export_bundles(collection, tmp_path / "file", run_id=None, split=None)
+    assert pipe.is_fifo()
+    assert read == [(tmp_path / "file").read_bytes()]
 
 
 def test_a_bundle_can_be_split(tmp_path: Path) -> None:
