@@ -265,6 +265,26 @@ async def test_an_agent_that_breaks_stops_with_its_name(cluster: MemoryCluster, 
     assert written(cluster) == []
 
 
+@pytest.mark.parametrize("at_call", [2, 3, 7, 11])
+async def test_a_mended_agent_counts_no_call_of_the_broken_batch_twice(cluster: MemoryCluster, at_call: int) -> None:
+    """The state of the calls before the one that it raised on is not kept either."""
+    agent, left = numbering().agents["numbering"], at_call
+    handle = agent.inputs[Role.EVIDENCE].handle
+
+    def broken(event: Event[Any], memory: Memory) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise ValueError
+        return handle(event, memory)
+
+    agent.inputs[Role.EVIDENCE] = agent.inputs[Role.EVIDENCE]._replace(handle=broken)
+    with raises_code("agent_raised", kind=ConfigurationError):
+        await run_until(lambda: False, cluster, a_set(agent))
+    await finish(cluster)
+    check_exactly_once(cluster)
+
+
 @pytest.fixture(autouse=True)
 def no_fault(cluster: MemoryCluster) -> Iterator[None]:
     yield
