@@ -57,6 +57,7 @@ class MemoryCluster:
             ``send``, ``offsets``, ``commit`` or ``abort``. Let it raise to make the request fail.
         failing: transactional ids whose transactions cannot be begun.
         epochs: how often each transactional id was taken.
+        deleted: topics that members no longer know, once their group is balanced again.
     """
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
@@ -70,6 +71,7 @@ class MemoryCluster:
         self._appended = asyncio.Event()
         self.before: Callable[[str], None] = lambda _: None
         self.failing: set[str] = set()
+        self.deleted: set[str] = set()
 
     def consumer(self, *, group_id: str | None = None, isolation_level: str = "read_committed", **_: Any) -> Any:
         """Return a consumer of committed records, not started; the isolation says which ends it is told."""
@@ -323,7 +325,7 @@ class MemoryConsumer:
     async def assign_share(self, index: int, members: int) -> None:
         mine: set[TopicPartition] = set()
         for topic in self._topics:
-            numbers = sorted(tp.partition for tp in self._cluster._logs if tp.topic == topic)
+            numbers = sorted(self.partitions_for_topic(topic))
             each, extra = divmod(len(numbers), members)
             first = index * each + min(index, extra)
             mine |= {TopicPartition(topic, number) for number in numbers[first : first + each + (index < extra)]}
@@ -404,6 +406,10 @@ class MemoryConsumer:
             )
             for tp, time_ms in times_ms.items()
         }
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        known = self._cluster._logs.keys() if topic not in self._cluster.deleted else ()
+        return {tp.partition for tp in known if tp.topic == topic}
 
     def last_stable_offset(self, tp: TopicPartition) -> int:
         return self._cluster._last_stable(tp)

@@ -99,6 +99,7 @@ class Forwarder(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         metrics: StageMetrics = UNCOUNTED,
     ) -> None:
         super().__init__("forwarding", settings, metrics=metrics)
+        metrics.count("outputs", 0, _LABELS["dead"])  # from the start: Prometheus misses an increase from nothing to 1
         self._receiver = subscription.receiver
         self._subscription = subscription
         self._schedule = schedule or Schedule()

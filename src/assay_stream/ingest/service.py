@@ -444,6 +444,7 @@ def run_ingest(settings: Settings, clients: Path, listener: Listener, *, web_por
         starts = partial(_window_starts, topic_names(settings)[Role.INGESTED], counts[Role.INGESTED])
         follower = Follower(settings, Role.INGESTED, starts, take)
         metrics = PrometheusStage(host.metrics, _STAGE)
+        metrics.count("outputs", 0, "unavailable")  # from the start, as PrometheusStage does with others
 
         def count(events: Mapping[str, int]) -> None:
             metrics.done(sum(n for what, n in events.items() if not what.startswith("request_")), events)

@@ -481,8 +481,11 @@ class PartitionTask:
         if plan.set_aside:
             records = [record._replace(set_aside=True) for record in records]
             _log.error("record_set_aside", stage=self.stage.name, **records[0].origin.as_json())
+        start = self._positions(0, end)
         if plan.mark is not None:
-            await self._mark(plan.mark.encode(), end)
+            marking = self.writer.gather()
+            marking.add(await self.in_thread(self.stage.flush, self.partition, start))
+            await self._commit(marking, start, metadata=plan.mark.encode())
         batch: Batch[Any] = Batch(self, records)
         try:
             if records:
@@ -490,9 +493,11 @@ class PartitionTask:
             positions = self._positions(batch.done, end)
             is_needed = await self.in_thread(self._complete, batch, positions)
         except (IntegrityError, ConfigurationError):
-            # Not the record's fault: it is still there once the cause is fixed.
-            with suppress(*MAY_PASS):
-                await self._mark("", end)
+            # Not the record's fault: it is still there once the cause is fixed. What records before it have changed in
+            # the state must not be written without their outputs and offsets.
+            if self.metadata:
+                with suppress(*MAY_PASS):
+                    await self._commit(self.writer.gather(), start, metadata="")
             raise
         if not is_needed:
             return
@@ -553,11 +558,6 @@ class PartitionTask:
     def note_piece(self, record: Record) -> None:
         self.working_on = record.origin
         self._thread.note_progress()
-
-    async def _mark(self, metadata: str, end: dict[TopicPartition, int]) -> None:
-        outputs, positions = self.writer.gather(), self._positions(0, end)
-        outputs.add(await self.in_thread(self.stage.flush, self.partition, positions))
-        await self._commit(outputs, positions, metadata=metadata)
 
     async def _commit(self, outputs: Gathered, positions: dict[TopicPartition, int], *, metadata: str) -> None:
         writing_s = time.monotonic()

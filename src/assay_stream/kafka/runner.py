@@ -28,7 +28,12 @@ import orjson
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from aiokafka.errors import InconsistentGroupProtocolError, KafkaError, NoOffsetForPartitionError
+from aiokafka.errors import (
+    InconsistentGroupProtocolError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    UnknownTopicOrPartitionError,
+)
 
 from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
@@ -158,7 +163,7 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
 
     Attributes:
         group_id: the consumer group; transactional ids begin with it.
-        waiting_for: why it is not in the group, if members of another release are the reason.
+        waiting_for: that a group has members of another release, or which topics are missing.
     """
 
     def __init__(
@@ -207,7 +212,8 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
             task.buffered_since_s is not None and now_s - task.buffered_since_s > _BUFFERED_READY_LIMIT_S
             for task in self._open.values()
         )
-        return self._settled and self._assigned == self._open.keys() and not waits_too_long
+        is_settled = self._settled and self.waiting_for is None
+        return is_settled and self._assigned == self._open.keys() and not waits_too_long
 
     @property
     def still_s(self) -> float:
@@ -334,6 +340,11 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
         self._assigned = {n for n, count in counts.items() if count == len(roles) or n >= known[roles[0]]}
         self._settled, self.waiting_for = True, None
         if self._consumer is not None:
+            topics = [self.topology.names[role] for role in roles]
+            # A topic that was deleted has no partitions: its stage would pass for one that has nothing to do.
+            if missing := [topic for topic in topics if not self._consumer.partitions_for_topic(topic)]:
+                self.waiting_for = f"topics that it reads are missing: {', '.join(missing)}"
+                _log.error("inputs_missing", stage=self.stage.name, topics=missing)
             member = self._consumer.member()
             for number, task in self._paused.items():
                 # Paused tasks are ours in this generation, too, before they can be resumed.
@@ -351,6 +362,9 @@ class Runner(PatientPart, ConsumerRebalanceListener):  # type: ignore[misc]
                     # A rebalance may have come meanwhile.
                     if self._settled:
                         await self._take_over(consumer, self._missing())
+            if self._settled and self.waiting_for is not None:
+                # For a while: brokers that start may not know of it yet. After a restart its name is the error.
+                raise UnknownTopicOrPartitionError(self.waiting_for)
             await self._look(consumer)
         except InconsistentGroupProtocolError:
             raise

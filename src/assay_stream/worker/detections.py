@@ -36,6 +36,9 @@ from assay_stream.worker.worker import GC_THRESHOLDS, AgentApp, Batches, add_sta
 
 _LOOK_S = 0.01
 _HOLD_LIMIT_S = 5.0
+_LIVE_SPEED_MAX = 2.0
+"""Event time that passes in a second, at most, where records are read as they come."""
+_FREE_S = 60.0
 _PAUSE_S = 0.02
 _INTERVAL_S = 0.1
 """Minimum interval between checks. Each takes several requests, and a waiting reader gets larger batches."""
@@ -192,14 +195,18 @@ class Pace:
 
     In a backlog, calls of one actor on two servers would be days apart otherwise, and a window over them would have
     forgotten one before the other comes. Only partitions of this process with records to read count. A record dated far
-    ahead goes on after ``_HOLD_LIMIT_S``, so a wrong clock does not stop its partition.
+    ahead goes on after ``_HOLD_LIMIT_S``, so a wrong clock does not stop its partition. If the slowest partition has
+    moved no faster than time meanwhile, it is in no backlog but dated by a slow clock, or this one by a fast clock: it
+    will never catch up, and this one is not held for a while.
     """
 
     def __init__(self) -> None:
         self.changes = 0
         """How often a partition has moved."""
         self._next_us: dict[int, int] = {}
-        self._held_since_s: dict[int, float] = {}
+        self._held: dict[int, tuple[float, int]] = {}
+        """Since when partitions are held, and where the slowest one was then."""
+        self._free_until_s: dict[int, float] = {}
 
     def admit(self, partition: int, times_us: Iterable[int]) -> int:
         """Return how many of a partition's next records may go on, given their event times."""
@@ -207,12 +214,18 @@ class Pace:
         first_us = next(times_us)
         self._move(partition, first_us)
         # A copy, since each partition has a thread of its own.
-        until_us = min(list(self._next_us.values())) + DEFAULT_LIMITS.agent_lead_ms * 1_000
-        if first_us > until_us:
-            now_s = time.monotonic()
-            if now_s - self._held_since_s.setdefault(partition, now_s) < _HOLD_LIMIT_S:
+        slowest_us, now_s = min(list(self._next_us.values())), time.monotonic()
+        until_us = slowest_us + DEFAULT_LIMITS.agent_lead_ms * 1_000
+        is_free = now_s < self._free_until_s.get(partition, now_s)
+        if first_us > until_us and not is_free:
+            since_s, from_us = self._held.setdefault(partition, (now_s, slowest_us))
+            if now_s - since_s < _HOLD_LIMIT_S:
                 return 0
-        self._held_since_s.pop(partition, None)
+            if is_free := 0 < slowest_us - from_us <= _LIVE_SPEED_MAX * (now_s - since_s) * 1_000_000:
+                self._free_until_s[partition] = now_s + _FREE_S
+        self._held.pop(partition, None)
+        if is_free:
+            return 1 + sum(1 for _ in times_us)
         return 1 + sum(1 for _ in takewhile(lambda time_us: time_us <= until_us, times_us))
 
     def join(self, partition: int) -> None:
@@ -221,6 +234,7 @@ class Pace:
 
     def leave(self, partition: int) -> None:
         """Note that a partition has no more records, or is read by another process."""
+        self._held.pop(partition, None)
         if self._next_us.pop(partition, None) is not None:
             self.changes += 1
 

@@ -381,14 +381,15 @@ async def test_what_becomes_of_alerts_is_counted(monkeypatch: pytest.MonkeyPatch
     registry = CollectorRegistry()
     metrics = PrometheusStage(Metrics(registry), "forward")
     log, receiver = Log(alerts("a", "b", "c"), committed_at=0, beginning=1), Receiver(DOWN, REFUSED)
-    async with forwarding(log, receiver, monkeypatch, metrics=metrics) as forwarder:
-        await until(lambda: log.committed_at == 3)
-        forwarder.note_gauges()
 
     def value(name: str, **labels: str) -> float | None:
         sample: float | None = registry.get_sample_value(f"assay_stream_{name}", {"stage": "forward", **labels})
         return sample
 
+    async with forwarding(log, receiver, monkeypatch, metrics=metrics) as forwarder:
+        assert value("outputs_total", what="dead_letter") == 0, "to Prometheus, from nothing to 1 is no increase"
+        await until(lambda: log.committed_at == 3)
+        forwarder.note_gauges()
     attempts = [value("outputs_total", what=f"attempt:{what}") for what in ("delivered", "unavailable", "refused")]
     assert attempts == [1, 1, 1]
     assert value("outputs_total", what="dead_letter") == 1

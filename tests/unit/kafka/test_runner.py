@@ -181,6 +181,20 @@ async def test_partitions_that_were_added_have_an_error_of_their_own() -> None:
         await asyncio.wait_for(a_runner(cluster).run(), 10)
 
 
+@pytest.mark.parametrize("deleted", [Role.CALLS, Role.REROUTED])
+async def test_a_stage_whose_input_was_deleted_is_not_ready_and_ends(cluster: MemoryCluster, deleted: Role) -> None:
+    """It has no partitions then, as a worker that others leave nothing to do, and no lag."""
+    runner = a_runner(cluster, roles=(Role.REROUTED, Role.CALLS))
+    working = asyncio.create_task(runner.run())
+    await until(lambda: written(cluster, 0) == written(cluster, 1) == 1)
+    cluster.deleted.add(TOPICS[deleted])
+    await cluster.rebalance(GROUP)
+    assert not runner.ready
+    assert runner.waiting_for == f"topics that it reads are missing: {TOPICS[deleted]}"
+    with raises_code("brokers_failing", kind=OperatingError, match="UnknownTopicOrPartitionError"):
+        await asyncio.wait_for(working, 10)
+
+
 async def test_a_record_that_takes_long_is_seen(cluster: MemoryCluster, release: threading.Event) -> None:
     """Though the other partition goes on; what gives way to the runner knows that it has work."""
     runner = a_runner(cluster, Stuck(release))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -265,6 +266,26 @@ async def test_an_agent_that_breaks_stops_with_its_name(cluster: MemoryCluster, 
     assert written(cluster) == []
 
 
+@pytest.mark.parametrize("at_call", [2, 3, 7, 11])
+async def test_a_mended_agent_counts_no_call_of_the_broken_batch_twice(cluster: MemoryCluster, at_call: int) -> None:
+    """The state of the calls before the one that it raised on is not kept either."""
+    agent, left = numbering().agents["numbering"], at_call
+    handle = agent.inputs[Role.EVIDENCE].handle
+
+    def broken(event: Event[Any], memory: Memory) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise ValueError
+        return handle(event, memory)
+
+    agent.inputs[Role.EVIDENCE] = agent.inputs[Role.EVIDENCE]._replace(handle=broken)
+    with raises_code("agent_raised", kind=ConfigurationError):
+        await run_until(lambda: False, cluster, a_set(agent))
+    await finish(cluster)
+    check_exactly_once(cluster)
+
+
 @pytest.fixture(autouse=True)
 def no_fault(cluster: MemoryCluster) -> Iterator[None]:
     yield
@@ -298,3 +319,22 @@ def test_a_record_dated_far_ahead_holds_its_partition_for_some_seconds_only(monk
     assert pace.admit(1, [day_us]) == 0
     pace.leave(0)
     assert pace.admit(1, [day_us]) == 1
+
+
+@pytest.mark.parametrize("skew_s", [-120, 120])
+def test_a_wrong_clock_of_steady_calls_does_not_hold_other_partitions(
+    monkeypatch: pytest.MonkeyPatch, skew_s: int
+) -> None:
+    """They go no faster than time does, so nobody catches up: each record of the one ahead would wait for seconds."""
+    now_s, pace, admitted = 0.0, Pace(), 0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    waiting = list[int]()
+    for turn in range(1_200):
+        now_s = turn / 10
+        now_us = int(now_s * 1_000_000)
+        pace.admit(0, [now_us + min(skew_s, 0) * 1_000_000])
+        waiting.append(now_us + max(skew_s, 0) * 1_000_000)
+        count = pace.admit(1, waiting)
+        admitted += count
+        del waiting[:count]
+    assert len(waiting) < 100, "of 1,200, and a hold of some seconds"
