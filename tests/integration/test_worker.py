@@ -91,11 +91,11 @@ async def test_topics_that_belong_together_must_agree(bare: Deployment) -> None:
         )
     worker = bare.start_worker("--role", "registry")
     async with asyncio.timeout(90):
-        while "partition_count" not in worker.tail():
+        while worker.get("/readyz")[0] != 503:
             await asyncio.sleep(0.1)
+    assert "partition_count: these topics must have the same number" in worker.tail()
     assert f"{bare.topics[Role.SNAPSHOTS]} has 2" in worker.tail()
     assert f"{bare.topics[Role.CONTROL]} has 3" in worker.tail()
-    assert worker.get("/readyz")[0] == 503
     assert worker.terminate() == 0
 
 
