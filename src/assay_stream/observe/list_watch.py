@@ -388,7 +388,7 @@ class ListWatch:
                     if not stays or not conversation.can_listen:
                         break
                     if listening is None:
-                        listening = asyncio.create_task(conversation.listen())
+                        listening = asyncio.create_task(self._listen(watched, conversation))
                         stack.push_async_callback(_end, listening)
                     await asyncio.sleep(min(gap_s, max(due_s - time.monotonic(), 0.0)))
                     # Doubled while changes keep arriving within it.
@@ -407,6 +407,14 @@ class ListWatch:
             watched.number = conversation.number
             conversation.end()
         return min(due_s - time.monotonic(), self._broken_s(watched, listening))
+
+    async def _listen(self, watched: Watched, conversation: Conversation) -> None:
+        begun_s = time.monotonic()
+        try:
+            await conversation.listen()
+        finally:
+            if time.monotonic() - begun_s >= self.limits.stream_steady_s:
+                watched.breaks = 0
 
     async def _list(self, watched: Watched, conversation: Conversation, stack: AsyncExitStack) -> None:
         async with self._hosts[watched.server.host], self._listings, asyncio.timeout(self.limits.listing_limit_s):
