@@ -424,6 +424,8 @@ class ListingLimits:
     announced_gap_s: float = 5.0
     # That gap doubles up to here while changes are announced without a pause: 8 MB a time would add up.
     announced_gap_max_s: float = 300.0
+    # How long an announcement stream must live to count as a success; breaks of shorter ones double the pause.
+    stream_steady_s: float = 300.0
     retry_first_s: float = 5.0  # Pause after a failure; it doubles with each further one, up to the interval
     # One listing from connecting to its last page. Servers that ``npx`` or ``uvx`` fetches take a minute to start.
     listing_limit_s: float = 120.0

@@ -50,6 +50,9 @@ def list_tools(behaviour: str, number: object, params: dict[str, Any], edition: 
             if edition == 1:
                 time.sleep(0.2)
                 say(method="notifications/tools/list_changed")
+        case "restless":
+            say(method="notifications/tools/list_changed")
+            say(id=number, result={"tools": [tool("echo")]})
         case _:
             if behaviour == "asking":
                 say(id="a", method="ping")
@@ -72,7 +75,7 @@ def main() -> None:
         if number is None or method is None:
             continue
         if method == "initialize":
-            capabilities = {"tools": {"listChanged": behaviour in ("announcing", "chatty")}}
+            capabilities = {"tools": {"listChanged": behaviour in ("announcing", "chatty", "restless")}}
             info = {"name": "scripted", "version": "1"}
             version = message["params"]["protocolVersion"]
             say(id=number, result={"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})

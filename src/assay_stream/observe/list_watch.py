@@ -3,7 +3,7 @@
 1. Each server has its own task; no server can delay another for longer than its
    place among ``listings_max`` listings, which ``listing_limit_s`` bounds.
 2. A listing opens a connection, and closes it unless the server announces changes. Announced changes are listed on the
-   same connection, at most every ``announced_gap_s``, backing off while they continue.
+   same connection until the list is due, at most every ``announced_gap_s``, backing off while they continue.
 3. The next listing is due after the interval, or earlier by the list's ``ttlMs``; after failures sooner at first, then
    with pauses that double. Every pause is shortened by up to a tenth, so that servers drift apart.
 4. No state outlives the process except what it published.
@@ -384,16 +384,18 @@ class ListWatch:
                     await self._list(watched, conversation, stack)
                     if conversation.ttl_s is not None:
                         due_s = min(due_s, time.monotonic() + max(conversation.ttl_s, limits.ttl_min_s))
+                    due_s = max(due_s, time.monotonic() + min(limits.announced_gap_s, watched.server.interval_s))
                     if not stays or not conversation.can_listen:
                         break
                     if listening is None:
-                        listening = asyncio.create_task(conversation.listen())
+                        listening = asyncio.create_task(self._listen(watched, conversation))
                         stack.push_async_callback(_end, listening)
                     await asyncio.sleep(min(gap_s, max(due_s - time.monotonic(), 0.0)))
                     # Doubled while changes keep arriving within it.
                     is_restless = conversation.changed.is_set()
                     gap_s = min(2 * gap_s, limits.announced_gap_max_s) if is_restless else limits.announced_gap_s
-                    if not await _changed(conversation, listening, due_s):
+                    # Once the list is due, a new visit lists the changes, too.
+                    if time.monotonic() >= due_s or not await _changed(conversation, listening, due_s):
                         break
         except ListingError as error:
             return self._failed(watched, error.reason)
@@ -405,6 +407,14 @@ class ListWatch:
             watched.number = conversation.number
             conversation.end()
         return min(due_s - time.monotonic(), self._broken_s(watched, listening))
+
+    async def _listen(self, watched: Watched, conversation: Conversation) -> None:
+        begun_s = time.monotonic()
+        try:
+            await conversation.listen()
+        finally:
+            if time.monotonic() - begun_s >= self.limits.stream_steady_s:
+                watched.breaks = 0
 
     async def _list(self, watched: Watched, conversation: Conversation, stack: AsyncExitStack) -> None:
         async with self._hosts[watched.server.host], self._listings, asyncio.timeout(self.limits.listing_limit_s):

@@ -15,6 +15,7 @@ import asyncio
 import hmac
 import secrets
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assay_stream.errors import needing_extra
@@ -26,13 +27,14 @@ with needing_extra("fastmcp"):
     from fastmcp.server.dependencies import get_access_token
     from fastmcp.server.middleware import Middleware
     from fastmcp.tools.base import InputRequiredToolResult, ToolResult
-    from fastmcp.utilities.versions import dedupe_with_versions
+    from fastmcp.utilities.versions import VersionSpec, dedupe_with_versions
     from mcp_types.methods import serialize_server_result
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
     from fastmcp.server.middleware import CallNext, MiddlewareContext
 
+_VERSION_CHARS_MAX = 64
 _PROCESS_KEY = secrets.token_bytes(32)
 
 
@@ -85,7 +87,8 @@ class FastMCPFeed(Middleware):  # type: ignore[misc]  # the extra brings its typ
         return result
 
     def _ask(self, context: MiddlewareContext[Any], method: str) -> Asked | None:
-        return self.feed.ask(method, lambda: _params(context, method), view=lambda: self._view(context))
+        view, renamed = partial(self._view, context), partial(_versioned, context)
+        return self.feed.ask(method, lambda: _params(context, method), view=view, renamed=renamed)
 
     def _view(self, context: MiddlewareContext[Any]) -> ClientView:
         request = _request(context)
@@ -117,6 +120,20 @@ def _params(context: MiddlewareContext[Any], method: str) -> dict[str, Any]:
         if (state := context.fastmcp_context.request_state) is not None:
             params["requestState"] = state
     return params
+
+
+def _versioned(context: MiddlewareContext[Any], name: str, shown: Sequence[Mapping[str, Any]]) -> str:
+    """Return a tool's name, with the version that is called if lists show another: like a tool never listed."""
+    called = _version_in(context.message.meta)
+    if called is None or all(VersionSpec(eq=called).matches(_version_in(tool.get("_meta"))) for tool in shown):
+        return name
+    return f"{name}@{called[:_VERSION_CHARS_MAX]}"
+
+
+def _version_in(meta: Any) -> str | None:
+    own = meta.get("fastmcp") if isinstance(meta, Mapping) else None
+    version = own.get("version") if isinstance(own, Mapping) else None
+    return version if isinstance(version, str) else None
 
 
 def _listed(context: MiddlewareContext[Any], tools: Sequence[Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import math
 import threading
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 UNSOUND: Mapping[str, Any] = {"unsound": math.nan}
 """Placeholder for an unreadable result: NaN is not valid JSON, so it is recorded as unsound and never hashed."""
 
+Renamed = Callable[[str, Sequence[Mapping[str, Any]]], str]
 _LINE_LIMITS = replace(DEFAULT_LIMITS, record_bytes_max=LINE_BYTES_MAX)
 
 _log = logging.getLogger(__name__)
@@ -162,6 +163,7 @@ class Feed:
         at: datetime | None = None,
         call_id: str = "",
         shown_name: str | None = None,
+        renamed: Renamed | None = None,
     ) -> Asked | None:
         """Record a client's request; ``None`` if that failed. If the result has an ``error``, it must not pass.
 
@@ -172,6 +174,7 @@ class Feed:
             at: time of the request; default: now.
             call_id: the gateway's own id of the call; default: the next number.
             shown_name: the client's name for the tool, where the gateway reports the server's own name.
+            renamed: the call's name for rulings and records, by the tool's name and its definitions as shown.
         """
         client, given = self._view, dict[str, Any]()
         try:
@@ -182,7 +185,7 @@ class Feed:
                 message = {"jsonrpc": "2.0", "id": number, "method": method, "params": dict(given)}
                 asked = Asked(view=client, message=message)
                 if method == CALL:  # of others it is known from the answer which servers are concerned
-                    asked = self._call(asked, at or self.clock(), shown_name)
+                    asked = self._call(asked, at or self.clock(), shown_name, renamed)
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the call
             self._note(error)
             if self.rule is None or method != CALL:
@@ -243,7 +246,7 @@ class Feed:
         except Exception as error:  # noqa: BLE001 - no failure of the observer may reach the gateway
             self._note(error)
 
-    def _call(self, asked: Asked, at: datetime, shown_name: str | None) -> Asked:
+    def _call(self, asked: Asked, at: datetime, shown_name: str | None, renamed: Renamed | None) -> Asked:
         message, view = asked.message, asked.view
         name = message["params"].get("name")
         if self.prefixes is not None and isinstance(name, str):
@@ -251,6 +254,12 @@ class Feed:
             message["params"]["name"] = own.tool_name
             view = replace(view, server_id=own.server_id or view.server_id, shown_prefix=own.prefix)
         session = self._follow(view, at)
+        if renamed is not None:
+            name, server_id = message["params"]["name"], session.vantage.server_id
+            # Evidence of a client that was shown none is bound to what others were shown.
+            others = (each for each in self._sessions.values() if each.vantage.server_id == server_id)
+            shown = session.offered.of(name) or [tool for each in others for tool in each.offered.of(name)]
+            message["params"]["name"] = renamed(name, shown)
         raw = encoded_within(message, self.limits.message_bytes_max)
         # Whether a call may pass does not depend on its arguments.
         bare = raw or encoded(_bare(message))

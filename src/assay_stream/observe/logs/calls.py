@@ -24,6 +24,7 @@ from assay_stream.plugins import LOGS
 SpanKind = Literal["server", "client"]
 
 _DURATION_MAX_MS = 366 * 24 * 3_600 * 1_000
+_LINE_END = re.compile(r"\r\n|\r|\n")  # of server-sent events; U+2028 may be in a JSON text
 _JSONRPC_CODE = re.compile(r"-?[0-9]{1,9}")
 _ERROR_CODE = re.compile(r"timeout|cancelled|tool_error|other|[A-Z][A-Za-z]{1,40}(Error|Exception|Timeout)")
 
@@ -164,7 +165,7 @@ def response_of(logged: object) -> Mapping[str, Any] | None:
     if isinstance(logged, dict):
         return logged
     found: Mapping[str, Any] | None = None
-    for line in logged.splitlines() if isinstance(logged, str) else ():
+    for line in _LINE_END.split(logged) if isinstance(logged, str) else ():
         if line.startswith("data:"):
             try:
                 message = decode_json(line[5:].strip().encode("utf-8", "surrogatepass"))

@@ -228,3 +228,23 @@ async def test_a_server_without_a_stream_of_announcements_is_listed_at_its_inter
         await listing.wait_for(1)
         await asyncio.sleep(1)
     assert (server.lists, listing.watched.failing) == (1, None)
+
+
+@pytest.mark.parametrize(("lived_s", "breaks"), [(0.3, 1), (0.0, 3)])
+async def test_only_streams_that_break_early_prolong_the_pause(lived_s: float, breaks: int) -> None:
+    """Three streams break, each after a while or at once."""
+    server = LegacyServer()
+
+    async def serve(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if head.startswith(b"GET"):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\n")
+            await writer.drain()
+            await asyncio.sleep(lived_s)
+            writer.close()
+        else:
+            await server.serve(head, reader, writer)
+
+    quick = replace(QUICK, stream_steady_s=0.2)
+    async with raw_server(serve) as url, following({"url": url}, limits=quick) as listing:
+        await listing.wait_for(4)
+        assert listing.watched.breaks == breaks

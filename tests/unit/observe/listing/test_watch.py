@@ -116,6 +116,15 @@ async def test_an_announced_change_of_an_earlier_revision_is_listed_on_the_same_
     assert announced["observer_id"] == "lister"
 
 
+async def test_a_server_that_announces_on_every_list_is_listed_no_faster_after_the_due_time() -> None:
+    """The interval of a second passes twice."""
+    quick = replace(QUICK, announced_gap_s=0.5, announced_gap_max_s=5.0)
+    async with following(scripted("restless", interval_s=1), limits=quick) as listing:
+        await listing.wait_for(2)
+        await asyncio.sleep(2.5)
+        assert 3 <= listing.watched.counts["listed"] <= 8
+
+
 async def test_a_list_is_asked_for_again_after_the_interval() -> None:
     """And a stop ends the servers that were started."""
     async with following(scripted("good", interval_s=1), limits=QUICK) as listing:

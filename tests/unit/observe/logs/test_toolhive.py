@@ -53,6 +53,17 @@ def test_lists_in_the_log_are_snapshots_that_are_never_complete() -> None:
         assert snapshot["completeness"] == "partial"
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("character", [*"\x7f\x85\u2028\u2029"])
+def test_only_line_ends_of_the_standard_end_a_line_of_a_stream(end: str, character: str) -> None:
+    """Other characters may be in a text as they are, though Python's ``splitlines`` splits at some."""
+    tool = {**TOOL, "description": f"a{character}b"}
+    message = json.dumps({"id": 1, "result": {"tools": [tool]}}, ensure_ascii=False)
+    response = f"event: message{end}data: {message}{end}{end}"
+    [snapshot], _ = read("toolhive", toolhive("mcp_tools_list", data={"response": response}))
+    assert snapshot["tools"] == [tool]
+
+
 def test_a_list_over_the_limit_is_one_that_nobody_could_read() -> None:
     """Or an old one would stay in force. Where responses are not logged at all, there are no lists."""
     [snapshot], lacking = read("toolhive", toolhive("mcp_tools_list", extra={"response_size": 0}))
