@@ -263,8 +263,8 @@ class ListObserver:
         self._latest_doubts = 0
         self._announced_at: datetime | None = None
         """When an announcement was published that no snapshot has followed yet."""
-        self._missed: tuple[datetime, int] | None = None
-        """When, and in which exchange, a line was missed, if the newest snapshot records that."""
+        self._is_miss_recorded = False
+        """Whether the newest snapshot records a missed line, and no list was asked for since."""
         self._latest: dict[str, Assembly] = {}
         """What the latest result of each method made of its list."""
         self._requests = Pending[_Request](wire.pending_max)
@@ -320,6 +320,8 @@ class ListObserver:
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if cursor is not None else self.offered.doubts
         changes = self._wire.counts.list_changes
+        if method == TOOLS:
+            self._is_miss_recorded = False
         self._put(key, _Request(method, base, None if trace is None else trace[0], doubts, changes))
 
     def response(
@@ -432,14 +434,13 @@ class ListObserver:
         """
         if self._tools_requests:
             self.offered.doubt()
-        now = self._wire.at, self._wire.exchange
         latest = self._unanswered.latest_in(self._wire.exchange)
-        # A few bytes can be such a line, and many may come at once: one snapshot covers them all.
-        if latest is not None and self._missed != now:
+        # A few bytes can be such a line, and many may come: one snapshot covers them all.
+        if latest is not None and not self._is_miss_recorded:
             self._reported = None
             self._latest[TOOLS] = _UNMATCHED
             self._publish_unreadable(_MISSED, latest.traceparent)
-            self._missed = now
+            self._is_miss_recorded = True
 
     def _put(self, key: RequestKey, request: _Request) -> None:
         if request.method == TOOLS:
@@ -486,7 +487,7 @@ class ListObserver:
 
     def _publish(self, identity: tuple[str, str], event: Observation, *, is_acceptable: bool) -> None:
         self.offered.snapshot = identity[0], self._wire.at
-        self._announced_at = self._missed = None
+        self._announced_at, self._is_miss_recorded = None, False
         self._wire.counts.snapshots += 1
         self._wire.counts.refused_snapshots += not is_acceptable
         self._wire.found.append(event)

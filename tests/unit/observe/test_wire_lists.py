@@ -146,6 +146,21 @@ def test_a_line_nobody_saw_counts_as_a_bad_list_while_one_is_awaited() -> None:
     assert talk.observer.stats.missed_lines == 3
 
 
+def test_one_bad_list_covers_all_lines_missed_until_the_next_request_or_answer() -> None:
+    """Each may be two bytes long, whenever it comes, and a snapshot has a kilobyte."""
+    talk = Dialogue(cut=False)
+    snapshots = list[int]()
+    for number in (1, 2):
+        talk.request("tools/list", number)
+        for second in range(20):
+            snapshots.append(len(talk.observer.missed("server->client", START + timedelta(seconds=second))))
+    assert [at for at, count in enumerate(snapshots) if count] == [0, 20]
+    assert talk.result(1, {"tools": [tool("a")]})
+    assert len(talk.observer.missed("server->client", START)) == 1, "the list must not stay in force"
+    assert talk.observer.missed("server->client", START) == []
+    assert talk.observer.offered.in_doubt
+
+
 def test_an_answer_whose_number_became_text_is_still_the_list(talk: Dialogue) -> None:
     """Clients turn it back; a server must not hide a list that way."""
     talk.request("tools/list", 7)
