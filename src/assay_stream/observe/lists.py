@@ -263,8 +263,10 @@ class ListObserver:
         self._latest_doubts = 0
         self._announced_at: datetime | None = None
         """When an announcement was published that no snapshot has followed yet."""
-        self._missed: tuple[datetime, int] | None = None
-        """When, and in which exchange, a line was missed, if the newest snapshot records that."""
+        self._is_miss_recorded = False
+        """Whether the newest snapshot records a missed line, and no list was asked for since."""
+        self._newest: tuple[object, Snapshot | None] | None = None
+        """The answer that made the newest snapshot; ``None`` if there is none, or a list changed or was asked for."""
         self._latest: dict[str, Assembly] = {}
         """What the latest result of each method made of its list."""
         self._requests = Pending[_Request](wire.pending_max)
@@ -320,6 +322,8 @@ class ListObserver:
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if cursor is not None else self.offered.doubts
         changes = self._wire.counts.list_changes
+        if method == TOOLS:
+            self._is_miss_recorded, self._newest = False, None
         self._put(key, _Request(method, base, None if trace is None else trace[0], doubts, changes))
 
     def response(
@@ -349,15 +353,24 @@ class ListObserver:
         if request.method != TOOLS:
             self._publish_companions(request.traceparent)
             return True
+        digest = _digest(result, len(raw))
         self._answers.take(key[:2])
-        self._answers.put(key[:2], _digest(result, len(raw)))
+        self._answers.put(key[:2], digest)
         page = result.get("tools") if sound else RawMessage(raw) if not exact else _NO_RESULT
-        before, self._reported = self.offered.snapshot, None
-        if isinstance(page, list):
-            self._publish_tools(assembly, request.traceparent)
+        inexact = b"" if exact else sha256(raw).digest()
+        answer, newest = (key, digest, inexact, assembly.too_large, assembly.hidden), self._newest
+        is_repeat = request.answered and bool(digest) and self._known_companions() == self._companions
+        # A last page of a few bytes, sent again, would publish megabytes again.
+        if is_repeat and newest is not None and newest[0] == answer:
+            new = newest[1]
         else:
-            self._publish_unreadable(page, request.traceparent)
-        new, self.offered.snapshot = self.offered.snapshot, before
+            before, self._reported = self.offered.snapshot, None
+            if isinstance(page, list):
+                self._publish_tools(assembly, request.traceparent)
+            else:
+                self._publish_unreadable(page, request.traceparent)
+            new, self.offered.snapshot = self.offered.snapshot, before
+            self._newest = answer, new
         self._latest_doubts = request.doubts
         is_readable = isinstance(page, list) and not assembly.too_large and len(assembly.items) <= limits.tools_max
         if not is_readable:
@@ -410,7 +423,7 @@ class ListObserver:
         """Outdate earlier pages. What was offered stays known: clients that do not list again go on with it."""
         wire = self._wire
         wire.counts.list_changes += 1
-        self._reported = None
+        self._reported = self._newest = None
         if TOOLS in self._latest:
             # A page that continues the old list belongs to no known list.
             self._latest[TOOLS] = replace(_UNMATCHED, next_cursor=self._latest[TOOLS].next_cursor)
@@ -432,14 +445,13 @@ class ListObserver:
         """
         if self._tools_requests:
             self.offered.doubt()
-        now = self._wire.at, self._wire.exchange
         latest = self._unanswered.latest_in(self._wire.exchange)
-        # A few bytes can be such a line, and many may come at once: one snapshot covers them all.
-        if latest is not None and self._missed != now:
+        # A few bytes can be such a line, and many may come: one snapshot covers them all.
+        if latest is not None and not self._is_miss_recorded:
             self._reported = None
             self._latest[TOOLS] = _UNMATCHED
             self._publish_unreadable(_MISSED, latest.traceparent)
-            self._missed = now
+            self._is_miss_recorded = True
 
     def _put(self, key: RequestKey, request: _Request) -> None:
         if request.method == TOOLS:
@@ -486,7 +498,7 @@ class ListObserver:
 
     def _publish(self, identity: tuple[str, str], event: Observation, *, is_acceptable: bool) -> None:
         self.offered.snapshot = identity[0], self._wire.at
-        self._announced_at = self._missed = None
+        self._announced_at, self._is_miss_recorded, self._newest = None, False, None
         self._wire.counts.snapshots += 1
         self._wire.counts.refused_snapshots += not is_acceptable
         self._wire.found.append(event)

@@ -292,7 +292,8 @@ class DeliveryQueue:
         try:
             yield
         except OSError as error:
-            _log.error("the spool cannot be used any more: %s", error.strerror)
+            left = counted(self.spooled, "observation")
+            _log.error("the spool cannot be used any more and keeps %s: %s", left, error.strerror)
             if self.spool is not None:
                 self.dropped["spool_damaged"] = self.spool.lost
                 self.spool.close()  # lets another process have it

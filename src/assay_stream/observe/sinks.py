@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 from assay_stream.canonical.digest import DigestKey
 from assay_stream.errors import ConfigurationError
@@ -59,8 +60,8 @@ class Sink(Protocol):
 class FileSink:
     """Write events to a file, one JSON object per line, in the format of ``assay-stream replay``.
 
-    Every line is flushed at once, so that nothing is lost with the process. Existing content is kept: a client that
-    restarts its server restarts the tap, too.
+    Every line is written at once, so that nothing is lost with the process, and as a whole or not at all. Existing
+    content is kept: a client that restarts its server restarts the tap, too.
 
     Args:
         target: a path to append to, or an open binary file, which stays open.
@@ -73,10 +74,17 @@ class FileSink:
     def __init__(self, target: Path | BinaryIO, *, digest_key: DigestKey | None = None) -> None:
         self._digest_key = digest_key
         self._owned = isinstance(target, Path)
+        self._is_cut = False
+        """Whether the file ends within a line."""
         try:
-            self._file = _opened(target) if isinstance(target, Path) else target
+            if isinstance(target, Path):
+                self._is_cut = _is_cut(target)
+                target = target.open("ab", buffering=0)
         except OSError as error:
             raise ConfigurationError("unwritable_file", f"cannot write {target}: {error.strerror}") from None
+        self._file = target
+        # A buffer keeps what it could not write, and writes it later.
+        self._raw: Any = getattr(target, "raw", target)
         self._lock = threading.Lock()
         self._delivered = 0
         self._dropped: Counter[DropReason] = Counter()
@@ -94,8 +102,8 @@ class FileSink:
         line = observation.value.replace(b"\n", b" ") + b"\n"
         with self._lock:
             try:
-                self._file.write(line)
                 self._file.flush()
+                self._write(b"\n" + line if self._is_cut else line)
             except ValueError:
                 self._dropped["closed"] += 1
                 return False
@@ -109,22 +117,37 @@ class FileSink:
 
     async def aclose(self, timeout_s: float = 10.0) -> None:  # noqa: ARG002 - every line is already written
         if self._owned:
-            # What closing would still write is a line that could not be written, and was counted.
             with suppress(OSError):
                 self._file.close()
 
+    def _write(self, line: bytes) -> None:
+        """Write a line; take back what was written of it if it does not fit."""
+        written = 0
+        try:
+            while written < len(line):
+                count = self._raw.write(line[written:])
+                if not count:
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+                written += count
+            self._raw.flush()
+        except OSError:
+            if written:
+                try:
+                    self._raw.seek(-written, os.SEEK_CUR)
+                    self._raw.truncate()
+                except OSError:  # a pipe, for example
+                    self._is_cut = True
+            raise
+        self._is_cut = False
 
-def _opened(path: Path) -> BinaryIO:
-    """Open a file for appending; a last line cut off by a kill is terminated first."""
-    cut = False
-    if path.is_file() and path.stat().st_size:
-        with path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            cut = file.read(1) != b"\n"
-    target = path.open("ab")
-    if cut:
-        target.write(b"\n")
-    return target
+
+def _is_cut(path: Path) -> bool:
+    """Return True if a kill cut off the last line."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
 
 
 class MemorySink:

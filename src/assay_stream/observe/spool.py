@@ -39,7 +39,8 @@ PRAGMA synchronous = FULL;
 PRAGMA journal_size_limit = 0;
 CREATE TABLE IF NOT EXISTS waiting (place INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, body BLOB NOT NULL);
 """
-_READ = "SELECT place, checksum, body FROM waiting ORDER BY place"
+_READ = "SELECT place, checksum, body FROM waiting WHERE place >= ? ORDER BY place"
+_START = -(2**63)
 
 
 class Spool:
@@ -60,6 +61,9 @@ class Spool:
         self.lost = 0
         """Records damaged on disk; counts as one where the number is unknown."""
         self.records = 0
+        self._first = _START
+        """Where the records begin. What is before it is done, but a full disk did not take its removal."""
+        self._is_removal_refused = False
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_owner(folder)
@@ -82,6 +86,8 @@ class Spool:
 
     def append(self, observations: Sequence[Observation]) -> int:
         """Append as many observations as fit, and return how many; on ``OSError`` none."""
+        if self._first != _START:
+            self._remove()
         with self._transaction():
             [first] = self._db.execute("SELECT ifnull(max(place), 0) + 1 FROM waiting").fetchone()
             count = 0
@@ -99,7 +105,7 @@ class Spool:
         """Return the oldest observations without removing them, but for damaged ones; raises ``OSError``."""
         found: list[Observation] = []
         damaged, size_bytes = 0, 0
-        with self._transaction(), closing(self._db.execute(_READ)) as rows:
+        with self._transaction(), closing(self._db.execute(_READ, (self._first,))) as rows:
             for place, checksum, body in rows:
                 observation = _observation(place, checksum, body)
                 if observation is None:
@@ -112,27 +118,50 @@ class Spool:
         if damaged:
             self.lost += damaged
             _log.error("left out, since damaged: %s of %s", counted(damaged, "observation"), self._path)
-            self._forget(damaged)
+            self.records -= damaged
+            self._shrink()
         return found
 
     def drop(self, records: int) -> None:
-        """Remove the first of ``head`` once delivered or given up; raises ``OSError``."""
-        if records:
-            with self._transaction():
-                gone = self._db.execute(
-                    "DELETE FROM waiting WHERE place IN (SELECT place FROM waiting ORDER BY place LIMIT ?)", (records,)
-                ).rowcount
-            self._forget(gone)
+        """Skip the first of ``head`` once delivered or given up, and remove them as soon as the disk takes it.
+
+        Raises ``OSError`` if the disk cannot be read.
+        """
+        with self._transaction():
+            [after, gone] = self._db.execute(
+                "SELECT max(place) + 1, count(*) FROM"
+                " (SELECT place FROM waiting WHERE place >= ? ORDER BY place LIMIT ?)",
+                (self._first, records),
+            ).fetchone()
+        if gone:
+            self._first = after
+            self.records -= gone
+            self._try_to_remove()
 
     def close(self) -> None:
+        if self._first != _START:
+            self._try_to_remove()
         self._db.close()
 
     def abandon(self) -> None:
         """Forget it in a forked child, where closing the file would write to the parent's spool."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
 
-    def _forget(self, records: int) -> None:
-        self.records -= records
+    def _try_to_remove(self) -> None:
+        try:
+            self._remove()
+        except OSError as error:
+            if not self._is_removal_refused:
+                _log.error("cannot remove what was delivered from %s: %s", self._path, error.strerror)
+            self._is_removal_refused = True
+
+    def _remove(self) -> None:
+        with self._transaction():
+            self._db.execute("DELETE FROM waiting WHERE place < ?", (self._first,))
+        self._first = _START  # the numbers of an empty table begin again
+        self._shrink()
+
+    def _shrink(self) -> None:
         if not self.records:
             with self._transaction():
                 # A script, since ``execute`` takes one step of the statement, which frees one page.
@@ -207,7 +236,7 @@ def _move(source: Path, target: Path) -> None:
 def _readable(damaged: sqlite3.Connection, statement: str) -> Iterator[tuple[int, int, bytes]]:
     """Yield rows up to the first that cannot be read."""
     with suppress(sqlite3.DatabaseError):
-        yield from damaged.execute(statement)
+        yield from damaged.execute(statement, (_START,))
 
 
 def spool_in(folder: Path | None, *, mib_max: int) -> Spool | None:

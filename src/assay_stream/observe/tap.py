@@ -56,6 +56,12 @@ BACKLOG_BYTES_MAX = 2 * LINE_BYTES_MAX
 STEP_BYTES = 512
 """Overhead counted per piece that waits: a server may write byte by byte."""
 
+REPLIES_BYTES_MAX = LINE_BYTES_MAX
+"""Limit of our replies that wait for the end of the server's line, which may never come."""
+
+_REPLY_LOGGED_BYTES = 100
+"""Long enough for the id."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +74,7 @@ class Inspector:
     failures: int = field(default=0, init=False)
     blocked: int = field(default=0, init=False)
     withheld: int = field(default=0, init=False)
+    unanswered: int = field(default=0, init=False)
 
     def note_failure(self) -> None:
         self.failures += 1
@@ -353,30 +360,37 @@ class Watch(Backlog):
 class ClientOutput:
     """The client's input: the server's bytes, with our own replies between its lines."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, replies_bytes_max: int = REPLIES_BYTES_MAX) -> None:
         self._descriptor = descriptor
         self._lock = threading.Lock()
         self._within_line = False
-        self._waiting: list[bytes] = []
+        self._waiting = bytearray()
+        self._replies_bytes_max = replies_bytes_max
 
     def pass_on(self, data: bytes) -> None:
         """Write bytes of the server, which need not end at a line end."""
         with self._lock:
             head, line_feed, rest = data.rpartition(b"\n")
             if line_feed and self._waiting:
-                write_all(self._descriptor, head + line_feed + b"".join(self._waiting) + rest)
+                write_all(self._descriptor, head + line_feed + self._waiting + rest)
                 self._waiting.clear()
             else:
                 write_all(self._descriptor, data)
             self._within_line = bool(rest) if line_feed else self._within_line or bool(rest)
 
-    def answer(self, line: bytes) -> None:
-        """Write our own reply, in whole lines, after the server's current line."""
+    def answer(self, line: bytes) -> bool:
+        """Write our own reply, in whole lines, after the server's current line; return False if too many wait for it.
+
+        Waiting instead would keep the client's other lines, and the end of its input, from the server.
+        """
         with self._lock:
-            if self._within_line:
-                self._waiting.append(line)
-            else:
+            if not self._within_line:
                 write_all(self._descriptor, line)
+            elif len(self._waiting) + len(line) > self._replies_bytes_max:
+                return False
+            else:
+                self._waiting += line
+        return True
 
 
 @dataclass(eq=False, repr=False)
@@ -406,14 +420,22 @@ class Enforcer(Inspector):
                 self.blocked += commands.forward is None
                 if commands.forward is not None:
                     write_all(self.server_input, commands.forward)
-                elif commands.reply:
-                    self.client.answer(commands.reply)
+                elif commands.reply and not self.client.answer(commands.reply):
+                    self._note_unanswered(commands.reply)
             return
         # A line means nothing to a client before its end, so holding it back delays nothing.
         shown = b"".join(each.forward or b"" for each in received) if self.session.hides else data or b""
         self.client.pass_on(shown)
         with self._lock:
             self.session.offered.delivered()
+
+    def _note_unanswered(self, reply: bytes) -> None:
+        self.unanswered += 1
+        if self.unanswered == 1:
+            _log.error(
+                "dropped a reply that waited for the server to end its line (%r...); further ones are only counted",
+                reply[:_REPLY_LOGGED_BYTES],
+            )
 
     def ended(self, direction: Direction) -> None:
         with contextlib.suppress(OSError):  # the other side is gone
@@ -612,5 +634,7 @@ def _report(session: Session, host: Watch | Enforcer) -> None:
         _log.warning("not everything could be observed (docs/tap.md): %s", said(stats, failures=host.failures))
     if host.blocked:
         _log.warning("lines not passed on to the server: %d", host.blocked)
+    if host.unanswered:
+        _log.warning("replies to the client dropped, since the server did not end its line: %d", host.unanswered)
     if host.withheld:
         _log.warning("lines of the server withheld from the client: %d", host.withheld)

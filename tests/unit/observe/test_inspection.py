@@ -235,6 +235,24 @@ def test_an_answer_waits_for_the_end_of_the_servers_line(bench: Bench) -> None:
     assert bench.at_client().startswith(b":3}\n{")
 
 
+def test_answers_that_wait_for_a_line_without_end_are_bounded(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Calls stay blocked; the log says which one was left without an answer."""
+    told(bench, EVIL)
+    bench.enforcer.client = ClientOutput(bench._client_output, replies_bytes_max=2_000)
+    bench.serve(b'{"part":')
+    for number in range(50):
+        bench.send(line(a_call("read", number)))
+    bench.serve(b"1}\n")
+    _, *answers = bench.at_client().splitlines()
+    assert [json.loads(each)["id"] for each in answers] == list(range(len(answers)))
+    assert 1 < len(answers) < 10
+    assert (bench.enforcer.blocked, bench.enforcer.unanswered) == (50, 50 - len(answers))
+    [logged] = caplog.messages
+    assert f'"id": {len(answers)}' in logged
+    bench.send(line(a_call("read", 50)))
+    assert json.loads(bench.at_client())["id"] == 50
+
+
 def test_between_lines_an_answer_does_not_wait(bench: Bench) -> None:
     """The server may say nothing for hours."""
     told(bench, EVIL)

@@ -310,7 +310,7 @@ async def test_a_spool_with_nothing_but_damage_does_not_stop_delivery(cluster: C
 
 
 async def test_a_spool_that_cannot_be_read_does_not_stop_delivery(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is on a failing disk waits for whoever can read it; what is published from then on is delivered at once."""
     cluster.start_faults = [OSError("away")] * 10_000
@@ -327,6 +327,7 @@ async def test_a_spool_that_cannot_be_read_does_not_stop_delivery(
     await until(lambda: publisher.stats.connected)
     publisher.publish(numbered_calls(2)[1])
     await until(lambda: publisher.stats.delivered == 1)
+    assert "keeps 1 observation" in caplog.text
     with contextlib.closing(Spool(tmp_path, bytes_max=1_000_000)) as taken_over:
         assert taken_over.records == 1
     await publisher.aclose()

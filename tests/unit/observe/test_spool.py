@@ -14,6 +14,7 @@ from assay_stream.limits import SpoolLimits
 from assay_stream.observe import spool as module
 from assay_stream.observe.observation import Observation
 from assay_stream.observe.spool import Spool, spool_in
+from tests.support.disk import files_of_at_most
 from tests.support.errors import raises_code
 
 SMALL = SpoolLimits(head_bytes_max=2_000)
@@ -177,6 +178,33 @@ def test_a_damaged_file_is_tried_again_where_the_disk_does_not_take_what_is_left
     spool = a_spool(tmp_path)
     assert 60 < len(drained(spool)) < 80
     spool.close()
+
+
+def test_a_disk_that_is_full_for_a_while_neither_loses_nor_repeats_anything(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was delivered meanwhile is skipped, and removed once there is room."""
+    spool = a_spool(tmp_path)
+    items = [item(number) for number in range(12)]
+    spool.append(items[:10])
+    with files_of_at_most(1):
+        spool.drop(2)
+        spool.drop(2)
+        assert (spool.records, spool.head(2)) == (6, items[4:6])
+        with pytest.raises(OSError, match="disk"):
+            spool.append(items[10:])
+    assert len(caplog.records) == 1
+    assert spool.append(items[10:]) == 2
+    assert drained(spool) == items[4:]
+    assert spool.append(items[:1]) == 1
+    assert drained(spool) == items[:1]
+    spool.append(items[:3])
+    with files_of_at_most(1):
+        spool.drop(2)
+    spool.close()
+    again = a_spool(tmp_path)
+    assert drained(again) == items[2:3]
+    again.close()
 
 
 def test_what_is_read_at_once_is_bounded(tmp_path: Path) -> None:

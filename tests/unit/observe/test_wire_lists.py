@@ -146,11 +146,53 @@ def test_a_line_nobody_saw_counts_as_a_bad_list_while_one_is_awaited() -> None:
     assert talk.observer.stats.missed_lines == 3
 
 
+def test_one_bad_list_covers_all_lines_missed_until_the_next_request_or_answer() -> None:
+    """Each may be two bytes long, whenever it comes, and a snapshot has a kilobyte."""
+    talk = Dialogue(cut=False)
+    snapshots = list[int]()
+    for number in (1, 2):
+        talk.request("tools/list", number)
+        for second in range(20):
+            snapshots.append(len(talk.observer.missed("server->client", START + timedelta(seconds=second))))
+    assert [at for at, count in enumerate(snapshots) if count] == [0, 20]
+    assert talk.result(1, {"tools": [tool("a")]})
+    assert len(talk.observer.missed("server->client", START)) == 1, "the list must not stay in force"
+    assert talk.observer.missed("server->client", START) == []
+    assert talk.observer.offered.in_doubt
+
+
 def test_an_answer_whose_number_became_text_is_still_the_list(talk: Dialogue) -> None:
     """Clients turn it back; a server must not hide a list that way."""
     talk.request("tools/list", 7)
     [snapshot] = talk.result("7", {"tools": [tool("a")]})
     assert names(snapshot) == ["a"]
+
+
+def test_a_list_that_is_answered_again_and_again_is_published_once(talk: Dialogue) -> None:
+    """A page of a few bytes ends a list of megabytes, and a request answered under its id as text stays open."""
+    talk.round("tools/list", 1, {"tools": [tool("a")], "nextCursor": "c"})
+    talk.request("tools/list", 2, cursor="c")
+    [first] = talk.result("2", {"tools": [{"name": "b", "x": 1}]})
+    assert talk.result("2", {"tools": [{"name": "b", "x": 1}]}) == []
+    [call] = talk.call(3) or talk.result(3, {})
+    assert call["data"]["snapshot_id"] == first["data"]["snapshot_id"]
+    [other] = talk.result("2", {"tools": [{"name": "b", "x": True}]})
+    assert names(other) == ["a", "b"]
+    talk.round("prompts/list", 4, {"prompts": []})
+    assert len(talk.result("2", {"tools": [{"name": "b", "x": True}]})) == 1, "with the prompts"
+    talk.server(NOTICE)
+    [unknown] = talk.result("2", {"tools": [{"name": "b", "x": True}]})
+    assert unknown["data"]["completeness"] == "unknown"
+    talk.request("tools/list", 2, cursor="c")
+    assert len(talk.result("2", {"tools": [{"name": "b", "x": True}]})) == 1
+
+
+def test_an_unsound_answer_is_published_once_in_a_row_by_its_bytes() -> None:
+    """Its parsed value is not all that it says."""
+    talk = Dialogue(cut=False)
+    talk.request("tools/list", 1)
+    answers = [b'{"id":"1","result":{"tools":[]%s}}' % more for more in (b"", b',"tools":[]', b',"tools":[]', b"")]
+    assert [len(talk.raw("server->client", each)) for each in answers] == [1, 1, 0, 1]
 
 
 def test_an_answer_to_another_id_is_nobodys(talk: Dialogue) -> None:
