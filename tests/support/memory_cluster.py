@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndTimestamp
 
 from assay_stream.kafka.aiokafka_private import GroupMember
@@ -99,6 +99,13 @@ class MemoryCluster:
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         self._beginnings[TopicPartition(topic, partition)] = offset
+
+    def recreate(self, topic: str) -> None:
+        """Delete a topic and create it again: its logs are empty, and groups keep their offsets."""
+        for tp in self._logs:
+            if tp.topic == topic:
+                self._logs[tp], self._beginnings[tp] = [], 0
+        self._wake()
 
     @property
     def has_open_transactions(self) -> bool:
@@ -355,6 +362,8 @@ class MemoryConsumer:
         left = 1 << 31 if max_records is None else max_records
         fetched: dict[TopicPartition, list[FetchedRecord]] = {}
         for tp in partitions:
+            if self._position(tp) > len(self._cluster._logs[tp]):
+                raise OffsetOutOfRangeError({tp: self._position(tp)})
             messages = list(self._cluster._committed(tp, self._position(tp)))
             taken = messages[:left]
             left -= len(taken)

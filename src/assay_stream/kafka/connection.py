@@ -303,19 +303,21 @@ async def follow(
         step: reads and handles a few records; returns True when finished.
         endure: pauses after a failure; returns True to begin again.
     """
+    was_out_of_range = False
     while True:
         consumer = make()
         try:
             await consumer.start()
             await begin(consumer)
             while not await step(consumer):
-                pass
+                was_out_of_range = False
             return
-        except OffsetOutOfRangeError:
-            # Retention deleted records that were not read: noticed when the partitions are opened again.
-            continue
         except Exception as error:  # noqa: BLE001 - what is not endured is raised there
             failure = error
+            if isinstance(error, OffsetOutOfRangeError) and not was_out_of_range:
+                # Retention deleted records that were not read: noticed when the partitions are opened again.
+                was_out_of_range = True
+                continue
         finally:
             # Stopping fails while the brokers are unreachable.
             with suppress(*MAY_PASS):

@@ -332,12 +332,23 @@ class PartitionTask:
         overriding = await self.stage.open(self.partition)
         done_before = await self.stage.done_before(self.partition)
         self.metadata = next((metadata for _, metadata in noted.values() if metadata), "")
+        ends = await self._consumer.end_offsets(self._inputs)
         for place in self._inputs:
             committed, _ = noted.get(place, (None, ""))
             position = overriding.get(place, committed)
             done = done_before.get(place, 0)
+            self._check_end(place, max(position or 0, done), ends[place])
             if done > (position or 0):
-                await self._check_reset(place, position, done)
+                _log.error(
+                    "offsets_reset",
+                    stage=self.stage.name,
+                    topic=place.topic,
+                    partition=place.partition,
+                    committed=position,
+                    continuing_at=done,
+                    fix="none needed: the group's offsets were lost or set back, and nothing is done twice; replay "
+                    "redoes it",
+                )
                 position = done
             if position is None and committed:
                 _log.warning(
@@ -363,25 +374,15 @@ class PartitionTask:
         self.stage.close(self.partition)
         await self.writer.close()
 
-    async def _check_reset(self, place: TopicPartition, committed: int | None, done: int) -> None:
-        """Report offsets that the group lost or that were reset; completed records are not repeated."""
-        end = (await self._consumer.end_offsets([place]))[place]
+    def _check_end(self, place: TopicPartition, done: int, end: int) -> None:
+        """Refuse a log that was recreated: its records up to the old position would be skipped."""
         if done > end:
             raise IntegrityError(
                 "outputs_ahead",
-                f"the outputs of the {self.stage.name} stage go up to offset {done} of {place.topic}, "
+                f"the {self.stage.name} stage has processed records up to offset {done} of {place.topic}, "
                 f"partition {place.partition}, which ends at {end}: was the topic recreated? Use a new "
                 "ASSAY_STREAM_TOPIC_PREFIX, or restore the topic",
             )
-        _log.error(
-            "offsets_reset",
-            stage=self.stage.name,
-            topic=place.topic,
-            partition=place.partition,
-            committed=committed,
-            continuing_at=done,
-            fix="none needed: the group's offsets were lost or set back, and nothing is done twice; replay redoes it",
-        )
 
     # Running
 

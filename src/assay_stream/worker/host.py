@@ -63,6 +63,8 @@ class Host:
         self._deadline = deadline
         self._web_port = web_port
         self._stopping = asyncio.Event()
+        self.starting = Part()
+        """Comes before all others: stopped by the same signals."""
         self.failure: BaseException | None = None
         self.was_told_to_stop = False
         """Whether it ends because of a signal: whatever fails meanwhile, it does not begin again."""
@@ -82,6 +84,11 @@ class Host:
         self.health.watch(name, part, is_alternative=is_alternative)
         self.metrics.on_scrape(part.note_gauges)
 
+    def heed_signals(self) -> None:
+        """Stop at SIGTERM and SIGINT. The first process of a container gets no signal that it does not handle."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._told_to_stop, number.name)
+
     async def run(self) -> None:
         """Run the parts until told to stop, or until one fails or is done.
 
@@ -92,8 +99,6 @@ class Host:
         serving = None if self._web_port is None else await self._serve(self._web_port, end)
         # Clients log what ends their own tasks, and go on without them.
         with watching_memory(lambda: self._fail_for_memory(loop)):
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self._told_to_stop, number.name)
             running = []
             try:
                 if self.agents is not None:
@@ -119,6 +124,8 @@ class Host:
     def _told_to_stop(self, by: str) -> None:
         _log.info("told_to_stop", signal=by)
         self.was_told_to_stop = True
+        self._deadline.start()
+        self.starting.stop()
         self._stopping.set()
 
     def fail(self, error: BaseException) -> None:
@@ -245,11 +252,15 @@ async def _stay() -> PartitionCounts:
 
 
 async def _run(host: Host, build: Build, count: _Count, *, once: bool, unreadable: str | None) -> None:
+    host.heed_signals()
     awaited: _Count = _stay
     why = unreadable
     if unreadable is None:
         try:
-            build(host, await count())
+            counts = await host.starting.until_stopped(count())
+            if counts is None:
+                return
+            build(host, counts)
         except AssayStreamError as error:
             if once or not _may_be_awaited(error):
                 raise

@@ -83,6 +83,7 @@ class OpenRange:
 
     Args:
         leaves: what is read and not sealed yet.
+        sealed_to: the offset up to which nothing is left to seal.
         since_s: when the first of them was read, by the monotonic clock.
     """
 
@@ -90,6 +91,7 @@ class OpenRange:
     writer: TransactionalWriter
     before: Checkpoint | None = None
     leaves: list[TreeLeaf] = field(default_factory=list)
+    sealed_to: int = 0
     since_s: float = 0.0
 
     def take(self, record: Record, now_s: float) -> None:
@@ -127,8 +129,7 @@ class Sealer(Following):
 
     def note_gauges(self) -> None:
         if self._consumer is not None:
-            befores = {place: self._ranges[place.partition].before for place in self.ends}
-            sealed_to = {place: 0 if last is None else last.last_offset + 1 for place, last in befores.items()}
+            sealed_to = {place: self._ranges[place.partition].sealed_to for place in self.ends}
             self.metrics.lags(lags_of(self._consumer, sealed_to))
             # What is read and not sealed yet is all that is kept.
             self.metrics.measure("state_entries", sum(len(part.leaves) for part in self._ranges.values()))
@@ -169,7 +170,8 @@ class Sealer(Following):
         consumer.assign(places)
         beginnings, self.ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         for place in places:
-            consumer.seek(place, self._first_unsealed(place, beginnings[place]))
+            first = self._ranges[place.partition].sealed_to = self._first_unsealed(place, beginnings[place])
+            consumer.seek(place, first)
         self._consumer = consumer
         self.metrics.measure("opened", self._partitions)
         self.metrics.measure("opening_seconds", time.monotonic() - started_s)
@@ -222,17 +224,21 @@ class Sealer(Following):
             for message in messages:
                 part.take(record_of(Role.EVIDENCE, message), time.monotonic())
                 if len(part.leaves) >= self.plan.every_records:
-                    await self._seal(part)
+                    await self._seal(part, to=message.offset + 1)
         has_caught_up = (self.plan.once or self.failures) and await self.has_caught_up(consumer)
         is_done = self.stopping.is_set() or bool(self.plan.once and has_caught_up)
-        for part in self._ranges.values():
+        for place in self.ends:
+            part, position = self._ranges[place.partition], await consumer.position(place)
             if part.leaves and (is_done or time.monotonic() - part.since_s >= self.plan.every_s):
-                await self._seal(part)
+                await self._seal(part, to=position)
+            if not part.leaves:
+                # The markers of transactions lie between: left there, they would pass for records that wait.
+                part.sealed_to = position
         if has_caught_up and not any(part.leaves for part in self._ranges.values()):
             self.failures = 0
         return is_done
 
-    async def _seal(self, part: OpenRange) -> None:
+    async def _seal(self, part: OpenRange, *, to: int) -> None:
         started_s = time.monotonic()
         now = self.now()
         made = sealed(
@@ -256,14 +262,14 @@ class Sealer(Following):
             partition=part.partition,
             label="checkpoint",
         )
-        sealed_to = {TopicPartition(checkpoint.topic, part.partition): checkpoint.last_offset + 1}
+        sealed_to = {TopicPartition(checkpoint.topic, part.partition): to}
         writing_s = time.monotonic()
         gathered = part.writer.gather()
         gathered.add([output])
         await part.writer.write(gathered, sealed_to)
         self.metrics.measure("transaction_seconds", time.monotonic() - writing_s)
         self.metrics.batch(len(part.leaves), {output.label: 1}, seconds=time.monotonic() - started_s)
-        part.before, part.leaves = checkpoint, []
+        part.before, part.leaves, part.sealed_to = checkpoint, [], to
         # A turn with nothing to seal proves nothing.
         self.failures = 0
         _log.info(

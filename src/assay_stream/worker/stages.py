@@ -21,7 +21,7 @@ from assay_stream import join as joining
 from assay_stream.alerts import processor as alerting
 from assay_stream.alerts.remembered import AlertTable
 from assay_stream.alerts.rules import AlertRules
-from assay_stream.errors import InputError
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.join import Join, Routing, call_in, reroute
 from assay_stream.kafka.connection import Consumer, FetchedRecord, TopicPartition, read_last, record_of
 from assay_stream.kafka.part import UNCOUNTED, Following, StageMetrics
@@ -274,6 +274,7 @@ class BindingView(Following):
         """Follow what is needed until stopped.
 
         Raises:
+            ConfigurationError: ``topic_recreated``.
             IntegrityError: if the topic holds a record that no registry writes.
         """
         try:
@@ -328,10 +329,18 @@ class BindingView(Following):
             return
         consumer.assign(wanted)
         begins = await consumer.beginning_offsets(wanted)
+        ends = await consumer.end_offsets([tp for tp in wanted if tp not in self.ends])
         for tp in wanted:
-            self._next[tp] = max(begins[tp], self._next.get(tp, 0))
+            following = self._next.get(tp, 0)
+            if following > ends.get(tp, following):
+                raise ConfigurationError(
+                    "topic_recreated",
+                    f"{tp.topic}/{tp.partition} ends at offset {ends[tp]} and was read up to {following}: it was "
+                    "recreated. Rebuild it: stop all workers, delete it, run assay-stream topics apply, start them",
+                )
+            self._next[tp] = max(begins[tp], following)
             consumer.seek(tp, self._next[tp])
-        self.ends |= await consumer.end_offsets([tp for tp in wanted if tp not in self.ends])
+        self.ends |= ends
 
     async def input_ends(self) -> Mapping[TopicPartition, int]:
         """Return the end offsets of the registry's input partitions, open transactions included."""

@@ -17,7 +17,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
-from assay_stream.errors import OperatingError
+from assay_stream.errors import IntegrityError, OperatingError
 from assay_stream.kafka.partition import Batch, BatchHandler
 from assay_stream.kafka.runner import Runner
 from assay_stream.kafka.stage import Stage, Topology
@@ -405,6 +405,17 @@ async def test_a_state_topic_that_lost_records_starts_over(cluster: MemoryCluste
     cluster.delete_before(STATES, 0, lost + 1)
     await run_until(a_runner(cluster), lambda: len(written(cluster)) == 2 * RECORDS)
     assert written(cluster) == expected() * 2
+
+
+async def test_an_input_that_was_recreated_is_not_read_on(cluster: MemoryCluster) -> None:
+    """As many of its records as the old log had would be skipped without a word."""
+    await finish(cluster)
+    cluster.recreate(INPUT)
+    publish(cluster, range(RECORDS - 1))
+    why = rf"up to offset {RECORDS} of {INPUT}, partition 0, which ends at {RECORDS - 1}"
+    with raises_code("outputs_ahead", kind=IntegrityError, match=why):
+        await asyncio.wait_for(a_runner(cluster).run(), 10)
+    assert written(cluster) == expected()
 
 
 # Agents that fail

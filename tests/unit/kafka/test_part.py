@@ -86,6 +86,17 @@ async def test_what_was_deleted_unread_is_passed_over_and_said() -> None:
     assert following.said == ["records were deleted before they could be read: going on with the earliest there are"]
 
 
+async def test_offsets_that_stay_out_of_range_end_it() -> None:
+    """A log that ends before the position: opening it again changes nothing, and must not be tried without a pause."""
+    following = Following(filled(7), *[OffsetOutOfRangeError({})] * 100)
+    with pytest.raises(OperatingError, match=r"brokers_failing.*11 times in a row, last with OffsetOutOfRangeError"):
+        await following.follower.run()
+    following = Following(filled(7), *[OffsetOutOfRangeError({})] * 100)
+    following.follower.stop()
+    await following.follower.run()
+    assert following.failures
+
+
 async def test_what_cannot_be_handled_ends_it() -> None:
     following = Following(filled(5), ValueError("no call"))
     with pytest.raises(ValueError, match="no call"):

@@ -65,6 +65,7 @@ async def hosted(part: Done, *, web_port: int | None = None) -> AsyncIterator[Ho
     deadline = Deadline(60)
     host = Host(settings, deadline, web_port=web_port)
     host.add("seal", part)
+    host.heed_signals()
     running = asyncio.create_task(host.run())
     try:
         while not (host.is_running and listens(web_port)) and not running.done():
@@ -283,6 +284,28 @@ def test_a_process_that_is_told_to_stop_does_not_begin_again(monkeypatch: pytest
     assert len(parts) == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_waits_for_brokers_ends_when_told_to(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """At once, and without an error: the first process of a container gets no signal that it does not handle."""
+
+    async def never(_admin: object, _settings: Settings, *, agents: str = "") -> list[TopicState]:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), number)
+        await asyncio.sleep(20)
+        raise AssertionError("it went on waiting")
+
+    def build(_host: Host, _counts: PartitionCounts) -> None:
+        raise AssertionError("it was told to stop")
+
+    with_topics(monkeypatch, never)
+    before = signal.signal(number, lambda *_: None)  # the default would end the tests
+    try:
+        run_host(Settings(), {Role.CALLS}, [AccessRole.JOIN], build, web_port=None)
+    finally:
+        signal.signal(number, before)
+
+
 async def as_specified(_admin: object, settings: Settings, *, agents: str = "") -> list[TopicState]:
     return [TopicState(spec=spec, partitions=spec.partitions, differing={}) for spec in topic_table(settings)]
 
@@ -312,6 +335,7 @@ class Stuck(Part):
 async def main():
     host = Host(load_settings(), Deadline(1), web_port=None)
     host.add("stuck", Stuck())
+    host.heed_signals()
     await host.run()
 
 asyncio.run(main())

@@ -12,6 +12,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError
 from assay_stream.join import FIRST_ORIGIN, Join, Routing
 from assay_stream.kafka.connection import record_of
 from assay_stream.kafka.partition import Batch
@@ -25,6 +26,7 @@ from assay_stream.registry.processor import Registry, process
 from assay_stream.registry.step import progress
 from assay_stream.worker import stages as view_module
 from assay_stream.worker.stages import BindingView, EvidenceLatency, JoinStage, JoinState, RecentObservers, join_calls
+from tests.support.errors import raises_code
 from tests.support.fleet import START, Fleet, a_call_by
 from tests.support.memory_cluster import MemoryCluster, MemoryConsumer, until
 from tests.support.replaying import replay
@@ -151,6 +153,15 @@ async def test_a_view_outlives_brokers_that_fail(cluster: MemoryCluster, monkeyp
         assert worker.view.failures == 0
     assert not failures
     assert evidence(cluster) == replayed(cluster)
+
+
+async def test_a_view_ends_where_the_bindings_were_made_anew(cluster: MemoryCluster) -> None:
+    """What it knows is of a log that is gone: a worker that starts again reads the new one."""
+    async with Worker(cluster) as worker:
+        await until(lambda: worker.view.ready)
+        cluster.recreate(TOPICS[Role.BINDINGS])
+        with raises_code("topic_recreated", kind=ConfigurationError):
+            await asyncio.wait_for(asyncio.shield(worker.running[0]), 10)
 
 
 async def test_a_kill_in_the_middle_loses_and_doubles_nothing(cluster: MemoryCluster) -> None:

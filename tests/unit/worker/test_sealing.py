@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
 from assay_stream.kafka.connection import record_of
+from assay_stream.kafka.part import StageMetrics
 from assay_stream.kafka.stage import Topology
 from assay_stream.model.checkpoint import decode
 from assay_stream.model.record import Record, Role
@@ -204,6 +205,44 @@ async def test_brokers_that_fail_for_too_long_end_it(quiet_polls: int, monkeypat
     with pytest.raises(OperatingError, match="brokers_failing"):
         await seal(cluster)
     assert cluster.epochs[f"{GROUP}-0"] == 11
+
+
+class Lags(StageMetrics):
+    now: Mapping[tuple[str, int], int] | None = None
+
+    def lags(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        self.now = offsets
+
+
+async def test_the_marker_behind_a_sealed_record_is_no_lag() -> None:
+    """Neither in the gauge nor for those who watch the group; a record that waits for its checkpoint is."""
+    cluster, lags = a_cluster(0), Lags()
+    await publish_transaction(cluster)
+    sealer = Sealer(topology(cluster), replace(PLAN, every_s=0.0), metrics=lags)
+
+    def lag() -> Mapping[tuple[str, int], int] | None:
+        sealer.note_gauges()
+        return lags.now
+
+    async with running(sealer):
+        await until(lambda: lag() == {HOME: 0})
+        assert len(checkpoints(cluster)) == 1
+        assert cluster.committed(GROUP) == {HOME: (2, "")}
+        sealer.plan = PLAN
+        await publish_transaction(cluster)
+        await until(lambda: sealer._ranges[0].leaves != [])
+        assert lag() == {HOME: 2}
+    assert cluster.committed(GROUP) == {HOME: (4, "")}
+
+
+async def publish_transaction(cluster: MemoryCluster) -> None:
+    producer = cluster.producer("join")
+    await producer.start()
+    await producer.begin_transaction()
+    batch = producer.create_batch()
+    batch.append(timestamp=1, key=b"s", value=b"v", headers=())
+    await producer.send_batch(batch, TOPIC, partition=0)
+    await producer.commit_transaction()
 
 
 async def test_a_failure_with_nothing_left_to_seal_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
