@@ -224,21 +224,21 @@ class Sealer(Following):
             for message in messages:
                 part.take(record_of(Role.EVIDENCE, message), time.monotonic())
                 if len(part.leaves) >= self.plan.every_records:
-                    await self._seal(part, to=message.offset + 1)
+                    await self._seal(part)
         has_caught_up = (self.plan.once or self.failures) and await self.has_caught_up(consumer)
         is_done = self.stopping.is_set() or bool(self.plan.once and has_caught_up)
         for place in self.ends:
-            part, position = self._ranges[place.partition], await consumer.position(place)
+            part = self._ranges[place.partition]
             if part.leaves and (is_done or time.monotonic() - part.since_s >= self.plan.every_s):
-                await self._seal(part, to=position)
+                await self._seal(part)
             if not part.leaves:
                 # The markers of transactions lie between: left there, they would pass for records that wait.
-                part.sealed_to = position
+                part.sealed_to = await consumer.position(place)
         if has_caught_up and not any(part.leaves for part in self._ranges.values()):
             self.failures = 0
         return is_done
 
-    async def _seal(self, part: OpenRange, *, to: int) -> None:
+    async def _seal(self, part: OpenRange) -> None:
         started_s = time.monotonic()
         now = self.now()
         made = sealed(
@@ -262,14 +262,15 @@ class Sealer(Following):
             partition=part.partition,
             label="checkpoint",
         )
-        sealed_to = {TopicPartition(checkpoint.topic, part.partition): to}
+        # Not beyond the last record: a check of the seal would take what follows for evidence that was removed.
+        sealed_to = {TopicPartition(checkpoint.topic, part.partition): checkpoint.last_offset + 1}
         writing_s = time.monotonic()
         gathered = part.writer.gather()
         gathered.add([output])
         await part.writer.write(gathered, sealed_to)
         self.metrics.measure("transaction_seconds", time.monotonic() - writing_s)
         self.metrics.batch(len(part.leaves), {output.label: 1}, seconds=time.monotonic() - started_s)
-        part.before, part.leaves, part.sealed_to = checkpoint, [], to
+        part.before, part.leaves = checkpoint, []
         # A turn with nothing to seal proves nothing.
         self.failures = 0
         _log.info(
