@@ -123,7 +123,7 @@ def test_status_says_what_is_here_and_what_not(observed: Path, tmp_path: Path) -
             "UPDATE source SET lost = 7, topic = 'x' || char(27) || '[2J' WHERE role = ?", (Role.ALERTS,)
         )
         connection.execute("INSERT INTO meta VALUES ('horizon_us', 1000000)")
-        connection.execute("INSERT INTO dropped VALUES ('evidence', 'size', 12)")
+        connection.execute("INSERT INTO dropped VALUES ('evidence', 'age', 12)")
     said = run_command_text("store", "status", "--store", str(store))
     assert said.returncode == 1
     assert "7 lost to retention" in said.stdout
@@ -132,7 +132,7 @@ def test_status_says_what_is_here_and_what_not(observed: Path, tmp_path: Path) -
     status = json.loads(run_command_text("store", "status", "--store", str(store), "--json").stdout)
     assert status["schema_version"] == schema.SCHEMA_VERSION
     assert status["counts"]["evidence"] == 40
-    assert status["drops"] == [{"kind": "evidence", "bound": "size", "rows": 12}]
+    assert status["drops"] == [{"kind": "evidence", "bound": "age", "rows": 12}]
     assert {row["role"] for row in status["positions"]} >= {"evidence", "bindings", "definitions"}
 
 
