@@ -17,7 +17,7 @@ from assay_stream.console.sessions import Operator
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.model.evidence import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.observe.http.tap import Listener
+from assay_stream.observe.http.listener import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import ROLES, fill
 from assay_stream.readmodel.queries import Store

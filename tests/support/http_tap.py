@@ -16,7 +16,8 @@ from typing import Any, BinaryIO
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
 from assay_stream.observe import MemorySink, Vantage
 from assay_stream.observe.gate import Rule
-from assay_stream.observe.http.tap import Listener, run_http_tap
+from assay_stream.observe.http.listener import Listener
+from assay_stream.observe.http.tap import run_http_tap
 from assay_stream.observe.http.upstreams import Upstream
 from tests.support.deployment import free_port
 

@@ -34,7 +34,7 @@ from assay_stream.worker.storing import StoreFilling
 
 if TYPE_CHECKING:
     from assay_stream.console.identity import Identity, User
-    from assay_stream.observe.http.tap import Listener
+    from assay_stream.observe.http.listener import Listener
 
 
 _STOP_LIMIT_S = 15.0
@@ -202,7 +202,7 @@ def console(
         return
     with needing_extra("console"):
         from assay_stream.console.identity import read_identity
-        from assay_stream.observe.http.tap import Listener
+        from assay_stream.observe.http.listener import Listener
         from assay_stream.worker.telemetry import configure_logs
     folder = store_folder(store)
     host, port = address_of(listen)
@@ -238,7 +238,7 @@ async def _run(
         from assay_stream.console.authentication import open_authenticator
         from assay_stream.console.deciding import KafkaPublish
         from assay_stream.console.service import ConsoleMetrics, ConsoleService, ConsoleWatch, StoreReader
-        from assay_stream.observe.http.tap import Listener, serve
+        from assay_stream.observe.http.listener import Listener, serve
     stop, reader = stop_event(), StoreReader(folder)
     metrics = ConsoleMetrics((hosted or load_settings()).producer())
     async with AsyncExitStack() as stack:

@@ -29,7 +29,7 @@ from assay_stream.model.cloudevents import ACCEPTED, operator_time_us
 from assay_stream.observe import Vantage
 
 if TYPE_CHECKING:
-    from assay_stream.observe.http.tap import Listener
+    from assay_stream.observe.http.listener import Listener
 
 
 STANDARD_INPUT = Path("-")

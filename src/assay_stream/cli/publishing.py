@@ -260,7 +260,7 @@ def ingest(
         raise ConfigurationError("bad_option", "--clients is required: assay-stream ingest token makes an entry")
     with needing_extra(_EXTRA):
         from assay_stream.ingest.service import run_ingest
-        from assay_stream.observe.http.tap import Listener
+        from assay_stream.observe.http.listener import Listener
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     host, port = address_of(listen)
     tls = None if tls_cert is None else serving_tls(tls_cert, tls_key, client_ca)

@@ -47,7 +47,7 @@ from assay_stream.text.urls import is_loopback
 
 if TYPE_CHECKING:
     from assay_stream.observe.gate import Rule
-    from assay_stream.observe.http.tap import Listener
+    from assay_stream.observe.http.listener import Listener
     from assay_stream.observe.http.upstreams import Upstream
     from assay_stream.observe.list_transport import ListedServer
     from assay_stream.observe.list_watch import Watched
@@ -88,7 +88,7 @@ class HttpOptions:
         return found
 
     def listener(self, settings: Settings) -> Listener:
-        from assay_stream.observe.http.tap import Listener
+        from assay_stream.observe.http.listener import Listener
 
         host, port = address_of(self.listen or "")
         key = settings.auth_context_key

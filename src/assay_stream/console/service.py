@@ -51,8 +51,8 @@ from assay_stream.errors import AssayStreamError, InputError, OperatingError
 from assay_stream.kafka.part import Part
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
 from assay_stream.model.evidence import Producer
+from assay_stream.observe.http.listener import Listener
 from assay_stream.observe.http.messages import is_host_served
-from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.queries import Store
 from assay_stream.report.pins import Decision

@@ -41,6 +41,7 @@ from assay_stream.kafka.topics import AccessRole, topic_names
 from assay_stream.limits import HTTP_LIMITS, INGEST_LIMITS, IngestLimits
 from assay_stream.model.record import Record, Role
 from assay_stream.model.rejected import Mark, OutcomeCode, read_accepted
+from assay_stream.observe.http.listener import Listener, serve
 from assay_stream.observe.http.messages import (
     READABLE_ENCODINGS,
     is_body_unclear,
@@ -48,7 +49,6 @@ from assay_stream.observe.http.messages import (
     plain_body,
     values_of,
 )
-from assay_stream.observe.http.tap import Listener, serve
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.telemetry import Metrics, PrometheusStage
 

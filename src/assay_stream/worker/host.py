@@ -33,7 +33,7 @@ from assay_stream.kafka.topics import COUNTS_DIFFER, AccessRole, Operation, chec
 from assay_stream.limits import HTTP_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.model.state_table import UNREADABLE
-from assay_stream.observe.http.tap import Listener, serve
+from assay_stream.observe.http.listener import Listener, serve
 from assay_stream.worker.telemetry import Health, Metrics, configure_logs, health_pages, watching_memory
 
 if TYPE_CHECKING:

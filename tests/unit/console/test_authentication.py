@@ -20,7 +20,7 @@ from assay_stream.console.deciding import ACTIONS, Action, Publish
 from assay_stream.console.identity import Identity, LocalUsers, UserRole, read_users
 from assay_stream.console.rendering import HEADERS
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
-from assay_stream.observe.http.tap import Listener
+from assay_stream.observe.http.listener import Listener
 from tests.support.console import a_console, of_page, text_of
 from tests.support.readmodel import NOW_US
 from tests.unit.console.test_posting import Published, approve

@@ -17,7 +17,7 @@ from assay_stream.console.identity import Identity
 from assay_stream.console.sessions import Operator, Sessions
 from assay_stream.errors import AssayStreamError, InputError, OperatingError
 from assay_stream.limits import CONSOLE_LIMITS, ConsoleLimits
-from assay_stream.observe.http.tap import Listener
+from assay_stream.observe.http.listener import Listener
 from assay_stream.readmodel.queries import Store
 from assay_stream.report.pins import Decision
 from tests.support.console import ALICE, VICTOR, a_console, of_page, signed_in, text_of

@@ -22,7 +22,7 @@ from assay_stream.console.sessions import Sessions
 from assay_stream.errors import OperatingError
 from assay_stream.limits import CONSOLE_LIMITS
 from assay_stream.model.record import Role
-from assay_stream.observe.http.tap import Listener
+from assay_stream.observe.http.listener import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import fill
 from assay_stream.readmodel.queries import Store

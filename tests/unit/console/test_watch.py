@@ -15,7 +15,7 @@ from assay_stream.console.authentication import now_us
 from assay_stream.console.service import ConsoleMetrics, ConsoleService, ConsoleWatch, StoreReader
 from assay_stream.errors import OperatingError
 from assay_stream.limits import CONSOLE_LIMITS
-from assay_stream.observe.http.tap import Listener
+from assay_stream.observe.http.listener import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import Filler
 from assay_stream.report.pins import Decision

@@ -21,7 +21,7 @@ from assay_stream.ingest.service import STEP_BYTES, TURN_BYTES, IngestService, t
 from assay_stream.ingest.writer import AcceptedWindow, EventWriter
 from assay_stream.limits import INGEST_LIMITS, IngestLimits
 from assay_stream.model.record import Role
-from assay_stream.observe.http.tap import Listener
+from assay_stream.observe.http.listener import Listener
 from tests.support.deployment import free_port
 from tests.support.ingest import BATCH, STRUCTURED, a_call, a_list, batch, until
 from tests.support.producers import FakeProducer, Sent

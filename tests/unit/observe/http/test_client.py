@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 from assay_stream.limits import HTTP_LIMITS
-from assay_stream.observe.http.tap import Listener
+from assay_stream.observe.http.listener import Listener
 from assay_stream.observe.http.upstreams import Client
 from tests.support.http_tap import http_tap
 from tests.support.https_server import Authority

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from assay_stream.limits import HTTP_LIMITS
 from assay_stream.observe import Vantage
-from assay_stream.observe.http.tap import Listener
+from assay_stream.observe.http.listener import Listener
 from assay_stream.observe.http.upstreams import Upstream
 from tests.support.gates import blocking
 from tests.support.http_tap import THE_VANTAGE, http_tap

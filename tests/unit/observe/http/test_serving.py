@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from assay_stream.limits import HTTP_LIMITS, HttpLimits
-from assay_stream.observe.http.tap import Listener, serve
+from assay_stream.observe.http.listener import Listener, serve
 from tests.support.https_server import Authority
 
 LIMITS = replace(HTTP_LIMITS, idle_client_s=0.5)
