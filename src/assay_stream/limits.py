@@ -519,8 +519,11 @@ CONSOLE_LIMITS = ConsoleLimits()
 class HttpLimits:
     """Bounds of the HTTP tap."""
 
-    # One header field, and the request line. Access tokens with many groups have some 16 KB.
+    # One header field, the request line, and all fields of a request together: a request in progress holds them.
+    # Access tokens with many groups have some 16 KB.
     header_bytes_max: int = 64 * 1024
+    # One header field of an answer. Node's clients take no more than this for the whole head.
+    answer_field_bytes_max: int = 16 * 1024
     # What a connection may have sent before its request is at work, and all of them together. A request head, and as
     # much of a body as is read before anybody asks for it: a buffer of 128 KB and one read of the socket.
     early_bytes_max: int = 512 * 1024

@@ -220,6 +220,9 @@ async def serve(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         with clients.at_work(request):
+            # aiohttp bounds each field of a head, not their sum, and holds them while the request is at work.
+            if sum(len(name) + len(value) for name, value in request.raw_headers) > limits.header_bytes_max:
+                return web.Response(status=431, text=f"the header has over {limits.header_bytes_max:,} bytes")
             return await handler(request)
 
     app.middlewares.append(note)

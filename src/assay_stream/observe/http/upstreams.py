@@ -34,8 +34,8 @@ def open_session(
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         timeout=timeout,
-        max_line_size=limits.header_bytes_max,
-        max_field_size=limits.header_bytes_max,
+        max_line_size=limits.answer_field_bytes_max,
+        max_field_size=limits.answer_field_bytes_max,
         **options,
     )
 

@@ -65,3 +65,10 @@ async def test_a_cookie_goes_out_with_no_request_of_another_client() -> None:
         await client.close()
     assert len(server.heads) == 2
     assert b"cookie" not in server.heads[1].lower()
+
+
+async def test_a_server_cannot_have_its_client_hold_long_fields() -> None:
+    """Sixteen kilobytes pass, as with other clients."""
+    for size, status in ((16_000, 200), (17_000, 502)):
+        async with raw_server(Answering(a_response(TOOLS, f"X-Long: {'x' * size}"))) as url, http_tap(url) as tap:
+            assert (await exchange(tap.url, a_post(LIST)))[0] == status
