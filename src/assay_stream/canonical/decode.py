@@ -296,6 +296,9 @@ _DEPTH_KEPT = 8
 _CONTAINERS_KEPT = DEFAULT_LIMITS.containers_max
 """Containers kept of a message that has too many; what says what it is comes first in all that is sent."""
 
+_TOKENS_MAX = 4_000_000
+"""Brackets, texts and what lies between them, of a message that needs them looked at one by one: two seconds' work."""
+
 # Possessive, and content with the end of the text for a quote that is never closed: linear in any text.
 _STRING = r'"(?:[^"\\]|\\.)*+"?'
 _LENIENT_TOKEN = re.compile(rf'{_STRING}|[\[\]{{}}]|[^"\[\]{{}}]+', re.DOTALL)
@@ -303,7 +306,7 @@ _MARK = re.compile(rf"{_STRING}|[\[\]{{}}:,]".encode(), re.DOTALL)
 
 
 def read_leniently(raw: bytes) -> Any:
-    """Return what a forgiving parser makes of a JSON text, ``None`` if nothing.
+    """Return what a forgiving parser makes of a JSON text, ``None`` if nothing, or if that takes too long.
 
     What nests deeper than any parser of ours follows, and containers beyond those that are kept, are ``None``.
     """
@@ -354,11 +357,13 @@ def _loads(text: str) -> Any:
 
 
 def _pruned(text: str) -> str:
-    """Return the text with ``null`` for every container that is too deep, or one too many."""
+    """Return the text with ``null`` for every container that is too deep, or one too many; or raise ``ValueError``."""
     kept = StringIO()
     depth = containers = 0
     skipped_at: int | None = None
-    for match in _LENIENT_TOKEN.finditer(text):
+    for number, match in enumerate(_LENIENT_TOKEN.finditer(text)):
+        if number == _TOKENS_MAX:
+            raise ValueError(f"more than {_TOKENS_MAX} tokens")
         token = match[0]
         if token in ("{", "["):
             depth += 1

@@ -40,6 +40,7 @@ from assay_stream.observe.wire import (
     RequestKey,
     WireConnection,
     answer_keys,
+    is_misread,
     is_response,
     is_unread_list,
     listed_in,
@@ -202,7 +203,9 @@ class Session(WireConnection):
         return commands
 
     def _from_server(self, line: Line, raw: bytes, at: datetime, exchange: int) -> Commands:
-        if is_unread_list(line, raw):
+        # A client that ignores case may be given another list than the one that is read here.
+        is_other_list = self.awaits_list(exchange) and any(map(is_misread, line.messages))
+        if is_other_list or is_unread_list(line, raw):
             return Commands(raw, self.missed("server->client", at, exchange=exchange))
         return Commands(raw, self.take("server->client", line, raw, at, exchange=exchange))
 

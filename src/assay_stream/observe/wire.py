@@ -98,11 +98,16 @@ def is_ambiguous(line: Line, raw: bytes, breaks: re.Pattern[bytes] | None = LINE
     if breaks is not None and breaks.search(raw.strip(BLANKS)) is not None:
         return True
     for message in line.messages:
-        parts = [message, *(part for part in (message.get("params"), message.get("result")) if isinstance(part, dict))]
         tools = [tool for tool in listed_in(message) or () if isinstance(tool, dict)]
-        if any(map(misread_members, parts)) or any(map(_has_misread_tool_member, tools)):
+        if is_misread(message) or any(map(_has_misread_tool_member, tools)):
             return True
     return False
+
+
+def is_misread(message: Mapping[str, Any]) -> bool:
+    """Return True if programs which ignore case find another message, or another list in it."""
+    parts = (message, message.get("params"), message.get("result"))
+    return any(misread_members(part) for part in parts if isinstance(part, dict))
 
 
 def misread_members(part: Mapping[str, Any]) -> list[str]:

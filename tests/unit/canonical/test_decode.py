@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from assay_stream.canonical import decode
 from assay_stream.canonical.decode import decode_json, decode_json_strict, member_bytes, read_leniently
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
@@ -232,6 +233,14 @@ def test_depth_does_not_hide_what_a_message_is(depth: int) -> None:
 )
 def test_a_member_is_given_as_the_bytes_it_came_in(raw: bytes, expected: bytes | None) -> None:
     assert member_bytes(raw, "msg") == expected
+
+
+def test_a_message_of_brackets_is_given_up_after_a_counted_number_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reader takes a thread that other messages wait for. Each ``[],`` is three: two brackets and a comma."""
+    monkeypatch.setattr(decode, "_TOKENS_MAX", 900_000)
+    few, many = (b'{"id":1,"result":[' + b"[]," * count + b"1]}" for count in (299_900, 300_100))
+    assert read_leniently(few)["id"] == 1
+    assert read_leniently(many) is None
 
 
 @given(st.binary(max_size=200))

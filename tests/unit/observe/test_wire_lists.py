@@ -146,6 +146,25 @@ def test_a_line_nobody_saw_counts_as_a_bad_list_while_one_is_awaited() -> None:
     assert talk.observer.stats.missed_lines == 3
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"jsonrpc":"2.0","id":2,"result":{"tools":[],"Tools":[{"name":"other"}]}}',
+        b'{"jsonrpc":"2.0","id":2,"Result":{"tools":[{"name":"other"}]}}',
+        b'{"jsonrpc":"2.0","id":9,"ID":2,"result":{"tools":[{"name":"other"}]}}',
+    ],
+)
+def test_a_list_in_other_capitals_does_not_leave_one_in_force(talk: Dialogue, answer: bytes) -> None:
+    """Programs that ignore case read it, or read it in place of the one beside it."""
+    talk.round("tools/list", 1, {"tools": [tool("a")]})
+    talk.request("tools/list", 2)
+    [observation] = talk.raw("server->client", answer)
+    with raises_code("wrong_type"):
+        read_event(as_record(observation))
+    [snapshot] = talk.result(2, {"tools": [tool("b")]})
+    assert names(snapshot) == ["b"]
+
+
 def test_one_bad_list_covers_all_lines_missed_until_the_next_request_or_answer() -> None:
     """Each may be two bytes long, whenever it comes, and a snapshot has a kilobyte."""
     talk = Dialogue(cut=False)
