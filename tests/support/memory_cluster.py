@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
-from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError
+from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from aiokafka.structs import OffsetAndTimestamp
 
 from assay_stream.kafka.aiokafka_private import GroupMember
@@ -397,6 +397,7 @@ class MemoryConsumer:
         return {tp: self._cluster._beginnings[tp] for tp in partitions}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        await self.find(partitions)
         if self._sees_open:
             return {tp: len(self._cluster._logs[tp]) for tp in partitions}
         return {tp: self._cluster._last_stable(tp) for tp in partitions}
@@ -419,6 +420,11 @@ class MemoryConsumer:
     def partitions_for_topic(self, topic: str) -> set[int]:
         known = self._cluster._logs.keys() if topic not in self._cluster.deleted else ()
         return {tp.partition for tp in known if tp.topic == topic}
+
+    async def find(self, places: Iterable[TopicPartition]) -> None:
+        for place in places:
+            if not self.partitions_for_topic(place.topic):
+                raise UnknownTopicOrPartitionError(place.topic)
 
     def last_stable_offset(self, tp: TopicPartition) -> int:
         return self._cluster._last_stable(tp)

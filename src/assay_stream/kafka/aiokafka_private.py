@@ -9,7 +9,8 @@ behave differently.
    No name that means anything to us holds one.
 3. It finds committed offsets with their metadata, once no open transaction is about to change them, and tells its
    membership of the group.
-4. It does not trust a single broker that claims to be the leader, and learns of all topics it asks about at once.
+4. It does not trust a single broker that claims to be the leader, and learns of all topics it asks about at once. For
+   one that does not exist aiokafka asks thousands of times a second.
 5. ``ask_any_broker`` sends a request that aiokafka's admin client lacks, such as ``TopicRights``.
 6. ``add_to_transaction`` makes a transaction write its marker to a partition that it has no record in.
 7. ``Producer`` ends a transaction again where brokers forgot that it had ended.
@@ -27,7 +28,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.consumer import fetcher
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, KafkaTimeoutError, for_code
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.types import (
@@ -322,9 +329,10 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
 
         Raises:
             KafkaTimeoutError: brokers disagree on the leader, or are unreachable.
+            UnknownTopicOrPartitionError: no such topic.
         """
         places = list(partitions)
-        await _learn_of(self._client, places)
+        await self.find(places)
         for _ in range(_LEADERS_LOOKS):
             leaders = _leaders(self._client, places)
             ends, are_named = await asyncio.gather(super().end_offsets(places), self._are_named(leaders))
@@ -333,6 +341,29 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
             await self._client.force_metadata_update()
             await asyncio.sleep(_LEADERS_PAUSE_S)
         raise KafkaTimeoutError("brokers do not agree who leads")
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first available offsets; errors are those of ``end_offsets``."""
+        places = list(partitions)
+        await self.find(places)
+        return dict(await super().beginning_offsets(places))
+
+    async def find(self, places: Iterable[TopicPartition]) -> None:
+        """Make sure that partitions are known; errors are those of ``end_offsets``."""
+        topics = {place.topic for place in places}
+
+        def missing() -> list[str]:
+            return [topic for topic in topics if not self.partitions_for_topic(topic)]
+
+        if missing():
+            await _learn_of(self._client, topics)
+        for _ in range(_LEADERS_LOOKS):
+            if not missing():
+                return
+            await asyncio.sleep(_LEADERS_PAUSE_S)
+            if not await self._client.force_metadata_update():
+                raise KafkaTimeoutError("no broker says where topics are")
+        raise UnknownTopicOrPartitionError(f"no such topic: {', '.join(missing())}")
 
     async def _are_named(self, leaders: Mapping[TopicPartition, int | None]) -> bool:
         nodes = [broker.nodeId for broker in self._client.cluster.brokers()]
@@ -483,7 +514,7 @@ class Producer(AIOKafkaProducer):  # type: ignore[misc]
             await asyncio.sleep(_STABLE_PAUSE_S)
 
     async def _wait_for_leaders(self, places: Collection[TopicPartition]) -> None:
-        await _learn_of(self.client, places)
+        await _learn_of(self.client, {place.topic for place in places})
         for _ in range(_LEADERS_LOOKS):
             if all(leader is not None and leader >= 0 for leader in _leaders(self.client, places).values()):
                 return
@@ -515,9 +546,9 @@ def _leaders(client: AIOKafkaClient, places: Iterable[TopicPartition]) -> dict[T
     return {place: client.cluster.leader_for_partition(place) for place in places}
 
 
-async def _learn_of(client: AIOKafkaClient, places: Iterable[TopicPartition]) -> None:
+async def _learn_of(client: AIOKafkaClient, topics: Iterable[str]) -> None:
     # All at once: aiokafka would learn of one topic at a time, and pause after each.
-    await asyncio.gather(*(client.add_topic(topic) for topic in {place.topic for place in places}))
+    await asyncio.gather(*(client.add_topic(topic) for topic in topics))
 
 
 async def ask_any_broker(admin: AIOKafkaAdminClient, request: Request[Any]) -> Any:

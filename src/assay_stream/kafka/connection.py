@@ -311,6 +311,8 @@ async def follow(
             await begin(consumer)
             while not await step(consumer):
                 was_out_of_range = False
+                # Of a topic that was deleted aiokafka says nothing: it goes on looking for a leader.
+                await consumer.find(consumer.assignment())
             return
         except Exception as error:  # noqa: BLE001 - what is not endured is raised there
             failure = error

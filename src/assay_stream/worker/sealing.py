@@ -167,8 +167,8 @@ class Sealer(Following):
             part.before = await self._last_checkpoint(part.partition)
         check_siblings(parts)
         places = self.topology.places(Role.EVIDENCE)
-        consumer.assign(places)
         beginnings, self.ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        consumer.assign(places)
         for place in places:
             first = self._ranges[place.partition].sealed_to = self._first_unsealed(place, beginnings[place])
             consumer.seek(place, first)

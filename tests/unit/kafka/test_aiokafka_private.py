@@ -17,7 +17,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer import consumer, fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
-from aiokafka.errors import KafkaTimeoutError, NodeNotReadyError
+from aiokafka.errors import KafkaTimeoutError, NodeNotReadyError, UnknownTopicOrPartitionError
 from aiokafka.producer.sender import Sender
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchPy
@@ -42,6 +42,7 @@ USED: dict[Callable[..., Any], str] = {
     AIOKafkaAdminClient._send_request: "self request node_id",
     ClusterMetadata.brokers: "self",
     ClusterMetadata.leader_for_partition: "self partition",
+    ClusterMetadata.partitions_for_topic: "self topic",
     GroupCoordinator._send_req: "self request",
     GroupCoordinator.ensure_coordinator_known: "self",
     GroupCoordinator.coordinator_dead: "self",
@@ -228,8 +229,11 @@ class Brokers:
     def __init__(self, leader_by: Mapping[int, int], ends: Mapping[int, int], known: int = OLD) -> None:
         self.leader_by, self.ends, self.known = dict(leader_by), ends, known
         self.updates = 0
+        self.topics = {PLACE.topic}
+        self.is_there = True
         self.cluster = SimpleNamespace(
             brokers=lambda: [SimpleNamespace(nodeId=node) for node in (OLD, NEW, THIRD)],
+            partitions_for_topic=lambda topic: {PLACE.partition} if topic in self.topics else None,
             leader_for_partition=lambda _: self.known,
         )
 
@@ -243,10 +247,11 @@ class Brokers:
     async def add_topic(self, topic: str) -> None:
         """Known already."""
 
-    async def force_metadata_update(self) -> None:
+    async def force_metadata_update(self) -> bool:
         """Ask any broker who leads: here the one that was frozen at first, and then another."""
         self.updates += 1
         self.known = self.leader_by[OLD if self.updates == 1 else THIRD]
+        return self.is_there
 
 
 async def ends_by(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -283,6 +288,20 @@ async def test_another_broker_that_hangs_delays_nobody(monkeypatch: pytest.Monke
     brokers = Brokers({NEW: NEW, THIRD: NEW}, {NEW: 6}, known=NEW)
     assert await ends_by(brokers, monkeypatch) == 6
     assert brokers.updates == 0
+
+
+async def test_a_topic_that_does_not_exist_is_asked_for_a_counted_number_of_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that was just created may be known a moment later; nothing is said of it while no broker answers."""
+    brokers = Brokers({NEW: NEW, OLD: NEW, THIRD: NEW}, {NEW: 6}, known=NEW)
+    brokers.topics.clear()
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await ends_by(brokers, monkeypatch)
+    assert brokers.updates == 40
+    brokers.is_there = False
+    with pytest.raises(KafkaTimeoutError):
+        await ends_by(brokers, monkeypatch)
 
 
 class ScriptedProducer(Producer):

@@ -97,6 +97,17 @@ async def test_offsets_that_stay_out_of_range_end_it() -> None:
     assert following.failures
 
 
+async def test_a_topic_that_is_deleted_ends_what_follows_it() -> None:
+    """After a while: it would go on looking for a leader, ready and silent."""
+    cluster = filled(5)
+    following = Following(cluster)
+    running_on = asyncio.create_task(following.follower.run())
+    await until(lambda: following.follower.ready)
+    cluster.deleted.add("t")
+    with pytest.raises(OperatingError, match=r"brokers_failing.*last with UnknownTopicOrPartitionError"):
+        await asyncio.wait_for(running_on, 10)
+
+
 async def test_what_cannot_be_handled_ends_it() -> None:
     following = Following(filled(5), ValueError("no call"))
     with pytest.raises(ValueError, match="no call"):

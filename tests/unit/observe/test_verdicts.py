@@ -123,6 +123,11 @@ class Topic:
 
     def assign(self, _: object) -> None: ...
 
+    def assignment(self) -> list[Any]:
+        return []
+
+    async def find(self, _: object) -> None: ...
+
     async def seek_to_beginning(self, *_: object) -> None: ...
 
     async def end_offsets(self, places: list[Any]) -> dict[Any, int]:
