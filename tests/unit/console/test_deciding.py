@@ -140,14 +140,14 @@ async def test_a_form_that_makes_no_sense_records_nothing(fleet: Path, change: d
         assert desk.recorded == []
 
 
-async def test_what_was_not_shown_is_not_approved(fleet: Path) -> None:
+async def test_what_was_not_shown_is_not_decided_on(fleet: Path) -> None:
     """The alert is about another definition by the time the form arrives. The answer leads to that one."""
     subject, *others = about_definition(fleet)
     older = next(each.full_digest for each in others if each.full_digest != subject.full_digest)
     shown = Subject(server_id=subject.server_id, tool_name=subject.tool_name, full_digest=older, uid=subject.uid)
     async with a_desk(fleet) as desk:
-        for act in ("approve", "reject"):
-            form = {"act": act, "subject": shown.as_text(), **REASON}
+        for act in ("approve", "reject", "acknowledge", "close", "assign"):
+            form = {"act": act, "subject": shown.as_text(), "assignee": "bob", **REASON}
             answer = await desk.decide(form, 400)
             assert "definition_changed" in answer
             assert f"As it is now Alert {subject.uid[:12]}" in answer
