@@ -9,8 +9,8 @@ import os
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -161,7 +161,9 @@ def status_of(connection: sqlite3.Connection) -> StoreStatus:
 SCHEMA_VERSION = 11
 """Raised with every change of the tables or of what is written to them."""
 FILE = "store.sqlite3"
-_ASIDE = ".part.store"
+_ASIDE, _REPLACED = ".part.store", "replaced"
+_SUFFIXES = ("", "-wal", "-shm")
+"""The file goes first and comes last: its log without it is passed over, it without its log may be half written."""
 
 _APPLICATION_ID = 0x41535352
 REBUILD = (
@@ -261,16 +263,25 @@ def replacing(folder: Path) -> Iterator[sqlite3.Connection]:
         try:
             with writing(aside, rebuild=True) as connection:
                 yield connection
-            _remove(folder / FILE)
-            (aside / FILE).replace(folder / FILE)
+            try:
+                _move(folder / FILE, aside / _REPLACED, _SUFFIXES)
+                (aside / FILE).replace(folder / FILE)
+            except BaseException:
+                _move(aside / _REPLACED, folder / FILE, _SUFFIXES[::-1])
+                raise
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
 
 def _remove(path: Path) -> None:
-    # The file first: its log without it is passed over, it without its log may be half written.
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in _SUFFIXES:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def _move(path: Path, to: Path, suffixes: Iterable[str]) -> None:
+    for suffix in suffixes:
+        with suppress(FileNotFoundError):
+            Path(f"{path}{suffix}").replace(f"{to}{suffix}")
 
 
 @contextmanager
