@@ -380,6 +380,8 @@ SHORT_LINE_BYTES = 32
 
 # Refused records of one file or log that are kept and told one by one: more than anybody reads.
 REFUSED_RECORDS_MAX = 10_000
+# Of those, how many a question names: of a file of another kind no line can be read, and the answer comes with them.
+REFUSED_NAMED_MAX = 20
 
 REFUSED_BYTES_MAX = 32 * 1024 * 1024  # Bytes of those of one log that a replay writes: three of the largest records
 
