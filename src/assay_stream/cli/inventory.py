@@ -57,6 +57,7 @@ from assay_stream.replay.order import Selection
 from assay_stream.report.coverage import GRAVE, CoverageCounts
 from assay_stream.report.pins import Row, server_of
 from assay_stream.report.timeline import (
+    TRACED_MAX,
     Sought,
     asof_rows,
     changes,
@@ -409,6 +410,8 @@ def trace(
         if found:
             servers = {whole.row.server_id for whole in found}
             opened.read(Role.BINDINGS, Role.FINDINGS, Role.ALERTS, wanted=about(*servers))
+        if len(found) == TRACED_MAX:
+            say(f"at most {TRACED_MAX:,} calls are shown, the latest: name one with --tool-call-id")
         rows = trace_rows(opened.store, found) or pending_rows(opened.pending_calls(sought))
     if not rows:
         raise InputError("call_not_known", "no call or evidence has this id: check it")
