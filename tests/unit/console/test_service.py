@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientTimeout
 
+from assay_stream.cli.inventory import short_digest
 from assay_stream.console import pages
 from assay_stream.console.authentication import Authenticator
 from assay_stream.console.rendering import HEADERS, Answer, problem, url
@@ -143,6 +144,21 @@ async def test_a_servers_texts_stay_text(attacks: Path) -> None:
             assert not any(map(is_unseen, "".join(tags.texts).replace("\n", ""))), address
             assert "<" not in text.partition("<title>")[2].partition("</title>")[0], address
             assert "49{" not in text, address  # templates of names are not run
+
+
+async def test_a_definition_has_the_digest_that_commands_print(fleet: Path) -> None:
+    """And its full one, which alerts name: both lead to it."""
+    store = Store(schema.reading(fleet))
+    rows = [
+        *store.evidence(EvidenceFilter(server_id="server-0")).rows,
+        *store.tools(now_us=NOW_US, server_id="server-0").rows,
+    ]
+    store.close()
+    async with a_console(fleet) as client:
+        shown = text_of(await page(client, "/evidence?server=server-0") + await page(client, "/server?server=server-0"))
+    printed = {short_digest(row.digests, *schemes) for row in rows for schemes in (("assay.v1",), ("full",))}
+    assert len(printed - {"-"}) > 2
+    assert {text for text in printed - {"-"} if text not in shown} == set()
 
 
 async def test_a_long_word_is_cut_and_counted(attacks: Path) -> None:
