@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import orjson
 
 from assay_stream.alerts.processor import partition_key
 from assay_stream.alerts.story import AlertStory, CallsSince, Sightings, story_of, tool_names_of
@@ -33,6 +36,10 @@ from assay_stream.work import Work
 
 _PREFIX = re.compile(r"(?:sha256:)?([0-9a-f]{6,63})…?")
 """A digest cut short, also as tables print it."""
+
+
+_TOOLS_OF = """SELECT DISTINCT l.full, l.tool FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id
+  WHERE c.server = ? AND l.full IN (SELECT value FROM json_each(?))"""
 
 
 class Store(CallQueries, InventoryQueries):
@@ -77,7 +84,7 @@ class Store(CallQueries, InventoryQueries):
                 for value in (() if whole is None else whole.digests)
                 if digest_key(value.value) == key and value not in row.digests
             ]
-        return tuple(found[:STORE_PLACES_MAX])
+        return self._with_tools(found[:STORE_PLACES_MAX])
 
     @at_one_moment
     def candidates(self, prefix: str) -> tuple[DigestPlace, ...]:
@@ -105,7 +112,22 @@ class Store(CallQueries, InventoryQueries):
             place, owner, role, scheme, value = row
             found.append(self._place(place, owner, DigestValue(role=role, scheme=scheme, value=value)))
             after = f"{value} "
-        return tuple(found)
+        return self._with_tools(found)
+
+    def _with_tools(self, places: Sequence[DigestPlace]) -> tuple[DigestPlace, ...]:
+        """Name the tools of definitions: what the registry says of one does not, its lists do."""
+        fulls = defaultdict[str | None, list[str | None]](list)
+        for each in places:
+            if each.place == "tool":
+                fulls[each.server_id].append(each.reference)
+        names = {
+            (server, full): tool
+            for server, wanted in fulls.items()
+            for full, tool in self.connection.execute(_TOOLS_OF, (server, orjson.dumps(wanted).decode()))
+        }
+        return tuple(
+            replace(each, tool_name=names.get((each.server_id, each.reference), each.tool_name)) for each in places
+        )
 
     def _place(self, place: str, owner: int, digest: DigestValue) -> DigestPlace:
         columns = {

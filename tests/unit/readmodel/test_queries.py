@@ -177,6 +177,7 @@ def test_places_name_every_kind_of_place() -> None:
     found = STORE.places(full)
     assert {"tool", "definition", "calls"} <= {place.place for place in found}
     assert all(place.digest.scheme and place.digest.role for place in found)
+    assert all(place.server_id and place.tool_name for place in found if place.place == "tool")
     calls = sum(place.calls for place in found if place.place == "calls")
     assert calls == len(every(EvidenceFilter(digest=full)))
     [own] = STORE.places(orjson.loads(EVIDENCE[0].value or b"")["id"])
