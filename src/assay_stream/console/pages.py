@@ -316,7 +316,7 @@ def evidence(store: Store, asked: Asked) -> Shown:
 
 def record(store: Store, asked: Asked) -> Shown:
     """Return the full evidence of one call, with every digest and its scheme."""
-    found = store.evidence_of(asked.name("ref"))
+    found = store.evidence_at(asked.name("ref"))
     if found is None:
         return problem(404, "This evidence is not in the store.", _LISTED_ELSEWHERE)
     named = {digest.scheme: digest.value for digest in found.digests}

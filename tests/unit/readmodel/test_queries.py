@@ -79,7 +79,7 @@ def test_every_digest_of_a_record_finds_it(monkeypatch: pytest.MonkeyPatch, soug
     monkeypatch.setattr(calls_queries, "STORE_SUBJECTS_SOUGHT_MAX", sought_max)
     schemes = set()
     for record in EVIDENCE[:10]:
-        whole = STORE.evidence_at(record.origin)
+        whole = STORE.evidence_at(str(record.origin))
         assert whole is not None
         for digest in whole.digests:
             schemes.add(digest.scheme)
