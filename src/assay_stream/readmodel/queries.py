@@ -91,13 +91,14 @@ class Store(CallQueries, InventoryQueries):
         """Return digests with a prefix, one place each, in order, at most ``STORE_CANDIDATES_MAX``.
 
         Covers tools, definitions, lists, pins, alerts and decisions. Values of a single call (its arguments, result,
-        ids) are found by the full value only. Returns nothing for other text, or for an id that the store has as it is.
+        ids) are found by the full value only. Returns nothing for other text, or for an id that the store has as it is,
+        unless digests begin with it: callers may choose ids, and one must not hide a digest.
 
         Args:
             prefix: at least six hexadecimal digits, with or without ``sha256:``.
         """
         match = _PREFIX.fullmatch(prefix.strip().lower())
-        if match is None or self.evidence(EvidenceFilter(digest=prefix), Paging(limit=1)).rows:
+        if match is None:
             return ()
         found: list[DigestPlace] = []
         after, end = match[1], f"{match[1]}g"
@@ -112,6 +113,10 @@ class Store(CallQueries, InventoryQueries):
             place, owner, role, scheme, value = row
             found.append(self._place(place, owner, DigestValue(role=role, scheme=scheme, value=value)))
             after = f"{value} "
+        if self.evidence(EvidenceFilter(digest=prefix), Paging(limit=1)).rows:
+            others = [each for each in found if each.digest.value != match[1]]
+            own = DigestValue(role="call", scheme="id", value=prefix.strip())
+            found = [DigestPlace(digest=own, place="evidence"), *others] if others else []
         return self._with_tools(found)
 
     def _with_tools(self, places: Sequence[DigestPlace]) -> tuple[DigestPlace, ...]:

@@ -396,6 +396,16 @@ def test_only_a_prefix_has_candidates() -> None:
         assert STORE.candidates(text) == ()
 
 
+def test_a_call_whose_id_is_the_beginning_of_a_digest_does_not_hide_it() -> None:
+    """Some callers choose the ids of their calls: what a digest identifies is still found."""
+    first = orjson.loads(EVIDENCE[0].value or b"")
+    full = first["data"]["binding"]["full_digest"]
+    first["data"]["tool_call_id"] = prefix = full.removeprefix("sha256:")[:12]
+    store = load([EVIDENCE[0]._replace(value=orjson.dumps(first)), *EVIDENCE[1:]])
+    found = store.candidates(prefix)
+    assert [(each.place, each.digest.value) for each in found] == [("evidence", prefix), ("calls", full[7:])]
+
+
 def test_candidates_are_bounded() -> None:
     """However many digests begin alike: they are sought one by one, not sorted."""
     store = load(())
