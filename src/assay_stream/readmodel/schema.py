@@ -307,7 +307,12 @@ def reading(folder: Path) -> sqlite3.Connection:
         OperatingError: ``store_failing``.
     """
     path = folder / FILE
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:
+        why = f"the store {path} cannot be used now ({error.strerror}): check disk and permissions"
+        raise OperatingError("store_failing", why) from error
+    if not is_there:
         raise ConfigurationError(
             "store_missing",
             f"there is no store in {folder}: fill one with assay-stream store run --store {folder}, or from files with "
