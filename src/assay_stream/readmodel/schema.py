@@ -236,6 +236,11 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
             # SQLite gives its other files the mode of this one.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             connection = opened.enter_context(closing(_connect(str(path))))
+            if not _is_store(connection):
+                if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+                    raise InputError("store_unreadable", f"{path} is a database, but no store: choose another folder")
+                _create(connection, secrets.token_bytes(16))
+            check_version(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
             # A commit that a power failure undoes takes its positions with it: it is read again.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -243,11 +248,6 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
             # What the log has grown to while somebody read for long is given back.
             page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
             connection.execute(f"PRAGMA journal_size_limit = {STORE_LOG_PAGES * page_bytes}")
-            if not _is_store(connection):
-                if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-                    raise InputError("store_unreadable", f"{path} is a database, but no store: choose another folder")
-                _create(connection, secrets.token_bytes(16))
-            check_version(connection, path)
         yield connection
 
 

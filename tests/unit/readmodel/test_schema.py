@@ -90,10 +90,12 @@ def test_another_database_is_not_taken_for_a_store(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / schema.FILE)
     other.execute("CREATE TABLE theirs (x)")
     other.close()
+    before = (tmp_path / schema.FILE).read_bytes()
     with pytest.raises(InputError, match="store_unreadable"), schema.writing(tmp_path):
         pass
     with pytest.raises(InputError, match="store_unreadable"):
         schema.reading(tmp_path)
+    assert (tmp_path / schema.FILE).read_bytes() == before
 
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
