@@ -243,7 +243,7 @@ def _list(
 
 @servers_app.command("list")
 def list_servers(looking: EvidenceOptions, how: Listing) -> None:
-    """List servers: tools in force, pinned tools, observers, calls in the last day and in total, last seen.
+    """List servers: tools in the latest lists, pinned tools, observers, calls in the last day and in total, last seen.
 
     In recorded input, the last day ends with its latest call. Exit code 3: not everything could be read. 5: none found.
     """
@@ -253,9 +253,11 @@ def list_servers(looking: EvidenceOptions, how: Listing) -> None:
 
 @tools_app.command("list")
 def list_tools(looking: EvidenceOptions, server_id: AnyServerId = None, how: Listing = Listing()) -> None:
-    """List tools: the definition in force, versions seen so far, how it compares with its pins, calls, last seen.
+    """List tools: the definition listed last, versions seen so far, how it compares with its pins, calls, last seen.
 
-    If a tool has several definitions in force, the table shows the first; --json has all of them, under every scheme.
+    A refused list or an announced change ends what was in force: see `asof`.
+
+    If observers were shown several definitions, the table shows the first; --json has all of them, under every scheme.
     Exit code 3: not everything could be read. 5: none found.
     """
     ask = partial(Store.tools, server_id=server_id)
