@@ -374,6 +374,21 @@ async def test_questions_are_bounded_also_where_nobody_waits_for_them(fleet: Pat
     reader.close()
 
 
+async def test_a_page_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much the store is filled, and drops, while it is made."""
+    a_store(tmp_path, history())
+
+    def looking_twice(store: Store, _: object) -> Answer:
+        first = store.status().counts
+        with schema.writing(tmp_path) as connection:
+            connection.execute("DELETE FROM alert")
+        return problem(404, "the same" if store.status().counts == first else "another store")
+
+    monkeypatch.setitem(pages.PAGES, "/servers", looking_twice)
+    async with a_console(tmp_path) as client:
+        assert "the same" in await page(client, "/servers", 404)
+
+
 async def test_a_page_that_fails_quotes_nothing(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
