@@ -254,8 +254,12 @@ def tool(store: Store, asked: Asked) -> Shown:
     row = store.tool(server_id, tool_name, now_us=now_us)
     if row is None:
         return problem(404, "No such tool is in the store.", f"See the tools of its server. {_LISTED_ELSEWHERE}")
-    versions = store.versions(server_id, tool_name)
-    before, after = _chosen(versions, asked)
+    page = store.versions(server_id, tool_name, asked.paging())
+    versions = page.rows
+    before, after = (
+        each if each and store.versions(server_id, tool_name, full_digest=each).rows else None
+        for each in _chosen(versions, asked)
+    )
     bodies = [None if each is None else store.definition(each) for each in (before, after)]
     was, now = (None if body is None else body.definition for body in bodies)
     diff = None if was is None and now is None else definition_diff(was, now, full=asked.is_full)
@@ -263,6 +267,8 @@ def tool(store: Store, asked: Asked) -> Shown:
     return {
         "row": row,
         "versions": versions,
+        "page": page,
+        "here": asked.text("after"),
         "before": before,
         "after": after,
         "has_before": was is not None,
@@ -285,7 +291,7 @@ def _chosen(versions: tuple[VersionRow, ...], asked: Asked) -> tuple[str | None,
     known = [version.full_digest for version in versions]
     after = asked.text("after_version") or (known[0] if known else None)
     before = asked.text("before_version") or next((each for each in known[1:] if each != after), None)
-    return (before if before in known else None), (after if after in known else None)
+    return before, after
 
 
 def alerts(store: Store, asked: Asked) -> Shown:

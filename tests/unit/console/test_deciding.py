@@ -94,7 +94,7 @@ async def test_approving_and_rejecting_record_the_pin_that_the_commands_would(fl
 async def test_a_pinned_tool_is_approved_under_its_schemes(fleet: Path) -> None:
     """Under the one that it is pinned under, so that no pin is left to differ."""
     store = Store(schema.reading(fleet))
-    full = store.versions("server-0", "tool_1")[0].full_digest
+    full = store.versions("server-0", "tool_1").rows[0].full_digest
     store.close()
     subject = Subject(server_id="server-0", tool_name="tool_1", full_digest=full)
     async with a_desk(fleet) as desk:

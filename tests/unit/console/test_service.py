@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import ClientTimeout
 
@@ -23,7 +25,7 @@ from assay_stream.console.service import StoreReader
 from assay_stream.console.sessions import Sessions
 from assay_stream.errors import OperatingError
 from assay_stream.limits import CONSOLE_LIMITS
-from assay_stream.model.record import Role
+from assay_stream.model.record import Origin, Role
 from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import fill
@@ -167,6 +169,39 @@ async def test_the_address_of_a_record_is_its_own_in_any_store(tmp_path: Path) -
         async with a_console(a_store(tmp_path / str(number), records)) as client:
             assert data_of(second)["tool_call_id"] in await page(client, url("/record", ref=str(second.origin)))
             await page(client, url("/record", ref=str(first.origin)), 200 if len(records) > 1 else 404)
+
+
+async def test_versions_of_a_tool_go_on_over_pages(tmp_path: Path) -> None:
+    """A server can make as many as it likes. What a link compares is found wherever it stands."""
+    call, fulls = of_role(history(), Role.EVIDENCE)[0], [f"sha256:{number:064x}" for number in range(120)]
+    records = []
+    for number, full in enumerate(fulls):
+        content = orjson.loads(call.value or b"") | {"id": f"call-{number}"}
+        content["data"] |= {
+            "server_id": "s",
+            "tool": "t",
+            "binding": content["data"]["binding"] | {"full_digest": full},
+        }
+        records.append(call._replace(origin=Origin("assay.evidence", 0, number), value=orjson.dumps(content)))
+        body = orjson.dumps({"definition": {"name": "t", "description": f"number {number}"}})
+        place = Origin("assay.definition", 0, number)
+        records.append(call._replace(role=Role.DEFINITIONS, origin=place, key=full.encode(), value=body))
+    async with a_console(a_store(tmp_path, records)) as client:
+        address, seen = url("/tool", server="s", tool="t"), []
+        while address:
+            links = Tags()
+            links.feed(await page(client, address))
+            shown = [each["value"] for tag, each in links.seen if each.get("name") == "after_version"]
+            assert len(shown) <= CONSOLE_LIMITS.rows
+            seen += shown
+            address = next((str(each["href"]) for _, each in links.seen if each.get("rel") == "next"), "")
+        assert sorted(map(str, seen)) == fulls
+        compared = url("/tool", server="s", tool="t", before_version=fulls[0], after_version=fulls[-1])
+        assert {"<del>0</del>", "<ins>119</ins>"} <= set(
+            re.findall("<del>.*?</del>|<ins>.*?</ins>", await page(client, compared))
+        )
+        foreign = url("/tool", server="s", tool="t", after_version="sha256:" + "f" * 64)
+        assert "f" * 64 not in await page(client, foreign)
 
 
 async def test_a_long_word_is_cut_and_counted(attacks: Path) -> None:

@@ -219,7 +219,7 @@ def test_tools_say_what_was_listed_and_pinned() -> None:
     assert all(row.is_listed for row in rows)
     assert sum(row.calls for row in rows) == sum(row.calls_day for row in rows) == len(EVIDENCE)
     for row in rows:
-        assert row.versions == len(STORE.versions(row.server_id, row.tool_name))
+        assert row.versions == len(STORE.versions(row.server_id, row.tool_name).rows)
         assert STORE.tool(row.server_id, row.tool_name, now_us=NOW_US) == row
     assert STORE.tool("server-0", "nothing", now_us=NOW_US) is None
     assert STORE.server("nobody", now_us=NOW_US) is None
