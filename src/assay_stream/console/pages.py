@@ -54,7 +54,8 @@ def side_by_side(diff: DefinitionDiff | None) -> tuple[SidesOfPlace, ...]:
 
 def alert(store: Store, asked: Asked) -> Shown:
     history = store.alert(asked.name("uid"))
-    told = story(store, history, calls=calls_of(store, history), full=asked.is_full)
+    counted = calls_of(store, history, most=CONSOLE_LIMITS.counted_calls_max)
+    told = story(store, history, calls=counted, full=asked.is_full)
     view, life = told.view, told.life
     wanted = _calls_filter(view, life)
     after = view.fact("mcp_digest_after")
@@ -72,6 +73,7 @@ def alert(store: Store, asked: Asked) -> Shown:
         "wanted": wanted,
         "since": None if wanted is None or wanted.since_us is None else time_text(wanted.since_us),
         "calls": None if wanted is None else store.evidence(wanted, FEW),
+        "is_counted": counted is not None,
         "alike": [row for row in alike if row.uid != view.uid],
         "subject": subject_of_alert(history.row, history.records[-1]),
         "done": asked.done(store),

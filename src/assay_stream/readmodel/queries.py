@@ -256,14 +256,17 @@ def life_of(history: AlertHistory) -> Life:
     return Life(count=history.count, first=views[:STORE_ALERT_HEAD], latest=views[STORE_ALERT_HEAD:])
 
 
-def calls_of(store: Store, history: AlertHistory, *, since_ms: int | None = None) -> CallsSince | None:
+def calls_of(
+    store: Store, history: AlertHistory, *, since_ms: int | None = None, most: int | None = None
+) -> CallsSince | None:
     """Return the calls that used the tool of an alert, ``None`` if it is about no tool.
 
     Args:
         since_ms: event time in milliseconds since the epoch; by default that of the first finding.
+        most: calls of the tool that are counted one by one; if the store has more, the result is ``None``.
     """
     view, names = view_of(history.records[-1]), tool_names_of(view_of(history.records[-1]))
-    if not names:
+    if not names or (most is not None and store.calls_held(view.fact("mcp_server_id"), names) > most):
         return None
     if since_ms is None:
         since_ms = first_ms(history)

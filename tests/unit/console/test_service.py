@@ -30,7 +30,7 @@ from assay_stream.observe.http.tap import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import fill
 from assay_stream.readmodel.queries import Store
-from assay_stream.readmodel.rows import EvidenceFilter, Paging
+from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
 from assay_stream.readmodel.schema import put_meta
 from assay_stream.text.escaping import is_unseen
 from tests.support.console import (
@@ -407,6 +407,21 @@ async def test_questions_are_bounded_also_where_nobody_waits_for_them(fleet: Pat
                 break
             await asyncio.sleep(0.01)
     reader.close()
+
+
+async def test_calls_without_end_do_not_keep_an_alert_away(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who calls the tool of an alert all the time would make its page too slow to be shown."""
+    store = Store(schema.reading(fleet))
+    addresses = [url("/alert", uid=row.uid) for row in store.alerts(AlertFilter(state=None)).rows]
+    store.close()
+    async with a_console(fleet) as client:
+        [address] = [each for each in addresses if "Calls that used this definition" in await page(client, each)][:1]
+        assert "Too many to be counted" not in await page(client, address)
+        monkeypatch.setattr(pages, "CONSOLE_LIMITS", replace(CONSOLE_LIMITS, counted_calls_max=0))
+        monkeypatch.setattr(Store, "calls_since", None)
+        text = text_of(await page(client, address))
+    assert "Calls that used this definition" in text
+    assert "Too many to be counted here" in text
 
 
 async def test_a_page_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
