@@ -380,6 +380,8 @@ SHORT_LINE_BYTES = 32
 
 # Refused records of one file or log that are kept and told one by one: more than anybody reads.
 REFUSED_RECORDS_MAX = 10_000
+# Of those, how many a question names: of a file of another kind no line can be read, and the answer comes with them.
+REFUSED_NAMED_MAX = 20
 
 REFUSED_BYTES_MAX = 32 * 1024 * 1024  # Bytes of those of one log that a replay writes: three of the largest records
 
@@ -465,6 +467,9 @@ class ConsoleLimits:
     rows: int = 50  # Rows of a page: two or three screens
     few_rows: int = 10  # Rows of a table that is not what its page is about; a link leads to all of them
     trace_rows: int = 200  # Calls of one trace that are shown
+    # Calls of a tool that the page of an alert counts, which takes three seconds for a million. Who calls it more often
+    # must not keep the page away.
+    counted_calls_max: int = 500_000
     streams_max: int = 32  # Pages that are kept up to date at once, each with a connection; further ones are not
     operator_streams_max: int = 8  # Those of one person who is signed in; a browser keeps six
     store_fresh_s: float = 30.0  # How old the answer of the brokers may be by which the store is up to date

@@ -167,3 +167,15 @@ def test_publishing_a_flood_names_the_first_refused_lines_and_counts_the_rest(tm
     assert lines[0] == "wrote 0, refused 20000"
     assert len(lines) == limits.REFUSED_RECORDS_MAX + 2
     assert "10,000 more lines" in lines[-1]
+
+
+def test_a_file_of_another_kind_does_not_bury_the_answer(tmp_path: Path) -> None:
+    """A question names the first lines that it cannot read: none of them is evidence."""
+    path = tmp_path / "observed.ndjson"
+    path.write_bytes(b"{}\n" * 1_000)
+    done = run("evidence", "list", "--evidence", path)
+    assert done.exit_code == 3
+    *named, more, answer = done.stderr.splitlines()
+    assert len(named) == limits.REFUSED_NAMED_MAX
+    assert "980 more lines" in more
+    assert "no call matches" in answer

@@ -152,7 +152,7 @@ def every_address(folder: Path) -> list[str]:
         found += [url("/tool", server=row.server_id, tool=row.tool_name) for row in store.tools(now_us=NOW_US).rows]
         found += [url("/alert", uid=row.uid) for row in store.alerts(AlertFilter(state=None)).rows]
         calls = store.evidence(EvidenceFilter()).rows
-        found += [url("/record", ref=row.reference) for row in calls]
+        found += [url("/record", ref=str(row.origin)) for row in calls]
         found += [
             url(path, **{name: digest.value})
             for row in calls[:2]

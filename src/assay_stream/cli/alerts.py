@@ -262,7 +262,9 @@ def list_alerts(
     starts = ends_now(settings, Role.ALERTS) if follow_on else None
     state = None if status == "all" else ReviewState(status)
     wanted = AlertFilter(selection=selection, state=state, tool_name=tool, kind=None if kind is None else kind.value)
-    with open_store(replace(looking, store=None) if follow_on else looking, Role.ALERTS) as opened:
+    source = replace(looking, store=None) if follow_on else looking
+    # Of one moment: an alert that is seen again moves up, past the page that is read next.
+    with open_store(source, Role.ALERTS) as opened, opened.store.moment():
         found = list(every_row(partial(opened.store.alerts, wanted), limit))
         summary = _summary(opened.store, wanted, len(found))
         short, refused = short_uids(opened.store.alert_uids()), opened.refused

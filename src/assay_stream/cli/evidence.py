@@ -44,7 +44,7 @@ from assay_stream.model.control import ERASURE_SET_TYPE, HOLD_REMOVE_TYPE, HOLD_
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.fields import Decision, ScopeField
 from assay_stream.model.finding import ANY_SERVER
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import Record, Role
 from assay_stream.readmodel.queries import Store, load
 from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, Paging
 from assay_stream.text.escaping import counted, shown
@@ -52,7 +52,6 @@ from assay_stream.text.times import time_text
 
 evidence_app = typer.Typer(help="Find calls by server, tool, agent, time or any digest.", no_args_is_help=True)
 
-_ORIGIN = re.compile(r"(.+)/([0-9]{1,9})/([0-9]{1,18})")
 _CUT = re.compile(r"(sha256:)?[0-9a-f]{1,63}…?")
 _CANDIDATES_MAX = 10
 _COLUMNS: tuple[Column, ...] = (
@@ -147,11 +146,10 @@ def show(
     Exit code 3: not everything could be read. 5: there is no such call.
     """
     with open_store(looking, Role.EVIDENCE) as opened:
-        store, found = opened.store, None
+        store = opened.store
         whole = whole_digest(store, what, as_json=as_json)
-        if place := _ORIGIN.fullmatch(whole):
-            found = store.evidence_at(Origin(place[1], int(place[2]), int(place[3])))
-        elif rows := store.evidence(EvidenceFilter(digest=whole), Paging(limit=_CANDIDATES_MAX)).rows:
+        found = store.evidence_at(whole)
+        if found is None and (rows := store.evidence(EvidenceFilter(digest=whole), Paging(limit=_CANDIDATES_MAX)).rows):
             if len(rows) > 1:
                 named = ", ".join(f"{row.origin} ({short_time(row.time_us)})" for row in rows)
                 raise InputError("ambiguous_id", f"several calls have it; give the place of one of them: {named}")

@@ -57,6 +57,7 @@ from assay_stream.replay.order import Selection
 from assay_stream.report.coverage import GRAVE, CoverageCounts
 from assay_stream.report.pins import Row, server_of
 from assay_stream.report.timeline import (
+    TRACED_MAX,
     Sought,
     asof_rows,
     changes,
@@ -242,7 +243,7 @@ def _list(
 
 @servers_app.command("list")
 def list_servers(looking: EvidenceOptions, how: Listing) -> None:
-    """List servers: tools in force, pinned tools, observers, calls in the last day and in total, last seen.
+    """List servers: tools in the latest lists, pinned tools, observers, calls in the last day and in total, last seen.
 
     In recorded input, the last day ends with its latest call. Exit code 3: not everything could be read. 5: none found.
     """
@@ -252,9 +253,11 @@ def list_servers(looking: EvidenceOptions, how: Listing) -> None:
 
 @tools_app.command("list")
 def list_tools(looking: EvidenceOptions, server_id: AnyServerId = None, how: Listing = Listing()) -> None:
-    """List tools: the definition in force, versions seen so far, how it compares with its pins, calls, last seen.
+    """List tools: the definition listed last, versions seen so far, how it compares with its pins, calls, last seen.
 
-    If a tool has several definitions in force, the table shows the first; --json has all of them, under every scheme.
+    A refused list or an announced change ends what was in force: see `asof`.
+
+    If observers were shown several definitions, the table shows the first; --json has all of them, under every scheme.
     Exit code 3: not everything could be read. 5: none found.
     """
     ask = partial(Store.tools, server_id=server_id)
@@ -409,6 +412,8 @@ def trace(
         if found:
             servers = {whole.row.server_id for whole in found}
             opened.read(Role.BINDINGS, Role.FINDINGS, Role.ALERTS, wanted=about(*servers))
+        if len(found) == TRACED_MAX:
+            say(f"at most {TRACED_MAX:,} calls are shown, the latest: name one with --tool-call-id")
         rows = trace_rows(opened.store, found) or pending_rows(opened.pending_calls(sought))
     if not rows:
         raise InputError("call_not_known", "no call or evidence has this id: check it")

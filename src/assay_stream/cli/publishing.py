@@ -37,6 +37,7 @@ from assay_stream.files.local import Aside
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.ranges import read_foreign
 from assay_stream.kafka.topics import topic_names
+from assay_stream.limits import REFUSED_RECORDS_MAX
 from assay_stream.model.schemas import OPENAPI_FILE, all_files
 from assay_stream.observe import (
     FileSink,
@@ -132,7 +133,7 @@ def publish(
     if lacking:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(lacking.items()))
         typer.echo(f"not in the log: {counts}", err=True)
-    show_refused(refused)
+    show_refused(refused, REFUSED_RECORDS_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from assay_stream.kafka.connection import AIOKafkaAdminClient, Consumer, TopicPa
 from assay_stream.kafka.part import SILENCE_LIMIT_S, BrokerWatch, Follower
 from assay_stream.kafka.ranges import note_ends
 from assay_stream.kafka.topics import topic_names
-from assay_stream.limits import REFUSED_RECORDS_MAX
+from assay_stream.limits import REFUSED_NAMED_MAX, REFUSED_RECORDS_MAX
 from assay_stream.model.record import Record, Role
 from assay_stream.text.escaping import counted, shown, visible
 
@@ -263,12 +263,12 @@ class Refusals(list[str]):
             self.left_out += 1
 
 
-def name_refused(refused: Refusals) -> None:
-    """Report the lines that could not be read, whose content the command does without."""
-    for text in refused:
+def name_refused(refused: Refusals, most: int = REFUSED_NAMED_MAX) -> None:
+    """Report the first lines that could not be read, whose content the command does without."""
+    for text in refused[:most]:
         say(text)
-    if refused.left_out:
-        say(f"and {counted(refused.left_out, 'more line')}")
+    if more := len(refused[most:]) + refused.left_out:
+        say(f"and {counted(more, 'more line')}")
     if refused:
         note_incomplete()
 
@@ -278,9 +278,9 @@ def note_incomplete() -> None:
     _is_incomplete.set(True)
 
 
-def show_refused(refused: Refusals) -> None:
-    """Report the lines that could not be read, and exit with code 2 if there are any."""
-    name_refused(refused)
+def show_refused(refused: Refusals, most: int = REFUSED_NAMED_MAX) -> None:
+    """Report the first lines that could not be read, and exit with code 2 if there are any."""
+    name_refused(refused, most)
     if refused:
         raise typer.Exit(2)
 

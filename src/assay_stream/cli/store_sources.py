@@ -252,7 +252,7 @@ def open_store(
                 say(f"the store is {counted(behind, 'record')} behind the topics")
             if status.dropped:
                 say(f"the store dropped {counted(status.dropped, 'older evidence record')} for age or size")
-            yield OpenedStore(store, is_live=True)
+            yield OpenedStore(store, is_live=status.is_live)
     else:
         within_s = options.within_s if isinstance(options, EvidenceOptions) else None
         with _temporary(topics=options.settings(), within_s=within_s) as opened:

@@ -298,14 +298,21 @@ def has_token(fields: Fields, session: Session) -> bool:
 
 
 def own_address(text: str | None) -> str:
-    """Return ``text`` if it is an address of our own, otherwise the overview: no open redirect."""
+    """Return ``text`` if it is an address of our own, otherwise the overview: no open redirect.
+
+    A link can name it, which must not ask for a decision or report one. What a browser requests after signing in looks
+    like a request of our own page.
+    """
     try:
         parts = urlsplit(text or "/")
-        query = urlencode(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=100), errors="replace")
+        fields = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=100)
+        query = urlencode([each for each in fields if each[0] != "recorded"], errors="replace")
     except ValueError:
         return "/"
     if parts.scheme or parts.netloc or parts.path not in PAGES:
         return "/"
+    if parts.path == "/confirm":
+        return "/reviews"
     return f"{parts.path}?{query}" if query else parts.path
 
 

@@ -229,12 +229,12 @@ def decisions_on(store: Store, act: str, subject: Subject, *, assignee: str | No
     if subject.uid:
         history = store.alert(subject.uid)
         now = subject_of_alert(history.row, history.records[-1])
-        if act in ALERT_ACTS:
-            return [alert_decision(act, server_id=now.server_id, uid=now.uid, assignee=assignee)]
         if now != subject:
             raise InputError(
                 "definition_changed", f"alert {now.uid[:12]} is about another definition by now: look at it again"
             )
+        if act in ALERT_ACTS:
+            return [alert_decision(act, server_id=now.server_id, uid=now.uid, assignee=assignee)]
     elif act in ALERT_ACTS:
         raise InputError("bad_form", "no alert is named: choose one")
     if not subject.full_digest:

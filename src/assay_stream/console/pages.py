@@ -54,7 +54,8 @@ def side_by_side(diff: DefinitionDiff | None) -> tuple[SidesOfPlace, ...]:
 
 def alert(store: Store, asked: Asked) -> Shown:
     history = store.alert(asked.name("uid"))
-    told = story(store, history, calls=calls_of(store, history), full=asked.is_full)
+    counted = calls_of(store, history, most=CONSOLE_LIMITS.counted_calls_max)
+    told = story(store, history, calls=counted, full=asked.is_full)
     view, life = told.view, told.life
     wanted = _calls_filter(view, life)
     after = view.fact("mcp_digest_after")
@@ -72,6 +73,7 @@ def alert(store: Store, asked: Asked) -> Shown:
         "wanted": wanted,
         "since": None if wanted is None or wanted.since_us is None else time_text(wanted.since_us),
         "calls": None if wanted is None else store.evidence(wanted, FEW),
+        "is_counted": counted is not None,
         "alike": [row for row in alike if row.uid != view.uid],
         "subject": subject_of_alert(history.row, history.records[-1]),
         "done": asked.done(store),
@@ -254,8 +256,12 @@ def tool(store: Store, asked: Asked) -> Shown:
     row = store.tool(server_id, tool_name, now_us=now_us)
     if row is None:
         return problem(404, "No such tool is in the store.", f"See the tools of its server. {_LISTED_ELSEWHERE}")
-    versions = store.versions(server_id, tool_name)
-    before, after = _chosen(versions, asked)
+    page = store.versions(server_id, tool_name, asked.paging())
+    versions = page.rows
+    before, after = (
+        each if each and store.versions(server_id, tool_name, full_digest=each).rows else None
+        for each in _chosen(versions, asked)
+    )
     bodies = [None if each is None else store.definition(each) for each in (before, after)]
     was, now = (None if body is None else body.definition for body in bodies)
     diff = None if was is None and now is None else definition_diff(was, now, full=asked.is_full)
@@ -263,6 +269,8 @@ def tool(store: Store, asked: Asked) -> Shown:
     return {
         "row": row,
         "versions": versions,
+        "page": page,
+        "here": asked.text("after"),
         "before": before,
         "after": after,
         "has_before": was is not None,
@@ -285,7 +293,7 @@ def _chosen(versions: tuple[VersionRow, ...], asked: Asked) -> tuple[str | None,
     known = [version.full_digest for version in versions]
     after = asked.text("after_version") or (known[0] if known else None)
     before = asked.text("before_version") or next((each for each in known[1:] if each != after), None)
-    return (before if before in known else None), (after if after in known else None)
+    return before, after
 
 
 def alerts(store: Store, asked: Asked) -> Shown:
@@ -316,7 +324,7 @@ def evidence(store: Store, asked: Asked) -> Shown:
 
 def record(store: Store, asked: Asked) -> Shown:
     """Return the full evidence of one call, with every digest and its scheme."""
-    found = store.evidence_of(asked.name("ref"))
+    found = store.evidence_at(asked.name("ref"))
     if found is None:
         return problem(404, "This evidence is not in the store.", _LISTED_ELSEWHERE)
     named = {digest.scheme: digest.value for digest in found.digests}

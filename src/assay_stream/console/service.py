@@ -95,7 +95,9 @@ class StoreReader:
         try:
             with schema.failures(self._folder):
                 try:
-                    return question(store)
+                    # A page asks several questions: what it lists must not be gone when it looks closer.
+                    with store.moment():
+                        return question(store)
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                         raise

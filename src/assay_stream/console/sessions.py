@@ -138,29 +138,25 @@ class Throttle:
 
     @contextmanager
     def attempt(self, most: Mapping[str, int], *, is_known: bool = False) -> Iterator[None]:
-        """Count an attempt unless it succeeds or could not be made (``OperatingError``)."""
-        counted = [(self._counter(name, is_known=is_known), limit) for name, limit in most.items()]
-        if not all(self._take(*each) for each in counted):
-            minutes = self._window_s // 60
-            raise InputError("sign_in_limited", f"too many attempts failed: try again in {minutes} minutes")
-        try:
-            yield
-        except OperatingError:
-            self._forgive(counted)
-            raise
-        self._forgive(counted)
-
-    def _take(self, counter: int, most: int) -> bool:
+        """Count an attempt unless it is refused here, succeeds, or could not be made (``OperatingError``)."""
         window = self._clock() // (self._window_s * 1_000_000)
         if window != self._window:
             self._window, self._counts = window, [0] * 2 * _COUNTERS
-        if self._counts[counter] >= most:
-            return False
-        self._counts[counter] += 1
-        return True
+        counters = [self._counter(name, is_known=is_known) for name in most]
+        if any(self._counts[counter] >= limit for counter, limit in zip(counters, most.values(), strict=True)):
+            minutes = self._window_s // 60
+            raise InputError("sign_in_limited", f"too many attempts failed: try again in {minutes} minutes")
+        for counter in counters:
+            self._counts[counter] += 1
+        try:
+            yield
+        except OperatingError:
+            self._forgive(counters)
+            raise
+        self._forgive(counters)
 
-    def _forgive(self, counted: Iterable[tuple[int, int]]) -> None:
-        for counter, _ in counted:
+    def _forgive(self, counters: Iterable[int]) -> None:
+        for counter in counters:
             self._counts[counter] = max(self._counts[counter] - 1, 0)
 
     def _counter(self, name: str, *, is_known: bool) -> int:

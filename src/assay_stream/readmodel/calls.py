@@ -400,13 +400,17 @@ def write_digests(connection: sqlite3.Connection, place: str, owner: int, digest
     connection.executemany(_INSERT_DIGEST, _digest_rows(place, owner, digests))
 
 
-def drop_calls(connection: sqlite3.Connection, subject: int, calls: int) -> None:
-    """Drop the data shared by calls once no call is left."""
+def drop_calls(connection: sqlite3.Connection, subject: int, calls: int) -> tuple[str, str, str] | None:
+    """Drop the data shared by calls once no call is left; return its server, full digest and tool if so."""
     connection.execute("UPDATE subject_calls SET calls = calls - ? WHERE subject = ?", (calls, subject))
-    if connection.execute("DELETE FROM subject_calls WHERE subject = ? AND calls = 0", (subject,)).rowcount:
-        row = connection.execute("DELETE FROM subject WHERE id = ? RETURNING digests", (subject,)).fetchone()
-        statement = "DELETE FROM digest WHERE value = ? AND place = ? AND owner = ? AND role = ? AND scheme = ?"
-        connection.executemany(statement, _digest_rows("calls", subject, orjson.loads(row[0])))
+    if not connection.execute("DELETE FROM subject_calls WHERE subject = ? AND calls = 0", (subject,)).rowcount:
+        return None
+    statement = "DELETE FROM subject WHERE id = ? RETURNING digests, server, full, tool"
+    digests, *shared = connection.execute(statement, (subject,)).fetchone()
+    statement = "DELETE FROM digest WHERE value = ? AND place = ? AND owner = ? AND role = ? AND scheme = ?"
+    connection.executemany(statement, _digest_rows("calls", subject, orjson.loads(digests)))
+    server, full, tool = shared
+    return server, full, tool
 
 
 def _digest_rows(place: str, owner: int, digests: Digests) -> list[_DigestRow]:

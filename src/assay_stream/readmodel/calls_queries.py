@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
 from functools import partial
@@ -55,6 +56,7 @@ _COLUMN_OF = {each.name: _NAMES[each.name] for each in fields(EvidenceFilter) if
 _INDEXED = ("unbound", "decision", "observer", "server")
 """The order in which an index is chosen: what is rare first."""
 _REFERENCE_CHARS_MAX = 18
+_PLACE = re.compile(r"(.+)/([0-9]{1,9})/([0-9]{1,18})", re.DOTALL)
 _CALLED = "FROM evidence e JOIN subject s ON s.id = e.subject WHERE {}"
 # One pass over the calls; of the agents, who may be many, only the first leave SQLite. Totals come without any as well.
 _COUNTED = """WITH called AS MATERIALIZED ({}),
@@ -126,6 +128,13 @@ class CallQueries(Tables):
         ).fetchall()
 
     @at_one_moment
+    def calls_held(self, server_id: str, tool_names: Collection[str]) -> int:
+        """Return how many calls of some tools are here, without a look at each."""
+        statement = "SELECT calls FROM called WHERE server = ? AND tool = ?"
+        found = (self.connection.execute(statement, (server_id, name)) for name in tool_names)
+        return sum(calls for rows in found for (calls,) in rows)
+
+    @at_one_moment
     def calls_since(
         self, server_id: str, tool_names: Collection[str], *, full_digest: str | None, since_ms: int
     ) -> CallsSince:
@@ -165,9 +174,13 @@ class CallQueries(Tables):
         )
 
     @at_one_moment
-    def evidence_at(self, origin: Origin) -> EvidenceRecord | None:
-        """Return the evidence at an offset of its log."""
-        return self._whole("e.source = (SELECT id FROM source WHERE topic = ? AND part = ?) AND e.pos = ?", *origin)
+    def evidence_at(self, text: str) -> EvidenceRecord | None:
+        """Return the evidence at a place of its log, ``TOPIC/PARTITION/OFFSET``, which is the same in any store."""
+        place = _PLACE.fullmatch(text)
+        if place is None:
+            return None
+        condition = "e.source = (SELECT id FROM source WHERE topic = ? AND part = ?) AND e.pos = ?"
+        return self._whole(condition, place[1], int(place[2]), int(place[3]))
 
     def _whole(self, condition: str, *given: str | int) -> EvidenceRecord | None:
         statement = f"SELECT {_COLUMNS}, e.body FROM evidence e {_JOINED} {condition}"  # noqa: S608

@@ -147,6 +147,8 @@ class Filler:
         with self._transaction():
             done = _drop(self.connection, bounds, now_us=now_us)
             self._count_dropped(done.kind, done.bound, done.rows)
+            if not done:
+                _settle_definitions(self.connection)
             if done.horizon_us is not None:
                 horizon_us = max(meta(self.connection, "horizon_us", _EVER_US), done.horizon_us)
                 put_meta(self.connection, "horizon_us", horizon_us)
@@ -335,8 +337,13 @@ _UNKNOWN_TOOL = """DELETE FROM tool_fact WHERE server = ?1 AND full = ?2
   AND NOT EXISTS (SELECT 1 FROM subject WHERE server = ?1 AND tool = ?3 AND full = ?2)"""
 _UNKNOWN_DEFINITION = """DELETE FROM definition WHERE full = ?1 AND NOT EXISTS (SELECT 1 FROM digest
   WHERE value = lower(replace(?1, 'sha256:', '')) AND place != 'definition')"""
-_TAKEN = """SELECT t.server, sum(length(d.body)) AS bytes FROM tool_fact t JOIN definition d ON d.full = t.full
-  WHERE EXISTS (SELECT 1 FROM seen WHERE server = t.server) GROUP BY t.server ORDER BY bytes DESC, t.server"""
+_ENDS = f"SELECT count(ends), coalesce(sum(next < ends), 0) FROM source WHERE role != '{Role.EVIDENCE}'"  # noqa: S608
+_UNUSED_DEFINITIONS = """DELETE FROM definition WHERE id IN (SELECT id FROM definition d WHERE id <= ? AND NOT EXISTS
+  (SELECT 1 FROM digest WHERE value = lower(replace(d.full, 'sha256:', '')) AND place != 'definition') LIMIT ?)"""
+_TAKEN = """SELECT t.server, sum(length(d.body)) AS bytes FROM (SELECT server, full FROM tool_fact
+    UNION SELECT server, full FROM subject) t JOIN definition d ON d.full = t.full
+  WHERE EXISTS (SELECT 1 FROM seen WHERE server = t.server) OR EXISTS (SELECT 1 FROM called WHERE server = t.server)
+  GROUP BY t.server ORDER BY bytes DESC, t.server"""
 
 _CROWDED = "SELECT server, count(*) - ? FROM {} WHERE {} GROUP BY server HAVING count(*) > ?"
 _CROWDED_TOOLS = """SELECT c.server, count(*) - ? FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id
@@ -345,6 +352,7 @@ _ROWS = "DELETE FROM {0} WHERE id IN (SELECT id FROM {0} WHERE {1} ORDER BY {2} 
 _FIRST = {"alert": "state != 'closed', last_ms", "finding": "time_us", "decision": "time_us, id"}
 """Which rows of a table are dropped first."""
 
+_CALLS = "SELECT coalesce(sum(calls), 0) FROM called WHERE server = ?"
 _FACTS = "SELECT server, sum(length(body)) AS bytes FROM fact GROUP BY server ORDER BY bytes DESC, server"
 
 
@@ -384,9 +392,9 @@ def _drop(connection: sqlite3.Connection, bounds: Bounds, *, now_us: int) -> Dro
     """Drop some rows beyond the bounds. The caller holds the transaction, and repeats until nothing is dropped.
 
     1. Too old: evidence, closed alerts, findings, replaced lists. 2. Beyond one server's share, even if there is room:
-    it must not displace the rows of others. 3. Beyond the size: if definitions or facts exceed their share, lists or
-    all facts of the largest server; the first evidence of the servers with the most; the oldest findings and lists;
-    alerts, closed ones first; finally facts.
+    it must not displace the rows of others. 3. Beyond the size: definitions that nothing refers to; if definitions or
+    facts exceed their share, lists and then evidence, or all facts, of the largest server; the first evidence of the
+    servers with the most; the oldest findings and lists; alerts, closed ones first; finally facts.
 
     Verdicts follow from pins, policies and the lists in force; operators' decisions are never dropped.
     """
@@ -419,9 +427,14 @@ def _beyond(drops: _Drops, old_us: int) -> Iterator[Dropped]:
 
 def _for_room(drops: _Drops, size_bytes: int) -> Iterator[Dropped]:
     """Drop rows until the store fits its size, step by step."""
+    yield Dropped(rows=drops.unused_definitions(), kind="definition")
     greedy = _greedy(drops.connection, _TAKEN, size_bytes)
     if greedy is not None:
         yield Dropped(rows=drops.first_lists(greedy, tools=STORE_DROP_ROWS // 10), kind="seen", bound="server")
+        # Calls keep the definitions that they used.
+        calls = drops.connection.execute(_CALLS, (greedy,)).fetchone()[0]
+        first = _first_calls(drops.connection, {greedy: min(STORE_DROP_ROWS, calls // 10 + 1)})
+        yield Dropped(rows=drops.evidence(_NUMBERED, [(str(first),)], are_latest=True), bound="server")
     greedy = _greedy(drops.connection, _FACTS, size_bytes)
     if greedy is not None:
         yield Dropped(rows=drops.facts(greedy), kind="fact", bound="server")
@@ -432,6 +445,20 @@ def _for_room(drops: _Drops, size_bytes: int) -> Iterator[Dropped]:
     yield drops.rows("alert", "size", "TRUE")
     for largest, _ in drops.connection.execute(f"{_FACTS} LIMIT 1").fetchall():
         yield Dropped(rows=drops.facts(largest), kind="fact")
+
+
+def _settle_definitions(connection: sqlite3.Connection) -> None:
+    """Note which definitions were there the last time that every log but those of evidence had been read to its end.
+
+    Logs are not read at one moment: what refers to a definition may arrive in the next batch. By the time after that it
+    is here, or does not come. Evidence is not waited for: it can take hours, and would be dropped for want of room.
+    """
+    is_live, behind = connection.execute(_ENDS).fetchone()
+    if is_live and not behind:
+        latest = connection.execute("SELECT coalesce(max(id), 0) FROM definition").fetchone()[0]
+        # Ids above are given again.
+        put_meta(connection, "definitions_settled", min(meta(connection, "definitions_read", 0), latest))
+        put_meta(connection, "definitions_read", latest)
 
 
 def _greedy(connection: sqlite3.Connection, taken_by: str, size_bytes: int) -> str | None:
@@ -518,8 +545,8 @@ class _Drops:
                     self.connection.execute(_LAST_CALLS, (server,))
                 else:
                     many(_LAST_CALL, rows)
-        for subject, calls in sorted(Counter(row[4] for row in gone).items()):
-            drop_calls(self.connection, subject, calls)
+        dropped = [drop_calls(self.connection, *each) for each in sorted(Counter(row[4] for row in gone).items())]
+        self._definitions(filter(None, dropped))
         return len(gone)
 
     def rows(self, table: str, bound: str, condition: str, *given: object, limit: int = STORE_DROP_ROWS) -> Dropped:
@@ -547,6 +574,17 @@ class _Drops:
         for place in sorted(set(gone)):
             tools.update(self.connection.execute(_UNSEEN_TOOLS, place).fetchall())
             self.connection.execute(_UNSEEN, place)
-        self.connection.executemany(_UNKNOWN_TOOL, sorted(tools))
-        self.connection.executemany(_UNKNOWN_DEFINITION, sorted({(full,) for _, full, _ in tools}))
+        self._definitions(tools)
         return len(gone)
+
+    def unused_definitions(self) -> int:
+        """Drop definitions whose facts the registry forgot, or whose alerts were dropped: their topic has them all."""
+        is_live, _ = self.connection.execute(_ENDS).fetchone()
+        settled = meta(self.connection, "definitions_settled", 0) if is_live else INT64_MAX
+        return self.connection.execute(_UNUSED_DEFINITIONS, (settled, STORE_DROP_ROWS)).rowcount
+
+    def _definitions(self, used: Iterable[tuple[str, str, str]]) -> None:
+        """Drop definitions that no list and no call refers to any more, given by server, full digest and tool."""
+        tools = sorted(set(used))
+        self.connection.executemany(_UNKNOWN_TOOL, tools)
+        self.connection.executemany(_UNKNOWN_DEFINITION, sorted({(full,) for _, full, _ in tools}))

@@ -100,13 +100,14 @@ _TOOLS = f"""WITH {_IN_FORCE},
       GROUP BY 1) d ON d.tool = n.tool ORDER BY 1"""  # noqa: S608
 _VERSIONS = f"""WITH {_IN_FORCE}, times AS (SELECT l.full, min(s.time_us) AS first_us, max(s.time_us) AS last_us
     FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id AND l.tool = ?2
-      LEFT JOIN seen s ON s.digest = c.digest AND s.server = c.server WHERE c.server = ?1 GROUP BY 1),
+      LEFT JOIN seen s ON s.digest = c.digest AND s.server = c.server
+    WHERE c.server = ?1 AND (?3 IS NULL OR l.full = ?3) GROUP BY 1),
   calls AS (SELECT full, sum((SELECT calls FROM subject_calls WHERE subject = s.id)) AS calls FROM subject s
-    WHERE server = ?1 AND tool = ?2 AND full != '' GROUP BY 1)
+    WHERE server = ?1 AND tool = ?2 AND full != '' AND (?3 IS NULL OR full = ?3) GROUP BY 1)
   SELECT n.full AS full_digest, t.first_us, t.last_us, n.full IN (SELECT full FROM shown WHERE tool = ?2) AS is_listed,
     coalesce(c.calls, 0) AS calls FROM (SELECT full FROM times UNION SELECT full FROM calls) n
     LEFT JOIN times t ON t.full = n.full LEFT JOIN calls c ON c.full = n.full
-    ORDER BY coalesce(t.last_us, 0) DESC, n.full DESC"""  # noqa: S608
+    WHERE (coalesce(t.last_us, 0), n.full) < (?4, ?5) ORDER BY coalesce(t.last_us, 0) DESC, n.full DESC LIMIT ?6"""  # noqa: S608
 
 
 _PREFIX = re.compile(rf"[0-9a-f]{{{PREFIX_MIN},64}}")
@@ -222,14 +223,31 @@ class InventoryQueries(Tables):
         return next((row for row in rows if row.tool_name == tool_name), None)
 
     @at_one_moment
-    def versions(self, server_id: str, tool_name: str) -> tuple[VersionRow, ...]:
-        """Return the definitions of a tool known from lists or calls, latest first."""
+    def versions(
+        self,
+        server_id: str,
+        tool_name: str,
+        paging: Paging = Paging(),  # noqa: B008 -- frozen
+        *,
+        full_digest: str | None = None,
+    ) -> Page[VersionRow]:
+        """Return the definitions of a tool known from lists or calls, latest first.
+
+        Args:
+            full_digest: only this one, if it is one of them.
+
+        Raises:
+            InputError: ``bad_cursor``.
+        """
+        place = place_of(paging, int, str) or (INT64_MAX, "")
+        asked = (server_id, tool_name, full_digest, *place, rows_max(paging) + 1)
         rows = [
             dict(row)
             | {"digests": self._digests_of(server_id, row["full_digest"]), "is_listed": bool(row["is_listed"])}
-            for row in self._named(_VERSIONS, (server_id, tool_name)).fetchall()
+            for row in self._named(_VERSIONS, asked).fetchall()
         ]
-        return tuple(VersionRow(server_id=server_id, tool_name=tool_name, **row) for row in rows)
+        found = [VersionRow(server_id=server_id, tool_name=tool_name, **row) for row in rows]
+        return page_of(found, paging, lambda row: (row.last_us or 0, row.full_digest))
 
     @at_one_moment
     def observers(self, *, now_us: int, paging: Paging = Paging()) -> Page[ObserverRow]:  # noqa: B008 -- frozen

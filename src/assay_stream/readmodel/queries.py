@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import orjson
 
 from assay_stream.alerts.processor import partition_key
 from assay_stream.alerts.story import AlertStory, CallsSince, Sightings, story_of, tool_names_of
@@ -33,6 +36,10 @@ from assay_stream.work import Work
 
 _PREFIX = re.compile(r"(?:sha256:)?([0-9a-f]{6,63})…?")
 """A digest cut short, also as tables print it."""
+
+
+_TOOLS_OF = """SELECT DISTINCT l.full, l.tool FROM catalogue c CROSS JOIN listed l ON l.catalogue = c.id
+  WHERE c.server = ? AND l.full IN (SELECT value FROM json_each(?))"""
 
 
 class Store(CallQueries, InventoryQueries):
@@ -77,20 +84,21 @@ class Store(CallQueries, InventoryQueries):
                 for value in (() if whole is None else whole.digests)
                 if digest_key(value.value) == key and value not in row.digests
             ]
-        return tuple(found[:STORE_PLACES_MAX])
+        return self._with_tools(found[:STORE_PLACES_MAX])
 
     @at_one_moment
     def candidates(self, prefix: str) -> tuple[DigestPlace, ...]:
         """Return digests with a prefix, one place each, in order, at most ``STORE_CANDIDATES_MAX``.
 
         Covers tools, definitions, lists, pins, alerts and decisions. Values of a single call (its arguments, result,
-        ids) are found by the full value only. Returns nothing for other text, or for an id that the store has as it is.
+        ids) are found by the full value only. Returns nothing for other text, or for an id that the store has as it is,
+        unless digests begin with it: callers may choose ids, and one must not hide a digest.
 
         Args:
             prefix: at least six hexadecimal digits, with or without ``sha256:``.
         """
         match = _PREFIX.fullmatch(prefix.strip().lower())
-        if match is None or self.evidence(EvidenceFilter(digest=prefix), Paging(limit=1)).rows:
+        if match is None:
             return ()
         found: list[DigestPlace] = []
         after, end = match[1], f"{match[1]}g"
@@ -105,7 +113,26 @@ class Store(CallQueries, InventoryQueries):
             place, owner, role, scheme, value = row
             found.append(self._place(place, owner, DigestValue(role=role, scheme=scheme, value=value)))
             after = f"{value} "
-        return tuple(found)
+        if self.evidence(EvidenceFilter(digest=prefix), Paging(limit=1)).rows:
+            others = [each for each in found if each.digest.value != match[1]]
+            own = DigestValue(role="call", scheme="id", value=prefix.strip())
+            found = [DigestPlace(digest=own, place="evidence"), *others] if others else []
+        return self._with_tools(found)
+
+    def _with_tools(self, places: Sequence[DigestPlace]) -> tuple[DigestPlace, ...]:
+        """Name the tools of definitions: what the registry says of one does not, its lists do."""
+        fulls = defaultdict[str | None, list[str | None]](list)
+        for each in places:
+            if each.place == "tool":
+                fulls[each.server_id].append(each.reference)
+        names = {
+            (server, full): tool
+            for server, wanted in fulls.items()
+            for full, tool in self.connection.execute(_TOOLS_OF, (server, orjson.dumps(wanted).decode()))
+        }
+        return tuple(
+            replace(each, tool_name=names.get((each.server_id, each.reference), each.tool_name)) for each in places
+        )
 
     def _place(self, place: str, owner: int, digest: DigestValue) -> DigestPlace:
         columns = {
@@ -229,14 +256,17 @@ def life_of(history: AlertHistory) -> Life:
     return Life(count=history.count, first=views[:STORE_ALERT_HEAD], latest=views[STORE_ALERT_HEAD:])
 
 
-def calls_of(store: Store, history: AlertHistory, *, since_ms: int | None = None) -> CallsSince | None:
+def calls_of(
+    store: Store, history: AlertHistory, *, since_ms: int | None = None, most: int | None = None
+) -> CallsSince | None:
     """Return the calls that used the tool of an alert, ``None`` if it is about no tool.
 
     Args:
         since_ms: event time in milliseconds since the epoch; by default that of the first finding.
+        most: calls of the tool that are counted one by one; if the store has more, the result is ``None``.
     """
     view, names = view_of(history.records[-1]), tool_names_of(view_of(history.records[-1]))
-    if not names:
+    if not names or (most is not None and store.calls_held(view.fact("mcp_server_id"), names) > most):
         return None
     if since_ms is None:
         since_ms = first_ms(history)

@@ -9,8 +9,8 @@ import os
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -161,7 +161,9 @@ def status_of(connection: sqlite3.Connection) -> StoreStatus:
 SCHEMA_VERSION = 11
 """Raised with every change of the tables or of what is written to them."""
 FILE = "store.sqlite3"
-_ASIDE = ".part.store"
+_ASIDE, _REPLACED = ".part.store", "replaced"
+_SUFFIXES = ("", "-wal", "-shm")
+"""The file goes first and comes last: its log without it is passed over, it without its log may be half written."""
 
 _APPLICATION_ID = 0x41535352
 REBUILD = (
@@ -234,6 +236,11 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
             # SQLite gives its other files the mode of this one.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             connection = opened.enter_context(closing(_connect(str(path))))
+            if not _is_store(connection):
+                if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+                    raise InputError("store_unreadable", f"{path} is a database, but no store: choose another folder")
+                _create(connection, secrets.token_bytes(16))
+            check_version(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
             # A commit that a power failure undoes takes its positions with it: it is read again.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -241,11 +248,6 @@ def writing(folder: Path, *, rebuild: bool = False) -> Iterator[sqlite3.Connecti
             # What the log has grown to while somebody read for long is given back.
             page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
             connection.execute(f"PRAGMA journal_size_limit = {STORE_LOG_PAGES * page_bytes}")
-            if not _is_store(connection):
-                if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-                    raise InputError("store_unreadable", f"{path} is a database, but no store: choose another folder")
-                _create(connection, secrets.token_bytes(16))
-            check_version(connection, path)
         yield connection
 
 
@@ -261,16 +263,25 @@ def replacing(folder: Path) -> Iterator[sqlite3.Connection]:
         try:
             with writing(aside, rebuild=True) as connection:
                 yield connection
-            _remove(folder / FILE)
-            (aside / FILE).replace(folder / FILE)
+            try:
+                _move(folder / FILE, aside / _REPLACED, _SUFFIXES)
+                (aside / FILE).replace(folder / FILE)
+            except BaseException:
+                _move(aside / _REPLACED, folder / FILE, _SUFFIXES[::-1])
+                raise
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
 
 def _remove(path: Path) -> None:
-    # The file first: its log without it is passed over, it without its log may be half written.
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in _SUFFIXES:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def _move(path: Path, to: Path, suffixes: Iterable[str]) -> None:
+    for suffix in suffixes:
+        with suppress(FileNotFoundError):
+            Path(f"{path}{suffix}").replace(f"{to}{suffix}")
 
 
 @contextmanager
@@ -296,7 +307,12 @@ def reading(folder: Path) -> sqlite3.Connection:
         OperatingError: ``store_failing``.
     """
     path = folder / FILE
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:
+        why = f"the store {path} cannot be used now ({error.strerror}): check disk and permissions"
+        raise OperatingError("store_failing", why) from error
+    if not is_there:
         raise ConfigurationError(
             "store_missing",
             f"there is no store in {folder}: fill one with assay-stream store run --store {folder}, or from files with "

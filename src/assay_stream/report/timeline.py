@@ -25,7 +25,7 @@ from assay_stream.model.kinds import INVENTORY
 from assay_stream.model.observation import CallEvent, CallProfile
 from assay_stream.model.record import Origin, Record
 from assay_stream.readmodel.queries import Store
-from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, Paging
+from assay_stream.readmodel.rows import EvidenceFilter, EvidenceRecord, EvidenceRow, Page, Paging
 from assay_stream.report.pins import OperatorDecision, Row, decision_row, knows_tool, pins_in_force, present, server_of
 from assay_stream.text.escaping import counted
 from assay_stream.text.times import time_text, time_us_of
@@ -374,11 +374,16 @@ class Sought:
 
 
 def traced(store: Store, sought: Sought) -> list[EvidenceRecord]:
-    """Return the evidence of the traced calls, by event time."""
-    digest = sought.tool_call_id if sought.trace_id is None else sought.trace_id
-    rows = store.evidence(EvidenceFilter(digest=digest), Paging(limit=TRACED_MAX)).rows
-    found = [whole for row in reversed(rows) if (whole := store.evidence_of(row.reference)) is not None]
-    return [whole for whole in found if sought.is_in(orjson.loads(whole.value)["data"])]
+    """Return the evidence of the traced calls, by event time: the latest ``TRACED_MAX``."""
+    # An id of another kind, or any digest, can have the same text: who calls may choose it.
+    wanted = EvidenceFilter(digest=sought.trace_id if sought.tool_call_id is None else sought.tool_call_id)
+    found: list[EvidenceRecord] = []
+    page: Page[EvidenceRow] | None = None
+    while len(found) < TRACED_MAX and (page is None or page.following is not None):
+        page = store.evidence(wanted, Paging(limit=TRACED_MAX, after=None if page is None else page.following))
+        wholes = filter(None, (store.evidence_of(row.reference) for row in page.rows))
+        found += [whole for whole in wholes if sought.is_in(orjson.loads(whole.value)["data"])]
+    return found[:TRACED_MAX][::-1]
 
 
 def trace_rows(store: Store, evidence: Sequence[EvidenceRecord]) -> list[Row]:

@@ -8,11 +8,18 @@ from typing import Any
 import orjson
 import pytest
 
+from assay_stream.alerts.view import AlertRow
+from assay_stream.cli import store_sources
 from assay_stream.files.lines import record_line
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Origin, Output, Record
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.readmodel import schema
+from assay_stream.readmodel.filling import fill
+from assay_stream.readmodel.queries import Store
+from assay_stream.readmodel.rows import AlertFilter, Page, Paging
 from tests.support.alerts import alert_of, alert_records, finding_of
 from tests.support.command import invoke, run_command_text
+from tests.support.readmodel import history
 
 FINDINGS = [
     finding_of("a", offset=0),
@@ -250,3 +257,25 @@ def test_a_rule_says_what_it_covers_and_for_how_long(options: tuple[str, ...], c
     """A rule without restrictions silences a server for good: whoever forgot one should notice."""
     done = run("suppress", *HERE, *options, "--output", tmp_path / "o")
     assert done.stderr.startswith(f"assay-stream: suppressed by rule-1: {covered}")
+
+
+def test_an_alert_that_is_seen_again_meanwhile_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pages of a store that is being filled the list takes."""
+    with schema.writing(tmp_path) as connection:
+        fill(connection, [record for record in history() if record.role is Role.ALERTS])
+    ask = Store.alerts
+
+    def asked(store: Store, wanted: AlertFilter, paging: Paging) -> Page[AlertRow]:
+        found = ask(store, wanted, paging)
+        with schema.writing(tmp_path) as connection:
+            connection.execute(
+                "UPDATE alert SET severity = 7 WHERE uid = (SELECT uid FROM alert ORDER BY severity, last_ms LIMIT 1)"
+            )
+        return found
+
+    monkeypatch.setattr(Store, "alerts", asked)
+    monkeypatch.setattr(store_sources, "STORE_PAGE_ROWS_MAX", 2)
+    done = run("list", "--store", tmp_path, "--status", "all", "--format", "json")
+    uids = [json.loads(line)["uid"] for line in done.stdout.splitlines()]
+    assert len(uids) == len(set(uids)) > 4
+    assert f"{len(uids)} open" in done.stderr

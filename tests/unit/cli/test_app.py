@@ -236,3 +236,20 @@ def completed_by_bash(line: str) -> set[str]:
 def test_bash_completes_commands_and_choices(line: str, offered: set[str]) -> None:
     """A real one, by the script that is printed."""
     assert offered <= completed_by_bash(line)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("evidence", "list", "--input"), "unreadable_file: cannot use "),
+        (("store", "load", "--store", "s"), "unreadable_file: cannot use "),
+        (("evidence", "list", "--store"), "store_failing: the store "),
+        (("store", "status", "--store"), "store_failing: the store "),
+    ],
+)
+def test_a_path_that_cannot_be_looked_up_is_named(command: tuple[str, ...], said: str) -> None:
+    """As in a folder that somebody else owns, or one with a longer name than there can be."""
+    done = run(*command, "x" * 300)
+    assert (done.returncode, "Traceback" in done.stderr) == (3 if "store_failing" in said else 2, False)
+    assert said in done.stderr
+    assert "File name too long" in done.stderr

@@ -27,11 +27,14 @@ def rows(*arguments: object) -> list[dict[str, Any]]:
 
 
 def test_servers_are_listed_with_what_they_offer_and_how_much_they_are_used(observed: Path) -> None:
-    """The last day is that of the latest call."""
-    [row] = rows("servers", "list", "--input", observed)
-    assert (row["server_id"], row["tools"], row["pinned"], row["observers"]) == (SERVER, 1, 0, 1)
-    assert (row["calls"], row["calls_day"]) == (3, 3)
-    assert row["called"] >= row["listed"]
+    """The last day is that of the latest call, in a store of files, too."""
+    store = observed.with_name("store")
+    run("store", "load", observed, "--store", store)
+    for source in (("--input", observed), ("--store", store)):
+        [row] = rows("servers", "list", *source)
+        assert (row["server_id"], row["tools"], row["pinned"], row["observers"]) == (SERVER, 1, 0, 1)
+        assert (row["calls"], row["calls_day"]) == (3, 3)
+        assert row["called"] >= row["listed"]
 
 
 def test_tools_are_listed_with_versions_and_every_digest_with_its_scheme(observed: Path) -> None:

@@ -367,6 +367,8 @@ async def test_another_site_cannot_sign_somebody_in_or_out(
         ("http://[", "/"),
         ("javascript:alert(1)", "/"),
         ("/alerts#//evil", "/alerts"),
+        ("/confirm?act=approve&server=s&reason=fine", "/reviews"),
+        ("/alert?uid=1&act=approve&recorded=1", "/alert?uid=1&act=approve"),
         ("", "/"),
         (None, "/"),
     ],

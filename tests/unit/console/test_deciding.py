@@ -94,7 +94,7 @@ async def test_approving_and_rejecting_record_the_pin_that_the_commands_would(fl
 async def test_a_pinned_tool_is_approved_under_its_schemes(fleet: Path) -> None:
     """Under the one that it is pinned under, so that no pin is left to differ."""
     store = Store(schema.reading(fleet))
-    full = store.versions("server-0", "tool_1")[0].full_digest
+    full = store.versions("server-0", "tool_1").rows[0].full_digest
     store.close()
     subject = Subject(server_id="server-0", tool_name="tool_1", full_digest=full)
     async with a_desk(fleet) as desk:
@@ -140,14 +140,14 @@ async def test_a_form_that_makes_no_sense_records_nothing(fleet: Path, change: d
         assert desk.recorded == []
 
 
-async def test_what_was_not_shown_is_not_approved(fleet: Path) -> None:
+async def test_what_was_not_shown_is_not_decided_on(fleet: Path) -> None:
     """The alert is about another definition by the time the form arrives. The answer leads to that one."""
     subject, *others = about_definition(fleet)
     older = next(each.full_digest for each in others if each.full_digest != subject.full_digest)
     shown = Subject(server_id=subject.server_id, tool_name=subject.tool_name, full_digest=older, uid=subject.uid)
     async with a_desk(fleet) as desk:
-        for act in ("approve", "reject"):
-            form = {"act": act, "subject": shown.as_text(), **REASON}
+        for act in ("approve", "reject", "acknowledge", "close", "assign"):
+            form = {"act": act, "subject": shown.as_text(), "assignee": "bob", **REASON}
             answer = await desk.decide(form, 400)
             assert "definition_changed" in answer
             assert f"As it is now Alert {subject.uid[:12]}" in answer

@@ -3,17 +3,21 @@
 import asyncio
 import contextlib
 import logging
+import re
 import sqlite3
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import ClientTimeout
 
+from assay_stream.cli.inventory import short_digest
 from assay_stream.console import pages
 from assay_stream.console.authentication import Authenticator
 from assay_stream.console.rendering import HEADERS, Answer, problem, url
@@ -21,12 +25,12 @@ from assay_stream.console.service import StoreReader
 from assay_stream.console.sessions import Sessions
 from assay_stream.errors import OperatingError
 from assay_stream.limits import CONSOLE_LIMITS
-from assay_stream.model.record import Role
+from assay_stream.model.record import Origin, Role
 from assay_stream.observe.http.listener import Listener
 from assay_stream.readmodel import schema
 from assay_stream.readmodel.filling import fill
 from assay_stream.readmodel.queries import Store
-from assay_stream.readmodel.rows import EvidenceFilter, Paging
+from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
 from assay_stream.readmodel.schema import put_meta
 from assay_stream.text.escaping import is_unseen
 from tests.support.console import (
@@ -116,7 +120,7 @@ async def test_a_record_leads_to_all_calls_of_its_trace(tmp_path: Path) -> None:
     a_store(tmp_path, records_of(published, server=PLAIN_SERVER))
     async with a_console(tmp_path) as client:
         links = Tags()
-        links.feed(await page(client, "/record?ref=1"))
+        links.feed(await page(client, "/record?ref=assay.evidence/0/0"))
         (address,) = (str(each.get("href")) for tag, each in links.seen if str(each.get("href")).startswith("/trace?"))
         text = text_of(await page(client, address))
         assert text.index("10:00:02Z") < text.index("10:00:03Z")
@@ -142,6 +146,62 @@ async def test_a_servers_texts_stay_text(attacks: Path) -> None:
             assert not any(map(is_unseen, "".join(tags.texts).replace("\n", ""))), address
             assert "<" not in text.partition("<title>")[2].partition("</title>")[0], address
             assert "49{" not in text, address  # templates of names are not run
+
+
+async def test_a_definition_has_the_digest_that_commands_print(fleet: Path) -> None:
+    """And its full one, which alerts name: both lead to it."""
+    store = Store(schema.reading(fleet))
+    tools = store.tools(now_us=NOW_US, server_id="server-0").rows
+    calls = store.evidence(EvidenceFilter(server_id="server-0")).rows
+    digests = [*(row.digests for row in tools), *(row.digests for row in calls)]
+    store.close()
+    async with a_console(fleet) as client:
+        shown = text_of(await page(client, "/evidence?server=server-0") + await page(client, "/server?server=server-0"))
+    printed = {short_digest(each, scheme) for each in digests for scheme in ("assay.v1", "full")} - {"-"}
+    assert len(printed) > 2
+    assert {text for text in printed if text not in shown} == set()
+
+
+async def test_the_address_of_a_record_is_its_own_in_any_store(tmp_path: Path) -> None:
+    """A link in a ticket outlives a rebuild, after which the store may begin with later calls."""
+    first, second = of_role(history(), Role.EVIDENCE)[:2]
+    for number, records in enumerate(((first, second), (second,))):
+        async with a_console(a_store(tmp_path / str(number), records)) as client:
+            assert data_of(second)["tool_call_id"] in await page(client, url("/record", ref=str(second.origin)))
+            await page(client, url("/record", ref=str(first.origin)), 200 if len(records) > 1 else 404)
+
+
+async def test_versions_of_a_tool_go_on_over_pages(tmp_path: Path) -> None:
+    """A server can make as many as it likes. What a link compares is found wherever it stands."""
+    call, fulls = of_role(history(), Role.EVIDENCE)[0], [f"sha256:{number:064x}" for number in range(120)]
+    records = []
+    for number, full in enumerate(fulls):
+        content = orjson.loads(call.value or b"") | {"id": f"call-{number}"}
+        content["data"] |= {
+            "server_id": "s",
+            "tool": "t",
+            "binding": content["data"]["binding"] | {"full_digest": full},
+        }
+        records.append(call._replace(origin=Origin("assay.evidence", 0, number), value=orjson.dumps(content)))
+        body = orjson.dumps({"definition": {"name": "t", "description": f"number {number}"}})
+        place = Origin("assay.definition", 0, number)
+        records.append(call._replace(role=Role.DEFINITIONS, origin=place, key=full.encode(), value=body))
+    async with a_console(a_store(tmp_path, records)) as client:
+        address, seen = url("/tool", server="s", tool="t"), []
+        while address:
+            links = Tags()
+            links.feed(await page(client, address))
+            shown = [each["value"] for tag, each in links.seen if each.get("name") == "after_version"]
+            assert len(shown) <= CONSOLE_LIMITS.rows
+            seen += shown
+            address = next((str(each["href"]) for _, each in links.seen if each.get("rel") == "next"), "")
+        assert sorted(map(str, seen)) == fulls
+        compared = url("/tool", server="s", tool="t", before_version=fulls[0], after_version=fulls[-1])
+        assert {"<del>0</del>", "<ins>119</ins>"} <= set(
+            re.findall("<del>.*?</del>|<ins>.*?</ins>", await page(client, compared))
+        )
+        foreign = url("/tool", server="s", tool="t", after_version="sha256:" + "f" * 64)
+        assert "f" * 64 not in await page(client, foreign)
 
 
 async def test_a_long_word_is_cut_and_counted(attacks: Path) -> None:
@@ -349,6 +409,36 @@ async def test_questions_are_bounded_also_where_nobody_waits_for_them(fleet: Pat
     reader.close()
 
 
+async def test_calls_without_end_do_not_keep_an_alert_away(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who calls the tool of an alert all the time would make its page too slow to be shown."""
+    store = Store(schema.reading(fleet))
+    addresses = [url("/alert", uid=row.uid) for row in store.alerts(AlertFilter(state=None)).rows]
+    store.close()
+    async with a_console(fleet) as client:
+        [address] = [each for each in addresses if "Calls that used this definition" in await page(client, each)][:1]
+        assert "Too many to be counted" not in await page(client, address)
+        monkeypatch.setattr(pages, "CONSOLE_LIMITS", replace(CONSOLE_LIMITS, counted_calls_max=0))
+        monkeypatch.setattr(Store, "calls_since", None)
+        text = text_of(await page(client, address))
+    assert "Calls that used this definition" in text
+    assert "Too many to be counted here" in text
+
+
+async def test_a_page_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much the store is filled, and drops, while it is made."""
+    a_store(tmp_path, history())
+
+    def looking_twice(store: Store, _: object) -> Answer:
+        first = store.status().counts
+        with schema.writing(tmp_path) as connection:
+            connection.execute("DELETE FROM alert")
+        return problem(404, "the same" if store.status().counts == first else "another store")
+
+    monkeypatch.setitem(pages.PAGES, "/servers", looking_twice)
+    async with a_console(tmp_path) as client:
+        assert "the same" in await page(client, "/servers", 404)
+
+
 async def test_a_page_that_fails_quotes_nothing(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -385,30 +475,57 @@ async def test_a_busy_console_does_not_ask_all_pages_to_come_back(
 ) -> None:
     """Each would ask for its page again, while there is no room for a single one."""
     a_store(tmp_path, ())
-    refused: list[OperatingError] = []
+    outcomes: list[str] = []
     ask = StoreReader.ask
 
     async def noted(reader: StoreReader, question: Any) -> Any:
         try:
-            return await ask(reader, question)
+            found = await ask(reader, question)
         except OperatingError as error:
-            refused.append(error)
+            outcomes.append(error.code)
             raise
+        outcomes.append("answered")
+        return found
 
     monkeypatch.setattr(StoreReader, "ask", noted)
-    quick = replace(CONSOLE_LIMITS, look_every_s=0.02, beat_every_s=0.3, threads=1, questions_max=1)
-    hold = threading.Event()
-    monkeypatch.setitem(pages.PAGES, "/servers", lambda *_: problem(404, str(hold.wait(10))))
-    async with a_console(tmp_path, limits=quick) as client, client.get("/events") as events:
-        assert await events.content.readuntil(b"\n\n") == b"retry: 5000\n\n"
-        await asyncio.sleep(0.1)
-        held = asyncio.create_task(client.get("/servers"))
-        async with asyncio.timeout(10):
-            assert await events.content.readuntil(b"\n\n") == b":\n\n"
-            assert [error.code for error in refused][:3] == ["console_busy"] * 3
-            hold.set()
-            await held
-            assert await events.content.readuntil(b"\n\n") == b":\n\n"
+    quick = replace(CONSOLE_LIMITS, look_every_s=0.02, beat_every_s=0.02, threads=1, questions_max=1)
+    begun, hold = threading.Event(), threading.Event()
+
+    def held(*_: object) -> Answer:
+        begun.set()
+        return problem(404, str(hold.wait(60)))
+
+    monkeypatch.setitem(pages.PAGES, "/servers", held)
+    told: list[bytes] = []
+
+    async def until(is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+    async def listen(events: Any) -> None:
+        while True:
+            told.append(await events.content.readuntil(b"\n\n"))
+
+    async with a_console(tmp_path, limits=quick) as client, client.get("/events") as events, asyncio.timeout(60):
+        listening = asyncio.create_task(listen(events))
+        await until(lambda: "answered" in outcomes)
+        page_read = asyncio.create_task(client.get("/servers"))
+        while not begun.is_set():
+            if page_read.done():  # a look had the one place
+                page_read = asyncio.create_task(client.get("/servers"))
+            await asyncio.sleep(0.01)
+        outcomes.clear()
+        await until(lambda: len(outcomes) >= 3)
+        assert set(outcomes) == {"console_busy"}
+        hold.set()
+        await page_read
+        outcomes.clear()
+        await until(lambda: "answered" in outcomes)
+        heard = len(told)
+        await until(lambda: len(told) >= heard + 2)
+        listening.cancel()
+    assert told[0] == b"retry: 5000\n\n"
+    assert set(told[1:]) == {b":\n\n"}
 
 
 async def test_streams_are_bounded_and_end(fleet: Path) -> None:

@@ -28,6 +28,16 @@ def test_a_flood_of_names_makes_no_counter_forgotten() -> None:
     assert throttle._counts != other._counts
 
 
+def test_a_refused_attempt_counts_nowhere() -> None:
+    """Else people who try a name that strangers have used up would lock their whole office out."""
+    throttle = Throttle(lambda: 0)
+    assert attempts(throttle, "user alice", 1)
+    for _ in range(3):
+        with pytest.raises(InputError, match="sign_in_limited"), throttle.attempt({"office": 2, "user alice": 1}):
+            pass
+    assert attempts(throttle, "office", 2)
+
+
 @pytest.mark.parametrize(
     ("address", "network"),
     [

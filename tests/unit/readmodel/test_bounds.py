@@ -17,7 +17,7 @@ from assay_stream.model.finding import Finding, Suppression, SuppressionRule
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.readmodel import calls, filling, inventory_queries, schema
 from assay_stream.readmodel.calls import decompressed
-from assay_stream.readmodel.filling import Bounds, Filler, fill
+from assay_stream.readmodel.filling import Bounds, Filler, LogState, fill
 from assay_stream.readmodel.queries import Store
 from assay_stream.readmodel.rows import AlertFilter, EvidenceFilter, Paging
 from assay_stream.readmodel.schema import used_bytes
@@ -427,16 +427,81 @@ def test_tools_of_one_server_are_bounded_even_those_in_force(monkeypatch: pytest
     assert Store(connection).status().counts["evidence"] == 60
 
 
+def _with_texts(records: list[Record], size: int) -> list[Record]:
+    """Put text that does not compress well into definitions."""
+    noise = random.Random(1)
+    for number, record in enumerate(records):
+        if record.role is Role.DEFINITIONS:
+            definition = {"name": "x", "description": noise.randbytes(size // 2).hex()}
+            body = orjson.dumps({"definition": definition, "full_digest": (record.key or b"").decode()})
+            records[number] = record._replace(value=body)
+    return records
+
+
+def _called(records: list[Record]) -> list[Record]:
+    """Return a call of each tool that some records list."""
+    listed = [record for record in records if (record.key or b"").startswith(b'["catalogue"')]
+    tools = [tool for record in listed for tool in orjson.loads(record.value or b"")["tools"]]
+    calls = []
+    for number, (name, full) in enumerate(tools):
+        content = orjson.loads(EVIDENCE[-1].value or b"") | {"id": f"call-{number}"}
+        content["data"] |= {"server_id": "hostile", "tool": name}
+        content["data"]["binding"]["full_digest"] = full
+        place = Origin("assay.tool.decision", 7, number)
+        calls.append(EVIDENCE[-1]._replace(origin=place, value=orjson.dumps(content)))
+    return calls
+
+
+def test_definitions_that_calls_used_drive_nothing_of_others_out() -> None:
+    """A server that lists a long definition, has it called once, and goes on to the next: its calls go with them."""
+    connection = _filled()
+    others, before = {table: _count(connection, table) for table in ("alert", "finding")}, used_bytes(connection)
+    flood = _with_texts(_relisted(60, tools=1), 40_000)
+    fill(connection, flood)
+    fill(connection, _called(flood[: len(flood) // 3]))
+    _keep_within(connection, size_bytes=before + 200_000)
+    assert used_bytes(connection) <= before + 200_000
+    assert {table: _count(connection, table) for table in others} == others
+    calls = dict(connection.execute("SELECT server, sum(calls) FROM called GROUP BY server").fetchall())
+    assert sum(calls.get(f"server-{number}", 0) for number in range(3)) == 60
+    assert _dropped(connection) == {("seen", "server"), ("evidence", "server")}
+
+
+def test_a_definition_goes_with_the_last_call_that_used_it() -> None:
+    """Where the lists with it went before."""
+    connection = _filled()
+    flood = _relisted(5)
+    fill(connection, flood)
+    fill(connection, _called(flood))
+    before = {table: _count(connection, table) for table in ("definition", "tool_fact")}
+    connection.execute("DELETE FROM fact")
+    filling._Drops(connection).lists("SELECT id FROM seen WHERE server = ?", "hostile")
+    assert {table: _count(connection, table) for table in before} == before
+    filling._Drops(connection).evidence("SELECT id FROM evidence WHERE server = ?", [("hostile",)])
+    assert {table: before[table] - _count(connection, table) for table in before} == dict.fromkeys(before, 15)
+
+
+def test_definitions_that_the_registry_forgot_drive_nothing_out() -> None:
+    """It keeps some of a server's history; their topic keeps them all. One whose facts may still come stays."""
+    connection = _filled()
+    others, before = {table: _count(connection, table) for table in _HISTORY}, used_bytes(connection)
+    forgotten = [each for each in _with_texts(_relisted(60, tools=1), 40_000) if each.role is Role.DEFINITIONS]
+    filler = fill(connection, forgotten)
+    for behind in (1, 0, 0):
+        end = forgotten[-1].origin.offset + 1 + behind
+        filler.note({(Role.DEFINITIONS, *forgotten[0].origin[:2]): LogState(end=end)}, looked_us=NOW_US)
+        assert filling._Drops(connection).unused_definitions() == 0
+        assert not filler.keep_within(Bounds(age_us=_EVER, size_bytes=_EVER), now_us=NOW_US)
+    _keep_within(connection, size_bytes=before + 200_000)
+    assert {table: _count(connection, table) for table in _HISTORY} == others
+    assert _dropped(connection) == {("definition", "size")}
+
+
 def test_definitions_of_one_server_drive_no_evidence_out() -> None:
     """Where there is no room, who takes more than an eighth of it with definitions gives up lists first."""
     connection = _filled()
     others, before = _others(connection), used_bytes(connection)
-    flood, noise = _relisted(300), random.Random(1)
-    for number, record in enumerate(flood):
-        if record.role is Role.DEFINITIONS:
-            definition = {"name": "x", "description": noise.randbytes(1_000).hex()}
-            body = orjson.dumps({"definition": definition, "full_digest": (record.key or b"").decode()})
-            flood[number] = record._replace(value=body)
+    flood = _with_texts(_relisted(300), 2_000)
     fill(connection, flood)
     assert used_bytes(connection) > 2 * before
     _keep_within(connection, size_bytes=2 * before)

@@ -207,7 +207,7 @@ def test_evidence_is_what_the_topic_holds() -> None:
     found = store.evidence(EvidenceFilter(), Paging(limit=1_000)).rows
     assert sorted(row.origin for row in found) == sorted(record.origin for record in records)
     for record in records:
-        whole = store.evidence_at(record.origin)
+        whole = store.evidence_at(str(record.origin))
         assert whole is not None
         assert whole.value == record.value
 

@@ -79,7 +79,7 @@ def test_every_digest_of_a_record_finds_it(monkeypatch: pytest.MonkeyPatch, soug
     monkeypatch.setattr(calls_queries, "STORE_SUBJECTS_SOUGHT_MAX", sought_max)
     schemes = set()
     for record in EVIDENCE[:10]:
-        whole = STORE.evidence_at(record.origin)
+        whole = STORE.evidence_at(str(record.origin))
         assert whole is not None
         for digest in whole.digests:
             schemes.add(digest.scheme)
@@ -177,6 +177,7 @@ def test_places_name_every_kind_of_place() -> None:
     found = STORE.places(full)
     assert {"tool", "definition", "calls"} <= {place.place for place in found}
     assert all(place.digest.scheme and place.digest.role for place in found)
+    assert all(place.server_id and place.tool_name for place in found if place.place == "tool")
     calls = sum(place.calls for place in found if place.place == "calls")
     assert calls == len(every(EvidenceFilter(digest=full)))
     [own] = STORE.places(orjson.loads(EVIDENCE[0].value or b"")["id"])
@@ -218,7 +219,7 @@ def test_tools_say_what_was_listed_and_pinned() -> None:
     assert all(row.is_listed for row in rows)
     assert sum(row.calls for row in rows) == sum(row.calls_day for row in rows) == len(EVIDENCE)
     for row in rows:
-        assert row.versions == len(STORE.versions(row.server_id, row.tool_name))
+        assert row.versions == len(STORE.versions(row.server_id, row.tool_name).rows)
         assert STORE.tool(row.server_id, row.tool_name, now_us=NOW_US) == row
     assert STORE.tool("server-0", "nothing", now_us=NOW_US) is None
     assert STORE.server("nobody", now_us=NOW_US) is None
@@ -393,6 +394,16 @@ def test_only_a_prefix_has_candidates() -> None:
     own = orjson.loads(EVIDENCE[0].value or b"")["id"]
     for text in (full, full.removeprefix("sha256:")[:5], "no digest", own, "", "0123456%"):
         assert STORE.candidates(text) == ()
+
+
+def test_a_call_whose_id_is_the_beginning_of_a_digest_does_not_hide_it() -> None:
+    """Some callers choose the ids of their calls: what a digest identifies is still found."""
+    first = orjson.loads(EVIDENCE[0].value or b"")
+    full = first["data"]["binding"]["full_digest"]
+    first["data"]["tool_call_id"] = prefix = full.removeprefix("sha256:")[:12]
+    store = load([EVIDENCE[0]._replace(value=orjson.dumps(first)), *EVIDENCE[1:]])
+    found = store.candidates(prefix)
+    assert [(each.place, each.digest.value) for each in found] == [("evidence", prefix), ("calls", full[7:])]
 
 
 def test_candidates_are_bounded() -> None:

@@ -90,10 +90,12 @@ def test_another_database_is_not_taken_for_a_store(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / schema.FILE)
     other.execute("CREATE TABLE theirs (x)")
     other.close()
+    before = (tmp_path / schema.FILE).read_bytes()
     with pytest.raises(InputError, match="store_unreadable"), schema.writing(tmp_path):
         pass
     with pytest.raises(InputError, match="store_unreadable"):
         schema.reading(tmp_path)
+    assert (tmp_path / schema.FILE).read_bytes() == before
 
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
@@ -155,6 +157,25 @@ def test_a_rebuild_that_is_killed_leaves_no_file_without_its_log(
     with pytest.raises(KeyboardInterrupt), schema.writing(tmp_path, rebuild=True):
         pass
     assert gone == [schema.FILE]
+
+
+def test_a_store_stays_where_it_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its log: what is only there counts as well."""
+    with schema.writing(tmp_path) as connection:
+        fill(connection, history())
+    (tmp_path / f"{schema.FILE}-shm").write_bytes(b"an index")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    replace = Path.replace
+
+    def replaced(path: Path, target: str | Path) -> Path:
+        if path.parent != tmp_path and path.name == schema.FILE:
+            raise OSError(5, "an error of the disk")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    with pytest.raises(InputError, match="unwritable_folder"), schema.replacing(tmp_path):
+        pass
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from assay_stream.model.record import Role
 from assay_stream.readmodel.queries import load
+from assay_stream.report import timeline
 from assay_stream.report.timeline import Sought, changes, pending_rows, timeline_rows, trace_rows, traced
 from tests.support.controls import a_control
 from tests.support.events import SERVER, TOOL, Story
@@ -117,6 +118,18 @@ def test_both_ids_must_fit_where_both_are_given() -> None:
     story = Story().lists(TOOL).calls(trace_id="t", tool_call_id="c")
     assert rows_of(story, Sought(trace_id="u", tool_call_id="c")) == []
     assert rows_of(story, Sought(trace_id="t", tool_call_id="c")) != []
+
+
+def test_calls_that_have_the_id_as_another_one_hide_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who calls may choose the id of a trace, and make more calls than are shown."""
+    monkeypatch.setattr(timeline, "TRACED_MAX", 2)
+    story = Story().lists(TOOL).calls(tool_call_id="the one", trace_id="t")
+    for number in range(5):
+        story.calls(tool_call_id=f"c-{number}", trace_id="the one" if number % 2 else "t")
+    for sought in (Sought(tool_call_id="the one"), Sought(tool_call_id="the one", trace_id="t")):
+        assert [row["tool_call_id"] for row in rows_of(story, sought) if row["step"] == "call"] == ["the one"]
+    latest = rows_of(story, Sought(trace_id="t"))
+    assert [row["tool_call_id"] for row in latest if row["step"] == "call"] == ["c-2", "c-4"]
 
 
 @pytest.mark.parametrize("call_id", ["a/b", 'with "quotes"', "schön", "\x1b[2J", "plain-1"])
