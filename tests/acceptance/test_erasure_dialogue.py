@@ -379,8 +379,17 @@ def test_the_change_of_an_erasure_is_evidence_of_it(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("scope", [{}, {"agent_id": "bob"}, {"to_time": "2026-03-01T11:00:00Z"}, SCOPE | {"tool": "x"}])
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {},
+        {"agent_id": "bob"},
+        {"to_time": "2026-03-01T11:00:00Z"},
+        SCOPE | {"tool": "x"},
+        SCOPE | {"to_time": "2026-03-02T11:00:00Z"},
+    ],
+)
 def test_an_erasure_says_whose_calls_and_up_to_when(scope: dict[str, Any]) -> None:
-    """An unknown member would narrow the scope for those who know it, and not for others."""
+    """An unknown member would narrow the scope for those who know it, and a later time would erase what never was."""
     story = control(some_calls(), "erasure.set", id="all", scope=scope, records=9, reason="r")
     assert len(story.tell().refusals) == 1

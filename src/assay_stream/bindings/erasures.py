@@ -1,6 +1,7 @@
 """What operators erased and what they hold, from control records or from the changes that state them.
 
 1. An erasure covers calls and their evidence, and nothing else: no list, decision, alert or checkpoint, and no erasure.
+   Nor does it cover what happens after it, but for clocks that are ahead.
 2. A hold is set before an erasure where the log has it earlier, and stands until the log has its removal. An erasure
    that met a hold counts for nothing, whatever came later.
 3. Records of different partitions have no order: there a hold counts as set before an erasure, and a removal as later.
@@ -23,6 +24,7 @@ from pydantic import ValidationError
 
 from assay_stream.canonical.decode import read_leniently
 from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import event_time_us, is_binary, read_event
 from assay_stream.model.control import (
     ERASURE_SET_TYPE,
@@ -123,7 +125,7 @@ def act_of(record: Record, event: ControlEvent) -> ScopeAct:
     """Return what a control record of one of these kinds says.
 
     Raises:
-        InputError: for a time that is none, or a scope that ends before it begins.
+        InputError: for a time that is none, a scope that ends before it begins, or an erasure of what is yet to happen.
     """
     return _act(event.type.removeprefix(_PREFIX), event.data, event_time_us(event), record.origin)
 
@@ -132,6 +134,9 @@ def _act(kind: str, data: HoldRemoveData, time_us: int, origin: Origin) -> Scope
     scope = data.scope if isinstance(data, HoldSetData) else None
     if scope is not None and span_us(scope)[0] >= span_us(scope)[1]:
         raise InputError("bad_time", "the scope ends before it begins", path="$.data.scope.to_time")
+    # It would keep what is yet to happen out of stores. Clocks of observers may be that far ahead.
+    if kind == ERASURE and span_us(scope or {})[1] > time_us + DEFAULT_LIMITS.future_max_ms * 1_000:
+        raise InputError("bad_time", "it covers what there is: its scope ends after it", path="$.data.scope.to_time")
     return ScopeAct(
         act=kind,
         scope_id=data.id,

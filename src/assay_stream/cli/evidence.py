@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -330,6 +331,8 @@ def erase(
     scope, settings = which.scope(), command_settings(bootstrap_servers=by.bootstrap_servers)
     if not (which.server_id or which.agent_id) or which.to_time is None:
         raise InputError("bad_option", "say what to erase: --server-id or --agent, and --to-time")
+    if which.to_time > (time.time_ns() // 1_000_000 + DEFAULT_LIMITS.future_max_ms) * 1_000:
+        raise InputError("bad_time", "--to-time is in the future: an erasure covers existing records only")
     erasures = known_erasures(None, by.bootstrap_servers)
     refuse_held(erasures, scope)
     scope_id = id_ or f"erasure-{uuid.uuid4().hex[:12]}"
