@@ -154,8 +154,9 @@ def _head(story: AlertStory) -> Iterator[SectionLine]:
     severity = LineSpan(shown(row.severity.upper()), severity_style(row.severity_id))
     yield SectionLine("head", (severity, LineSpan(f"  {shown(row.kind)}  {row.state}")))
     yield _line("head", shown(story.claim), "title")
-    tool = "most severe part" if row.kind == Kind.SERVER_CHANGED else "tool"
-    for label, text in (("server", row.server_id), (tool, row.tool_name), *story.details(), ("uid", row.uid)):
+    what, name = row.subject
+    part = "most severe part" if row.kind == Kind.SERVER_CHANGED else what
+    for label, text in (("server", row.server_id), (part, name), *story.details(), ("uid", row.uid)):
         if text:
             yield _labelled("named", label, text, 19)
 

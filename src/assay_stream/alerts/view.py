@@ -19,6 +19,7 @@ from typing import Any, TypeGuard
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.model.alert import CLASS_DETECTION_FINDING, SEVERITY_TEXTS, STATUS_TEXTS, Activity, AlertStatus
+from assay_stream.model.kinds import Kind
 from assay_stream.text.times import time_ms_text
 
 _TABLE = tomllib.loads((files(__package__) / "attacks.toml").read_text(encoding="utf-8"))
@@ -168,6 +169,16 @@ class AlertView(AlertRow):
     def fact(self, name: str) -> str:
         """Return a flat fact, named with ``mcp_``, as text; ``""`` where the alert has none of this name."""
         return _fact(self.flat, name)
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """What it is about on its server, and the name of that: ``("prompt", "review")``; ``("", "")`` for none."""
+        if self.tool_name:
+            return "tool", self.tool_name
+        parts = self.related if self.kind == Kind.SERVER_CHANGED else []
+        kind = str(parts[0].get("type")) if parts else self.kind
+        what, name = kind.partition("_")[0], self.fact("mcp_item_name")
+        return ("observer" if kind == Kind.OBSERVATIONS_LOST else what, name) if name else ("", "")
 
     @property
     def is_repeated(self) -> bool:

@@ -112,6 +112,28 @@ def test_a_release_is_shown_as_its_most_severe_part_with_the_others_named() -> N
     assert f"pins approve --server-id=server --tool=read_note --digest={digest_of(NEW)} --reason" in text
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "line"),
+    [
+        (Kind.PROMPT_CHANGED, "review", "  prompt             review\n"),
+        (Kind.TEMPLATE_ADDED, "file:///{path}", "  template           file:///{path}\n"),
+        (Kind.OBSERVATIONS_LOST, "proxy-1", "  observer           proxy-1\n"),
+    ],
+)
+def test_what_is_no_tool_is_named_too(kind: Kind, name: str, line: str) -> None:
+    story = story_of(a_life(alert_of(None, kind=kind, item_name=name)))
+    assert line in page(story)
+    assert line in "\n".join(as_text(story))
+
+
+def test_the_most_severe_part_of_a_release_may_be_a_prompt() -> None:
+    alert = alert_of(None, kind=Kind.SERVER_CHANGED, item_name="review", release="a" * 64)
+    alert["finding_info"]["related_events"] = [{"uid": "c" * 64, "type": "prompt_changed", "severity": "High"}]
+    story = story_of(a_life(alert))
+    assert "  most severe part   review\n" in page(story)
+    assert story.view.subject == ("prompt", "review")
+
+
 def test_what_nobody_is_named_for_was_seen_by_no_observer() -> None:
     text = page(story_of(a_life(changed_alert(observer_id=None))))
     assert "1 time, by no named observer since 2026-03-01" in text
