@@ -215,7 +215,7 @@ def _next(story: AlertStory) -> Iterator[SectionLine]:
 def _definition(story: AlertStory) -> Iterator[SectionLine]:
     has_older = bool(story.view.fact("mcp_digest_before"))
     if story.diff is None:
-        if has_older or story.view.fact("mcp_digest_after"):
+        if has_older or story.view.definition:
             yield _line("said", "neither version could be read")
         return
     if story.has_after and not story.has_before and has_older:
@@ -326,7 +326,7 @@ def _calls(story: AlertStory) -> Iterator[SectionLine]:
 
 
 def _unknown(story: AlertStory) -> Iterator[str]:
-    has_definition = bool(story.view.fact("mcp_digest_after"))
+    has_definition = bool(story.view.definition)
     if has_definition and not story.signs and story.view.kind not in EXAMINED:
         also = f"; see also {', '.join(story.see_also)}, about the same definition" if story.see_also else ""
         yield f"Whether the definition is harmful. Its text was not examined for this alert{also}."

@@ -394,8 +394,8 @@ def story_of(
 
 
 def subject_of(view: AlertView) -> tuple[str, str] | None:
-    tool_name, full = view.fact("mcp_renamed_to") or view.fact("mcp_tool_name"), view.fact("mcp_digest_after")
-    return (tool_name, full) if tool_name and full and view.kind != Kind.DEFINITION_AMBIGUOUS else None
+    tool_name = view.fact("mcp_renamed_to") or view.fact("mcp_tool_name")
+    return (tool_name, view.definition) if tool_name and view.definition else None
 
 
 def tool_names_of(view: AlertView) -> frozenset[str]:

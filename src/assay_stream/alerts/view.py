@@ -74,6 +74,9 @@ _ACTIVITIES = {0: "Unknown", **{each.value: each.name.capitalize() for each in A
 _STATUSES = {0: "Unknown", **STATUS_TEXTS, 5: "Archived", 6: "Deleted", 99: "Other"}
 _RESOLVED_AND_BEYOND = (4, 5, 6)
 
+_OF_SEVERAL = (Kind.FIRST_LOOK, Kind.ANALYSIS_CUT_SHORT, Kind.DEFINITION_AMBIGUOUS)
+"""Kinds whose digest is that of a list, or of all definitions under a name."""
+
 Scalar = str | int | float | bool
 
 
@@ -169,6 +172,11 @@ class AlertView(AlertRow):
     def fact(self, name: str) -> str:
         """Return a flat fact, named with ``mcp_``, as text; ``""`` where the alert has none of this name."""
         return _fact(self.flat, name)
+
+    @property
+    def definition(self) -> str:
+        """Full digest of the definition that it is about, ``""`` where it is about none, or about several."""
+        return "" if self.kind in _OF_SEVERAL else self.fact("mcp_digest_after")
 
     @property
     def subject(self) -> tuple[str, str]:

@@ -134,6 +134,14 @@ def test_the_most_severe_part_of_a_release_may_be_a_prompt() -> None:
     assert story.view.subject == ("prompt", "review")
 
 
+@pytest.mark.parametrize("kind", [Kind.FIRST_LOOK, Kind.ANALYSIS_CUT_SHORT, Kind.DEFINITION_AMBIGUOUS])
+def test_the_digest_of_several_definitions_is_not_taken_for_that_of_one(kind: Kind) -> None:
+    text = "\n".join(as_text(story_of(a_life(alert_of("tool", kind=kind, before=None)))))
+    assert "could not be read" not in text
+    assert "Whether the definition is harmful" not in text
+    assert "neither version" not in page(story_of(a_life(alert_of("tool", kind=kind, before=None))))
+
+
 def test_what_nobody_is_named_for_was_seen_by_no_observer() -> None:
     text = page(story_of(a_life(changed_alert(observer_id=None))))
     assert "1 time, by no named observer since 2026-03-01" in text
