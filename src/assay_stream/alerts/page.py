@@ -278,10 +278,12 @@ def _observers(story: AlertStory) -> Iterator[SectionLine]:
 
 def _history(story: AlertStory) -> Iterator[SectionLine]:
     life = story.life
-    yield from (_event(view) for view in life.first)
+    first, latest = len(life.first), [*life.first, *life.latest]
+    events = [_event(view, before) for view, before in zip(latest, [None, *latest], strict=False)]
+    yield from events[:first]
     if left_out := life.count - len(life.first) - len(life.latest):
         yield _line("said", f"… {counted(left_out, 'record')} not shown …", "dim")
-    yield from (_event(view) for view in life.latest)
+    yield from events[first:]
     if rule_id := story.view.fact("mcp_suppressed_by"):
         text = f"suppressed by the rule {shown(rule_id)}"
         rule = story.sightings.rule(rule_id) if story.sightings is not None else None
@@ -293,13 +295,13 @@ def _history(story: AlertStory) -> Iterator[SectionLine]:
         yield _line("named", text)
 
 
-def _event(view: AlertView) -> SectionLine:
+def _event(view: AlertView, before: AlertView | None) -> SectionLine:
     parts = [f"{shown(view.activity)}, {shown(view.status)}", shown(view.severity), f"count {view.count:,}"]
     if view.fact("mcp_act"):
         did = _ACTS.get(view.fact("mcp_act"), view.fact("mcp_act"))
         to = f" to {view.fact('mcp_assigned_to')}" if view.fact("mcp_act") == "assign" else ""
         parts.append(shown(f"{view.fact('mcp_act_by')} {did}{to}: {view.fact('mcp_comment')}"))
-    elif view.is_repeated:
+    elif before is not None and view.repeats(before):
         parts.append(f"repeat {shown(view.fact('mcp_repeats'))}")
     for name, label in (
         ("mcp_reasons", "also found:"),

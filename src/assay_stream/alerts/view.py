@@ -188,10 +188,13 @@ class AlertView(AlertRow):
         what, name = kind.partition("_")[0], self.fact("mcp_item_name")
         return ("observer" if kind == Kind.OBSERVATIONS_LOST else what, name) if name else ("", "")
 
-    @property
-    def is_repeated(self) -> bool:
-        """Whether it says again that an alert is open, and nothing else."""
-        return bool(self.fact("mcp_repeats")) and not self.fact("mcp_act")
+    def repeats(self, before: AlertView) -> bool:
+        """Return True if it says of an open alert what the record before it said, and nothing else."""
+        if not self.fact("mcp_repeats") or self.fact("mcp_act") or self.activity_id == Activity.CLOSE:
+            return False
+        # The message names what joined the alert, and counts the parts of a folded one.
+        said, told = ((view.severity_id, view.message, view.fact("mcp_suppressed_by")) for view in (before, self))
+        return said == told
 
     def key(self) -> str:
         """Return the idempotency key: the same for every delivery of one alert record."""

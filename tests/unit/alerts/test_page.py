@@ -156,6 +156,17 @@ def test_what_people_did_reads_as_a_sentence() -> None:
     assert line.endswith("count 1; ann assigned it to bob: knows it; also found: pin_mismatch")
 
 
+def test_only_a_record_that_says_nothing_new_is_called_a_repeat() -> None:
+    """What joins an alert is written with the same number as a repetition."""
+    first, joined, again, closed = (changed_alert() for _ in range(4))
+    for alert in (joined, again, closed):
+        alert |= {"message": "changed; pin_mismatch", "severity_id": 5, "activity_id": 2}
+        alert["unmapped"] |= {"mcp_repeats": 1, "mcp_reasons": "pin_mismatch"}
+    closed["activity_id"] = 3
+    text = page(story_of(a_life(first, joined, again, closed)))
+    assert [line.count("repeat 1") for line in text.splitlines() if "count 1;" in line] == [0, 1, 0]
+
+
 def test_of_a_release_calls_and_tool_are_those_of_its_most_severe_part() -> None:
     story = story_of(a_life(changed_alert(kind=Kind.SERVER_CHANGED)), calls=CallsSince(full_digest="d", since_ms=0))
     assert "0 calls used the part shown" in page(story)
