@@ -9,6 +9,7 @@ from typing import Any
 
 from assay_stream.alerts.view import AlertView, view_of
 from assay_stream.model.alert import AlertStatus
+from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.plugins import Format
 from assay_stream.text.times import time_ms_text
 
@@ -26,7 +27,8 @@ def to_sarif(alerts: Sequence[dict[str, Any]]) -> str:
     views = [view_of(alert) for alert in alerts]
     rules: dict[str, AlertView] = {}
     for view in views:
-        rules.setdefault(view.kind, view)
+        # A service shows each result with the score of its rule: that of the most severe one.
+        rules[view.kind] = max(rules.get(view.kind, view), view, key=_rank)
     places = {kind: index for index, kind in enumerate(rules)}
     driver: dict[str, Any] = {"name": "assay-stream", "rules": [_rule(view) for view in rules.values()]}
     if views:
@@ -41,14 +43,19 @@ def to_sarif(alerts: Sequence[dict[str, Any]]) -> str:
     return json.dumps(log, ensure_ascii=False, separators=(",", ":"))
 
 
+def _rank(view: AlertView) -> int:
+    return view.severity_id if view.severity_id in _SCORES else 0
+
+
 def _rule(view: AlertView) -> dict[str, Any]:
     rule: dict[str, Any] = {
         "id": view.kind,
         "defaultConfiguration": {"level": _LEVELS.get(view.severity_id, "warning")},
         "properties": {"tags": ["security", "mcp"]},
     }
-    if view.title:
-        rule["shortDescription"] = {"text": view.title}
+    # Each detection has a title of its own.
+    if title := KINDS[Kind.DETECTION].title if view.kind == Kind.DETECTION else view.title:
+        rule["shortDescription"] = {"text": title}
     if view.explanation:
         rule["fullDescription"] = {"text": view.explanation}
     if view.severity_id in _SCORES:

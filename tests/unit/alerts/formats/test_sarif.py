@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.formats.sarif import plain_message, to_sarif
-from assay_stream.model.kinds import Kind
+from assay_stream.model.kinds import KINDS, Kind
 from tests.support.alerts import alert_of, finding_of
 
 
@@ -37,6 +37,21 @@ def test_levels_are_those_of_the_standard(severity_id: int, level: str) -> None:
     (result,) = run_of(alert_of() | {"severity_id": severity_id})["results"]
     assert result["level"] == level
     assert result["properties"]["severityId"] == severity_id
+
+
+def test_a_rule_is_as_severe_as_its_worst_result() -> None:
+    """Code scanning shows every result of a rule with the score of the rule."""
+    alerts = [alert_of(name) | {"severity_id": number} for number, name in ((2, "a"), (5, "b"), (99, "c"))]
+    (rule,) = run_of(*alerts)["tool"]["driver"]["rules"]
+    assert (rule["properties"]["security-severity"], rule["defaultConfiguration"]["level"]) == ("9.5", "error")
+
+
+def test_the_rule_of_detections_has_the_title_of_none_of_them() -> None:
+    detections = [alert_of(None, kind=Kind.DETECTION) for _ in range(2)]
+    for alert, title in zip(detections, ("denied burst", "exfiltration"), strict=True):
+        alert["finding_info"]["title"] = title
+    (rule,) = run_of(*detections)["tool"]["driver"]["rules"]
+    assert rule["shortDescription"] == {"text": KINDS[Kind.DETECTION].title}
 
 
 def test_a_result_is_recognised_and_counted() -> None:
